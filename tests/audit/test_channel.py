@@ -15,7 +15,7 @@ from discreet.audit._closed_form_guess import (
     posterior_means,
     uniform_candidates,
 )
-from discreet.audit.channel import Target, cell_log_likelihood, targets_of
+from discreet.audit.channel import Target, cell_log_likelihood, plan_targets
 from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, PureDP
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease
@@ -28,7 +28,7 @@ N = 200_000
 def target(kind: Any, column: Column = AGE, **parameters: Any) -> tuple[Target, Any]:
     schema = Schema(columns=[column])
     plan = kind(schema=schema, **parameters).plan(schema, 1_000)
-    return targets_of(plan)[0], plan
+    return plan_targets(plan)[0], plan
 
 
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.audit import attack_claims
-from discreet.audit._claims import _Extremes, _parts
+from discreet.audit._claims import _covered_parts, _ExtremeRows
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP
@@ -51,11 +51,11 @@ def test_every_promise_of_a_true_release_is_attacked_and_holds(name: str) -> Non
 
 def test_two_rows_differ_in_what_the_promise_covers_and_in_nothing_else() -> None:
     plan = LaplaceRelease(privacy=PureDP(epsilon=4), schema=EVERYTHING).plan(EVERYTHING, 1_000)
-    (_, numbers), (_, lists) = _parts(plan)
-    a, b = _Extremes(plan, numbers)._corners()
+    (_, numbers), (_, lists) = _covered_parts(plan)
+    a, b = _ExtremeRows(plan, numbers)._corners()
     assert {name for name in a if a[name] != b[name]} == {"age", "weight", "entry"}
     assert (a["age"], b["age"]) == (17, 90)
-    a, b = _Extremes(plan, lists)._corners()
+    a, b = _ExtremeRows(plan, lists)._corners()
     assert {name for name in a if a[name] != b[name]} == {"job", "smokes", "entry"}
     # Whoever has no date of entry is noised as the middle: so is the other row, and only the flag differs.
     assert (a["entry"], np.isnan(b["entry"])) == (ENTRY.fill, True)
@@ -64,7 +64,7 @@ def test_two_rows_differ_in_what_the_promise_covers_and_in_nothing_else() -> Non
 def test_a_table_of_numbers_that_may_all_be_missing_has_one_promise_for_each() -> None:
     schema = Schema(columns=[MISSING])
     plan = LaplaceRelease(privacy=PureDP(epsilon=2), schema=schema).plan(schema, 100)
-    (_, numbers), (_, flags) = _parts(plan)
+    (_, numbers), (_, flags) = _covered_parts(plan)
     assert [p.flag for p in numbers] == [False]
     assert [p.flag for p in flags] == [True]
     assert {r.verdict for r in attack_claims(plan, stream=Stream.from_seed(2))} == {"holds"}
@@ -74,8 +74,8 @@ def test_correlated_noise_is_attacked_along_its_weakest_diagonal() -> None:
     schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(3)])
     weights = np.full((3, 3), -0.3) + 1.3 * np.eye(3)
     plan = GaussianRelease(regularization=0.01, weights=weights, schema=schema).plan(schema, 100)
-    ((promise, parts),) = _parts(plan)
-    a, b = _Extremes(plan, parts)._corners()
+    ((promise, parts),) = _covered_parts(plan)
+    a, b = _ExtremeRows(plan, parts)._corners()
     step = np.array([b[c.name] - a[c.name] for c in schema.columns])
     information = np.linalg.inv(plan.numbers.covariance)  # type: ignore[union-attr]
     every = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T
@@ -86,7 +86,7 @@ def test_correlated_noise_is_attacked_along_its_weakest_diagonal() -> None:
 def test_several_rows_of_a_person_are_looked_at_together() -> None:
     schema = Schema(columns=[Column("who", type="id"), AGE], id_column="who", max_rows_per_unit=3)
     plan = GaussianRelease(privacy=ApproxDP(epsilon=2, delta=1e-6), schema=schema).plan(schema, 100)
-    trial = _Extremes(plan, _parts(plan)[0][1]).trial(plan.promises[0])
+    trial = _ExtremeRows(plan, _covered_parts(plan)[0][1]).mechanism_pair(plan.promises[0])
     assert trial.collect(trial.a, Stream.from_seed(1)).shape == (20_000, 3)
     results = attack_claims(plan, stream=Stream.from_seed(1))
     assert results[0].verdict == "holds"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 import pytest
 
-from discreet.audit._contributions import row_by_row, with_parsed
+from discreet.audit._contributions import parse_expressions, row_contributions
 from discreet.query.aggregates import (
     AGGREGATES,
     Aggregate,
@@ -71,9 +71,9 @@ def test_what_rows_add_one_by_one_is_what_the_engine_adds_up(
 ) -> None:
     curation = engine.curation
     assert curation is not None
-    question = with_parsed(question, curation)
+    question = parse_expressions(question, curation)
     bound = question.bind(curation, curation.schema.neighbors)
-    rows = row_by_row(question, bound, curation)
+    rows = row_contributions(question, bound, curation)
     assert rows is not None
     names = curation.identifiers()
     (arrays,) = engine.batches(names)
@@ -88,8 +88,8 @@ def test_what_rows_add_one_by_one_is_what_the_engine_adds_up(
     assert np.allclose(each.sum(axis=1), exact, rtol=1e-12, atol=slack)
     some = places[:: max(1, rows.size // 3)]
     assert np.array_equal(np.sum([part.take(some) for part in rows.of(found)], axis=0), each[some])
-    touched = np.unique(np.concatenate([part.touched() for part in rows.of(found)]))
-    assert not np.delete(each, touched, axis=0).any()
+    entries = np.unique(np.concatenate([part.entries() for part in rows.of(found)]))
+    assert not np.delete(each, entries, axis=0).any()
     # Only what it says it reads decides what a row adds.
     scrambled = {name: a if name in rows.reads else np.roll(a, 1) for name, a in found.items()}
     assert np.array_equal(rows.total(scrambled), rows.total(found))
@@ -102,4 +102,4 @@ def test_every_kind_of_question_is_here_or_said_to_be_left_out() -> None:
 def test_signs_of_ids_need_more_than_cells() -> None:
     curation = Curation.from_schema(people_schema())
     bound = Sums(("age",)).bind(curation, "replace-one")
-    assert row_by_row(SignSketches(("age",), 2, "key"), bound, curation) is None
+    assert row_contributions(SignSketches(("age",), 2, "key"), bound, curation) is None

@@ -11,7 +11,7 @@ import pytest
 from discreet import datasets
 from discreet.audit import attack_file
 from discreet.audit._closed_form_guess import linear_guesses, observed_candidates, posterior_means
-from discreet.audit.channel import targets_of
+from discreet.audit.channel import plan_targets
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, PureDP
@@ -61,7 +61,7 @@ def test_the_expected_errors_come_true() -> None:
         attained = math.sqrt(float(np.mean((shrunk - rows[name]) ** 2)))
         assert found[name, "shrinkage"].error == pytest.approx(attained, rel=0.02)
         assert found[name, "shrinkage"].without == pytest.approx(rows[name].std(), rel=0.03)
-        target = next(t for t in targets_of(plan) if t.name == name)
+        target = next(t for t in plan_targets(plan) if t.name == name)
         assert target.channel is not None
         best, _ = posterior_means(
             target.channel, z[:, None], observed_candidates(rows[name], target.channel.fineness)
@@ -131,7 +131,7 @@ def test_clamped_and_in_range_outputs_are_undone_too(clamp: bool) -> None:
     published = file_of(plan, rows)
     (guess,) = attack_file(plan, published)
     assert guess.attack == "deconvolution"
-    target = targets_of(plan)[0]
+    target = plan_targets(plan)[0]
     assert target.channel is not None
     best, _ = posterior_means(
         target.channel, published["age"][:, None], observed_candidates(rows["age"], target.channel.fineness)
@@ -161,7 +161,7 @@ def test_the_reference_numbers_of_the_census() -> None:
     assert floor.cramer_rao == pytest.approx(9.01, abs=0.01)
     assert floor.van_trees == pytest.approx(7.12, abs=0.005)
     published = file_of(plan, {"age": ages})
-    target = targets_of(plan)[0]
+    target = plan_targets(plan)[0]
     assert target.channel is not None
     known = observed_candidates(ages, target.channel.fineness)
     guess, _ = posterior_means(target.channel, published["age"][:N, None], known)
@@ -211,7 +211,7 @@ def test_a_wide_table_is_attacked_in_pieces() -> None:
     common = Stream.from_seed(1).generator().random((120, 30))
     published = file_of(plan, {f"x{i}": common[:, i] for i in range(30)})
     # A hundred and twenty rows carry twelve columns at a time.
-    pieces = linear_guesses(plan, targets_of(plan), published, {})
+    pieces = linear_guesses(plan, plan_targets(plan), published, {})
     assert [piece.columns for piece in pieces] == [12, 12, 6]
     told: list[tuple[int, int]] = []
     attack_file(plan, published, progress=lambda *at: told.append(at))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.audit import Guess, Reidentification
-from discreet.audit._guess import rms_interval, rough_interval, share_interval, verdict_on
+from discreet.audit._guess import approximate_rms_interval, floor_verdict, rms_interval, share_interval
 from discreet.errors import ParameterError
 
 GUESS = Guess(
@@ -59,15 +59,15 @@ def test_it_says_what_it_found() -> None:
 
 
 def test_a_floor_is_broken_only_by_the_whole_interval() -> None:
-    assert verdict_on(9.0, 8.999) == "broken"
-    assert verdict_on(9.0, 9.0) == "holds"
-    assert verdict_on(None, 0.0) == "no floor"
+    assert floor_verdict(9.0, 8.999) == "broken"
+    assert floor_verdict(9.0, 9.0) == "holds"
+    assert floor_verdict(None, 0.0) == "no floor"
 
 
 def test_guesses_outside_the_range_are_moved_into_it_first() -> None:
     truth = np.array([0.0, 10.0, 5.0, 5.0])
     wild = np.array([-100.0, 300.0, 5.0, 8.0])
-    assert rough_interval(wild, truth, (0.0, 10.0), 0.05)[0] == pytest.approx(1.5)
+    assert approximate_rms_interval(wild, truth, (0.0, 10.0), 0.05)[0] == pytest.approx(1.5)
 
 
 def test_an_error_beyond_the_largest_possible_counts_as_that() -> None:

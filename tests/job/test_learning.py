@@ -269,10 +269,10 @@ def test_a_target_that_is_all_missing_is_named() -> None:
 
 def test_rows_whose_answer_is_missing_are_left_out() -> None:
     column = Column("owner", values=("no", "yes"), role="target", required=False)
-    codes = PredictionTask.from_column(column).answers({"owner": np.array([0, 1, 2, 1])})
+    codes = PredictionTask.from_column(column).targets({"owner": np.array([0, 1, 2, 1])})
 
     assert codes.tolist() == [0, 1, -1, 1]
-    assert PredictionTask.from_column(column).known(codes).tolist() == [True, True, False, True]
+    assert PredictionTask.from_column(column).is_present(codes).tolist() == [True, True, False, True]
 
 
 def test_several_classes_of_which_one_never_occurs() -> None:
@@ -390,9 +390,9 @@ def test_ranking_and_calibration_are_the_textbook_ones() -> None:
     g = Stream.from_seed(8).generator()
     chance = np.round(g.uniform(0, 1, 500), 2)
     y = (g.uniform(size=500) < chance).astype(np.int64)
-    question = PredictionTask.from_column(Column("y", values=(0, 1), role="target"))
+    task = PredictionTask.from_column(Column("y", values=(0, 1), role="target"))
     two = np.column_stack([1 - chance, chance])
-    found = score(two, y, question, trained_on="original", tested_on="original")
+    found = score(two, y, task, trained_on="original", tested_on="original")
 
     assert found.auc == pytest.approx(roc_auc_score(y, chance))
     assert found.accuracy == np.mean((chance > 0.5) == y)

@@ -21,7 +21,7 @@ from discreet import (
 )
 from discreet.evaluation import what_if as module
 from discreet.evaluation.samples import MOST_IN_RULE, ONE_IN, RULE, rows_from_schema
-from discreet.evaluation.what_if import FACTORS, epsilon_of, plan_table, what_if
+from discreet.evaluation.what_if import FACTORS, plan_epsilon, plan_table, what_if
 from discreet.noise import Stream
 from discreet.noise_law import GaussianLaw, ResponseLaw
 from discreet.privacy.calibration import response_epsilon
@@ -77,7 +77,7 @@ def test_the_chosen_position_is_the_plan_of_the_release_and_more_noise_proves_mo
 
     assert [p.factor for p in positions] == list(FEW)
     assert chosen.floors == {s.column: s.floor.error for s in plan.columns if s.floor is not None}
-    assert chosen.epsilon == epsilon_of(plan, 1e-6)
+    assert chosen.epsilon == plan_epsilon(plan, 1e-6)
     assert set(chosen.noise) == {"age", "pay", "sex", "owner"}
     assert wrong(positions) == ""
 
@@ -271,4 +271,4 @@ def test_a_public_sample_is_learned_from(tmp_path: Path) -> None:
     assert sampled.accuracy is not None
     assert sampled.accuracy != made_up.accuracy
     assert (sampled.floors, sampled.epsilon) == (made_up.floors, made_up.epsilon)
-    assert module._read(path, PEOPLE, Stream.from_seed(1))["age"].tolist() == rows["age"].tolist()
+    assert module._read_sample(path, PEOPLE, Stream.from_seed(1))["age"].tolist() == rows["age"].tolist()

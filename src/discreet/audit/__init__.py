@@ -1,17 +1,18 @@
-"""Tries to break claims: attacks with a stated failure probability, on anything that can be run twice.
+"""Attacks on privacy claims, each with a stated probability of a false alarm.
 
-``subject`` says what can be attacked; ``bounds`` turns counts and errors into certainty; ``events`` proposes
-what to count; ``distinguish``, ``precision``, ``density``, ``enumerated``, ``position`` and ``timing`` attack
-promises; ``suite`` knows which of them tests which.
+Mechanisms: ``_base`` holds the subjects and results of attacks, ``_bounds`` turns counts and errors into
+confidence bounds. ``_distinguishing``, ``_sampler_checks``, ``_density`` and ``_enumeration`` attack
+promises; ``_suite`` chooses the attack that tests a given promise.
 
-A release is attacked as a whole: ``prior`` (made-up people: the verdict on floors), ``claims`` (made-up
-rows: differential privacy), ``file`` (the published file alone), ``rows`` and ``expose`` (real rows:
-internal). They share ``targets`` and ``channel`` (the published laws), ``posterior``, ``learned`` and
-``linear`` (ways to guess), ``linkage`` and ``membership``, and say what they found as ``guess``.
+Releases: ``_prior`` attacks error floors on records drawn from the prior, ``_claims`` attacks differential
+privacy on made-up rows, ``_published_file`` uses the published file alone, ``_real_rows`` and
+``_reidentification`` use real rows and are internal. They share ``channel`` (likelihood of a published cell),
+``_closed_form_guess`` and ``_learned_guess`` (estimators of true cells), and report in the classes of
+``_guess``.
 
-Answers of a private database are attacked by ``reconstruction``, which reads them back (``answers``), knows
-what single rows add to them (``contributions``), guesses cells (``unknown``) and says what no guess can do
-(``guessing``).
+Query answers: ``reconstruction`` attacks the answers of a private database. ``stored_answers`` reads them,
+``_contributions`` computes what single rows add to them, ``_linear_reconstruction`` guesses cells, and
+``_guess`` bounds what differential privacy lets any guess reach.
 """
 
 from discreet.audit._base import AuditResult, MechanismDraws, MechanismPair, SingleDraws

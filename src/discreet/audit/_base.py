@@ -1,9 +1,7 @@
-"""What an attack found: the claim, what was measured against it, and how sure that is.
+"""Results and subjects of attacks: :class:`AuditResult`, and mechanisms and samplers that can be attacked.
 
-What can be attacked: a mechanism on two neighboring inputs, two exact laws, a sampler, a clock.
-
-Every attack takes one of these. A release, a learner or a database becomes a :class:`MechanismPair` by a short
-function that runs it on one of two inputs; nothing here knows what kind of thing it is.
+A release, a learner or a database becomes a :class:`MechanismPair` by a short function that runs it on one of
+two neighboring inputs. Pairs of exact laws are in :mod:`discreet.audit._density`.
 """
 
 from __future__ import annotations
@@ -32,39 +30,39 @@ VERDICTS: tuple[Verdict, ...] = ("broken", "holds", "not tested")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """One attack on one claim.
+    """Result of one attack on one claim.
 
     Attributes
     ----------
     attack : str
-        Name in :data:`discreet.audit.ATTACKS`.
+        Name of the attack, a key of :data:`discreet.audit.ATTACKS`.
     claim : Promise
-        What was promised.
+        Promise that the attack tried to break.
     verdict : {"holds", "broken", "not tested"}
         "broken": the claim is false, except with probability ``failure_probability``. "holds": this
         attack did not break it, which proves nothing about another attack.
     reason : str
-        Why, in a sentence.
+        Reason of the verdict, in one sentence.
     quantity : str
-        What ``measured`` and ``allowed`` are, with the point at which they were read.
+        Name of the quantity in ``measured`` and ``allowed``, with the point at which it is read.
     measured : float or None
-        The bound that the attack proved.
+        Bound on the quantity that the attack proved; None if nothing was tested.
     allowed : float or None
-        What the claim allows for the same quantity.
+        Largest value of the quantity under the claim; None if nothing was tested.
     failure_probability : float
         Chance that a true claim is called broken, over everything the attack tried; 0 for an attack
         that draws nothing.
     n : int
-        How many outputs the attack looked at.
+        Number of outputs that the attack used.
     knowledge : str
-        What the attacker is assumed to know.
+        Knowledge that the attacker is assumed to have.
     details : mapping
-        Plain JSON values for the reader who wants to repeat it.
+        Plain JSON values from which the attack can be repeated.
 
     Privacy
     -------
-    Attacks run on inputs made up for the purpose protect nobody and reveal nothing. An attack on real
-    rows is internal: its numbers depend on them.
+    Attacks on inputs made up for the purpose reveal nothing about anyone. An attack on real rows is
+    internal: its numbers depend on them.
 
     Reference
     ---------
@@ -86,6 +84,7 @@ class AuditResult:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Check the verdict, its numbers and the probability, and freeze a plain copy of the details."""
         if self.verdict not in VERDICTS:
             raise ParameterError(
                 f"verdict of AuditResult must be one of {', '.join(VERDICTS)}, was {self.verdict!r}."
@@ -100,13 +99,13 @@ class AuditResult:
                 "failure_probability of AuditResult must be at least 0 and below 1, "
                 f"was {self.failure_probability!r}."
             )
-        # A detour over JSON: what is kept is plain, a copy, and equal to what is read back.
+        # The detour over JSON makes a plain copy that equals what from_dict reads back.
         details = json.loads(json.dumps(dict(self.details)))
         object.__setattr__(self, "details", MappingProxyType(details))
 
     @property
     def strain(self) -> float:
-        """How close the attack came: measured over allowed, infinite where nothing was allowed."""
+        """Ratio of measured to allowed; infinite where nothing was allowed, 0 where nothing was tested."""
         if self.measured is None or self.allowed is None:
             return 0.0
         if self.allowed > 0:
@@ -151,16 +150,17 @@ class AuditResult:
         return AuditResult.from_dict, (self.to_dict(),)
 
     def __str__(self) -> str:
+        """Return verdict, reason and, where something was tested, the two numbers and their certainty."""
         if self.measured is None or self.allowed is None:
             return f"{self.attack}: {self.verdict} ({self.claim}). {self.reason}"
-        sure = (
+        certainty = (
             f"a true claim fails this with probability at most {self.failure_probability:g}"
             if self.failure_probability
             else "no randomness involved"
         )
         return (
             f"{self.attack}: {self.verdict} ({self.claim}). {self.reason} "
-            f"Measured {self.quantity}: {self.measured:.4g}; allowed: {self.allowed:.4g} ({sure})."
+            f"Measured {self.quantity}: {self.measured:.4g}; allowed: {self.allowed:.4g} ({certainty})."
         )
 
 
@@ -181,16 +181,16 @@ class MechanismPair:
     a, b : object
         Two inputs one step apart (one row replaced, added or removed).
     claim : Promise
-        What the mechanism promises about them.
+        Promise of the mechanism about every such pair of inputs.
     n : int
-        How many outputs to collect under each input.
+        Number of outputs to collect under each input, at least 4.
     name : str
-        For messages.
+        Noun for the mechanism in messages, such as "release".
 
     Privacy
     -------
-    Inputs are made up for the purpose. Real rows may be given in the curator's own process; what comes
-    out is then internal.
+    Inputs are made up for the purpose. Real rows may be given in the curator's own process; the result is
+    then internal.
 
     Reference
     ---------
@@ -212,19 +212,19 @@ class MechanismPair:
             )
 
     def collect(self, given: Any, stream: Stream | None = None) -> AnyArray:
-        """Run the mechanism until there are ``n`` outputs; each is one row of the result."""
+        """Run the mechanism on an input until there are ``n`` outputs; each is one row of the result."""
         stream = stream_or_fresh(stream)
         parts: list[AnyArray] = []
-        have = 0
-        while have < self.n:
+        collected = 0
+        while collected < self.n:
             part = np.atleast_1d(np.asarray(self.mechanism(given, stream)))
             if part.shape[0] == 0 or (parts and part.shape[1:] != parts[0].shape[1:]):
                 raise ParameterError(
-                    f"mechanism of Trial must return at least one output along the first axis, all of one "
-                    f"shape, and returned shape {part.shape}. Wrap a single run as output[np.newaxis]."
+                    "mechanism of MechanismPair must return at least one output along the first axis, all of "
+                    f"one shape, and returned shape {part.shape}. Wrap a single run as output[np.newaxis]."
                 )
             parts.append(part)
-            have += part.shape[0]
+            collected += part.shape[0]
         outputs = np.concatenate(parts)[: self.n]
         return outputs.reshape(self.n, -1)
 
@@ -239,19 +239,19 @@ class MechanismDraws:
         ``draw(stream)`` returns one vector of draws that should all have one law: independent, or such
         that every order of them is equally likely.
     claim : Promise
-        What is promised to whoever is hidden by these draws.
+        Promise to the people whose values these draws hide.
     calls : int
-        How many vectors to look at.
+        Number of vectors that are drawn.
     name : str
-        For messages.
+        Noun for the sampler in messages, such as "noise".
 
     Privacy
     -------
-    MechanismDraws made for a test hide nobody.
+    Draws made for a test hide no one's value.
 
     Reference
     ---------
-    See :func:`discreet.audit._sampler_checks`.
+    See :mod:`discreet.audit._sampler_checks`.
     """
 
     draw: Callable[[Stream], AnyArray]
@@ -262,26 +262,26 @@ class MechanismDraws:
 
 @dataclass(frozen=True, kw_only=True)
 class SingleDraws:
-    """A source of single numbers whose time somebody can measure.
+    """A source of single numbers whose running time an attacker can measure.
 
     Parameters
     ----------
     draw : callable
         ``draw()`` returns one number.
     claim : Promise
-        What is promised to whoever is hidden by it.
+        Promise to the person whose value a draw hides.
     calls : int
-        How many draws to time.
+        Number of draws that are timed.
     name : str
-        For messages.
+        Noun for the source in messages, such as "sampler".
 
     Privacy
     -------
-    MechanismDraws made for a test hide nobody.
+    Draws made for a test hide no one's value.
 
     Reference
     ---------
-    See :func:`discreet.audit._sampler_checks`.
+    See :mod:`discreet.audit._sampler_checks`.
     """
 
     draw: Callable[[], Any]

@@ -1,4 +1,4 @@
-"""Promises of differential privacy, attacked on two made-up rows as far apart as the schema allows."""
+"""Attack on a release's promises of differential privacy, with two made-up rows as far apart as possible."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from discreet.audit._base import AuditResult, MechanismPair
 from discreet.audit._bounds import check_failure_probability
 from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, MOST_COORDINATES, try_events
-from discreet.audit._enumeration import EveryRow, enumerated
+from discreet.audit._enumeration import EveryRow, enumerate_rows
 from discreet.audit._sampler_checks import low_bits
-from discreet.audit.channel import Target, noise_covariance, targets_of
+from discreet.audit.channel import Target, noise_covariance, plan_targets
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.noise_law import InvariantLaw
 from discreet.privacy import NoPromise, PureDP
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column
 
 RUNS = 20_000
-"""Runs on each of the two rows; fewer where the promise covers many columns."""
+"""Number of runs on each of the two rows; fewer where the promise covers many columns."""
 _MOST_CELLS = 4_000_000
 OF_NOBODY = (
     "Published rows are nobody's, so that there is no row to follow through the release: the promise is "
@@ -42,34 +42,34 @@ _ATTACKS: tuple[tuple[str, tuple[Family, ...]], ...] = (
 def attack_claims(
     plan: ReleasePlan, *, failure_probability: float = 1e-6, stream: Stream | None = None
 ) -> tuple[AuditResult, ...]:
-    """Tell two extreme rows apart by what ``plan`` would publish of them, for each promise that it makes.
+    """Try to distinguish two extreme rows by their published forms, for each promise of a plan.
 
-    Of every number one row has the lower bound and the other the upper one (for correlated noise, the pair of
-    corners that it separates best); of every list, the first and the last level; where a promise is about
-    missing cells, one row has none and the other one. All that the promise does not cover is the same.
+    For every number one row has the lower bound and the other the upper one (for correlated noise, the pair
+    of corners that it separates best); for every list, the first and the last level; where a promise is about
+    missing cells, one row has a value and the other has none. Both rows are equal in everything that the
+    promise does not cover.
 
     Parameters
     ----------
-    plan : Plan
-        Of the release; nothing else of it is used than ``schema``, ``columns``, ``promises`` and ``noise``.
+    plan : ReleasePlan
+        Plan of the release, of which ``schema``, ``columns``, ``promises`` and ``noise`` are used.
     failure_probability : float
         Largest probability that any true promise is called broken, over all promises and attacks.
     stream : Stream, optional
-        Where the noise comes from.
+        Source of the noise; a fresh one by default.
 
     Returns
     -------
     tuple of AuditResult
-        By promise: "distinguish" and "precision", each with a lower bound on epsilon beside what is claimed;
-        "not tested" where no differential privacy is promised, with the plan's own reason. "Enumerate" comes
-        third where a promise is pure and every row and all that can be published of it can be written down:
-        it compares the published laws of all pairs of rows, exactly. Floors are left to
-        :func:`~discreet.audit.attack_prior`.
+        For each promise "distinguish" and "precision", each with a lower bound on epsilon; "not tested" where
+        no differential privacy is promised, with the plan's own reason. A third result, "enumerate", comes
+        where a promise is pure and the domain is small: it compares the published laws of all pairs of rows,
+        exactly. Floors are tested by :func:`~discreet.audit.attack_prior`.
 
     Privacy
     -------
-    Depends on no row of anybody. A promise that holds here is not proven: see
-    :func:`~discreet.audit._distinguishing`.
+    Depends on no real row. A promise that holds here is not proven: see
+    :mod:`discreet.audit._distinguishing`.
 
     Reference
     ---------
@@ -92,7 +92,7 @@ def attack_claims(
             for promise in plan.promises
         )
     stream = stream_or_fresh(stream)
-    tested = [pair for pair in _parts(plan) if pair[0].kind in DP_KINDS]
+    tested = [pair for pair in _covered_parts(plan) if pair[0].kind in DP_KINDS]
     share = failure_probability / max(1, len(tested) * len(_ATTACKS))
     results = [
         AuditResult(
@@ -105,23 +105,23 @@ def attack_claims(
         if isinstance(promise, NoPromise)
     ]
     for promise, parts in tested:
-        trial = _Extremes(plan, parts).trial(promise)
+        trial = _ExtremeRows(plan, parts).mechanism_pair(promise)
         results += [try_events(trial, name, families, share, stream) for name, families in _ATTACKS]
-        if isinstance(promise, PureDP) and _whole_row(plan, promise):
-            exact = enumerated(EveryRow(plan=plan, claim=promise))
+        if isinstance(promise, PureDP) and _covers_row(plan, promise):
+            exact = enumerate_rows(EveryRow(plan=plan, claim=promise))
             results += [exact] if exact.verdict != "not tested" else []
     return tuple(results)
 
 
-def _whole_row(plan: ReleasePlan, promise: Promise) -> bool:
-    """Whether a promise is about all that is protected in a row, so that whole rows may be compared."""
-    protected = {target.name for target in targets_of(plan) if not target.is_clear}
+def _covers_row(plan: ReleasePlan, promise: Promise) -> bool:
+    """Return whether a promise covers every protected column, so that whole rows may be compared."""
+    protected = {target.name for target in plan_targets(plan) if not target.is_clear}
     return promise.covers is None or protected <= set(promise.covers)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A cell that a promise is about: a number, a list, or the flag of a number that may be missing."""
+    """A cell that a promise covers: a number, a list, or with ``flag`` the missing flag of a number."""
 
     target: Target
     flag: bool = False
@@ -131,17 +131,21 @@ class _Part:
         return self.target.column
 
 
-def _parts(plan: ReleasePlan) -> list[tuple[Promise, list[_Part]]]:
-    """Return for each promise what it is about.
+def _covered_parts(plan: ReleasePlan) -> list[tuple[Promise, list[_Part]]]:
+    """Return each promise with the cells that it covers.
 
-    A number that may be missing is covered twice, by the promise on numbers and by the one on lists, for
-    its flag: the first promise that covers it without any list is the one on numbers.
+    Notes
+    -----
+    A number that may be missing is covered twice: by the promise about numbers, and, with its flag, by the
+    one about lists. The first promise that covers it without any list is the one about numbers.
     """
     protected = {
-        t.name: t for t in targets_of(plan) if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)
+        t.name: t
+        for t in plan_targets(plan)
+        if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)
     }
     promised: set[str] = set()
-    found: list[tuple[Promise, list[_Part]]] = []
+    pairs: list[tuple[Promise, list[_Part]]] = []
     for promise in plan.promises:
         if promise.kind not in DP_KINDS and not isinstance(promise, NoPromise):
             continue
@@ -156,19 +160,21 @@ def _parts(plan: ReleasePlan) -> list[tuple[Promise, list[_Part]]]:
         if not flags_only:
             promised |= {t.name for t in numbers}
         if parts:
-            found.append((promise, parts))
-    return found
+            pairs.append((promise, parts))
+    return pairs
 
 
 @dataclass(frozen=True, eq=False)
-class _Extremes:
-    """Two rows that differ as much as can be in what a promise covers, and in nothing else."""
+class _ExtremeRows:
+    """Two rows that differ as much as possible in the cells that a promise covers, and in nothing else."""
 
     plan: ReleasePlan
     parts: Sequence[_Part]
 
-    def trial(self, promise: Promise) -> MechanismPair:
+    def mechanism_pair(self, promise: Promise) -> MechanismPair:
+        """Return the release of all rows of one unit as a mechanism on the two rows."""
         allowed = self.plan.schema.max_rows_per_unit or 1
+        # A promise covers all rows of a unit, so one output holds as many of them as the attack can use.
         rows = max(1, min(allowed, MOST_COORDINATES // len(self.parts)))
         runs = max(2_000, min(RUNS, _MOST_CELLS // (rows * len(self.plan.schema.released))))
         a, b = self._corners()
@@ -185,6 +191,7 @@ class _Extremes:
         return MechanismPair(mechanism=mechanism, a=a, b=b, claim=promise, n=runs, name="release")
 
     def _corners(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the two rows, by column; NaN stands for a missing number."""
         middle = {c.name: 0.0 if c.is_category else c.fill for c in self.plan.schema.released}
         a, b = dict(middle), dict(middle)
         numbers = [p.column for p in self.parts if not p.flag and p.column.is_number]
@@ -199,14 +206,21 @@ class _Extremes:
         return a, b
 
     def _directions(self, numbers: Sequence[Column]) -> Floats:
-        """Return in which direction each number goes, so that the noise hides the step least."""
+        """Return signs s of the steps of the numbers for which the noise hides the step least.
+
+        Notes
+        -----
+        Maximizes ``d' V^-1 d`` over ``d_j = s_j width_j``, with ``V`` the covariance of the noise: the signs
+        of the top eigenvector, then single flips as long as they help.
+        """
         covariance = noise_covariance(self.plan, [c.name for c in numbers])
         if covariance is None:
             return np.ones(len(numbers))
         widths = np.array([c.width for c in numbers])
         strength = np.linalg.inv(covariance) * widths * widths[:, None]
+        # The best real vector, rounded to signs, is a good start for the search over signs.
         signs = np.where(np.linalg.eigh(strength)[1][:, -1] < 0, -1.0, 1.0)
-        # Turn single numbers round as long as that separates the two rows further.
+        # Half the change of the quadratic form when one sign is flipped.
         for _ in range(len(signs)):
             gains = -signs * (strength @ signs) + np.diagonal(strength)
             best = int(np.argmax(gains))

@@ -1,9 +1,8 @@
-"""The best linear guess across all published columns, computed from the file and the laws alone.
+"""Guesses at true cells in closed form: the linear guess across columns, and Bayes' rule on one column.
 
-Published columns vary as the true ones do, plus what the noise adds; the law says how much that is.
-Subtracting it leaves how the true columns go together, and then everybody can predict one from the others.
-
-Bayes' rule on one column: the best guess of somebody who knows the population and the published law.
+The covariance of published columns is that of the true ones plus that of the noise, which the law states.
+Subtracting it gives the covariance of the true columns, from which each column is predicted by the others.
+Bayes' rule needs the distribution of one column in the population and its published law.
 """
 
 from __future__ import annotations
@@ -26,25 +25,28 @@ if TYPE_CHECKING:
     from discreet.schema import Column
 
 MOST_FEATURES = 512
-"""Columns and levels that are looked at together; a wider table is attacked in pieces."""
+"""Largest number of features that are used together; a wider table is attacked in groups of columns."""
 _RIDGE = 1e-6
-"""Keeps the equations solvable, so that everybody gets the same digits."""
+"""Added to the diagonal, so that the equations are well conditioned and give the same digits everywhere."""
 _ROWS_PER_FEATURE = 10
-_LEAST_TOLD = 1e-6
+_LEAST_GAP = 1e-6
+"""Least difference of keep and other at which a randomized list is inverted."""
 _LEAST_SHARE = 0.02
-"""What a level is worth at least, of its share of the population: a linear guess may go below zero."""
+"""Least weight of a level, relative to its share of the population: a linear guess may be negative."""
+_BLOCK = 256
+_MOST_POINTS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class LinearGuess:
-    """What somebody expects who predicts each column linearly from all.
+    """Expected errors of the linear guess at each column from a group of columns.
 
     Attributes
     ----------
     errors : mapping of str to float
-        For each number the root of its mean square error; for each list the chance of a wrong guess.
+        For each number its root-mean-square error; for each list the probability of a wrong guess.
     columns : int
-        How many published columns were looked at together.
+        Number of published columns in the group.
     """
 
     errors: Mapping[str, float]
@@ -52,8 +54,22 @@ class LinearGuess:
 
 
 @dataclass(frozen=True, eq=False)
-class _Piece:
-    """The features of one published column, unbiased for the true ones, and the covariance of their noise."""
+class _ColumnFeatures:
+    """The features of one published column, unbiased for the true ones, and the covariance of their noise.
+
+    Attributes
+    ----------
+    target : Target
+        Published column of the features.
+    features : array of shape (n, p)
+        The number and its present flag, or indicators of all levels of a list but the last.
+    noise : array of shape (p, p)
+        Covariance of the noise of the features, in the mean over the population.
+    shares : array or None
+        Share of each level in the population; None unless the column is a randomized list.
+    present : float
+        Share of the cells that are published as present.
+    """
 
     target: Target
     features: Floats
@@ -68,27 +84,30 @@ def linear_guesses(
     columns: Mapping[str, AnyArray],
     shares: Mapping[str, Floats],
 ) -> list[LinearGuess]:
-    """Predict every protected column from all columns, piece by piece where there are too many.
+    """Return the expected errors of predicting every protected column from all columns, in groups.
 
     Parameters
     ----------
-    plan : Plan
-        For the noise of columns that have some in common.
+    plan : ReleasePlan
+        Plan of the release, for the covariance of correlated noise.
     targets : sequence of Target
-        Every published column.
+        All published columns, protected or not.
     columns : mapping of str to array
-        The published cells.
+        Published cells of each column, encoded.
     shares : mapping of str to array
         For each randomized list the share of every level in the population.
     """
     n = len(next(iter(columns.values())))
     most = min(MOST_FEATURES, n // _ROWS_PER_FEATURE)
-    pieces = (p for t in targets if (p := _piece(t, columns[t.name], shares.get(t.name))) is not None)
-    return [_solve(plan, group) for group in _groups(pieces, most) if len(group) > 1]
+    pieces = (
+        p for t in targets if (p := _column_features(t, columns[t.name], shares.get(t.name))) is not None
+    )
+    return [_linear_guess(plan, group) for group in _groups(pieces, most) if len(group) > 1]
 
 
-def _groups(pieces: Iterator[_Piece], most: int) -> Iterator[list[_Piece]]:
-    group: list[_Piece] = []
+def _groups(pieces: Iterator[_ColumnFeatures], most: int) -> Iterator[list[_ColumnFeatures]]:
+    """Yield consecutive columns in groups of at most ``most`` features; a wider column is left out."""
+    group: list[_ColumnFeatures] = []
     width = 0
     for piece in pieces:
         size = piece.features.shape[1]
@@ -102,43 +121,65 @@ def _groups(pieces: Iterator[_Piece], most: int) -> Iterator[list[_Piece]]:
         yield group
 
 
-def _piece(target: Target, cells: AnyArray, shares: Floats | None) -> _Piece | None:
+def _column_features(target: Target, cells: AnyArray, shares: Floats | None) -> _ColumnFeatures | None:
+    """Return the features of a column; None where they cannot be made unbiased.
+
+    Notes
+    -----
+    A randomized list with ``g = keep - other``: the features ``(1[y = l] - other) / g`` have the indicators
+    of the true level as their mean. With ``p`` the vector of shares and ``a = other + g p``, the covariance
+    of the response given the true level is, in the mean over the population,
+    ``diag(a) - other**2 - other g (p + p') - g**2 diag(p)``, divided by ``g**2``.
+    """
     if isinstance(target.summary.law, SampledLaw | JointResponseLaw):
-        return None  # whether and how it is changed goes together with other columns
+        return None  # its response depends on other columns too
     if target.is_list:
         levels = np.arange(len(target.column.levels) - 1)
-        marked = (cells[:, None] == levels).astype(np.float64)
+        indicators = (cells[:, None] == levels).astype(np.float64)
         if not isinstance(target.channel, ResponseChannel):
-            return _Piece(target, marked, np.zeros((levels.size, levels.size)))
+            return _ColumnFeatures(target, indicators, np.zeros((levels.size, levels.size)))
         keep, other = target.response.keep, target.response.other
-        if shares is None or keep - other < _LEAST_TOLD:
+        if shares is None or keep - other < _LEAST_GAP:
             return None
-        told = keep - other
-        # The mean over the population of the covariance of a randomized answer, given the true one.
-        answers = other + told * shares[:-1]
-        twice = other**2 + other * told * (shares[:-1] + shares[:-1, None]) + np.diag(told**2 * shares[:-1])
-        return _Piece(target, (marked - other) / told, (np.diag(answers) - twice) / told**2, shares)
-    there = ~np.isnan(cells)
-    if not there.any():
+        gap = keep - other
+        published = other + gap * shares[:-1]
+        squares = other**2 + other * gap * (shares[:-1] + shares[:-1, None]) + np.diag(gap**2 * shares[:-1])
+        return _ColumnFeatures(
+            target, (indicators - other) / gap, (np.diag(published) - squares) / gap**2, shares
+        )
+    is_present = ~np.isnan(cells)
+    if not is_present.any():
         return None
-    present = float(there.mean())
-    values = np.where(there, cells, cells[there].mean())
+    present = float(is_present.mean())
+    # Filled with the mean, a missing cell adds no noise: the variance shrinks by the share of present cells.
+    values = np.where(is_present, cells, cells[is_present].mean())
     variance = (target.noise_variance or 0.0) * present
     if present == 1.0:
-        return _Piece(target, values[:, None], np.array([[variance]]))
-    flagged = np.column_stack([values, there])
-    return _Piece(target, flagged, np.diag([variance, 0.0]), present=present)
+        return _ColumnFeatures(target, values[:, None], np.array([[variance]]))
+    flagged = np.column_stack([values, is_present])
+    return _ColumnFeatures(target, flagged, np.diag([variance, 0.0]), present=present)
 
 
-def _solve(plan: ReleasePlan, group: Sequence[_Piece]) -> LinearGuess:
+def _linear_guess(plan: ReleasePlan, group: Sequence[_ColumnFeatures]) -> LinearGuess:
+    """Return the expected errors of the linear guess at each column of a group from all of it.
+
+    Notes
+    -----
+    With ``V`` the covariance of the noise and ``S`` that of the true features, estimated by that of the
+    published ones minus ``V``, the errors have the covariance ``S - S (S + V)^-1 S``.
+
+    Reference
+    ---------
+    docs/explanation/theorems/fisher-cramer-rao.md
+    """
     X = np.column_stack([piece.features for piece in group])
     starts = np.cumsum([0] + [piece.features.shape[1] for piece in group])
-    noise = _noise_of(plan, group, starts)
+    noise = _group_noise(plan, group, starts)
     center, spread = X.mean(axis=0), X.std(axis=0)
     spread[spread == 0] = 1.0
     X = (X - center) / spread
     V = noise / (spread * spread[:, None])
-    # What the noise does not explain is how the true columns go together; rounded to what can be.
+    # The estimate may have negative eigenvalues, which no covariance has: they are set to 0.
     values, vectors = np.linalg.eigh(X.T @ X / len(X) - V)
     S = (vectors * np.maximum(values, 0.0)) @ vectors.T
     C = S + V
@@ -156,8 +197,8 @@ def _solve(plan: ReleasePlan, group: Sequence[_Piece]) -> LinearGuess:
     return LinearGuess(errors, len(group))
 
 
-def _noise_of(plan: ReleasePlan, group: Sequence[_Piece], starts: Ints) -> Floats:
-    """Return the covariance of the noise of all features, most of it in blocks."""
+def _group_noise(plan: ReleasePlan, group: Sequence[_ColumnFeatures], starts: Ints) -> Floats:
+    """Return the covariance of the noise of all features of a group; ``starts`` are the columns' offsets."""
     noise = np.zeros((int(starts[-1]), int(starts[-1])))
     for piece, start, end in zip(group, starts[:-1], starts[1:], strict=True):
         noise[start:end, start:end] = piece.noise
@@ -165,59 +206,76 @@ def _noise_of(plan: ReleasePlan, group: Sequence[_Piece], starts: Ints) -> Float
     shared = noise_covariance(plan, [group[i].target.name for i in numbers]) if numbers else None
     if shared is not None:
         places = starts[numbers]
+        # Missing cells carry no noise: two columns share it only in rows in which both are present.
         present = np.array([group[i].present for i in numbers])
-        together = present * present[:, None]
-        np.fill_diagonal(together, present)
-        noise[np.ix_(places, places)] = shared * together
+        both = present * present[:, None]
+        np.fill_diagonal(both, present)
+        noise[np.ix_(places, places)] = shared * both
     return noise
 
 
-def _wrong_guess(piece: _Piece, X: Floats, C: Floats, own: Ints, spread: Floats) -> float:
-    """Return how often a guess by the published answer and all other columns is expected to be wrong."""
+def _wrong_guess(piece: _ColumnFeatures, X: Floats, C: Floats, own: Ints, spread: Floats) -> float:
+    """Return the expected share of wrong guesses at a list, by its published level and the other columns.
+
+    Parameters
+    ----------
+    piece : _ColumnFeatures
+        Randomized list whose true levels are guessed.
+    X : array of shape (n, p)
+        Standardized features of all columns.
+    C : array of shape (p, p)
+        Their covariance with the ridge.
+    own : array of int
+        Indices of the list's own features.
+    spread : array of shape (p,)
+        Standard deviations by which the features were divided.
+
+    Notes
+    -----
+    The other columns give each level a linear weight, which serves as the prior for Bayes' rule on the
+    published level.
+    """
     assert piece.shares is not None
     others = np.setdiff1d(np.arange(X.shape[1]), own)
     weights = np.linalg.solve(C[np.ix_(others, others)], C[np.ix_(others, own)])
     likely = np.empty((len(X), piece.shares.size))
     likely[:, :-1] = piece.shares[:-1] + (X[:, others] @ weights) * spread[own]
+    # The last level has no feature of its own: the weights of all levels add up to 1.
     likely[:, -1] = 1 - likely[:, :-1].sum(axis=1)
     np.maximum(likely, _LEAST_SHARE * piece.shares, out=likely)
     likely /= likely.sum(axis=1, keepdims=True)
-    # Marks of the answers, undone from the unbiased features.
+    # The published levels, recovered from the unbiased features.
     channel = piece.target.response
-    marked = piece.features * (channel.keep - channel.other) + channel.other > 0.5
-    answer = np.where(marked.any(axis=1), np.argmax(marked, axis=1), piece.shares.size - 1)
+    indicators = piece.features * (channel.keep - channel.other) + channel.other > 0.5
+    published = np.where(indicators.any(axis=1), np.argmax(indicators, axis=1), piece.shares.size - 1)
     joint = likely * channel.other
     rows = np.arange(len(X))
-    joint[rows, answer] = likely[rows, answer] * channel.keep
+    joint[rows, published] = likely[rows, published] * channel.keep
     return float(1 - (joint.max(axis=1) / joint.sum(axis=1)).mean())
-
-
-_BLOCK = 256
-_MOST_POINTS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The values that a cell may stand for, in rising order, with what each is worth beforehand."""
+    """A discrete prior of a cell: values in rising order with their probabilities."""
 
     points: Floats
     weights: Floats
 
     @property
     def mean(self) -> float:
-        """The best guess without the release."""
+        """Mean of the prior, the best guess without the release."""
         return float(self.points @ self.weights)
 
     @property
     def sd(self) -> float:
-        """The error of that guess."""
+        """Standard deviation of the prior, the error of that guess."""
         return math.sqrt(float(self.weights @ np.square(self.points - self.mean)))
 
 
 def uniform_candidates(column: Column, fineness: float) -> Candidates:
-    """Return the floor's prior: everything that was declared, equally likely.
+    """Return the floor's prior: uniform on the declared values.
 
-    Values closer than the law can tell apart are taken together, at their middle.
+    Values closer than ``fineness``, which the law cannot distinguish, are merged at their middle.
     """
     lower, upper = column.range
     fineness = max(fineness, (upper - lower) / _MOST_POINTS)
@@ -225,16 +283,17 @@ def uniform_candidates(column: Column, fineness: float) -> Candidates:
         n = min(_MOST_POINTS, max(64, math.ceil((upper - lower) / min(fineness, upper - lower))))
         edges = np.linspace(lower, upper, n + 1)
         return Candidates((edges[:-1] + edges[1:]) / 2, np.full(n, 1 / n))
-    together = max(1, int(min(fineness, column.n_integers)))
-    starts = np.arange(0, column.n_integers, together)
+    step = max(1, int(min(fineness, column.n_integers)))
+    starts = np.arange(0, column.n_integers, step)
     sizes = np.diff(np.append(starts, column.n_integers))
     return Candidates(lower + starts + (sizes - 1) / 2, sizes / column.n_integers)
 
 
 def observed_candidates(values: Floats, fineness: float) -> Candidates:
-    """Return the population as somebody knows it who has these values, finer than the law can tell."""
+    """Return the empirical distribution of values; above 1024 distinct ones, close ones are merged."""
     points, counts = np.unique(values, return_counts=True)
     if points.size > 1024:
+        # Merged values are replaced by their mean, which keeps the mean of the distribution.
         step = max(fineness, float(np.ptp(points)) / 2048)
         group = np.round((points - points[0]) / step).astype(np.int64)
         _, place = np.unique(group, return_inverse=True)
@@ -244,48 +303,69 @@ def observed_candidates(values: Floats, fineness: float) -> Candidates:
 
 
 def posterior_means(channel: Channel, published: Floats, candidates: Candidates) -> tuple[Floats, Floats]:
-    """Return for each person the posterior mean, and the logarithm of how likely the published cells were.
+    """Return for each person the posterior mean, and the log evidence of the published cells.
 
     Parameters
     ----------
     channel : Channel
-        The published law.
+        Likelihood of a published cell by the published law.
     published : array of shape (n, m)
-        The cells of each person's rows; NaN says nothing.
+        Published cells of each person's m rows; NaN is ignored.
     candidates : Candidates
-        Values and their prior weights.
+        Possible values and their prior weights.
+
+    Returns
+    -------
+    means, evidence : array of shape (n,)
+        The prior mean and 0 for a person without any published number.
+
+    Notes
+    -----
+    With weights ``w_k`` and values ``x_k``, ``L_k = w_k product over rows of f(y | x_k)``; the mean is
+    ``sum x_k L_k / sum L_k`` and the evidence ``log sum L_k``, computed with the largest ``log L_k``
+    subtracted.
     """
     n = len(published)
     guess, evidence = np.full(n, candidates.mean), np.zeros(n)
-    seen = ~np.isnan(published).all(axis=1)
-    order = np.flatnonzero(seen)[np.argsort(np.nanmean(published[seen], axis=1), kind="stable")]
+    observed = ~np.isnan(published).all(axis=1)
+    order = np.flatnonzero(observed)[np.argsort(np.nanmean(published[observed], axis=1), kind="stable")]
     x = candidates.points
     with np.errstate(divide="ignore"):
         log_weights = np.log(candidates.weights)
     for start in range(0, order.size, _BLOCK):
         people = order[start : start + _BLOCK]
         cells = published[people]
-        # Sorted people are near one another, so that only a window of the values matters.
+        # People are sorted, so that only a window of the values is within reach of a block.
         first = min(int(np.searchsorted(x, np.nanmin(cells) - channel.reach, side="left")), x.size - 1)
         last = max(int(np.searchsorted(x, np.nanmax(cells) + channel.reach, side="right")), first + 1)
         near = x[first:last]
         joint = np.tile(log_weights[first:last], (people.size, 1))
         for column in cells.T:
-            there = ~np.isnan(column)
-            joint[there] += channel.log_likelihood(column[there, None], near)
+            present = ~np.isnan(column)
+            joint[present] += channel.log_likelihood(column[present, None], near)
         top = joint.max(axis=1, keepdims=True)
         possible = np.isfinite(top[:, 0])
         weight = np.exp(joint - np.where(np.isfinite(top), top, 0.0))
         total = weight.sum(axis=1)
         evidence[people] = np.where(possible, top[:, 0] + np.log(np.where(possible, total, 1.0)), -np.inf)
-        # Where the law rules everything out, the nearest value is as good a guess as any.
+        # Where the law excludes every value, the nearest one is guessed.
         nearest = np.clip(np.nanmean(cells, axis=1), x[0], x[-1])
         guess[people] = np.where(possible, (weight @ near) / np.where(possible, total, 1.0), nearest)
     return guess, evidence
 
 
 def likeliest_levels(channel: Channel, published: Ints, shares: Floats) -> Ints:
-    """Return for each person the level with the highest posterior, from the codes of all their rows."""
+    """Return for each person the code with the highest posterior.
+
+    Parameters
+    ----------
+    channel : Channel
+        Likelihood of a published code by the published law.
+    published : array of shape (n, m)
+        Published codes of each person's m rows.
+    shares : array of shape (levels,)
+        Prior weights of the codes.
+    """
     codes = np.arange(shares.size)
     with np.errstate(divide="ignore"):
         joint = np.tile(np.log(shares), (len(published), 1))
@@ -295,20 +375,21 @@ def likeliest_levels(channel: Channel, published: Ints, shares: Floats) -> Ints:
 
 
 def missing_guesses(evidence: Floats, middle: Floats, published: Floats, missing_keep: float) -> Bools:
-    """Guess whether each person's number is missing, both being equally likely beforehand.
+    """Return for each person whether the number is guessed to be missing, both being equally likely a priori.
 
     Parameters
     ----------
     evidence : array of shape (n,)
         Log likelihood of the published numbers if there is a value.
     middle : array of shape (n,)
-        The same if there is none, and the middle of the range was noised in its place.
+        Their log likelihood if there is none, and the middle of the range was noised in its place.
     published : array of shape (n, m)
-        NaN where a row says "missing".
+        Published numbers of each person's rows, NaN where a row is flagged as missing.
     missing_keep : float
-        How often a row says so rightly.
+        Probability that a flag is published unchanged.
     """
-    says = np.isnan(published).sum(axis=1)
+    flags = np.isnan(published).sum(axis=1)
+    # A flag that is always right would make the logarithm infinite.
     keep = min(missing_keep, 1 - 2.0**-50)
-    votes = (2 * says - published.shape[1]) * (math.log(keep) - math.log1p(-keep))
+    votes = (2 * flags - published.shape[1]) * (math.log(keep) - math.log1p(-keep))
     return np.asarray(votes + middle - evidence > 0)

@@ -1,8 +1,8 @@
-"""What single rows add to the integers of a question, on arrays.
+"""Contributions of single rows to the integers of an aggregate, computed on arrays.
 
-An engine adds rows up and never shows one. Whoever attacks answers wants to know how far a person moves
-them, and what they would be without, so here the same integers are worked out row by row, by other means
-than an engine's SQL: an attack that agrees with the engine tests both.
+An engine returns sums over rows only. An attack on answers needs to know how far one person moves them, so
+the same integers are computed here row by row, by other means than the engine's SQL. An attack that agrees
+with the engine tests both.
 """
 
 from __future__ import annotations
@@ -41,21 +41,31 @@ _LAST_MARGIN = 16
 
 
 class Contributions(Protocol):
-    """What some rows add to the entries of an answer."""
+    """Contributions of some rows to the entries of an answer."""
 
     def total(self, size: int) -> Floats:
-        """Return the sums over the rows, of every entry."""
+        """Return the sum over the rows of every entry, of shape (size,)."""
 
-    def touched(self) -> Ints:
-        """Return the entries that some row may add something to."""
+    def entries(self) -> Ints:
+        """Return the indices of the entries to which some row may contribute."""
 
     def take(self, places: Ints) -> Floats:
-        """Return what each row adds to some entries, of shape (entries, rows)."""
+        """Return the contribution of each row to some entries, of shape (entries, rows)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _InCells:
-    """Each row adds ``values[:, row]`` to the entries of one cell, or nothing if its code is -1."""
+class _CellContributions:
+    """Contributions ``values[:, row]`` to the entries of one cell per row; none where the code is -1.
+
+    Attributes
+    ----------
+    start : int
+        Index of the first entry of cell 0.
+    codes : array of shape (rows,)
+        Number of each row's cell, -1 for none.
+    values : array of shape (width, rows)
+        Contributions to the ``width`` consecutive entries of the cell.
+    """
 
     start: int
     codes: AnyArray
@@ -63,15 +73,15 @@ class _InCells:
 
     def total(self, size: int) -> Floats:
         width = len(self.values)
-        there = self.codes >= 0
-        codes = self.codes[there]
+        in_cell = self.codes >= 0
+        codes = self.codes[in_cell]
         cells = (size - self.start) // width
         summed = np.zeros(size)
-        block = [np.bincount(codes, row[there], cells)[:cells] for row in self.values]
+        block = [np.bincount(codes, row[in_cell], cells)[:cells] for row in self.values]
         summed[self.start : self.start + cells * width] = np.column_stack(block).ravel()
         return summed
 
-    def touched(self) -> Ints:
+    def entries(self) -> Ints:
         width = len(self.values)
         cells = np.unique(self.codes[self.codes >= 0]).astype(np.int64)
         return self.start + (cells[:, None] * width + np.arange(width)).ravel()
@@ -79,15 +89,15 @@ class _InCells:
     def take(self, places: Ints) -> Floats:
         local = places - self.start
         cells, which = np.divmod(local, len(self.values))
-        # A place before the start has a negative cell; -1 is the code of rows that are in none.
+        # Entries before the start have negative cells, which must not match the code -1.
         cells[local < 0] = -2
         taken: Floats = (cells[:, None] == self.codes) * self.values[which]
         return taken
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Dense:
-    """Each row adds ``values[:, row]`` to consecutive entries."""
+class _DenseContributions:
+    """Contributions ``values[:, row]`` to the consecutive entries from ``start`` on."""
 
     start: int
     values: Floats
@@ -97,7 +107,7 @@ class _Dense:
         summed[self.start : self.start + len(self.values)] = self.values.sum(axis=1)
         return summed
 
-    def touched(self) -> Ints:
+    def entries(self) -> Ints:
         return np.arange(self.start, self.start + len(self.values))
 
     def take(self, places: Ints) -> Floats:
@@ -109,8 +119,8 @@ class _Dense:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Products:
-    """Each row adds the products of its coordinates, upper triangle row by row, to the first entries."""
+class _ProductContributions:
+    """Products of each row's coordinates, upper triangle row by row, added to the first entries."""
 
     rows: Floats
 
@@ -120,7 +130,7 @@ class _Products:
         summed[: len(upper[0])] = (self.rows @ self.rows.T)[upper]
         return summed
 
-    def touched(self) -> Ints:
+    def entries(self) -> Ints:
         return np.arange(len(self.rows) * (len(self.rows) + 1) // 2)
 
     def take(self, places: Ints) -> Floats:
@@ -133,17 +143,17 @@ class _Products:
 
 
 @dataclass(frozen=True, eq=False)
-class RowByRow:
-    """A question as a function of single rows.
+class RowContributions:
+    """An aggregate as a function of single rows.
 
     Attributes
     ----------
     size : int
-        How many entries its answer has.
+        Number of entries of its answer.
     reads : frozenset of str
-        SQL names of the curated columns that decide what a row adds.
+        SQL names of the curated columns on which a row's contribution depends.
     of : callable
-        From curated arrays by SQL name to what their rows add.
+        Function from curated arrays by SQL name to the contributions of their rows.
     """
 
     size: int
@@ -151,40 +161,42 @@ class RowByRow:
     of: Callable[[Arrays], Sequence[Contributions]]
 
     def total(self, arrays: Arrays) -> Floats:
-        """Return the sums over some rows."""
+        """Return the sums of all entries over some rows."""
         summed: Floats = np.sum([part.total(self.size) for part in self.of(arrays)], axis=0)
         return summed
 
 
-def with_parsed(question: Aggregate, curation: Curation) -> Aggregate:
-    """Return the same question with its texts parsed, which is then done once."""
-    if isinstance(question, Sums):
-        return Sums(tuple(parsed(text, curation) for text in question.expressions))
-    if isinstance(question, Histogram) and question.expression is not None:
-        return Histogram(question.columns, question.edges, parsed(question.expression, curation))
-    return question
+def parse_expressions(aggregate: Aggregate, curation: Curation) -> Aggregate:
+    """Return the same aggregate with its texts parsed, so that this is done only once."""
+    if isinstance(aggregate, Sums):
+        return Sums(tuple(parsed(text, curation) for text in aggregate.expressions))
+    if isinstance(aggregate, Histogram) and aggregate.expression is not None:
+        return Histogram(aggregate.columns, aggregate.edges, parsed(aggregate.expression, curation))
+    return aggregate
 
 
-def row_by_row(question: Aggregate, bound: BoundAggregate, curation: Curation) -> RowByRow | None:
-    """Return what rows add to the integers of a question; None for kinds that need more than a row's cells.
+def row_contributions(
+    aggregate: Aggregate, bound: BoundAggregate, curation: Curation
+) -> RowContributions | None:
+    """Return an aggregate as a function of single rows; None for kinds that need more than a row's cells.
 
     Parameters
     ----------
-    question : Aggregate
-        As :func:`with_parsed` gives it.
+    aggregate : Aggregate
+        Aggregate with parsed expressions, from :func:`parse_expressions`.
     bound : BoundAggregate
-        The same, laid out.
+        The same aggregate bound to the curated table.
     curation : Curation
-        Of the table.
+        Curated columns of the table.
     """
-    for kind, made in _KINDS.items():
-        if isinstance(question, kind):
-            reads, of = made(question, bound, curation)
-            return RowByRow(bound.size, frozenset(reads), of)
+    for kind, build in _KINDS.items():
+        if isinstance(aggregate, kind):
+            reads, of = build(aggregate, bound, curation)
+            return RowContributions(bound.size, frozenset(reads), of)
     return None
 
 
-_Made = tuple[set[str], "Callable[[Arrays], Sequence[Contributions]]"]
+_Parts = tuple[set[str], "Callable[[Arrays], Sequence[Contributions]]"]
 
 
 def _length(arrays: Arrays) -> int:
@@ -192,7 +204,7 @@ def _length(arrays: Arrays) -> int:
 
 
 def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], Callable[[Arrays], Floats]]:
-    """Return the columns that an expression reads, and the integers that are summed for it."""
+    """Return the columns that an expression reads, and a function from rows to the integers it sums."""
     if expression.lower == expression.upper:
         return set(), lambda arrays: np.full(_length(arrays), float(anchor))
     if expression.bare is not None:
@@ -202,20 +214,21 @@ def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], C
     reads = {curation.sql_column(name).name for name in expression.columns}
 
     def integers(arrays: Arrays) -> Floats:
-        found: Floats = expression.evaluate(curation.named(arrays), bits).astype(np.float64) + anchor
-        return found
+        values: Floats = expression.evaluate(curation.named(arrays), bits).astype(np.float64) + anchor
+        return values
 
     return reads, integers
 
 
-def _sums(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
+def _sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of sums of expressions: one dense entry each."""
     terms = [
         _term(expression, anchor, curation)
-        for expression, (_, anchor, *_) in zip(question.expressions, bound.canonical["terms"], strict=True)
+        for expression, (_, anchor, *_) in zip(aggregate.expressions, bound.canonical["terms"], strict=True)
     ]
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
-        return [_Dense(0, np.stack([integers(arrays) for _, integers in terms]))]
+        return [_DenseContributions(0, np.stack([integers(arrays) for _, integers in terms]))]
 
     return set().union(*(reads for reads, _ in terms)), of
 
@@ -227,15 +240,15 @@ def _own(column: Curated) -> set[str]:
 def _axis(
     curation: Curation, name: str, edges: Mapping[str, Sequence[float]]
 ) -> tuple[int, Callable[[Arrays], Ints]]:
-    """Return how many cells a column has in a question, and the cell of each row."""
+    """Return the number of cells of a column, the last for missing values, and a function to rows' cells."""
     column = curation.column(name)
     starts = np.array(starts_of(column, edges[name])) if name in edges else None
     size = len(column.levels) if column.is_category else column.top + 1 if starts is None else starts.size + 1
 
     def codes(arrays: Arrays) -> Ints:
         cells = arrays[column.sql].astype(np.int64)
-        found = cells if starts is None else np.searchsorted(starts, cells, side="right")
-        return found if column.flag is None else np.where(arrays[column.flag] == 1, size, found)
+        binned = cells if starts is None else np.searchsorted(starts, cells, side="right")
+        return binned if column.flag is None else np.where(arrays[column.flag] == 1, size, binned)
 
     return size + (column.flag is not None), codes
 
@@ -244,39 +257,43 @@ def _one(arrays: Arrays) -> Floats:
     return np.ones(_length(arrays))
 
 
-def _histogram(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
-    axes = [_axis(curation, name, question.edges) for name in question.columns]
-    reads = set().union(*(_own(curation.column(name)) for name in question.columns))
+def _histogram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of a histogram: 1 or an expression, in the cell of each row."""
+    axes = [_axis(curation, name, aggregate.edges) for name in aggregate.columns]
+    reads = set().union(*(_own(curation.column(name)) for name in aggregate.columns))
     integers: Callable[[Arrays], Floats] = _one
-    if question.expression is not None:
-        more, integers = _term(question.expression, bound.canonical["term"][1], curation)
+    if aggregate.expression is not None:
+        more, integers = _term(aggregate.expression, bound.canonical["term"][1], curation)
         reads |= more
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         cell = np.zeros(_length(arrays), np.int64)
         for size, codes in axes:
             cell = cell * size + codes(arrays)
-        return [_InCells(0, cell, integers(arrays)[None])]
+        return [_CellContributions(0, cell, integers(arrays)[None])]
 
     return reads, of
 
 
-def _node_tables(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
-    nodes, target = question.nodes, question.target
+def _node_tables(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of the tables (attribute, label) of the nodes of a tree."""
+    nodes, target = aggregate.nodes, aggregate.target
     names = {target, *(name for node in nodes for name in (*node.attributes, *(n for n, _ in node.path)))}
-    axes = {name: _axis(curation, name, question.edges) for name in names}
+    axes = {name: _axis(curation, name, aggregate.edges) for name in names}
     labels = axes[target][0]
     attributes = sorted({a for node in nodes for a in node.attributes})
-    # Where the table of each node and attribute begins; -1 where a node does not ask for the attribute.
-    starts, at = {a: np.full(len(nodes) + 1, -1) for a in attributes}, 0
+    # First entry of the table of each node and attribute; -1 where a node has no table of the attribute.
+    # The last place of each array is -1 too: it is read by rows that fit no node.
+    starts, offset = {a: np.full(len(nodes) + 1, -1) for a in attributes}, 0
     for i, node in enumerate(nodes):
         for a in node.attributes:
-            starts[a][i] = at
-            at += axes[a][0] * labels
+            starts[a][i] = offset
+            offset += axes[a][0] * labels
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         codes = {name: axis[1](arrays) for name, axis in axes.items()}
         which = np.full(_length(arrays), -1)
+        # Backwards, so that a row that fits several nodes belongs to the first of them.
         for i in range(len(nodes) - 1, -1, -1):
             fits = np.ones(which.size, bool)
             for name, code in nodes[i].path:
@@ -287,16 +304,19 @@ def _node_tables(question: Any, bound: BoundAggregate, curation: Curation) -> _M
         for a in attributes:
             begin = starts[a][which]
             parts.append(
-                _InCells(0, np.where(begin < 0, -1, begin + codes[a] * labels + codes[target]), ones)
+                _CellContributions(
+                    0, np.where(begin < 0, -1, begin + codes[a] * labels + codes[target]), ones
+                )
             )
         return parts
 
     return set().union(*(_own(curation.column(name)) for name in names)), of
 
 
-def _moments(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
-    columns = [curation.column(name) for name in question.columns]
-    dropped = dict(zip(question.columns, bound.canonical["dropped"], strict=True))
+def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of first and second moments, and of the count if there is one."""
+    columns = [curation.column(name) for name in aggregate.columns]
+    dropped = dict(zip(aggregate.columns, bound.canonical["dropped"], strict=True))
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         sums: list[AnyArray] = []
@@ -306,22 +326,23 @@ def _moments(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
             if column.is_category:
                 sums += [(cells == code).astype(np.float64) for code in range(len(column.levels))]
                 continue
-            # Twice the distance from the middle; the sum of squares is rounded once, which is left out here.
+            # Twice the distance from the middle; that the engine rounds the sum of squares once is ignored.
             sums.append(2 * cells - column.top)
             squares.append(sums[-1] ** 2 / 2.0 ** dropped[column.name])
+        # The aggregate has one entry more where the number of rows is noised with it.
         count = [np.ones(_length(arrays))] if bound.size > len(sums) + len(squares) else []
-        return [_Dense(0, np.stack([*sums, *squares, *count]))]
+        return [_DenseContributions(0, np.stack([*sums, *squares, *count]))]
 
     return {column.sql for column in columns}, of
 
 
-def _features(question: Any, curation: Curation, *, intercept: bool = False) -> Features:
-    starts = {name: starts_of(curation.column(name), cuts) for name, cuts in question.edges.items()}
+def _features(aggregate: Any, curation: Curation, *, intercept: bool = False) -> Features:
+    starts = {name: starts_of(curation.column(name), cuts) for name, cuts in aggregate.edges.items()}
     return Features.of(
         curation,
-        question.columns,
-        center=question.center,
-        radius=question.radius,
+        aggregate.columns,
+        center=aggregate.center,
+        radius=aggregate.radius,
         intercept=intercept,
         starts=starts,
     )
@@ -331,71 +352,85 @@ def _rows(features: Features, arrays: Arrays) -> Floats:
     return features.rows([arrays[name] for name in features.columns])
 
 
-def _gram(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
-    features = _features(question, curation)
+def _gram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of a Gram matrix, with sums and count where they are included."""
+    features = _features(aggregate, curation)
     d = features.size
     products = d * (d + 1) // 2
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         rows = _rows(features, arrays)
-        parts: list[Contributions] = [_Products(rows)]
-        if question.with_sums:
-            parts.append(_Dense(products, rows))
+        parts: list[Contributions] = [_ProductContributions(rows)]
+        if aggregate.with_sums:
+            parts.append(_DenseContributions(products, rows))
         if bound.size > products + d:
-            parts.append(_Dense(products + d, np.ones((1, rows.shape[1]))))
+            parts.append(_DenseContributions(products + d, np.ones((1, rows.shape[1]))))
         return parts
 
     return set(features.columns), of
 
 
-def _clusters(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
-    features = Features.of(curation, question.columns, center=None, radius=None)
+def _clusters(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of counts and clipped residual sums of the nearest centers."""
+    features = Features.of(curation, aggregate.columns, center=None, radius=None)
     centers = np.array(bound.canonical["centers"], np.float64)
     square = bound.canonical["square"]
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         rows = _rows(features, arrays)
+        # Squared distances to the centers, less the square of the row, which all of them share.
         scores = np.einsum("ij,ij->i", centers, centers)[:, None] - 2 * (centers @ rows)
         nearest = scores.argmin(axis=0)
         rows -= centers[nearest].T
         clip(rows, square)
         counts = np.arange(len(centers))[:, None] == nearest
-        return [_Dense(0, counts.astype(np.float64)), _InCells(len(centers), nearest, rows)]
+        return [
+            _DenseContributions(0, counts.astype(np.float64)),
+            _CellContributions(len(centers), nearest, rows),
+        ]
 
     return set(features.columns), of
 
 
-def _labeled(question: Any, bound: BoundAggregate, curation: Curation) -> _Made:
-    features = _features(question, curation, intercept=question.intercept)
-    target = curation.column(question.target).sql
+def _labeled_sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of perceptron sums or of gradients of the logistic loss.
+
+    Notes
+    -----
+    With row ``x``, label ``y`` in {-1, 1} and weights ``w``: perceptron, ``y x`` and a count where
+    ``y w'x <= 0``; logistic, ``x (1[y = 1] - sigmoid(w'x))`` with the sigmoid of the engine's table.
+    """
+    features = _features(aggregate, curation, intercept=aggregate.intercept)
+    target = curation.column(aggregate.target).sql
     positive, shift = bound.canonical["positive"], bound.canonical.get("shift", 0)
     weights = np.array(bound.canonical["weights"], np.float64)
 
     def halfspace(rows: Floats, labels: AnyArray) -> Sequence[Contributions]:
         signs = np.where(labels, 1.0, -1.0)
         wrong = (signs * (weights @ rows) <= 0).astype(np.float64)
-        return [_Dense(0, wrong[None]), _Dense(1, rows * (signs * wrong))]
+        return [_DenseContributions(0, wrong[None]), _DenseContributions(1, rows * (signs * wrong))]
 
     def gradient(rows: Floats, labels: AnyArray) -> Sequence[Contributions]:
+        # The engine reads the sigmoid from a table with 64 steps per unit of the margin.
         margin = np.floor((weights @ rows) / 2.0**shift) + 0.5
         margin = np.clip(margin / _BUCKETS, -_LAST_MARGIN, _LAST_MARGIN)
         likely = np.floor(2**SIGMOID_BITS / (1 + np.exp(-margin)) + 0.5)
-        return [_Dense(0, rows * (labels * 2.0**SIGMOID_BITS - likely))]
+        return [_DenseContributions(0, rows * (labels * 2.0**SIGMOID_BITS - likely))]
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
-        make = gradient if isinstance(question, GradientSums) else halfspace
+        make = gradient if isinstance(aggregate, GradientSums) else halfspace
         return make(_rows(features, arrays), arrays[target] == positive)
 
     return {*features.columns, target}, of
 
 
-_KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Made]] = {
+_KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Parts]] = {
     Sums: _sums,
     Histogram: _histogram,
     NodeTables: _node_tables,
     Moments: _moments,
     Gram: _gram,
     ClusterSums: _clusters,
-    HalfspaceSums: _labeled,
-    GradientSums: _labeled,
+    HalfspaceSums: _labeled_sums,
+    GradientSums: _labeled_sums,
 }

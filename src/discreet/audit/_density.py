@@ -1,8 +1,8 @@
-"""The exact audit: two laws known by formula, compared without drawing anything.
+"""The exact audit: two laws known by formula, compared by numerical integration without any draw.
 
 A law on the line is given by its log density, a law on the integers by its log mass. From two of them
 follow the true delta at every epsilon, the largest privacy loss, and, for a law and its own shifts,
-the Fisher information. What cannot be computed is bounded, and every number carries its error.
+the Fisher information. Every number comes with a bound on its numerical error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from discreet._types import Floats
 
 LogLaw: TypeAlias = Callable[["Floats"], "Floats"]
-"""Vectorized; minus infinity where the law has no mass at all."""
+"""Vectorized logarithm of a density or mass; minus infinity where the law has no mass at all."""
 
+# Nodes and weights on [-1, 1]; the difference of the two rules estimates the error of the finer one.
 _FINE, _COARSE = (np.polynomial.legendre.leggauss(m) for m in (24, 16))
 _UNIT = 2.0**-53
+"""Unit roundoff of a double."""
 
 
 class Bounded(NamedTuple):
-    """A number and how far the true one can be from it."""
+    """A computed number and a bound on its distance from the true one."""
 
     value: float
     error: float
@@ -38,7 +40,7 @@ class Bounded(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Density:
-    """A law on the line, inside one interval.
+    """A law on the line, given by its log density on one interval.
 
     Parameters
     ----------
@@ -49,15 +51,15 @@ class Density:
     tail : float
         Upper bound on the mass outside it.
     breaks : tuple of float
-        Where the density or its slope jumps.
+        Points at which the density or its slope jumps.
     panels : int
-        Pieces of the interval between ``lower``, ``upper`` and the breaks, altogether about this many.
+        Number of equal panels of the interval; breaks divide them further.
     accuracy : float
         Bound on the absolute error of ``logpdf``.
 
     Privacy
     -------
-    A formula: it protects nobody, and is compared with what protects.
+    A formula without data; it is compared with a promise.
 
     Reference
     ---------
@@ -78,7 +80,7 @@ class Density:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lattice:
-    """A law on the integers, inside one window.
+    """A law on the integers, given by its log mass on one window.
 
     Parameters
     ----------
@@ -87,13 +89,13 @@ class Lattice:
     lower, upper : int
         First and last integer that is summed.
     tail : float
-        Upper bound on the mass outside.
+        Upper bound on the mass outside the window.
     accuracy : float
         Bound on the absolute error of ``logpmf``.
 
     Privacy
     -------
-    A formula: it protects nobody, and is compared with what protects.
+    A formula without data; it is compared with a promise.
 
     Reference
     ---------
@@ -115,22 +117,22 @@ Law: TypeAlias = Density | Lattice
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LawPair:
-    """The exact laws of one output under two neighbors, and what is claimed about them.
+    """The exact laws of one output under two neighbors, and the promise about them.
 
     Parameters
     ----------
     p, q : Density or Lattice
-        Both of one kind. The laws of the theorem: a sampler's distance from them is the claim's total
-        variation, which excuses the sampler and not the laws.
+        Laws of the theorem under either neighbor, both of one kind. A sampler's distance from them is the
+        claim's total variation, which is no allowance for the laws themselves.
     claim : Promise
         A promise of differential privacy.
     name : str
-        For messages.
+        Noun for the mechanism in messages, such as "release".
 
     Privacy
     -------
-    The audit is as good as the formulas: that the program draws from these laws is for the tests by
-    sampling to show.
+    The audit is as good as the formulas. That the program draws from these laws is tested by sampling, in
+    :mod:`discreet.audit._distinguishing`.
 
     Reference
     ---------
@@ -173,11 +175,21 @@ def shifted(law: Law, by: float) -> Law:
 
 
 def pushforward(log_noise: LogLaw, noise_of: LogLaw, derivative: LogLaw) -> LogLaw:
-    """Return the log density of an output that determines its noise.
+    """Return the log density of an output that determines its noise, by the change of variables.
 
-    For a model trained with a random linear term the output ``theta`` makes the gradient vanish, so the
-    noise is a function of it: ``noise_of(theta)``, with ``derivative`` its slope. Then the density of
-    ``theta`` is the noise's density there times the absolute slope.
+    Parameters
+    ----------
+    log_noise : callable
+        Log density of the noise, vectorized.
+    noise_of : callable
+        The noise ``b(theta)`` that makes ``theta`` the output.
+    derivative : callable
+        The derivative ``b'(theta)`` of the noise by the output.
+
+    Notes
+    -----
+    ``log f(theta) = log_noise(b(theta)) + log |b'(theta)|``. For a model trained with a random linear term,
+    the gradient vanishes at the output ``theta``, so that the noise is a function of it.
     """
 
     def logpdf(theta: Floats) -> Floats:
@@ -189,15 +201,29 @@ def pushforward(log_noise: LogLaw, noise_of: LogLaw, derivative: LogLaw) -> LogL
 
 
 def hockey_stick(p: Law, q: Law, epsilon: float) -> Bounded:
-    """Return the true delta of ``p`` against ``q`` at ``epsilon``.
+    """Return the true delta of ``p`` against ``q`` at ``epsilon``, in this direction only.
 
-    ``sup_S P(S) - exp(epsilon) Q(S)``, in this direction only. For integers the error is certified,
-    given the accuracy of the law's own logarithms. For a density it adds the difference of two
-    quadrature rules on every panel and the distance of both totals from 1.
+    Parameters
+    ----------
+    p, q : Density or Lattice
+        Laws of the output under the two neighbors, both of one kind.
+    epsilon : float
+        Point of the privacy curve, at least 0.
+
+    Returns
+    -------
+    Bounded
+        For integers the error is certified, given the accuracy of the law's own logarithms. For a density
+        it adds the difference of two quadrature rules on every panel and the distance of both totals from 1.
 
     Privacy
     -------
     The smallest delta with which the pair is (epsilon, delta)-DP in this direction.
+
+    Notes
+    -----
+    ``delta = sup_S P(S) - exp(epsilon) Q(S)``, which is the sum or integral of
+    ``max(0, p(x) - exp(epsilon) q(x))``. Mass outside the window of ``p`` adds at most its tail.
 
     Reference
     ---------
@@ -208,6 +234,7 @@ def hockey_stick(p: Law, q: Law, epsilon: float) -> Bounded:
         x = np.arange(min(p.lower, q.lower), max(p.upper, q.upper) + 1, dtype=np.float64)
         mass_p, mass_q = np.exp(p.logpmf(x)), np.exp(q.logpmf(x))
         value = float(np.maximum(mass_p - growth * mass_q, 0.0).sum())
+        # An absolute error of a logarithm is a relative error of the mass, and masses add up to at most 1.
         error = math.expm1(p.accuracy + 4 * _UNIT) + growth * math.expm1(q.accuracy + 4 * _UNIT)
         return Bounded(value, error + p.tail + x.size * _UNIT * value)
     assert isinstance(p, Density)
@@ -218,15 +245,23 @@ def hockey_stick(p: Law, q: Law, epsilon: float) -> Bounded:
         return np.maximum(np.exp(p.logpdf(x)) - growth * np.exp(q.logpdf(x)), 0.0)
 
     value, error = _integrate(positive, edges)
+    # A formula that does not integrate to 1 is no density: what is missing or too much counts as error.
     for law, weight in ((p, 1.0), (q, growth)):
         inner = edges[(edges >= law.lower) & (edges <= law.upper)]
         total, rough = _integrate(lambda x, law=law: np.exp(law.logpdf(x)), inner)  # type: ignore[misc]
         error += weight * (max(0.0, abs(total - 1) - law.tail) + rough + math.expm1(law.accuracy))
+    # The last term covers rounding of numbers of order 1.
     return Bounded(value, error + p.tail + 64 * _UNIT)
 
 
 def largest_loss(p: Law, q: Law) -> Bounded:
-    """Return the largest ``log(P / Q)`` inside the windows, infinite where ``Q`` alone has no mass."""
+    """Return the largest ``log(p(x) / q(x))`` on the window of ``p``, infinite where only ``q`` vanishes.
+
+    Notes
+    -----
+    A density is read at the quadrature nodes inside its interval, so for it the result is a lower bound on
+    the supremum; the breaks should mark where the loss is largest.
+    """
     if isinstance(p, Lattice):
         assert isinstance(q, Lattice)
         x = np.arange(p.lower, p.upper + 1, dtype=np.float64)
@@ -236,8 +271,9 @@ def largest_loss(p: Law, q: Law) -> Bounded:
         x = _nodes(_edges(p, q, None), _FINE)[0].reshape(-1)
         x = x[(x > p.lower) & (x < p.upper)]
         log_p, log_q = p.logpdf(x), q.logpdf(x)
-    reached = log_p > -np.inf
-    loss = np.where(np.isneginf(log_q[reached]), np.inf, log_p[reached] - log_q[reached])
+    # Outputs that p cannot produce have no loss.
+    possible = log_p > -np.inf
+    loss = np.where(np.isneginf(log_q[possible]), np.inf, log_p[possible] - log_q[possible])
     return Bounded(float(loss.max()), p.accuracy + q.accuracy + 4 * _UNIT)
 
 
@@ -246,17 +282,22 @@ def fisher_information(law: Density) -> Bounded:
 
     Privacy
     -------
-    The number behind an error floor: no unbiased estimate of a value published with this noise has a
+    An error floor rests on this number: no unbiased estimate of a value published with this noise has a
     variance below its reciprocal.
+
+    Notes
+    -----
+    ``I = integral of (d/dx log f(x))**2 f(x) dx``. Slopes are taken by the five-point rule
+    ``(8 (g(x+h) - g(x-h)) - (g(x+2h) - g(x-2h))) / (12 h)`` with ``g = log f``, to a relative 1e-8.
 
     Reference
     ---------
-    Cramér-Rao. Slopes are taken by a five-point rule, to a relative 1e-8.
+    The Cramér-Rao inequality.
     """
     edges = _edges(law, law, None)
 
     def slope_squared(x: Floats) -> Floats:
-        # A five-point rule, narrow beside the distance to the panel's ends, where slopes may be steep.
+        # Narrow beside the distance to the panel's ends, beyond which the slope may jump.
         h = np.minimum(x - edges[:-1, np.newaxis], edges[1:, np.newaxis] - x) / 100
         log = law.logpdf
         slope = (8 * (log(x + h) - log(x - h)) - (log(x + 2 * h) - log(x - 2 * h))) / (12 * h)
@@ -265,6 +306,7 @@ def fisher_information(law: Density) -> Bounded:
 
     with np.errstate(invalid="ignore"):
         value, error = _integrate(slope_squared, edges)
+    # The second term is the error of the five-point rule, which the quadrature rules share.
     return Bounded(value, error + 1e-8 * value)
 
 
@@ -276,8 +318,8 @@ def density(pair: LawPair, *, epsilons: tuple[float, ...] | None = None) -> Audi
     pair : LawPair
         The laws and the claim.
     epsilons : tuple of float, optional
-        Where to compare a claim that is a whole curve; by default 33 points from 0 up to where the
-        claim's delta falls below 1e-12.
+        Points at which a claim with a privacy curve is compared; by default 33 points from 0 up to where
+        the claim's delta falls below 1e-12.
 
     Returns
     -------
@@ -287,8 +329,8 @@ def density(pair: LawPair, *, epsilons: tuple[float, ...] | None = None) -> Audi
 
     Privacy
     -------
-    For one output on the line or on the integers this is the truth, not a bound. Broken is said only
-    when the excess is larger than the numerical error.
+    For one output on the line or on the integers the result is exact, not a bound. The verdict is
+    "broken" only if the excess is larger than the numerical error.
 
     Reference
     ---------
@@ -316,6 +358,7 @@ def density(pair: LawPair, *, epsilons: tuple[float, ...] | None = None) -> Audi
         if epsilons is None:
             epsilons = _default_epsilons(claim)
         points = [(e, hockey_stick(p, q, e)) for e in epsilons for p, q in directions]
+        # The point at which the curve exceeds the claim by most, numerical error taken off.
         epsilon, worst = max(points, key=lambda x: x[1].value - x[1].error - claim.delta_at(x[0]))
         quantity, measured, error = f"delta at epsilon {epsilon:.4g}", worst.value, worst.error
         allowed = claim.delta_at(epsilon)
@@ -334,6 +377,7 @@ def density(pair: LawPair, *, epsilons: tuple[float, ...] | None = None) -> Audi
 
 
 def _default_epsilons(claim: Promise) -> tuple[float, ...]:
+    """Return the claim's own epsilon, or 33 points up to where its delta is negligible."""
     if isinstance(claim, ApproxDP):
         return (claim.epsilon,)
     top = 1.0
@@ -351,7 +395,12 @@ def _check_window(name: str, lower: float, upper: float, tail: float) -> None:
 
 
 def _edges(p: Density, q: Density, epsilon: float | None) -> Floats:
-    """Return panel edges: the ends, the breaks, and where the loss crosses ``epsilon``."""
+    """Return panel edges: a grid, the ends, the breaks, and where the loss crosses ``epsilon``.
+
+    Notes
+    -----
+    The loss is ``log p(x) - log q(x)``. With ``epsilon`` None its crossings are left out.
+    """
     ends = {p.lower, p.upper, q.lower, q.upper, *p.breaks, *q.breaks}
     lower, upper = min(p.lower, q.lower), max(p.upper, q.upper)
     grid = np.linspace(lower, upper, max(p.panels, q.panels) + 1)
@@ -381,7 +430,10 @@ def _nodes(edges: Floats, rule: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
 
 
 def _integrate(f: Callable[[Floats], Floats], edges: Floats) -> tuple[float, float]:
-    """Integrate over all panels; the error is the difference of two rules, panel by panel."""
+    """Return the integral over all panels and its error: the differences of the two rules, added up.
+
+    The last term of the error covers rounding.
+    """
     fine, coarse = (np.sum(f(x) * w, axis=1) for x, w in (_nodes(edges, rule) for rule in (_FINE, _COARSE)))
     total = math.fsum(fine)
     return total, float(np.abs(fine - coarse).sum()) + 8 * edges.size * _UNIT * abs(total)

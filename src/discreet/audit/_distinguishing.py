@@ -1,13 +1,10 @@
-"""The distinguishing attack: run it many times on two neighbors and bet on which one it was.
+"""The distinguishing attack: run a mechanism many times on two neighbors and test events on its outputs.
 
-Events that may tell two inputs apart, proposed by looking at one half of the outputs.
+A family of events sees one half of the outputs under both inputs and proposes sets of outputs. It may choose
+them in any way, because they are tested on the other half. A set stands for its complement too.
 
-A family looks at training outputs under both inputs and proposes events. Whatever it does is fair,
-since what it proposes is tested on other outputs. Each event is an indicator of outputs; an event
-stands for its complement too.
-
-To add a family: a function ``family(train_a, train_b) -> list of Event``, and its name in the list that
-an attack passes on.
+To add a family, write a function ``family(train_a, train_b) -> list of Event`` and pass it in ``events`` of
+:func:`distinguish`.
 """
 
 from __future__ import annotations
@@ -36,22 +33,36 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Bools, Floats, Ints
 
 Score: TypeAlias = Callable[["AnyArray"], "AnyArray"]
-"""One number per output."""
+"""Function from outputs of shape (n, width) to one number for each."""
 Family: TypeAlias = Callable[["AnyArray", "AnyArray"], "list[Event]"]
-"""From training outputs under two inputs to events."""
+"""Function from training outputs under two inputs to events."""
 
 MOST_COORDINATES = 64
-"""Coordinates looked at one by one; a long output is covered by its learned score besides."""
+"""Number of coordinates that are tested one by one; the learned direction covers all of them."""
 _THRESHOLDS = 60
 _CELLS = 64
 _COMMONEST = 8
+DP_KINDS = frozenset({"pure-dp", "approx-dp", "zcdp", "gaussian-dp"})
+"""Kinds of promises that bound how well the outputs of two neighbors can be distinguished."""
+FINALISTS = 4
+"""Number of events that are tested; the failure probability is shared among them."""
+_CLEARLY = 3.0
+"""Standard errors above the claim from which on an event is ranked by them."""
+KNOWLEDGE = "everything but which of the two inputs was used, and the noise"
 
 
 @dataclass(frozen=True)
 class Event:
-    """A set of outputs: those whose ``score`` passes ``test``.
+    """A set of outputs: those whose score passes a test.
 
-    Events of one family share their score, so that it is computed once for all of them.
+    Attributes
+    ----------
+    name : str
+        Description of the set in results.
+    score : callable
+        Function from outputs to numbers; events of one family share it, so that it is computed once.
+    test : callable
+        Function from scores to booleans.
     """
 
     name: str
@@ -59,7 +70,7 @@ class Event:
     test: Callable[[AnyArray], Bools]
 
     def contains(self, outputs: AnyArray) -> Bools:
-        """Say of each output whether it is in the set."""
+        """Return for each output whether it is in the set."""
         return self.test(self.score(outputs))
 
 
@@ -75,7 +86,7 @@ def count_hits(events: Sequence[Event], outputs: AnyArray) -> Ints:
 
 
 def half_lines(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
-    """Propose "score above a threshold", for thresholds from the extremes to the middle."""
+    """Propose "score at least a threshold", for thresholds from the extremes to the middle."""
     return [
         Event(f"{name} >= {threshold:.17g}", score, partial(np.less_equal, threshold))
         for name, score in _scores(train_a, train_b)
@@ -90,6 +101,7 @@ def atoms(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
         score = _coordinate(j)
         for train in (train_a, train_b):
             values, counts = np.unique(score(train), return_counts=True)
+            # Values that occur once are draws of a continuous law and no atoms: they are left out below.
             common = np.argsort(counts)[::-1][:_COMMONEST]
             events += [
                 Event(f"output[{j}] == {values[i]}", score, partial(np.equal, values[i]))
@@ -100,7 +112,7 @@ def atoms(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
 
 
 def likelihood_ratio(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
-    """Propose unions of the cells of a score that are likelier under one input than the other."""
+    """Propose unions of quantile cells of a score that are likelier under one input than the other."""
     events = []
     for name, score in _scores(train_a, train_b):
         pooled = np.concatenate([score(train_a), score(train_b)])
@@ -112,18 +124,30 @@ def likelihood_ratio(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
 def likelier_cells(name: str, place: Score, train_a: AnyArray, train_b: AnyArray) -> list[Event]:
     """Propose nested unions of cells, those with the highest ratio of counts first.
 
-    ``place`` gives each output the number of its cell.
+    Parameters
+    ----------
+    name : str
+        Name of the cells in results.
+    place : callable
+        Function from outputs to the numbers of their cells, from 0 on.
+    train_a, train_b : array
+        Training outputs under the two inputs, one per row.
+
+    Notes
+    -----
+    Cells are ordered by ``(k_a + 1/2) / (k_b + 1/2)``, which estimates the likelihood ratio; by the lemma of
+    Neyman and Pearson its upper level sets are the most powerful events.
     """
     cells_a, cells_b = place(train_a), place(train_b)
     size = int(max(cells_a.max(), cells_b.max())) + 1
     counts_a, counts_b = np.bincount(cells_a, minlength=size), np.bincount(cells_b, minlength=size)
-    seen = np.flatnonzero(counts_a + counts_b)
-    ratio = (counts_a[seen] + 0.5) / (counts_b[seen] + 0.5)
-    order = seen[np.argsort(ratio)[::-1]]
+    occupied = np.flatnonzero(counts_a + counts_b)
+    ratio = (counts_a[occupied] + 0.5) / (counts_b[occupied] + 0.5)
+    order = occupied[np.argsort(ratio)[::-1]]
     cuts = np.unique(np.linspace(1, max(1, order.size - 1), _THRESHOLDS).astype(int))
     events = []
     for cut in cuts:
-        # The last place stands for every cell that training never saw.
+        # The last entry stands for every cell without a training output.
         chosen = np.zeros(size + 1, np.bool_)
         chosen[order[:cut]] = True
         events.append(Event(f"{name}: the {cut} likeliest of {order.size}", place, partial(_among, chosen)))
@@ -131,7 +155,7 @@ def likelier_cells(name: str, place: Score, train_a: AnyArray, train_b: AnyArray
 
 
 def _scores(train_a: AnyArray, train_b: AnyArray) -> list[tuple[str, Score]]:
-    """Return numbers to order outputs by: each coordinate, a learned direction, the norm."""
+    """Return the scores by which outputs are ordered: each coordinate, a learned direction, the norm."""
     width = train_a.shape[1]
     scores = [(f"output[{j}]", _coordinate(j)) for j in range(min(width, MOST_COORDINATES))]
     if width > 1:
@@ -141,20 +165,26 @@ def _scores(train_a: AnyArray, train_b: AnyArray) -> list[tuple[str, Score]]:
 
 
 def _direction(train_a: AnyArray, train_b: AnyArray) -> Score:
-    """Return Fisher's linear discriminant of the two samples."""
+    """Return Fisher's linear discriminant of the two samples.
+
+    Notes
+    -----
+    ``w = W^-1 (mean_a - mean_b)`` with ``W`` the mean of the two covariances plus 1e-10, of standardized
+    coordinates.
+    """
     a, b = _finite(train_a), _finite(train_b)
     pooled = np.concatenate([a, b])
     center, spread = pooled.mean(axis=0), pooled.std(axis=0)
     spread[spread == 0] = 1.0
     a, b = (a - center) / spread, (b - center) / spread
-    # A draw that is used twice leaves a direction without any noise: the ridge must not drown it.
+    # Noise that is used twice leaves a direction without variance: a larger ridge would hide it.
     within = (np.cov(a, rowvar=False) + np.cov(b, rowvar=False)) / 2 + 1e-10 * np.eye(a.shape[1])
     weights = np.linalg.solve(within, a.mean(axis=0) - b.mean(axis=0))
     return lambda x: (_finite(x) - center) / spread @ weights
 
 
 def _thresholds(a: AnyArray, b: AnyArray) -> Floats:
-    """Return pooled values, evenly spread and more at both ends, where tails are compared."""
+    """Return pooled values as thresholds: at even ranks, and at geometric ranks in both tails."""
     pooled = np.sort(np.concatenate([a, b]))
     tail = np.geomspace(1 / pooled.size, 0.5, _THRESHOLDS // 3)
     ranks = np.concatenate([tail, 1 - tail, np.linspace(0, 1, _THRESHOLDS // 3)])
@@ -163,7 +193,7 @@ def _thresholds(a: AnyArray, b: AnyArray) -> Floats:
 
 @cache
 def _coordinate(j: int) -> Score:
-    # What is not a number counts as infinite: that it happened is an output like any other.
+    # NaN counts as infinite: an output that is not a number can tell inputs apart like any other.
     return lambda x: np.nan_to_num(x[:, j].astype(np.float64), nan=np.inf, posinf=np.inf, neginf=-np.inf)
 
 
@@ -183,13 +213,7 @@ def _among(chosen: Bools, cells: AnyArray) -> Bools:
     return np.asarray(chosen[np.minimum(cells, chosen.size - 1)])
 
 
-DP_KINDS = frozenset({"pure-dp", "approx-dp", "zcdp", "gaussian-dp"})
-"""Kinds of promises that bound how far two neighbors' outputs can be told apart."""
 DEFAULT_EVENTS: tuple[Family, ...] = (half_lines, atoms, likelihood_ratio)
-FINALISTS = 4
-"""Events that go to the test; the failure probability is shared among them."""
-_CLEARLY = 3.0
-KNOWLEDGE = "everything but which of the two inputs was used, and the noise"
 
 
 def distinguish(
@@ -203,9 +227,9 @@ def distinguish(
     failure_probability: float = 1e-6,
     stream: Stream | None = None,
 ) -> AuditResult:
-    """Look for an event whose probabilities under two neighbors no mechanism with ``claim`` can have.
+    """Search for an event whose probabilities under two neighbors contradict a claim.
 
-    Half of the outputs serve to choose events, the other half to test them.
+    One half of the outputs serves to choose events, the other half to test them.
 
     Parameters
     ----------
@@ -215,14 +239,14 @@ def distinguish(
         Two inputs that the claim calls neighbors.
     claim : Promise
         A promise of differential privacy.
-    events : sequence of families
-        See :mod:`discreet.audit._distinguishing`.
+    events : sequence of callable
+        Families that propose events from training outputs, see :mod:`discreet.audit._distinguishing`.
     n : int
-        Outputs under each input.
+        Number of outputs under each input.
     failure_probability : float
         Largest probability that a true claim is called broken.
     stream : Stream, optional
-        Where the mechanism's randomness comes from.
+        Source of the mechanism's randomness; a fresh one by default.
 
     Returns
     -------
@@ -231,8 +255,8 @@ def distinguish(
 
     Privacy
     -------
-    Broken means: the claim is false. Holds means no more than that these events did not show it; with
-    ``n`` outputs nothing rarer than about ``30 / n`` can be seen.
+    "broken" means that the claim is false. "holds" means only that these events did not show it; with ``n``
+    outputs no event rarer than about ``30 / n`` can be detected.
 
     Reference
     ---------
@@ -261,7 +285,21 @@ def try_events(
     failure_probability: float,
     stream: Stream | None = None,
 ) -> AuditResult:
-    """Choose events on one half of the outputs and test the claim with them on the other half."""
+    """Choose events on one half of the outputs and test the claim with them on the other half.
+
+    Parameters
+    ----------
+    trial : MechanismPair
+        Mechanism, its two inputs, and the claim.
+    attack : str
+        Name of the attack in the result and in errors.
+    families : sequence of callable
+        Families that propose events, as of :func:`distinguish`.
+    failure_probability : float
+        Largest probability that a true claim is called broken.
+    stream : Stream, optional
+        Source of the mechanism's randomness; a fresh one by default.
+    """
     check_failure_probability(failure_probability, attack)
     stream = stream_or_fresh(stream)
     a, b = trial.collect(trial.a, stream), trial.collect(trial.b, stream)
@@ -273,6 +311,7 @@ def try_events(
     finalists = _choose(trial.claim, proposed, a[:half], b[:half])
     tested = trial.n - half
     counts = list(zip(count_hits(finalists, a[half:]), count_hits(finalists, b[half:]), strict=True))
+    # The events were fixed on other outputs, so only their number costs failure probability.
     evidence = [
         strongest_evidence(
             trial.claim, int(k_a), tested, int(k_b), tested, failure_probability / len(finalists)
@@ -283,14 +322,14 @@ def try_events(
     best, event = evidence[worst], finalists[worst]
     broken = best.excess > 0
     k_a, k_b = (int(k) for k in counts[worst])
-    told = f"the event {event.name!r} came up {k_a} and {k_b} times in {tested} runs on either input"
+    counted = f"the event {event.name!r} came up {k_a} and {k_b} times in {tested} runs on either input"
     return AuditResult(
         attack=attack,
         claim=trial.claim,
         verdict="broken" if broken else "holds",
-        reason=f"No {trial.name} with this promise behaves so: {told}."
+        reason=f"No {trial.name} with this promise behaves so: {counted}."
         if broken
-        else f"The strongest of {len(candidates)} events shows no more than the promise allows: {told}.",
+        else f"The strongest of {len(candidates)} events shows no more than the promise allows: {counted}.",
         quantity=f"epsilon at delta {best.delta:.3g}, at least",
         measured=best.measured,
         allowed=best.epsilon,
@@ -310,7 +349,7 @@ def try_events(
 def _choose(
     claim: Promise, proposed: Sequence[Sequence[Event]], train_a: AnyArray, train_b: AnyArray
 ) -> list[Event]:
-    """Return the best event of each family, then the best of the rest."""
+    """Return the events to test: the best of each family, then the best of the rest."""
     first: list[tuple[float, Event]] = []
     rest: list[tuple[float, Event]] = []
     for events in proposed:
@@ -325,26 +364,29 @@ def _choose(
 
 
 def _prospects(claim: Promise, hits_a: Ints, hits_b: Ints, n: int) -> Floats:
-    """Score candidate events by how far they stand above the claim in training.
+    """Return for each candidate event how strongly its training counts contradict the claim.
 
-    Above 1: standard errors above the claim, where those are many enough to matter. Up to 1: the share of
-    the claim's epsilon that the event seems to prove, so that a claim that holds is met by what strains
-    it most.
+    Notes
+    -----
+    With ``p, q`` the estimated probabilities, ``z = (p - exp(epsilon) q - delta) / se``. The score is ``z``
+    where ``z > 3``; otherwise the share of the claim's epsilon that the event seems to prove, at most 1, so
+    that a claim that holds is tested by the events that strain it most.
     """
     grid = [claim.epsilon] if isinstance(claim, PureDP | ApproxDP) else [i / 4 for i in range(1, 48)]
     points = [(epsilon, claim.delta_at(epsilon)) for epsilon in grid]
     if len(points) > 1:
         points.append((usual_epsilon(claim), USUAL_DELTA))
-    # Counts are drawn toward the middle by one observation, so that no hits are not no error.
+    # Half an observation is added, so that a count of zero does not have a standard error of zero.
     p, q = ((hits + 0.5) / (n + 1) for hits in (hits_a, hits_b))
     best = np.zeros(len(hits_a))
     for epsilon, delta in points:
-        # Beyond 700 the exponential is no double, and no event is that telling.
+        # Beyond 700 the exponential overflows, and no event proves so large an epsilon.
         growth = math.exp(min(epsilon, 700.0))
         for left, right in ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p)):
             spread_left, spread_right = (np.sqrt(x * (1 - x) / n) for x in (left, right))
             error = np.hypot(spread_left, growth * spread_right)
             above = (left - growth * right - delta) / error
+            # Five standard errors off either probability, so that rare events are not overrated.
             sure = np.maximum(left - 5 * spread_left - delta, 0) / (right + 5 * spread_right)
             share = np.log(np.maximum(sure, 1.0)) / epsilon
             best = np.maximum(best, np.where(above > _CLEARLY, above, np.minimum(share, 1)))

@@ -1,4 +1,4 @@
-"""Every row that can be, and every row that can be published of it: small domains, compared exactly."""
+"""The exact audit of small domains: the law of every published row given every true one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.audit._base import AuditResult
-from discreet.audit.channel import Target, targets_of
+from discreet.audit.channel import Target, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise_law import JointResponseLaw, ResponseLaw, SampledLaw
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from discreet.release import ReleasePlan
 
 MOST_ENTRIES = 1 << 23
-"""True rows times published rows."""
+"""Largest number of pairs of a true row and a published row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +31,16 @@ class EveryRow:
 
     Parameters
     ----------
-    plan : Plan
-        What a release will do to each row.
+    plan : ReleasePlan
+        Plan of the release, of which ``schema`` and ``columns`` are used.
     claim : Promise
-        What it promises about one row; of several rows of one unit, this attack looks at one.
+        Promise about one row; where a unit has several rows, this attack uses one of them.
     name : str
-        For messages.
+        Noun for the plan in messages, such as "release".
 
     Privacy
     -------
-    Made of public facts alone.
+    Built from public facts only.
 
     Reference
     ---------
@@ -59,11 +59,11 @@ class RowLaw:
     Attributes
     ----------
     columns : tuple of str
-        The protected ones.
+        Names of the protected columns.
     rows, outputs : array of shape (n, len(columns))
-        Codes of true and of published rows.
+        Codes of all possible true rows, and of all possible published rows.
     chances : array of shape (len(rows), len(outputs))
-        How likely each published row is for each true one.
+        Probability of each published row given each true one.
     """
 
     columns: tuple[str, ...]
@@ -73,7 +73,7 @@ class RowLaw:
 
     @property
     def loss(self) -> float:
-        """The largest logarithm of a ratio of two chances of one published row."""
+        """Largest privacy loss: the logarithm of the ratio of two probabilities of one published row."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.chances)
         worst: float = (logs.max(axis=0) - logs.min(axis=0)).max()
@@ -81,14 +81,19 @@ class RowLaw:
 
 
 def row_law(plan: ReleasePlan) -> RowLaw | None:
-    """Return the law of a published row as the laws of its columns say; None where there is too much of it.
+    """Return the law of a published row from the laws of its columns; None where the domain is too large.
+
+    Notes
+    -----
+    Responses are independent of each other given the true row. If only some of them are shown, every choice
+    of ``picked`` among ``among`` responses has the same probability, and a response is shown as a whole.
 
     Reference
     ---------
     docs/explanation/theorems/coarse-response.md
     """
-    targets = [t for t in targets_of(plan) if not t.is_clear]
-    answers = _answers(targets)
+    targets = [t for t in plan_targets(plan) if not t.is_clear]
+    answers = _response_columns(targets)
     if not targets or answers is None:
         return None
     size = math.prod(t.codes.size * len(t.column.levels) for t in targets)
@@ -97,14 +102,14 @@ def row_law(plan: ReleasePlan) -> RowLaw | None:
     rows = np.array(list(itertools.product(*(t.codes for t in targets))), np.int64)
     outputs = np.array(list(itertools.product(*(range(len(t.column.levels)) for t in targets))), np.int64)
     sampled = [a for a in answers if isinstance(targets[a[0]].summary.law, SampledLaw)]
-    hidden = {i: _hidden(targets[i]) for a in sampled for i in a}
+    hidden = {i: _hidden_code(targets[i]) for a in sampled for i in a}
     shown = np.array([(outputs[:, a] != [hidden[i] for i in a]).any(axis=1) for a in sampled])
     partly = np.array([(outputs[:, a] == [hidden[i] for i in a]).any(axis=1) for a in sampled])
     chances = np.ones((len(rows), len(outputs)))
     if sampled:
         law = targets[sampled[0][0]].summary.law
         assert isinstance(law, SampledLaw)
-        # Every choice of so many answers alike, each of them shown as a whole.
+        # Published rows with another number of responses, or with a part of one, are impossible.
         possible = (shown.sum(axis=0) == law.picked) & ~(shown & partly).any(axis=0)
         chances *= possible / math.comb(law.among, law.picked)
     for answer in answers:
@@ -112,26 +117,30 @@ def row_law(plan: ReleasePlan) -> RowLaw | None:
         cell = law.law if isinstance(law, SampledLaw) else law
         assert isinstance(cell, ResponseLaw | JointResponseLaw)
         alike = (rows[:, None, answer] == outputs[None, :, answer]).all(axis=2)
-        told = np.where(alike, cell.keep, (1 - cell.keep) / (cell.levels - 1))
+        factor = np.where(alike, cell.keep, (1 - cell.keep) / (cell.levels - 1))
         if isinstance(law, SampledLaw):
-            told = np.where((outputs[:, answer] == [hidden[i] for i in answer]).all(axis=1), 1.0, told)
-        chances *= told
-    there = chances.max(axis=0) > 0
-    return RowLaw(tuple(t.name for t in targets), rows, outputs[there], chances[:, there])
+            factor = np.where((outputs[:, answer] == [hidden[i] for i in answer]).all(axis=1), 1.0, factor)
+        chances *= factor
+    possible = chances.max(axis=0) > 0
+    return RowLaw(tuple(t.name for t in targets), rows, outputs[possible], chances[:, possible])
 
 
-def enumerated(subject: EveryRow) -> AuditResult:
+def enumerate_rows(subject: EveryRow) -> AuditResult:
     """Compare every pair of rows with a promise of pure differential privacy, without drawing.
+
+    Parameters
+    ----------
+    subject : EveryRow
+        Plan and promise that are compared.
 
     Returns
     -------
     AuditResult
-        "not tested" where the laws are no randomized answers, or the domain is large.
+        "not tested" where a law is no randomized response, or the domain is large.
 
     Privacy
     -------
-    The truth about the published laws, and no bound; whether the program follows them is for attacks
-    that draw.
+    Exact for the published laws. Whether the program follows them is tested by the attacks that draw.
 
     Reference
     ---------
@@ -159,7 +168,7 @@ def enumerated(subject: EveryRow) -> AuditResult:
     allowed = getattr(subject.claim, "epsilon", None)
     if allowed is None:
         raise ParameterError("claim of EveryRow must have an epsilon, and has none.")
-    # Products and quotients of a few doubles.
+    # Bound on the rounding error of products and quotients of a few doubles.
     error = 2.0**-48 * max(1, len(law.columns))
     broken = law.loss - error > allowed
     return AuditResult(
@@ -176,23 +185,24 @@ def enumerated(subject: EveryRow) -> AuditResult:
     )
 
 
-def _answers(targets: Sequence[Target]) -> list[list[int]] | None:
-    """Return the places of the columns of each randomized answer; None where there are other laws."""
+def _response_columns(targets: Sequence[Target]) -> list[list[int]] | None:
+    """Return the column indices of each randomized response; None where there are other laws."""
     places = {target.name: i for i, target in enumerate(targets)}
-    found: dict[tuple[str, ...], list[int]] = {}
+    responses: dict[tuple[str, ...], list[int]] = {}
     for target in targets:
         law = target.summary.law
         cell = law.law if isinstance(law, SampledLaw) else law
         if isinstance(cell, JointResponseLaw):
-            found[cell.columns] = [places[name] for name in cell.columns]
+            responses[cell.columns] = [places[name] for name in cell.columns]
         elif isinstance(cell, ResponseLaw):
-            found[(target.name,)] = [places[target.name]]
+            responses[(target.name,)] = [places[target.name]]
         else:
             return None
-    return list(found.values())
+    return list(responses.values())
 
 
-def _hidden(target: Target) -> int:
+def _hidden_code(target: Target) -> int:
+    """Return the code of "not published" of a sampled column."""
     law = target.summary.law
     assert isinstance(law, SampledLaw)
     return target.column.levels.index(law.unpublished)

@@ -1,6 +1,7 @@
-"""What an attack on people found: how well cells are guessed, how often records are recognized.
+"""Results of attacks on cells and records with their intervals, and bounds that DP sets on every guess.
 
-How well anybody can guess a cell from results that keep a promise of differential privacy.
+:class:`Guess` and :class:`Reidentification` are the results. :func:`max_success_probability` and
+:func:`min_error` bound every guess at a cell from results that keep a promise.
 """
 
 from __future__ import annotations
@@ -30,10 +31,16 @@ Ground: TypeAlias = Literal["prior", "file", "rows"]
 Way: TypeAlias = Literal["linkage", "membership", "invariants"]
 LEFT_OUT = "a guess learned from other records was left out for want of time"
 FAILURE = 0.05
-"""Of an interval that is shown and decides nothing."""
+"""Failure probability of an interval that is shown and decides nothing."""
+_STEPS = 96
+_RAREST = 1e-9
+"""Smallest delta that is used: a larger epsilon would change a bound by less than this."""
+_LARGEST = 40.0
+_SLACK = 1e-12
+"""Covers the rounding errors of some hundred operations on numbers of order 1."""
 
 
-class _Written:
+class _JsonRecord:
     """JSON round trip of the two dataclasses below, whose fields are plain values."""
 
     __slots__ = ()
@@ -45,7 +52,7 @@ class _Written:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the value that :meth:`to_dict` wrote; unknown kinds and keys are refused."""
+        """Return the value that :meth:`to_dict` wrote; unknown kinds and keys are refused."""
         rest = dict(values)
         names = {item.name for item in fields(cls)}  # type: ignore[arg-type]
         if rest.pop("kind", None) != cls.kind or set(rest) != names:
@@ -78,48 +85,48 @@ class _Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guess(_Written):
-    """One attack on the cells of one column.
+class Guess(_JsonRecord):
+    """Result of one attack on the cells of one column.
 
     Attributes
     ----------
     attack : str
-        Which one, in a few words.
+        Name of the attack, in a few words.
     column : str
-        Whose cells were guessed.
+        Name of the column whose cells were guessed.
     statistic : {"root-mean-square error", "probability of a wrong guess"}
-        What the numbers below are.
+        Meaning of ``error``, ``lower``, ``upper``, ``without`` and ``floor``.
     measure : str or None
-        Their unit, as people say it.
+        Unit of these numbers, such as "years"; None if none was declared.
     error : float
-        How far off the guesses were.
+        Error of the guesses, in the statistic above.
     lower, upper : float
-        Where the attack's error on further records lies.
+        Confidence interval of the attack's error on further records.
     failure_probability : float
-        Chance that it lies outside; 0 where nothing was drawn and ``error`` is all that is said.
+        Chance that this error lies outside the interval; 0 where nothing was drawn and there is no interval.
     without : float
         Error of the best guess without the release, under the same knowledge.
     floor : float or None
-        The error that is proven to be the least, under the prior named in the plan.
+        The error that is proven to be the least, under the prior named in the plan; None if none is proven.
     verdict : {"holds", "broken", "no floor", "shown"}
         "broken": the floor is false, except with probability ``failure_probability``. "holds": this attack
         stayed above it. "shown": on real rows or on the file, where a floor under the uniform prior need
         not hold; decides nothing.
     on : {"prior", "file", "rows"}
-        Made-up records, the published file alone, or real rows.
+        Data of the attack: made-up records, the published file alone, or real rows.
     knowledge : str
-        What the attacker is assumed to know.
+        Knowledge that the attacker is assumed to have.
     n : int
-        How many cells were guessed.
+        Number of cells that were guessed.
     seconds : float
-        How long the attack took.
+        Running time of the attack, in seconds.
     note : str
-        What else the reader must know.
+        Limits of the attack that the reader must know, or "".
 
     Privacy
     -------
-    On "prior" and "file" nothing depends on private rows but through what was published. On "rows" every
-    number does: internal.
+    On "prior" and "file" all numbers depend on private rows only through the published file. On "rows" every
+    number depends on them: internal.
 
     Reference
     ---------
@@ -166,28 +173,28 @@ class Guess(_Written):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reidentification(_Written):
-    """How many people an attacker recognizes, or knows to be in the table.
+class Reidentification(_JsonRecord):
+    """Result of an attack that links people to published rows, or decides whether they are in the table.
 
     Attributes
     ----------
     attack : {"linkage", "membership", "invariants"}
-        "linkage": which published row is somebody's. "membership": is somebody in the table. "invariants":
-        which row, by what the release keeps exactly.
+        "linkage": which published row belongs to a person. "membership": whether a person is in the table.
+        "invariants": which row belongs to a person, by what the release keeps exactly.
     success : float
         Share of people about whom the attacker was right.
     lower, upper : float
-        Where that share lies, over people like these.
+        Confidence interval of that share, over people like these.
     chance : float
-        The share that blind guessing reaches.
+        Share that random guessing reaches.
     n : int
-        How many people were attacked.
+        Number of people that were attacked.
     failure_probability : float
-        Chance that the share lies outside.
+        Chance that the share lies outside the interval.
     knowledge : str
-        What the attacker is assumed to know.
+        Knowledge that the attacker is assumed to have.
     sentence : str
-        For people.
+        The result in plain words, for the report.
 
     Privacy
     -------
@@ -219,34 +226,47 @@ class Reidentification(_Written):
         return f"{self.attack}: {self.sentence}"
 
 
-def noted(guess: Guess, note: str) -> Guess:
-    """Return the same with another note."""
+def add_note(guess: Guess, note: str) -> Guess:
+    """Return a copy of a guess with one more note."""
     return replace(guess, note=f"{guess.note}; {note}" if guess.note else note)
 
 
 def rms_interval(
     guesses: AnyArray, truth: AnyArray, largest: float, failure_probability: float
 ) -> tuple[float, float, float]:
-    """Return root-mean-square error and its interval.
+    """Return the root-mean-square error of guesses and a confidence interval that assumes nothing.
 
     Parameters
     ----------
-    guesses, truth : arrays
-        For each person.
+    guesses, truth : array of shape (n,)
+        Guessed and true values of n independent people.
     largest : float
-        No error is larger if what is claimed is true; one that is all the same counts as much as this.
+        Largest possible error if the claim is true; larger errors are cut to it.
     failure_probability : float
-        Of the interval.
+        Probability that the interval misses the expected error.
+
+    Returns
+    -------
+    error, lower, upper : float
+        The error and its interval, in the unit of the values.
+
+    Notes
+    -----
+    The interval is that of the mean of ``min(|g - x| / L, 1)**2``, with ``L`` the largest error.
+
+    Reference
+    ---------
+    docs/explanation/theorems/bounded-mean.md
     """
     squares = np.square(np.minimum(np.abs(guesses - truth) / largest, 1.0))
     low, high = mean_bounds(squares, failure_probability)
     return tuple(largest * math.sqrt(x) for x in (float(squares.mean()), low, high))  # type: ignore[return-value]
 
 
-def rough_interval(
+def approximate_rms_interval(
     guesses: AnyArray, truth: AnyArray, bounds: tuple[float, float], failure_probability: float
 ) -> tuple[float, float, float]:
-    """Return root-mean-square error and its interval by the normal approximation: to look at, no verdict."""
+    """Return the root-mean-square error and its interval by the normal approximation, for display only."""
     squares = np.square(np.clip(guesses, *bounds) - truth)
     mean, spread = float(squares.mean()), float(squares.std()) / math.sqrt(squares.size)
     reach = -float(special.ndtri(failure_probability / 2)) * spread
@@ -254,25 +274,17 @@ def rough_interval(
 
 
 def share_interval(hits: Bools, failure_probability: float) -> tuple[float, float, float]:
-    """Return a share and its Clopper-Pearson interval."""
+    """Return the share of hits and its two-sided Clopper-Pearson interval."""
     n, k = len(hits), int(np.count_nonzero(hits))
     low, high = clopper_pearson(k, n, failure_probability / 2)
     return k / n, min(float(low), k / n), max(float(high), k / n)
 
 
-def verdict_on(floor: float | None, upper: float) -> GuessVerdict:
-    """Say what an attack on records from the prior showed about a floor."""
+def floor_verdict(floor: float | None, upper: float) -> GuessVerdict:
+    """Return the verdict on a floor, from the upper bound on an attack's error on records from the prior."""
     if floor is None:
         return "no floor"
     return "broken" if upper < floor else "holds"
-
-
-_STEPS = 96
-_RAREST = 1e-9
-"""Epsilons at which delta would be smaller are not looked at: they would lower a bound by no more."""
-_LARGEST = 40.0
-_SLACK = 1e-12
-"""Covers the roundings of some hundred operations on numbers of order 1."""
 
 
 def max_success_probability(promise: Promise, shares: Sequence[float]) -> float:
@@ -281,19 +293,26 @@ def max_success_probability(promise: Promise, shares: Sequence[float]) -> float:
     Parameters
     ----------
     promise : Promise
-        About replacing the row that the cell is in.
+        Promise about replacing the row that the cell is in.
     shares : sequence of float
-        With which the cell is drawn from a list of values, everything else being known to the attacker.
+        Probabilities with which the cell takes each value; the attacker knows them and everything else.
 
     Returns
     -------
     float
-        Rounded up; without any result it would be the largest share.
+        Probability, rounded up; without any result it would be the largest share.
 
     Privacy
     -------
-    Follows from the promise for a value that is drawn from the shares, whoever guesses. It is no bound on how
-    well one guesses people whose value goes with something else that is known about them.
+    Follows from the promise for a value that is drawn with these shares, whatever the attacker's method. It
+    is no bound on how well one guesses people whose value is correlated with other known facts about them.
+
+    Notes
+    -----
+    Let ``G`` be the largest chance of an event given its chance ``x`` under a neighbor, concave and
+    piecewise linear (:func:`_envelope`), and ``x_i`` the chance to guess value i when the cell is the
+    likeliest value. The result is the largest ``w_1 x_1 + sum over i > 1 of w_i G(x_i)`` with
+    ``sum of x_i = 1``, found by taking the linear pieces in order of their slopes.
 
     Reference
     ---------
@@ -307,12 +326,12 @@ def max_success_probability(promise: Promise, shares: Sequence[float]) -> float:
     given = sorted((float(share) for share in shares), reverse=True)
     if not given or given[-1] < 0 or not math.isclose(sum(given), 1.0, abs_tol=1e-9):
         raise ParameterError(
-            "shares of max_success_probability must be numbers of at least 0 that add up to 1, and do not. Give the share "
-            "of every value."
+            "shares of max_success_probability must be numbers of at least 0 that add up to 1, and do not. "
+            "Give the share of every value."
         )
     first, *others = given
     start, pieces = _envelope(promise)
-    # A chance of 1 is dealt out, as the law of the guess for the first value: where it buys most.
+    # A total chance of 1 is spent where it gains most: a concave maximum with separable terms.
     offers = [(first, 1.0)]
     offers += [(share * slope, length) for share in others for slope, length in pieces]
     right, left = start * sum(others), 1.0
@@ -328,20 +347,26 @@ def min_error(promise: Promise, *, sd: float, width: float) -> float:
     Parameters
     ----------
     promise : Promise
-        About replacing the row that the number is in.
+        Promise about replacing the row that the number is in.
     sd : float
-        Of the law that the number is drawn from: the error without any result.
+        Standard deviation of the law that the number is drawn from, which is the error without any result.
     width : float
-        Of its range.
+        Width of the declared range, in the number's unit.
 
     Returns
     -------
     float
-        Rounded down.
+        Error in the number's unit, rounded down.
 
     Privacy
     -------
     As :func:`max_success_probability`.
+
+    Notes
+    -----
+    ``error**2 >= k sd**2 - t width**2``, with ``t`` the total variation distance of the sampler from its law
+    and ``k`` the larger of ``(1 - delta(0)) / 2`` and ``1 - chi2``, where ``chi2`` bounds the chi-squared
+    divergence between neighbors.
 
     Reference
     ---------
@@ -366,58 +391,70 @@ def min_error(promise: Promise, *, sd: float, width: float) -> float:
 
 
 def _chi_squared(promise: Promise) -> float | None:
-    """Return how large the chi-squared divergence between neighbors can be; None if nothing bounds it."""
+    """Return an upper bound on the chi-squared divergence between neighbors; None if there is none.
+
+    Notes
+    -----
+    ``exp(D) - 1`` with ``D`` the Renyi divergence of order 2: ``mu**2`` for Gaussian DP, ``2 rho`` for zCDP,
+    at most ``epsilon**2`` for pure DP, for which ``(exp(epsilon) - 1) (1 - exp(-epsilon))`` holds too.
+    """
     if isinstance(promise, PureDP):
         # Bhatia and Davis (2000): a ratio from exp(-e) to exp(e) with mean 1 has no larger variance.
-        return min(4 * math.sinh(min(promise.epsilon, 50.0) / 2) ** 2, _beyond(promise.epsilon**2))
+        return min(4 * math.sinh(min(promise.epsilon, 50.0) / 2) ** 2, _capped_expm1(promise.epsilon**2))
     if isinstance(promise, GaussianDP):
-        return _beyond(promise.mu**2)
-    return _beyond(2 * promise.rho) if isinstance(promise, ZCDP) else None
+        return _capped_expm1(promise.mu**2)
+    return _capped_expm1(2 * promise.rho) if isinstance(promise, ZCDP) else None
 
 
-def _beyond(order_two: float) -> float:
-    return math.expm1(min(order_two, 50.0))
+def _capped_expm1(renyi: float) -> float:
+    # Past 1 the bound is useless, so a cap only prevents an overflow.
+    return math.expm1(min(renyi, 50.0))
 
 
 @lru_cache(maxsize=16)
 def _envelope(promise: Promise) -> tuple[float, tuple[tuple[float, float], ...]]:
-    """Return the largest chance of an event, as a function of its chance for a neighbor.
+    """Return the largest chance of an event as a function of its chance under a neighbor.
 
     Returns
     -------
     start : float
-        At chance 0.
+        Value of the function at chance 0.
     pieces : tuple of (slope, length)
-        Of a concave function that is made of straight pieces.
+        Linear pieces of the function from left to right, slopes falling.
+
+    Notes
+    -----
+    ``G(x) = min over epsilon of min(exp(epsilon) x + delta, 1 - exp(-epsilon) (1 - delta - x), 1)`` over a
+    grid of epsilons: the lower envelope of lines. A coarser grid gives a larger, still valid bound.
     """
     lines: list[tuple[float, float]] = []  # (slope, value at 0)
-    for epsilon in np.linspace(0.0, _last(promise), _STEPS + 1).tolist():
+    for epsilon in np.linspace(0.0, _max_epsilon(promise), _STEPS + 1).tolist():
         delta = promise.delta_at(epsilon)
         rise = math.exp(min(epsilon, 700.0))
         lines.append((rise, delta))
-        # The same about the event that it does not happen.
+        # The same inequality for the complement, solved for the chance of the event.
         lines.append((1 / rise, 1 - (1 - delta) / rise))
     lines.append((0.0, 1.0))
-    at, height = 0.0, min(value for _, value in lines)
+    x, height = 0.0, min(value for _, value in lines)
     start = height
     slope = min(s for s, value in lines if value == height)
     pieces = []
-    while at < 1.0:
-        # Which line cuts this one first?
-        cuts = [((value - height + slope * at) / (slope - s), s) for s, value in lines if s < slope]
-        end, then = min(((x, s) for x, s in cuts if x > at), default=(1.0, 0.0))
+    while x < 1.0:
+        # The next piece belongs to the flatter line that crosses this one first.
+        crossings = [((value - height + slope * x) / (slope - s), s) for s, value in lines if s < slope]
+        end, next_slope = min((point for point in crossings if point[0] > x), default=(1.0, 0.0))
         end = min(end, 1.0)
-        pieces.append((slope, end - at))
-        height += slope * (end - at)
-        at, slope = end, then
+        pieces.append((slope, end - x))
+        height += slope * (end - x)
+        x, slope = end, next_slope
     return start, tuple(pieces)
 
 
-def _last(promise: Promise) -> float:
-    """Return the largest epsilon that is worth looking at. Every choice is valid."""
+def _max_epsilon(promise: Promise) -> float:
+    """Return the largest epsilon of the grid; every choice gives a valid bound."""
     if isinstance(promise, PureDP | ApproxDP):
         return promise.epsilon
     try:
         return promise.epsilon_at(_RAREST)
     except PromiseError:
-        return _LARGEST  # so weak a promise that a sampler's own error shows
+        return _LARGEST  # the sampler's total variation is above this delta, so no epsilon reaches it

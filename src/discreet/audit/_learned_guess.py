@@ -1,7 +1,7 @@
-"""Guesses that are learned from people whose true records are known, and that trust no published law.
+"""Guesses learned from people whose true records are known, without any use of the published law.
 
-A law that understates what is published does not deceive them: whatever the true cells and the published ones
-have in common, in one column or across several, is there to be learned.
+A published law that is wrong does not mislead them: any dependence between true and published cells, in one
+column or across several, can be learned.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from discreet.schema import Column
 
 MOST_FEATURES = 40
-"""Published columns that one learned guess looks at; of more, those that go most with the true cells."""
+"""Largest number of features of one learned guess; of more, those most correlated with the true cells."""
 MOST_TRAINING = 10_000
-"""Records that a guess is learned from."""
+"""Largest number of records that a guess is learned from."""
 _BOOSTED_LEVELS = 4
 _RIDGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class GuessFeatures:
-    """Published columns as a learner sees them.
+    """Published columns as a feature matrix.
 
     Attributes
     ----------
     matrix : array of shape (n, p)
-        Numbers with the middle of their range where they are missing, codes, and flags of what is missing.
+        Numbers with the middle of their range where they are missing, codes, and missing flags.
     columns : array of shape (p,)
-        Which published column each of them comes from.
+        Index of the published column of each feature.
     """
 
     matrix: Floats
@@ -43,30 +43,30 @@ class GuessFeatures:
 
 
 def guess_features(columns: Sequence[Column], published: Mapping[str, AnyArray]) -> GuessFeatures:
-    """Turn published columns into a matrix; several rows of a person are averaged, codes by majority.
+    """Return the feature matrix of published columns; rows of a person are averaged, codes by majority.
 
     Parameters
     ----------
     columns : sequence of Column
-        Those that may be looked at.
+        Published columns that become features.
     published : mapping of str to array of shape (n, m)
-        The published cells of each person's rows.
+        Published cells of each person's m rows, by column.
     """
     parts: list[AnyArray] = []
     origin: list[int] = []
     for place, column in enumerate(columns):
         cells = published[column.name]
         if column.is_category:
-            made = [cells[:, 0] if cells.shape[1] == 1 else _majority(cells)]
+            features = [cells[:, 0] if cells.shape[1] == 1 else _majority(cells)]
         else:
             absent = np.isnan(cells)
-            there = np.maximum((~absent).sum(axis=1), 1)
-            mean = np.where(absent, 0.0, cells).sum(axis=1) / there
-            made = [np.where(absent.all(axis=1), column.fill, mean)]
+            present = np.maximum((~absent).sum(axis=1), 1)
+            mean = np.where(absent, 0.0, cells).sum(axis=1) / present
+            features = [np.where(absent.all(axis=1), column.fill, mean)]
             if absent.any():
-                made.append(absent.mean(axis=1))
-        parts += made
-        origin += [place] * len(made)
+                features.append(absent.mean(axis=1))
+        parts += features
+        origin += [place] * len(features)
     return GuessFeatures(np.column_stack(parts).astype(np.float64), np.array(origin, np.int64))
 
 
@@ -79,25 +79,26 @@ def _majority(codes: AnyArray) -> AnyArray:
 def learned_numbers(
     features: GuessFeatures, own: int | None, whole: bool, truth: Floats, known: Ints, unknown: Ints
 ) -> Floats:
-    """Learn a number from the published columns of some people and guess it for others.
+    """Learn a number from the published columns of some people and return guesses for others.
 
-    The best linear guess, and what gradient boosting finds beyond it, if that helps on people who were set
-    aside.
+    The guess is the least-squares one, plus gradient boosting of its residuals if that lowers the error on a
+    fifth of the known people that is held out.
 
     Parameters
     ----------
     features : GuessFeatures
-        Of all people.
+        Published features of all people.
     own : int or None
-        Place of the published column that belongs to the number.
+        Index of the published column of the number itself; None if it is not among the features.
     whole : bool
-        Whether the number is whole: then where a published one lies between two whole ones is looked at too.
+        Whether the number is an integer; then the published number's distance from the next integer is a
+        further feature.
     truth : array of shape (n,)
-        Used for the people in ``known`` alone.
+        True numbers, of which only those of the people in ``known`` are used.
     known, unknown : arrays of int
-        Who is learned from, and who is guessed.
+        Indices of the people to learn from, and of those to guess.
     """
-    # Here, so that whoever attacks nothing does not wait for scikit-learn.
+    # Imported here, because scikit-learn is slow to load and most commands attack nothing.
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     known = known[:MOST_TRAINING]
@@ -107,22 +108,23 @@ def learned_numbers(
         matrix = np.column_stack([matrix, cells - np.rint(cells)])
     linear = _linear(matrix, truth, known)
     rest = truth[known] - linear[known]
-    fitted, aside = np.arange(known.size) % 5 != 0, np.arange(known.size) % 5 == 0
-    if fitted.sum() < 50 or not np.any(rest):
+    # Every fifth known person decides whether boosting helps.
+    train, held_out = np.arange(known.size) % 5 != 0, np.arange(known.size) % 5 == 0
+    if train.sum() < 50 or not np.any(rest):
         return linear[unknown]
     model = HistGradientBoostingRegressor(
         max_iter=50, max_leaf_nodes=16, min_samples_leaf=20, early_stopping=False, random_state=0
     )
     with _one_thread():
-        model.fit(matrix[known[fitted]], rest[fitted])
-        boosted = rest[aside] - model.predict(matrix[known[aside]])
-        if np.square(boosted).mean() >= np.square(rest[aside]).mean():
+        model.fit(matrix[known[train]], rest[train])
+        boosted = rest[held_out] - model.predict(matrix[known[held_out]])
+        if np.square(boosted).mean() >= np.square(rest[held_out]).mean():
             return linear[unknown]
         return np.asarray(linear[unknown] + model.predict(matrix[unknown]))
 
 
 def _one_thread() -> AbstractContextManager[Any]:
-    """Keep small fits on one core: threads that wait for one another cost more than they give."""
+    """Return a context that keeps OpenMP on one thread, which is faster for fits as small as these."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="openmp")
@@ -130,7 +132,7 @@ def _one_thread() -> AbstractContextManager[Any]:
 
 
 def _linear(matrix: Floats, truth: Floats, known: Ints) -> Floats:
-    """Return the least-squares guess for everybody."""
+    """Return the least-squares guess for all people, fitted on the known ones with a tiny ridge."""
     center, spread = matrix[known].mean(axis=0), matrix[known].std(axis=0)
     scaled = (matrix - center) / np.where(spread > 0, spread, 1.0)
     X, level = scaled[known], float(truth[known].mean())
@@ -142,17 +144,17 @@ def _linear(matrix: Floats, truth: Floats, known: Ints) -> Floats:
 def learned_levels(
     features: GuessFeatures, own: int | None, levels: int, truth: AnyArray, known: Ints, unknown: Ints
 ) -> Ints:
-    """Learn a level of a list from the published columns of some people and guess it for others.
+    """Learn a level of a list from the published columns of some people and return guesses for others.
 
-    Boosted trees for up to four levels, extremely randomized trees beyond, whose cost does not grow with
-    the length of the list.
+    The model is boosted trees for up to four levels, and extremely randomized trees beyond, whose cost does
+    not grow with the length of the list.
 
     Parameters
     ----------
     features, own, truth, known, unknown
         As in :func:`learned_numbers`; ``truth`` holds codes.
     levels : int
-        Length of the list.
+        Number of levels of the list.
     """
     from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
@@ -180,7 +182,7 @@ def _indicators(codes: Ints, levels: int) -> Floats:
 
 
 def _relevant(features: GuessFeatures, own: int | None, targets: Floats, known: Ints) -> Floats:
-    """Return the features to look at: all if they are few, otherwise the most correlated ones."""
+    """Return the feature matrix: all features if they are few, otherwise the most correlated ones."""
     matrix = features.matrix
     if matrix.shape[1] <= MOST_FEATURES:
         return matrix
@@ -190,5 +192,6 @@ def _relevant(features: GuessFeatures, own: int | None, targets: Floats, known: 
     Y = Y - Y.mean(axis=0)
     strength = np.abs(X.T @ Y).max(axis=1) / np.where(spread > 0, spread, np.inf)
     if own is not None:
+        # The published column of the target itself is always used.
         strength[features.columns == own] = np.inf
     return np.asarray(matrix[:, np.sort(np.argsort(-strength, kind="stable")[:MOST_FEATURES])])

@@ -1,8 +1,8 @@
-"""The verdict on floors: made-up people from the floor's own prior, sent through the real mechanism.
+"""Attack on error floors: records drawn from the floor's own prior, sent through the real mechanism.
 
-Nobody's row is involved, so the verdict may be published and may stop a release. It tests two things at once:
-that the mathematics is right (no guess that knows prior and law gets below the floor) and that the program
-does what the law says (nor does one that learned what is published from examples).
+No real row is used, so the verdict may be published and may stop a release. It tests two claims at once:
+that the theorem is right (no guess that knows prior and law gets below the floor), and that the program
+follows the published law (neither does a guess learned from examples).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from discreet.audit._closed_form_guess import (
     posterior_means,
     uniform_candidates,
 )
-from discreet.audit._guess import LEFT_OUT, Guess, noted, rms_interval, share_interval, verdict_on
+from discreet.audit._guess import LEFT_OUT, Guess, add_note, floor_verdict, rms_interval, share_interval
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
-from discreet.audit.channel import Target, by_person, targets_of
+from discreet.audit.channel import Target, group_by_person, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise import uniform_integers
 from discreet.noise.stream import Stream, stream_or_fresh
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 MOST_CELLS = 4_000_000
-"""Made-up cells altogether: a table of many columns is attacked with fewer records."""
+"""Largest number of made-up cells: a table of many columns is attacked with fewer records."""
 MOST_ROWS_PER_UNIT = 8
-"""Rows of one person that are looked at together."""
+"""Largest number of rows of one person that a guess uses together."""
 TOTAL_SECONDS = 60.0
-"""After so long no further guess is learned; what was left out is said."""
+"""Time in seconds after which no further guess is learned; the results note what was left out."""
 _FEWEST = 2_000
 _LEARNED_FROM = 6_000
-_MOST_OF_IT = 0.9
-"""Of the failure probability; the rest is for noise that goes farther than its reach."""
+_INTERVAL_SHARE = 0.9
+"""Share of the failure probability for the interval; the rest is for noise beyond its reach."""
 
 LAW = "the declared ranges and lists, the published law, and one person's published row{s}"
 ALSO_OTHERS = (
@@ -62,18 +62,18 @@ class PlannedAttacks:
 
     Parameters
     ----------
-    plan : Plan
-        What a release will do to each row.
+    plan : ReleasePlan
+        Plan of the release, which draws the noise of each row.
     claim : Promise
-        The plan's :class:`~discreet.privacy.ErrorFloor`.
+        Error floor that the plan promises, an :class:`~discreet.privacy.ErrorFloor`.
     n : int
-        How many made-up records are attacked.
+        Number of made-up records that are attacked.
     name : str
-        For messages.
+        Noun for the plan in messages, such as "release".
 
     Privacy
     -------
-    Made of public facts alone.
+    Built from public facts only.
 
     Reference
     ---------
@@ -97,27 +97,27 @@ def attack_prior(
 ) -> tuple[Guess, ...]:
     """Guess the cells of made-up people and compare the errors with the floors.
 
-    Records are drawn from the prior that the floors name (every column uniform on what is declared, all of
-    them independent, half of the numbers that may be missing missing) and go through ``plan.noise``.
-    Numbers are guessed by the posterior mean under that prior and the published law, which no other guess
-    beats if the law is true; whole numbers also by rounding; everything also by a guess that was learned
-    from other such people and their published records.
+    Records are drawn from the prior that the floors name (every column uniform on its declared values, all
+    columns independent, a number that may be missing missing with probability 1/2) and go through
+    ``plan.noise``. Numbers are guessed by the posterior mean under that prior and the published law, which no
+    other guess beats if the law is true; whole numbers also by rounding; every column also by a guess learned
+    from other made-up people and their published records.
 
     Parameters
     ----------
-    plan : Plan
-        Of the release; nothing else of it is used than ``schema``, ``columns`` and ``noise``.
+    plan : ReleasePlan
+        Plan of the release, of which ``schema``, ``columns`` and ``noise`` are used.
     n : int
-        How many people are attacked; fewer where the table has many columns, see :data:`MOST_CELLS`.
+        Number of people that are attacked; fewer where the table has many columns, see :data:`MOST_CELLS`.
     failure_probability : float
         Largest probability that any true floor is called broken, over all columns and attacks.
     seconds : float
-        Most time for the learned guess at one column; a column that would pass it gets none, and so
-        do those that come after :data:`TOTAL_SECONDS`.
+        Time limit for the learned guess at one column; it is left out for a column that would exceed the
+        limit, and for all columns after :data:`TOTAL_SECONDS`.
     stream : Stream, optional
-        Where records and noise come from.
+        Source of records and noise; a fresh one by default.
     progress : callable, optional
-        Told ``(done, total)`` after every column.
+        Function called with ``(done, total)`` after every column.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def attack_prior(
 
     Privacy
     -------
-    Depends on no row of anybody.
+    Depends on no real row.
 
     Reference
     ---------
@@ -150,34 +150,37 @@ def attack_prior(
         raise ParameterError(f"n of attack_prior must be at least 100, was {n}. 20,000 is the usual choice.")
     if not plan.row_level:
         return ()
-    attacked = [t for t in targets_of(plan) if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)]
+    attacked = [
+        t for t in plan_targets(plan) if not t.is_clear and not isinstance(t.summary.law, InvariantLaw)
+    ]
     if not attacked:
         return ()
     stream = stream_or_fresh(stream)
-    game = _Game.play(plan, n, stream)
+    simulation = _Simulation.from_plan(plan, n, stream)
     attempts = sum(2 + _is_whole(t) for t in attacked)
+    # Union bound over all attacks, including learned ones that may be left out.
     share = failure_probability / attempts
     deadline = time.monotonic() + TOTAL_SECONDS
     slowest = 0.0
     guesses: list[Guess] = []
     for done, target in enumerate(attacked, start=1):
-        found = game.guesses(target, share)
+        results = simulation.guess_by_law(target, share)
         spare = deadline - time.monotonic()
-        # The last learned guess says how long this one will take.
+        # The time of the last learned guess predicts that of this one.
         if slowest < min(seconds, spare):
-            learned = game.learned(target, share)
+            learned = simulation.guess_by_learning(target, share)
             slowest = learned.seconds
-            found.append(learned)
+            results.append(learned)
         else:
-            found = [noted(g, LEFT_OUT) for g in found]
-        guesses += found
+            results = [add_note(g, LEFT_OUT) for g in results]
+        guesses += results
         if progress is not None:
             progress(done, len(attacked))
     return tuple(guesses)
 
 
-def reconstruct(subject: PlannedAttacks, failure_probability: float, stream: Stream | None) -> AuditResult:
-    """Try to break an error floor: :func:`attack_prior` in the form of the other attacks."""
+def attack_floor(subject: PlannedAttacks, failure_probability: float, stream: Stream | None) -> AuditResult:
+    """Run :func:`attack_prior` on a plan and return the guess that came closest to its floor."""
     guesses = attack_prior(subject.plan, n=subject.n, failure_probability=failure_probability, stream=stream)
     floored = [(g.floor / g.upper if g.upper else np.inf, g) for g in guesses if g.floor is not None]
     if not floored:
@@ -212,14 +215,15 @@ def _is_whole(target: Target) -> bool:
 
 
 def prior_records(plan: ReleasePlan, n: int, stream: Stream) -> dict[str, AnyArray]:
-    """Draw records from the floors' prior: all that was declared, equally likely and independent."""
-    return {target.name: _prior_cells(target, n, stream) for target in targets_of(plan)}
+    """Draw records from the floors' prior: independent columns, each uniform on its declared values."""
+    return {target.name: _prior_cells(target, n, stream) for target in plan_targets(plan)}
 
 
 def _prior_cells(target: Target, n: int, stream: Stream) -> AnyArray:
+    """Draw n cells of a column from the floor's prior: codes of a list, or numbers with NaN for missing."""
     column = target.column
     if column.is_category:
-        return target.listed[uniform_integers(target.listed.size, n, stream)]
+        return target.prior_codes[uniform_integers(target.prior_codes.size, n, stream)]
     lower, upper = column.range
     values: AnyArray
     if column.type == "number":
@@ -227,7 +231,7 @@ def _prior_cells(target: Target, n: int, stream: Stream) -> AnyArray:
     elif column.n_integers <= 1 << 31:
         values = lower + uniform_integers(column.n_integers, n, stream)
     else:
-        # Beyond that many integers a multiple of a random fraction is as uniform as a double can be.
+        # With so many integers the rounding of a 53-bit fraction is negligible.
         fraction = (stream.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         values = lower + np.floor(fraction * column.n_integers)
     if not column.required:
@@ -236,8 +240,26 @@ def _prior_cells(target: Target, n: int, stream: Stream) -> AnyArray:
 
 
 @dataclass(frozen=True, eq=False)
-class _Game:
-    """Made-up people, what would be published of them, and who is attacked."""
+class _Simulation:
+    """Made-up people with their published records, split into those known to the attacker and the rest.
+
+    Attributes
+    ----------
+    records : mapping of str to array of shape (people,)
+        True cells of all made-up people, by column.
+    published : mapping of str to array of shape (people, rows)
+        Published cells of each person's rows, by column.
+    features : GuessFeatures
+        Published columns as a feature matrix.
+    places : mapping of str to int
+        Index of each published column in ``features.columns``.
+    known, unknown : array of int
+        Indices of the people whose records a guess is learned from, and of those who are attacked.
+    rows : int
+        Number of rows of each person.
+    note : str
+        Limits of the simulation for the results, or "".
+    """
 
     records: Mapping[str, AnyArray]
     published: Mapping[str, AnyArray]
@@ -249,19 +271,21 @@ class _Game:
     note: str
 
     @classmethod
-    def play(cls, plan: ReleasePlan, n: int, stream: Stream) -> _Game:
+    def from_plan(cls, plan: ReleasePlan, n: int, stream: Stream) -> _Simulation:
+        """Draw n people to attack, and some to learn from, and publish all of them by the plan's noise."""
         schema = plan.schema
         allowed = schema.max_rows_per_unit or 1
         rows = min(allowed, MOST_ROWS_PER_UNIT)
         fits = MOST_CELLS // (len(schema.released) * rows)
+        # Fewer people where the table is wide, so that the made-up cells stay near MOST_CELLS.
         attacked = max(min(n, _FEWEST), min(n, fits * 2 // 3))
         learned_from = min(attacked, _LEARNED_FROM)
         total = attacked + learned_from
         records = prior_records(plan, total, stream.derive("records from the prior"))
         copies = {name: np.repeat(values, rows) for name, values in records.items()}
-        # One call for everybody, so that noise which rows have in common is there to be learned.
+        # One call for all people, so that noise that is shared between rows can be learned.
         drawn = plan.noise(copies, stream.derive("noise on records from the prior"))
-        published = by_person(drawn, rows)
+        published = group_by_person(drawn, rows)
         notes = []
         if attacked < n:
             notes.append(f"{attacked} records, because the table has {len(schema.released)} columns")
@@ -278,37 +302,41 @@ class _Game:
             note="; ".join(notes),
         )
 
-    def guesses(self, target: Target, failure_probability: float) -> list[Guess]:
-        """Guess by everything that can be computed from the prior and the published law."""
+    def guess_by_law(self, target: Target, failure_probability: float) -> list[Guess]:
+        """Return the guesses computed from the prior and the published law, and for integers by rounding."""
         start = time.monotonic()
         knowledge = LAW.format(s="s" * (self.rows > 1))
         guess: AnyArray
         if target.is_list:
             codes = self.published[target.name][self.unknown]
-            guess = likeliest_levels(target.response, codes, target.blind)
-            return [self._judged(target, "response inversion", guess, failure_probability, start, knowledge)]
+            guess = likeliest_levels(target.response, codes, target.prior_weights)
+            return [
+                self._build_guess(target, "response inversion", guess, failure_probability, start, knowledge)
+            ]
         cells = self.published[target.name][self._with_value(target, self.unknown)]
-        found = []
+        results = []
         if target.channel is not None:
             candidates = uniform_candidates(target.column, target.channel.fineness)
             guess, _ = posterior_means(target.channel, cells, candidates)
             note = self._missing_note(target)
-            found.append(
-                self._judged(target, "posterior mean", guess, failure_probability, start, knowledge, note)
+            results.append(
+                self._build_guess(
+                    target, "posterior mean", guess, failure_probability, start, knowledge, note
+                )
             )
         if _is_whole(target):
             start = time.monotonic()
-            there = ~np.isnan(cells)
-            guess = np.rint(np.where(there, cells, 0.0).sum(axis=1) / there.sum(axis=1))
-            found.append(
-                self._judged(
+            present = ~np.isnan(cells)
+            guess = np.rint(np.where(present, cells, 0.0).sum(axis=1) / present.sum(axis=1))
+            results.append(
+                self._build_guess(
                     target, "rounding", guess, failure_probability, start, "one person's published row"
                 )
             )
-        return found
+        return results
 
-    def learned(self, target: Target, failure_probability: float) -> Guess:
-        """Guess by what other people's records taught."""
+    def guess_by_learning(self, target: Target, failure_probability: float) -> Guess:
+        """Return the guess of a model trained on the true and published records of other people."""
         start = time.monotonic()
         own, truth = self.places[target.name], self.records[target.name]
         guess: AnyArray
@@ -319,25 +347,29 @@ class _Game:
         else:
             guess = learned_numbers(self.features, own, _is_whole(target), truth, known, unknown)
         knowledge = ALSO_OTHERS.format(n=known.size, s="s" * (self.rows > 1))
-        return self._judged(target, "learned", guess, failure_probability, start, knowledge)
+        return self._build_guess(target, "learned", guess, failure_probability, start, knowledge)
 
     def _with_value(self, target: Target, people: Ints) -> Ints:
-        """Return those of whom there is something to guess, and something to guess it from.
+        """Return the people with a true value and at least one published number.
 
-        Whether a number is published as missing has nothing to do with its value, so that the floor binds
-        among those of whom it is not.
+        Notes
+        -----
+        Whether a number is published as missing does not depend on its value, so the floor holds among the
+        people for whom it is not.
         """
         if target.is_list:
             return people
-        seen = ~np.isnan(self.published[target.name][people]).all(axis=1)
-        return people[seen & ~np.isnan(self.records[target.name][people])]
+        published = ~np.isnan(self.published[target.name][people]).all(axis=1)
+        return people[published & ~np.isnan(self.records[target.name][people])]
 
     def _within_reach(self, target: Target, guess: AnyArray, people: Ints) -> tuple[AnyArray, float]:
-        """Move guesses near what was published, and return the largest error that is then possible.
+        """Move guesses near the published numbers, and return them with the largest possible error.
 
-        If the law is true, a value is no farther from the published number than the noise reaches, and no
-        farther once that number is moved into the range. So somebody who guesses within half of the reach
-        of it loses next to nothing and is never wrong by more than one and a half of it.
+        Notes
+        -----
+        If the law is true, a value is no farther from the published number than the reach ``r`` of the noise,
+        and no farther once that number is clipped to the range. A guess within ``r / 2`` of it loses next to
+        nothing and is never wrong by more than ``1.5 r``, which makes the interval of the error shorter.
         """
         lower, upper = target.column.range
         width = upper - lower
@@ -345,26 +377,26 @@ class _Game:
         if 1.5 * reach >= width:
             return np.clip(guess, lower, upper), width
         cells = self.published[target.name][people]
-        there = ~np.isnan(cells)
-        mean = np.where(there, cells, 0.0).sum(axis=1) / there.sum(axis=1)
+        present = ~np.isnan(cells)
+        mean = np.where(present, cells, 0.0).sum(axis=1) / present.sum(axis=1)
         near = np.clip(mean, lower, upper)
         return np.clip(guess, near - reach / 2, near + reach / 2), 1.5 * reach
 
     def _missing_note(self, target: Target) -> str:
-        """Say how well one can guess whether a number is missing; it has no floor of its own."""
+        """Return a sentence on how well missing numbers are recognized, which has no floor of its own."""
         if target.missing_keep is None or target.channel is None:
             return ""
         cells = self.published[target.name][self.unknown]
         candidates = uniform_candidates(target.column, target.channel.fineness)
         _, present = posterior_means(target.channel, cells, candidates)
         fill = np.full(cells.shape, target.column.fill)
-        seen = target.channel.log_likelihood(np.where(np.isnan(cells), fill, cells), fill)
-        absent = np.where(np.isnan(cells), 0.0, seen).sum(axis=1)
+        likelihood = target.channel.log_likelihood(np.where(np.isnan(cells), fill, cells), fill)
+        absent = np.where(np.isnan(cells), 0.0, likelihood).sum(axis=1)
         guess = missing_guesses(present, absent, cells, target.missing_keep)
         wrong = guess != np.isnan(self.records[target.name][self.unknown])
         return f"whether it is missing is guessed wrong for {wrong.mean():.1%} of the records"
 
-    def _judged(
+    def _build_guess(
         self,
         target: Target,
         attack: str,
@@ -374,15 +406,33 @@ class _Game:
         knowledge: str,
         note: str = "",
     ) -> Guess:
+        """Return the error of a guess with its interval and the verdict on the floor.
+
+        Parameters
+        ----------
+        target : Target
+            Column that was guessed.
+        attack : str
+            Name of the attack.
+        guess : array
+            Guessed cells of the attacked people that have a value.
+        failure_probability : float
+            Largest probability that a true floor is called broken.
+        start : float
+            Monotonic clock at the start of the attack, in seconds.
+        knowledge, note : str
+            Knowledge of the attacker, and a limit of the attack.
+        """
         people = self._with_value(target, self.unknown)
         truth = self.records[target.name][people]
         without: float
         if target.is_list:
             error, lower, upper = share_interval(guess != truth, failure_probability)
-            without = 1 - 1 / target.listed.size
+            without = 1 - 1 / target.prior_codes.size
         else:
             guess, largest = self._within_reach(target, guess, people)
-            error, lower, upper = rms_interval(guess, truth, largest, _MOST_OF_IT * failure_probability)
+            # The rest of the failure probability is for a value beyond the reach of its noise.
+            error, lower, upper = rms_interval(guess, truth, largest, _INTERVAL_SHARE * failure_probability)
             without = prior_of(target.column).largest
         return Guess(
             attack=attack,
@@ -395,7 +445,7 @@ class _Game:
             failure_probability=failure_probability,
             without=without,
             floor=target.floor,
-            verdict=verdict_on(target.floor, upper),
+            verdict=floor_verdict(target.floor, upper),
             on="prior",
             knowledge=knowledge,
             n=people.size,

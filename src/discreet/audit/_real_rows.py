@@ -1,4 +1,4 @@
-"""Guesses at real cells, by somebody who already has half of the people: for the curator's eyes only."""
+"""Guesses at real cells by an attacker who knows the records of half of the people; internal."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.audit._closed_form_guess import likeliest_levels, observed_candidates, posterior_means
-from discreet.audit._guess import FAILURE, LEFT_OUT, Guess, noted, rough_interval, share_interval
+from discreet.audit._guess import FAILURE, LEFT_OUT, Guess, add_note, approximate_rms_interval, share_interval
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
-from discreet.audit.channel import MOST_ROWS, Target, by_person, targets_of
+from discreet.audit.channel import MOST_ROWS, Target, group_by_person, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 TOTAL_SECONDS = 60.0
-"""After so long no further guess is learned; what was left out is said."""
+"""Time in seconds after which no further guess is learned; the results note what was left out."""
 _FEWEST = 20
 
 POPULATION = (
@@ -44,29 +44,29 @@ def attack_rows(
     stream: Stream | None = None,
     progress: Progress | None = None,
 ) -> tuple[Guess, ...]:
-    """Guess real cells from what was published of them, knowing the records of half of the people.
+    """Guess real cells from their published form, knowing the records of half of the people.
 
-    Numbers by the posterior mean under the distribution among that half; lists by the level that
-    is likeliest under it; both by a guess that was learned from that half across all published columns.
+    Numbers are guessed by the posterior mean under the distribution in that half, lists by the likeliest
+    level under it, and both by a guess learned from that half across all published columns.
 
     Parameters
     ----------
-    plan : Plan
-        Of the release.
+    plan : ReleasePlan
+        Plan of the release, with the laws of its columns.
     rows, published : mapping of str to array
-        True and published columns, encoded, row by row; of more than 20,000 rows, so many are drawn.
+        True and published columns, encoded, row by row; at most 20,000 random rows are used.
     seconds : float
-        Most time for the learned guess at one column.
+        Time limit in seconds for the learned guess at one column.
     stream : Stream, optional
-        Decides who is attacked.
+        Source of the choice of rows; a fresh one by default.
     progress : callable, optional
-        Told ``(done, total)`` after every column.
+        Function called with ``(done, total)`` after every column.
 
     Returns
     -------
     tuple of Guess
-        Verdict "shown": people are not drawn from the floor's prior, and a guess that knows how they are
-        distributed, or how their columns go together, may be better than a floor.
+        Verdict "shown": people are not drawn from the floor's prior, and a guess that knows their
+        distribution, or the dependence of their columns, may be better than a floor.
 
     Privacy
     -------
@@ -82,23 +82,24 @@ def attack_rows(
     if n < _FEWEST:
         return ()
     stream = stream_or_fresh(stream)
+    # In random order, so that the known half is a random half.
     chosen = permutation(n, stream.derive("who is attacked"))[:MOST_ROWS]
-    game = _Half.from_sample(plan, rows, published, chosen)
-    attacked = [t for t in targets_of(plan) if not t.is_clear]
+    split = _Split.from_sample(plan, rows, published, chosen)
+    attacked = [t for t in plan_targets(plan) if not t.is_clear]
     deadline = time.monotonic() + TOTAL_SECONDS
     slowest = 0.0
     guesses: list[Guess] = []
     for done, target in enumerate(attacked, start=1):
-        known, unknown = game.people(target)
+        known, unknown = split.people(target)
         if known.size >= _FEWEST // 2 and unknown.size:
-            without = game.without(target, known, unknown)
+            without = split.error_without(target, known, unknown)
             if target.channel is not None:
-                guesses.append(game.posterior(target, known, unknown, without))
+                guesses.append(split.guess_by_law(target, known, unknown, without))
             if slowest < min(seconds, deadline - time.monotonic()):
-                guesses.append(game.learned(target, known, unknown, without))
+                guesses.append(split.guess_by_learning(target, known, unknown, without))
                 slowest = guesses[-1].seconds
             elif guesses and guesses[-1].column == target.name:
-                guesses[-1] = noted(guesses[-1], LEFT_OUT)
+                guesses[-1] = add_note(guesses[-1], LEFT_OUT)
         if progress is not None:
             progress(done, len(attacked))
     return tuple(guesses)
@@ -107,7 +108,7 @@ def attack_rows(
 def check_aligned(
     plan: ReleasePlan, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray], where: str
 ) -> int:
-    """Return how many rows there are, or refuse columns that are not those of the plan, row by row."""
+    """Return the number of rows; raise ParameterError unless both sides hold every published column."""
     names = {summary.column for summary in plan.columns}
     sizes = {len(values[name]) for values in (rows, published) for name in names if name in values}
     if not (names <= set(rows) and names <= set(published)) or len(sizes) != 1:
@@ -119,8 +120,22 @@ def check_aligned(
 
 
 @dataclass(frozen=True, eq=False)
-class _Half:
-    """Real people: those whose records the attacker has, and those who are attacked."""
+class _Split:
+    """Real rows, split into those known to the attacker and those that are attacked.
+
+    Attributes
+    ----------
+    rows, published : mapping of str to array of shape (n,)
+        True and published cells of the chosen rows.
+    features : GuessFeatures
+        Published columns as a feature matrix.
+    places : mapping of str to int
+        Index of each published column in ``features.columns``.
+    clear : GuessFeatures or None
+        Features of the columns that are published unchanged; None if there are none.
+    half : int
+        Number of known rows; they come first.
+    """
 
     rows: Mapping[str, AnyArray]
     published: Mapping[str, AnyArray]
@@ -132,36 +147,38 @@ class _Half:
     @classmethod
     def from_sample(
         cls, plan: ReleasePlan, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray], chosen: Ints
-    ) -> _Half:
+    ) -> _Split:
+        """Return the chosen rows of a table, the first half of them known."""
         columns = [plan.schema.column(summary.column) for summary in plan.columns]
-        seen = {c.name: published[c.name][chosen] for c in columns}
-        open_columns: list[Column] = [t.column for t in targets_of(plan) if t.is_clear]
+        sample = {c.name: published[c.name][chosen] for c in columns}
+        clear_columns: list[Column] = [t.column for t in plan_targets(plan) if t.is_clear]
         return cls(
             rows={c.name: rows[c.name][chosen] for c in columns},
-            published=seen,
-            features=guess_features(columns, by_person(seen)),
+            published=sample,
+            features=guess_features(columns, group_by_person(sample)),
             places={c.name: place for place, c in enumerate(columns)},
-            clear=guess_features(open_columns, by_person(seen)) if open_columns else None,
+            clear=guess_features(clear_columns, group_by_person(sample)) if clear_columns else None,
             half=chosen.size // 2,
         )
 
     def people(self, target: Target) -> tuple[Ints, Ints]:
-        """Return those who are known and those who are attacked, all with a value."""
+        """Return the indices of known and of attacked rows in which the column has a value."""
         cells = self.rows[target.name]
-        there = np.ones(len(cells), bool) if target.is_list else ~np.isnan(cells)
-        everybody = np.flatnonzero(there)
-        return everybody[everybody < self.half], everybody[everybody >= self.half]
+        present = np.ones(len(cells), bool) if target.is_list else ~np.isnan(cells)
+        indices = np.flatnonzero(present)
+        return indices[indices < self.half], indices[indices >= self.half]
 
-    def without(self, target: Target, known: Ints, unknown: Ints) -> float:
-        """Return the error of the best guess without the release, public columns being known to everybody."""
+    def error_without(self, target: Target, known: Ints, unknown: Ints) -> float:
+        """Return the error of the best guess without the release: a constant, or from the clear columns."""
         truth = self.rows[target.name]
-        found = [_error(target, _constant(target, truth[known], unknown.size), truth[unknown])]
+        errors = [_error(target, _constant(target, truth[known], unknown.size), truth[unknown])]
         if self.clear is not None:
-            guess = _learned(target, self.clear, None, truth, known, unknown)
-            found.append(_error(target, guess, truth[unknown]))
-        return min(found)
+            guess = _learned_cells(target, self.clear, None, truth, known, unknown)
+            errors.append(_error(target, guess, truth[unknown]))
+        return min(errors)
 
-    def posterior(self, target: Target, known: Ints, unknown: Ints, without: float) -> Guess:
+    def guess_by_law(self, target: Target, known: Ints, unknown: Ints, without: float) -> Guess:
+        """Return the guess by Bayes' rule, with the known rows as the prior and the published law."""
         start = time.monotonic()
         channel, cells = target.channel, self.published[target.name][unknown, None]
         assert channel is not None
@@ -174,16 +191,19 @@ class _Half:
         else:
             guess, _ = posterior_means(channel, cells, observed_candidates(truth[known], channel.fineness))
         name = "response inversion" if target.is_list else "posterior mean"
-        return self._shown(target, name, guess, unknown, without, start, POPULATION.format(n=known.size))
+        return self._build_guess(
+            target, name, guess, unknown, without, start, POPULATION.format(n=known.size)
+        )
 
-    def learned(self, target: Target, known: Ints, unknown: Ints, without: float) -> Guess:
+    def guess_by_learning(self, target: Target, known: Ints, unknown: Ints, without: float) -> Guess:
+        """Return the guess of a model trained on the true and published records of the known rows."""
         start = time.monotonic()
         own, truth = self.places[target.name], self.rows[target.name]
-        guess = _learned(target, self.features, own, truth, known, unknown)
+        guess = _learned_cells(target, self.features, own, truth, known, unknown)
         knowledge = RECORDS.format(n=known.size)
-        return self._shown(target, "learned", guess, unknown, without, start, knowledge)
+        return self._build_guess(target, "learned", guess, unknown, without, start, knowledge)
 
-    def _shown(
+    def _build_guess(
         self,
         target: Target,
         attack: str,
@@ -193,11 +213,30 @@ class _Half:
         start: float,
         knowledge: str,
     ) -> Guess:
+        """Return the error of a guess at the attacked rows with its interval, without a verdict.
+
+        Parameters
+        ----------
+        target : Target
+            Column that was guessed.
+        attack : str
+            Name of the attack.
+        guess : array
+            Guessed cells of the attacked rows.
+        unknown : array of int
+            Indices of the attacked rows.
+        without : float
+            Error of the best guess without the release.
+        start : float
+            Monotonic clock at the start of the attack, in seconds.
+        knowledge : str
+            Knowledge of the attacker, for the result.
+        """
         truth = self.rows[target.name][unknown]
         if target.is_list:
             error, lower, upper = share_interval(guess != truth, FAILURE)
         else:
-            error, lower, upper = rough_interval(guess, truth, target.column.range, FAILURE)
+            error, lower, upper = approximate_rms_interval(guess, truth, target.column.range, FAILURE)
         return Guess(
             attack=attack,
             column=target.name,
@@ -220,9 +259,10 @@ class _Half:
         )
 
 
-def _learned(
+def _learned_cells(
     target: Target, features: GuessFeatures, own: int | None, truth: AnyArray, known: Ints, unknown: Ints
 ) -> AnyArray:
+    """Return learned guesses at a list or a number; see :func:`learned_numbers` for the parameters."""
     if target.is_list:
         return learned_levels(features, own, len(target.column.levels), truth, known, unknown)
     whole = target.column.type in ("integer", "date")
@@ -230,12 +270,14 @@ def _learned(
 
 
 def _constant(target: Target, known: AnyArray, n: int) -> AnyArray:
+    """Return n copies of the best constant guess: the commonest level or the mean of the known cells."""
     if target.is_list:
         return np.full(n, np.bincount(known.astype(np.int64)).argmax())
     return np.full(n, known.mean())
 
 
 def _error(target: Target, guess: AnyArray, truth: AnyArray) -> float:
+    """Return the share of wrong guesses at a list, or the root-mean-square error at a number."""
     if target.is_list:
         return float(np.mean(guess != truth))
     lower, upper = target.column.range

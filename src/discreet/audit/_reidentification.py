@@ -1,8 +1,7 @@
-"""Who is recognized, and who is known to be in the table: attacks on people rather than on cells.
+"""Attacks on people rather than on cells: linkage and membership; internal.
 
-Which published row is somebody's? Asked by somebody who knows that person's true record.
-
-Is somebody in the table? Tried on a fresh draw of half of the people, so that both answers are known.
+Linkage: which published row belongs to a person whose true record the attacker knows. Membership: whether a
+person is in the table, tried on a fresh draw of a part of the people, for whom the truth is known.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from scipy.special import logsumexp
 
 from discreet.audit._guess import FAILURE, Reidentification, share_interval
 from discreet.audit._real_rows import check_aligned
-from discreet.audit.channel import MOST_ROWS, cell_log_likelihood, targets_of
+from discreet.audit.channel import MOST_ROWS, cell_log_likelihood, plan_targets
 from discreet.errors import DataError, DiscreetWarning
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
@@ -30,15 +29,93 @@ if TYPE_CHECKING:
     from discreet.release import ReleasePlan
 
 _COMPARISONS = 100_000_000
-"""Cells compared by one attack, at most."""
+"""Largest number of cells that one attack compares."""
 _BLOCK = 64
 _TIED = 1e-9
+"""Difference of two distances, relative to the largest score, below which they count as equal."""
+MOST_PEOPLE = 1_500
+"""Largest size of each of three groups: in the table, not in it, and known to the attacker."""
+_CELLS = 100_000_000
+_MEMBERSHIP_BLOCK = 128
+_FEWEST = 24
+
+
+def attack_records(
+    plan: ReleasePlan,
+    rows: Mapping[str, AnyArray],
+    published: Mapping[str, AnyArray],
+    *,
+    stream: Stream | None = None,
+) -> tuple[Reidentification, ...]:
+    """Link people to their published rows, and decide who is in the table.
+
+    *linkage*: the published row that is likeliest for a known true record; a second time with the
+    public columns, where there are any. *invariants*: for an invariant release, the row with the
+    person's exact score. *membership*: on a fresh draw of a part of the people.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        Plan of the release, with the laws of its columns.
+    rows, published : mapping of str to array
+        True and published columns, encoded, row by row; at most 20,000 random rows are used. For an
+        invariant release give the whole table: a model trained on a part of it is another.
+    stream : Stream, optional
+        Source of the choice of rows and of the fresh noise; a fresh one by default.
+
+    Returns
+    -------
+    tuple of Reidentification
+        Results of the attacks that apply, in the order above.
+
+    Privacy
+    -------
+    Internal: every number depends on private rows. Error floors promise nothing about linkage or
+    membership; differential privacy bounds membership.
+
+    Reference
+    ---------
+    For exact scores, docs/explanation/theorems/fisher-invariant.md.
+    """
+    if not plan.row_level:
+        return ()
+    n = check_aligned(plan, rows, published, "attack_records")
+    if n < 2:
+        return ()
+    stream = stream_or_fresh(stream)
+    # Random order, because linkage takes the first of equally likely rows.
+    order = permutation(n, stream.derive("order of the attacked"))
+    if not isinstance(plan, InvariantPlan):
+        order = order[:MOST_ROWS]
+    names = [summary.column for summary in plan.columns]
+    people = {name: rows[name][order] for name in names}
+    shown = {name: published[name][order] for name in names}
+    fresh = stream.derive("a fresh draw")
+    results: list[Reidentification | None]
+    if isinstance(plan, InvariantPlan):
+        results = [score_linkage(plan, people, shown), score_membership(plan, people, fresh)]
+        return tuple(x for x in results if x is not None)
+    known = [t for t in plan_targets(plan) if t.channel is not None]
+    protected = [t for t in known if not t.is_clear]
+    results = [linkage(protected, people, shown, with_public=False)]
+    if len(protected) < len(known):
+        results.append(linkage(known, people, shown, with_public=True))
+    results.append(membership(plan, protected, people, fresh))
+    return tuple(x for x in results if x is not None)
 
 
 def log_likelihoods(
     targets: Sequence[Target], people: Mapping[str, AnyArray], published: Mapping[str, AnyArray]
 ) -> Floats:
-    """Return how likely each published row (columns) is for each person (rows), all columns together."""
+    """Return the log likelihood of each published row for each person, of shape (people, published).
+
+    Parameters
+    ----------
+    targets : sequence of Target
+        Columns that the attacker knows, each with a channel.
+    people, published : mapping of str to array
+        True cells of the people, and published cells of the rows.
+    """
     total: Floats | float = 0.0
     for target in targets:
         assert target.channel is not None
@@ -59,35 +136,35 @@ def linkage(
     *,
     with_public: bool,
 ) -> Reidentification | None:
-    """Look for the published row that is likeliest for a person whose true record is known.
+    """Link each person's true record to the published row that is likeliest for it.
 
     Parameters
     ----------
     targets : sequence of Target
-        The columns that the attacker knows of the person.
+        Columns that the attacker knows of the person.
     rows, published : mapping of str to array
         True and published columns, row by row, in random order: of equally likely rows the first
         is taken.
     with_public : bool
-        For the words: whether columns that are published as they are belong to them.
+        Whether the known columns include public ones, for the text of the result.
 
     Returns
     -------
-    Exposed or None
-        None where no column has a law of its own.
+    Reidentification or None
+        None with fewer than two rows, or where no column has a law of its own.
     """
     n = len(next(iter(rows.values())))
     if n < 2 or not targets:
         return None
     # A table of many columns is searched in part: for fewer people, among fewer rows.
     among = min(n, max(1_000, _COMPARISONS // (100 * len(targets))))
-    asked = min(among, max(50, _COMPARISONS // (among * len(targets))))
-    found = np.empty(asked, np.int64)
-    seen = {t.name: published[t.name][:among] for t in targets}
-    for start in range(0, asked, _BLOCK):
-        people = {t.name: rows[t.name][start : min(start + _BLOCK, asked)] for t in targets}
-        found[start : start + _BLOCK] = np.argmax(log_likelihoods(targets, people, seen), axis=1)
-    success, lower, upper = share_interval(found == np.arange(asked), FAILURE)
+    attacked = min(among, max(50, _COMPARISONS // (among * len(targets))))
+    links = np.empty(attacked, np.int64)
+    searched = {t.name: published[t.name][:among] for t in targets}
+    for start in range(0, attacked, _BLOCK):
+        people = {t.name: rows[t.name][start : min(start + _BLOCK, attacked)] for t in targets}
+        links[start : start + _BLOCK] = np.argmax(log_likelihoods(targets, people, searched), axis=1)
+    success, lower, upper = share_interval(links == np.arange(attacked), FAILURE)
     known = f"a person's true cells in {_columns(len(targets))}" + (
         ", public ones among them" if with_public else ""
     )
@@ -97,7 +174,7 @@ def linkage(
         lower=lower,
         upper=upper,
         chance=1 / among,
-        n=asked,
+        n=attacked,
         failure_probability=FAILURE,
         knowledge=f"{known}, and the published laws",
         sentence=f"Somebody who knows {known} finds that person's row among {among:,} in {_percent(success)} "
@@ -108,30 +185,31 @@ def linkage(
 def score_linkage(
     plan: InvariantPlan, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray]
 ) -> Reidentification | None:
-    """Recognize people by their score, which an invariant release publishes exactly.
+    """Link people to published rows by their model score, which an invariant release preserves exactly.
 
-    The model is trained on the published rows with the learner that the release names; then a person's score
-    is computed from the true record and looked for among the scores of the published rows.
+    The model is trained on the published rows with the learner that the release names. Then a person's score
+    is computed from the true record and searched among the scores of the published rows.
 
     Parameters
     ----------
     plan : InvariantPlan
-        Of the release.
+        Plan of the release, with its learner.
     rows, published : mapping of str to array
         True and published columns, row by row, of the *whole* table: a model trained on a part of it is
         another.
 
     Returns
     -------
-    Exposed or None
+    Reidentification or None
         None where no scores are kept, or the model cannot be trained.
     """
     scores = published_scores(plan, rows, published)
     if scores is None:
         return None
     true, shown = scores
-    # The second nearest too: rows that share a score, as on a margin, are not told apart by rounding errors.
+    # Rows that share a score, as on a margin, must not be distinguished by rounding errors.
     distance, place = cKDTree(shown).query(true, k=2)
+    # A link counts only if the nearest score is clearly nearer than the second.
     apart = distance[:, 1] - distance[:, 0] > _TIED * float(np.abs(shown).max())
     hits = (place[:, 0] == np.arange(len(true))) & apart
     success, lower, upper = share_interval(hits, FAILURE)
@@ -153,7 +231,20 @@ def score_linkage(
 def published_scores(
     plan: InvariantPlan, people: Mapping[str, AnyArray], published: Mapping[str, AnyArray]
 ) -> tuple[Floats, Floats] | None:
-    """Train the named model on a published table; return the scores of some people and of its rows."""
+    """Train the named model on a published table and return the scores of some people and of its rows.
+
+    Parameters
+    ----------
+    plan : InvariantPlan
+        Plan of the release, with its learner and schema.
+    people, published : mapping of str to array
+        True columns of some people, and all published columns.
+
+    Returns
+    -------
+    (array, array) or None
+        None without a learner, with fewer than two rows, or where training fails.
+    """
     if plan.learner is None or len(next(iter(published.values()))) < 2:
         return None
     assert plan.schema.target is not None
@@ -179,38 +270,33 @@ def _percent(share: float) -> str:
     return f"{share:.1%}" if share >= 0.001 or share == 0 else f"{100 * share:.2g}%"
 
 
-MOST_PEOPLE = 1_500
-"""People in each of three groups: in the table, not in it, and known to the attacker."""
-_CELLS = 100_000_000
-_MEMBERSHIP_BLOCK = 128
-_FEWEST = 24
-
-
 def membership(
     plan: ReleasePlan, targets: Sequence[Target], rows: Mapping[str, AnyArray], stream: Stream
 ) -> Reidentification | None:
-    """Publish a third of the people anew and tell them from another third.
-
-    A person's statistics are how much likelier the published rows are with that person among them than
-    without (the mean over rows of their likelihood, relative to that under the population, which the
-    attacker knows from the last third), and how likely the nearest row is. The better of the two and its
-    threshold are chosen on half of the people; the other half is what is counted.
+    """Publish a third of the people anew and decide for them and another third who is in the table.
 
     Parameters
     ----------
-    plan : Plan
-        Of the release; what it publishes of the third is drawn here and shown to nobody.
+    plan : ReleasePlan
+        Plan of the release; what it draws here is never shown to anyone.
     targets : sequence of Target
-        The columns that the attacker knows, with laws of their own.
+        Columns that the attacker knows, each with a law of its own.
     rows : mapping of str to array
         True columns, in random order.
     stream : Stream
-        Where the noise of the fresh draw comes from.
+        Source of the noise of the fresh draw.
 
     Returns
     -------
-    Exposed or None
+    Reidentification or None
         None where there are too few people or columns.
+
+    Notes
+    -----
+    A person's first statistic is the log mean over published rows of ``f(row | person) / f(row)``, with
+    ``f(row)`` the mean likelihood over the last third, which the attacker knows; the second is the largest
+    likelihood of a row. The better of the two and its threshold are chosen on half of the people, and
+    successes are counted on the other half.
     """
     n = len(next(iter(rows.values())))
     most = MOST_PEOPLE if not targets else int((_CELLS / (3 * len(targets))) ** 0.5)
@@ -219,23 +305,40 @@ def membership(
         return None
     inside, outside, others = ({k: v[i * each : (i + 1) * each] for k, v in rows.items()} for i in range(3))
     published = plan.noise(inside, stream)
-    # What a row is worth under the population: the same for everybody, so it cancels nobody out.
-    usual = _mean_likelihood(_blocks(targets, others, published), axis=0)
-    scores = [_statistics(targets, people, published, usual) for people in (inside, outside)]
-    hits = max((_told_apart(a, b) for a, b in zip(*scores, strict=True)), key=lambda pair: pair[0])[1]
-    return _exposed(hits, each, f"a person's true cells in {len(targets)} columns, and the published laws")
+    # The likelihood of each row under the population.
+    baseline = _log_mean(_blockwise_likelihoods(targets, others, published), axis=0)
+    scores = [_statistics(targets, people, published, baseline) for people in (inside, outside)]
+    hits = max((_classify(a, b) for a, b in zip(*scores, strict=True)), key=lambda pair: pair[0])[1]
+    return _membership_result(
+        hits, each, f"a person's true cells in {len(targets)} columns, and the published laws"
+    )
 
 
 def score_membership(
     plan: InvariantPlan, rows: Mapping[str, AnyArray], stream: Stream
 ) -> Reidentification | None:
-    """Do the same for an invariant release, by whether a person's score is among the published ones."""
+    """Decide membership for an invariant release, by whether a person's score is among the published ones.
+
+    Parameters
+    ----------
+    plan : InvariantPlan
+        Plan of the release, with its learner.
+    rows : mapping of str to array
+        True columns, in random order.
+    stream : Stream
+        Source of the noise of the fresh draw.
+
+    Returns
+    -------
+    Reidentification or None
+        None where there are too few people, or the model cannot be trained.
+    """
     n = len(next(iter(rows.values())))
     each = min(n // 2, MOST_PEOPLE)
     if each < _FEWEST:
         return None
     inside, outside = ({k: v[i * each : (i + 1) * each] for k, v in rows.items()} for i in range(2))
-    # A plan of its own, so that what the curator is told about the real release stays as it is.
+    # A plan of its own, so that the report of the real release is not overwritten.
     again = InvariantPlan(
         schema=plan.schema,
         learner=plan.learner,
@@ -257,15 +360,17 @@ def score_membership(
         scores = published_scores(again, people, published)
         if scores is None:
             return None
+        # The smaller the distance, the likelier a member; the constant stands for an exact match.
         distances.append(-np.log(cKDTree(scores[1]).query(scores[0])[0] + 1e-300))
-    _, hits = _told_apart(*distances)
+    _, hits = _classify(*distances)
     knowledge = "a person's true record, the published file, and which learner it was made for"
-    return _exposed(hits, each, knowledge)
+    return _membership_result(hits, each, knowledge)
 
 
-def _blocks(
+def _blockwise_likelihoods(
     targets: Sequence[Target], people: Mapping[str, AnyArray], published: Mapping[str, AnyArray]
 ) -> Floats:
+    """Return :func:`log_likelihoods` computed in blocks of people, which bounds the memory."""
     n = len(next(iter(people.values())))
     parts = [
         log_likelihoods(targets, {k: v[i : i + _MEMBERSHIP_BLOCK] for k, v in people.items()}, published)
@@ -274,7 +379,8 @@ def _blocks(
     return np.concatenate(parts)
 
 
-def _mean_likelihood(logs: Floats, axis: int) -> Floats:
+def _log_mean(logs: Floats, axis: int) -> Floats:
+    """Return the logarithm of the mean of ``exp(logs)`` along an axis."""
     with np.errstate(divide="ignore"):
         return np.asarray(logsumexp(logs, axis=axis) - np.log(logs.shape[axis]))
 
@@ -283,16 +389,30 @@ def _statistics(
     targets: Sequence[Target],
     people: Mapping[str, AnyArray],
     published: Mapping[str, AnyArray],
-    usual: Floats,
+    baseline: Floats,
 ) -> tuple[Floats, Floats]:
-    logs = _blocks(targets, people, published)
-    # A row that the population cannot explain at all belongs to whoever can.
-    relative = logs - np.where(np.isfinite(usual), usual, -700.0)
-    return _mean_likelihood(relative, axis=1), logs.max(axis=1)
+    """Return the two statistics of each person: mean relative likelihood and largest likelihood, in logs."""
+    logs = _blockwise_likelihoods(targets, people, published)
+    # A row that is impossible under the population is strong evidence for the people who explain it.
+    relative = logs - np.where(np.isfinite(baseline), baseline, -700.0)
+    return _log_mean(relative, axis=1), logs.max(axis=1)
 
 
-def _told_apart(inside: Floats, outside: Floats) -> tuple[float, Bools]:
-    """Choose a threshold on every second person; return its gain and who of the others is told rightly."""
+def _classify(inside: Floats, outside: Floats) -> tuple[float, Bools]:
+    """Choose a threshold on every second person and apply it to the others.
+
+    Parameters
+    ----------
+    inside, outside : array of shape (n,)
+        Statistic of the people in the table and of those who are not.
+
+    Returns
+    -------
+    gain : float
+        Difference of the two groups' shares above the threshold, in the first half of the people.
+    hits : array of bool
+        For each of the other people whether the decision is right.
+    """
     inside, outside = (np.nan_to_num(x, nan=0.0, posinf=1e300, neginf=-1e300) for x in (inside, outside))
     learn_in, learn_out = inside[::2], outside[::2]
     cuts = np.unique(np.concatenate([learn_in, learn_out]))
@@ -302,13 +422,14 @@ def _told_apart(inside: Floats, outside: Floats) -> tuple[float, Bools]:
     )
     gain = above_in - above_out
     best = int(np.argmax(gain))
-    # Between two of the values seen, so that the next person is on the right side of it.
+    # Halfway to the next smaller value, so that a new value close to the cut falls on the right side.
     cut = cuts[best] if best == 0 else cuts[best] / 2 + cuts[best - 1] / 2
     hits = np.concatenate([inside[1::2] >= cut, outside[1::2] < cut])
     return float(gain[best]), hits
 
 
-def _exposed(hits: Bools, each: int, knowledge: str) -> Reidentification:
+def _membership_result(hits: Bools, each: int, knowledge: str) -> Reidentification:
+    """Return the share of right decisions about membership with its interval and sentence."""
     success, lower, upper = share_interval(hits, FAILURE)
     return Reidentification(
         attack="membership",
@@ -323,66 +444,3 @@ def _exposed(hits: Bools, each: int, knowledge: str) -> Reidentification:
         f"population says rightly in {success:.1%} of cases whether that person is in the table; by chance, "
         "in 50 %.",
     )
-
-
-def attack_records(
-    plan: ReleasePlan,
-    rows: Mapping[str, AnyArray],
-    published: Mapping[str, AnyArray],
-    *,
-    stream: Stream | None = None,
-) -> tuple[Reidentification, ...]:
-    """Link people to their published rows, and tell who is in the table.
-
-    *linkage*: the published row that is likeliest for a known true record; a second time with the
-    public columns, where there are any. *invariants*: for an invariant release, the row with the
-    person's exact score. *membership*: on a fresh draw of a part of the people.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the release.
-    rows, published : mapping of str to array
-        True and published columns, encoded, row by row; of more than 20,000 rows, so many are drawn. For an
-        invariant release give the whole table: a model trained on a part of it is another.
-    stream : Stream, optional
-        Decides who is attacked, and draws the fresh noise.
-
-    Returns
-    -------
-    tuple of Exposed
-
-    Privacy
-    -------
-    Internal: every number depends on private rows. Error floors promise nothing about linkage or
-    membership; differential privacy bounds membership.
-
-    Reference
-    ---------
-    For exact scores, docs/explanation/theorems/fisher-invariant.md.
-    """
-    if not plan.row_level:
-        return ()
-    n = check_aligned(plan, rows, published, "attack_records")
-    if n < 2:
-        return ()
-    stream = stream_or_fresh(stream)
-    # In random order, because of equally likely rows the first is taken.
-    order = permutation(n, stream.derive("order of the attacked"))
-    if not isinstance(plan, InvariantPlan):
-        order = order[:MOST_ROWS]
-    names = [summary.column for summary in plan.columns]
-    people = {name: rows[name][order] for name in names}
-    shown = {name: published[name][order] for name in names}
-    fresh = stream.derive("a fresh draw")
-    found: list[Reidentification | None]
-    if isinstance(plan, InvariantPlan):
-        found = [score_linkage(plan, people, shown), score_membership(plan, people, fresh)]
-        return tuple(x for x in found if x is not None)
-    known = [t for t in targets_of(plan) if t.channel is not None]
-    protected = [t for t in known if not t.is_clear]
-    found = [linkage(protected, people, shown, with_public=False)]
-    if len(protected) < len(known):
-        found.append(linkage(known, people, shown, with_public=True))
-    found.append(membership(plan, protected, people, fresh))
-    return tuple(x for x in found if x is not None)

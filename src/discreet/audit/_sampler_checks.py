@@ -1,21 +1,17 @@
-"""Whether the law of a draw depends on where it stands in its vector.
+"""Attacks on the implementation of a sampler: position in a vector, low-order bits, and running time.
 
-A vectorized sampler that finishes its slow draws last, and puts them at the end of the block, gives the
-right law on average and a wrong one there. So draws are sorted into classes by value and into groups by
-position, over many calls, and the table is tested for independence.
+:func:`position`. A vectorized sampler that finishes its slow draws last, and puts them at the end of the
+block, has the right law on average and a wrong one there. Draws are sorted into classes by value and into
+groups by position, over many calls, and the table is tested for independence.
 
-The low-order-bits attack: what floating point lets through beneath the noise.
+:func:`precision`. A float is a multiple of its last place, and a sum of floats is no finer than the coarser
+of its terms. So ``value + noise``, computed in floats, lies on a grid that depends on ``value``, and an
+output finer than that grid excludes the input, whatever epsilon was promised. The attack uses the magnitude
+of each output and its finest bit, and nothing else.
 
-A float can be no finer than its own last place, and a sum no finer than the coarser of its terms. So
-``value + noise``, computed in floats, lies on a grid that depends on ``value``: an output finer than that
-grid excludes the input, whatever epsilon was promised. The attack looks at each output's magnitude and at
-the finest bit that it uses, and at nothing else.
-
-Whether the time that a draw takes follows its value.
-
-Rejection and counting samplers run longer for some values than for others. Whoever can time a single
-answer then learns about its noise. The times may drift and jump as they like: if they do not depend on
-the values, every order of the values is equally likely, and the rank correlation has a known law.
+:func:`timing`. Rejection and counting samplers run longer for some values than for others, so the time of a
+single answer reveals its noise. Times may drift and jump: if they do not depend on the values, every order of
+the values is equally likely, and the rank correlation has a known variance.
 """
 
 from __future__ import annotations
@@ -42,7 +38,10 @@ if TYPE_CHECKING:
 _CLASSES = 12
 _GROUPS = 64
 LEAST_EXPECTED = 100.0
-"""A smaller expected count would make the chi-square law too rough at small failure probabilities."""
+"""Least expected count, below which the chi-squared law is too rough at small failure probabilities."""
+# Exponents of 64-bit floats run from -1074 to 1024; those beyond these limits share the outermost cells.
+_LEAST, _MOST = -160, 160
+_SPAN = _MOST - _LEAST + 1
 
 
 def position(
@@ -52,13 +51,13 @@ def position(
 
     Parameters
     ----------
-    subject : Draws
-        ``draw(stream)`` gives one vector; ``calls`` of them are looked at. Long vectors are cut into 64
-        groups of positions, short ones position by position.
+    subject : MechanismDraws
+        Sampler whose ``draw(stream)`` gives one vector; ``calls`` of them are tested. Long vectors are cut
+        into 64 groups of positions, short ones are tested position by position.
     failure_probability : float
         Largest probability that a sampler without fault is called broken.
     stream : Stream, optional
-        Where the draws come from.
+        Source of the draws; a fresh one by default.
 
     Returns
     -------
@@ -69,16 +68,23 @@ def position(
     -------
     Positions belong to people: a coordinate whose noise is narrower than claimed has a larger epsilon.
 
+    Notes
+    -----
+    With counts ``O`` and expected counts ``E`` by group and class, ``sum (O - E)**2 / E`` is compared with
+    the chi-squared law, over all groups and for the worst one; half of the failure probability each.
+
     Reference
     ---------
     Pearson's chi-square of independence, with at least 100 expected draws in every cell.
 
     Examples
     --------
-    >>> from discreet.audit import Draws, position
+    >>> from discreet.audit import MechanismDraws, position
     >>> from discreet.noise import Stream, rounded_gaussian
     >>> from discreet.privacy.promises import GaussianDP
-    >>> draws = Draws(draw=lambda s: rounded_gaussian(50, 20, s), claim=GaussianDP(mu=0.02), calls=2_000)
+    >>> draws = MechanismDraws(
+    ...     draw=lambda s: rounded_gaussian(50, 20, s), claim=GaussianDP(mu=0.02), calls=2_000
+    ... )
     >>> position(draws, stream=Stream.from_seed(1)).verdict
     'holds'
     """
@@ -93,8 +99,8 @@ def position(
         )
     parts = np.sum((table - expected) ** 2 / expected, axis=1)
     groups, freedom = table.shape[0], table.shape[1] - 1
-    # All groups together see a drift, the worst one alone sees a single bad place: half the failure
-    # probability each. Logarithms, because a plain p-value ends at 1e-308.
+    # All groups together detect a drift, the worst one alone detects a single bad position. In logarithms,
+    # because a p-value underflows below 1e-308.
     together = stats.chi2.logsf(parts.sum(), (groups - 1) * freedom)
     worst = int(np.argmax(parts))
     alone = stats.chi2.logsf(parts[worst], freedom) + math.log(groups)
@@ -119,7 +125,7 @@ def position(
 
 
 def _table(subject: MechanismDraws, stream: Stream) -> Ints:
-    """Count draws by group of positions (rows) and class of values (columns)."""
+    """Return the number of draws by group of positions (rows) and class of values (columns)."""
     first = np.asarray(subject.draw(stream)).reshape(-1)
     if first.size < 2:
         raise ParameterError("draw of Draws must return at least two numbers, returned fewer.")
@@ -139,26 +145,21 @@ def _table(subject: MechanismDraws, stream: Stream) -> Ints:
     return table[:, table.sum(axis=0) > 0]
 
 
-# Exponents of 64-bit floats run from -1074 to 1024; magnitudes far below any grid in use are one cell.
-_LEAST, _MOST = -160, 160
-_SPAN = _MOST - _LEAST + 1
-
-
 def finest_bit(x: AnyArray) -> Ints:
     """Return for each float the largest ``k`` such that it is a multiple of ``2**k``.
 
-    Zero and what is not finite are multiples of everything: they get the largest exponent in use.
+    Zero and non-finite values are multiples of every power: they get the largest exponent in use.
     """
     mantissa, exponent = np.frexp(np.where(np.isfinite(x), x, 0.0))
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+    # The lowest set bit is a power of two, so that frexp counts its trailing zeros exactly.
     lowest = whole & -whole
-    # frexp of a power of two is exact: its exponent counts the trailing zeros.
     zeros = np.frexp(lowest.astype(np.float64))[1] - 1
     return np.where(whole == 0, _MOST, exponent - 53 + zeros).astype(np.int64)
 
 
 def low_bits(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
-    """Propose sets of (magnitude, finest bit) that one input reaches and the other does not."""
+    """Propose sets of (magnitude, finest bit) that are likelier under one input than under the other."""
     events: list[Event] = []
     for j in range(min(train_a.shape[1], MOST_COORDINATES)):
         events += likelier_cells(f"magnitude and finest bit of output[{j}]", _cells(j), train_a, train_b)
@@ -166,6 +167,8 @@ def low_bits(train_a: AnyArray, train_b: AnyArray) -> list[Event]:
 
 
 def _cells(j: int) -> Any:
+    """Return a function from outputs to cells of magnitude and finest bit of coordinate j."""
+
     def place(x: AnyArray) -> Ints:
         column = x[:, j].astype(np.float64)
         magnitude = np.frexp(np.where(np.isfinite(column), column, 0.0))[1]
@@ -188,16 +191,17 @@ def precision(
     failure_probability: float = 1e-6,
     stream: Stream | None = None,
 ) -> AuditResult:
-    """Tell two neighbors apart by the finest bits of what was published.
+    """Try to distinguish two neighbors by the finest bits of the outputs.
 
     Parameters
     ----------
     mechanism, a, b, claim, n, failure_probability, stream
-        As in :func:`discreet.audit._distinguishing`; outputs are floats.
+        As for :func:`discreet.audit.distinguish`; outputs are floats.
 
     Returns
     -------
     AuditResult
+        ``measured`` is a lower bound on epsilon, as of :func:`discreet.audit.distinguish`.
 
     Privacy
     -------
@@ -228,7 +232,7 @@ def timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditR
     Parameters
     ----------
     subject : SingleDraws
-        ``draw()`` gives one number; ``calls`` of them are timed one by one.
+        Source whose ``draw()`` gives one number; ``calls`` of them are timed one by one.
     failure_probability : float
         Largest probability that a source without fault is called broken.
 
@@ -239,7 +243,12 @@ def timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditR
 
     Privacy
     -------
-    Holds means that nothing was seen on this machine with this clock.
+    "holds" means that no dependence was measured on this machine with this clock.
+
+    Notes
+    -----
+    Spearman's correlation of n pairs in random order has variance ``1 / (n - 1)``, with ties or without; it
+    is compared with the normal quantile at half the failure probability.
 
     Reference
     ---------
@@ -253,11 +262,11 @@ def timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditR
         value = subject.draw()
         times[i] = clock() - start
         values[i] = abs(float(np.asarray(value).reshape(-1)[0]))
+    # Constant values or times have no ranks to correlate.
     correlation = 0.0
     if np.ptp(values) > 0 and np.ptp(times) > 0:
         ranks = stats.rankdata(values), stats.rankdata(times)
         correlation = float(np.corrcoef(*ranks)[0, 1])
-    # Under random order a rank correlation has variance 1 / (n - 1), ties or not.
     allowed = -float(special.ndtri(failure_probability / 2)) / math.sqrt(subject.calls - 1)
     broken = abs(correlation) > allowed
     return AuditResult(

@@ -1,19 +1,19 @@
-"""Which attack tests which promise, and how to run them.
+"""The table of attacks on promises, and :func:`run_audit`, which runs those that fit a subject.
 
-Attacks on a promise are rows of :data:`ATTACKS`. Attacks on a whole release (the published file, real rows,
-linkage, membership) judge no promise, so they have functions of their own:
+Attacks on a promise are entries of :data:`ATTACKS`. Attacks on a whole release (the published file, real
+rows, linkage, membership) give no verdict on a promise, so they have functions of their own:
 :func:`~discreet.audit.attack_file`, :func:`~discreet.audit.attack_rows`,
 :func:`~discreet.audit.attack_records`.
 
 To add an attack on a promise:
 
-1. one file ``audit/x.py`` with a function that takes a subject and returns an
+1. write a module ``audit/_x.py`` with a function that takes a subject and returns an
    :class:`~discreet.audit._base.AuditResult`;
-2. one row in :data:`ATTACKS`, with the kinds of promises that it can break and the type of subject that
+2. add an entry to :data:`ATTACKS`, with the kinds of promises that it can break and the type of subject that
    it needs: one of :mod:`discreet.audit._base`, or a class of its own;
-3. in ``tests/broken/`` a wrong twin that it catches, beside the true method that it lets pass.
+3. add to ``tests/broken/`` a broken twin that it catches, beside the true method that passes.
 
-:func:`run_audit`, the command line and the report find it through its row.
+:func:`run_audit`, the command line and the report find it through its entry.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from discreet.audit._base import VERDICTS, AuditResult, MechanismDraws, Mechanis
 from discreet.audit._bounds import check_failure_probability
 from discreet.audit._density import LawPair, density
 from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, try_events
-from discreet.audit._enumeration import EveryRow, enumerated
-from discreet.audit._prior import PlannedAttacks, reconstruct
+from discreet.audit._enumeration import EveryRow, enumerate_rows
+from discreet.audit._prior import PlannedAttacks, attack_floor
 from discreet.audit._sampler_checks import low_bits, position, timing
 from discreet.errors import ParameterError
 
@@ -41,18 +41,18 @@ _EVERY_KIND = frozenset({*DP_KINDS, "error-floor"})
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """A row of :data:`ATTACKS`.
+    """An entry of :data:`ATTACKS`.
 
     Attributes
     ----------
     about : str
-        What it does, for the help text and the report.
+        Description of the attack, for the help text and the report.
     kinds : frozenset of str
         The ``kind`` of every promise that it can break.
     subject : type
-        What it runs on.
+        Class of the subjects that it can attack.
     run : callable
-        ``run(subject, failure_probability, stream)``.
+        Function ``run(subject, failure_probability, stream)`` that returns an AuditResult.
     """
 
     about: str
@@ -84,7 +84,7 @@ ATTACKS: dict[str, Attack] = {
         about="compares all rows of a small domain with the claim, without drawing",
         kinds=frozenset({"pure-dp"}),
         subject=EveryRow,
-        run=lambda subject, _p, _stream: enumerated(subject),
+        run=lambda subject, _p, _stream: enumerate_rows(subject),
     ),
     "position": Attack(
         about="looks for positions of a vector whose noise has another law",
@@ -96,7 +96,7 @@ ATTACKS: dict[str, Attack] = {
         about="guesses the cells of made-up people by Bayes' rule, by rounding and by learning",
         kinds=frozenset({"error-floor"}),
         subject=PlannedAttacks,
-        run=reconstruct,
+        run=attack_floor,
     ),
     "timing": Attack(
         about="correlates the time of a draw with its size",
@@ -114,19 +114,19 @@ def run_audit(
     *,
     stream: Stream | None = None,
 ) -> AuditResult:
-    """Try to break what ``subject`` claims.
+    """Try to break the claim of a subject.
 
     Parameters
     ----------
-    subject : Trial, LawPair, EveryRow, Draws, SingleDraws, Planned or what another attack takes
-        It has an attribute ``claim``, the promise under attack.
+    subject : MechanismPair, LawPair, EveryRow, MechanismDraws, SingleDraws or PlannedAttacks
+        Subject of the attack; its attribute ``claim`` is the promise under attack.
     attack : str, optional
-        A name in :data:`ATTACKS`. Left out: every attack that fits the subject and its claim, the
-        failure probability shared equally among them.
+        Name of an attack in :data:`ATTACKS`; by default every attack that fits the subject and its claim,
+        the failure probability shared equally among them.
     failure_probability : float
         Largest probability that a true claim is called broken.
     stream : Stream, optional
-        Where the subject's randomness comes from; for tests.
+        Source of the subject's randomness, for tests; a fresh one by default.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def run_audit(
 
     Privacy
     -------
-    "Holds" says that these attacks failed. The proof is elsewhere.
+    "holds" means that these attacks failed; it is no proof.
 
     Reference
     ---------
@@ -144,14 +144,14 @@ def run_audit(
 
     Examples
     --------
-    >>> from discreet.audit import Trial, run_audit
+    >>> from discreet.audit import MechanismPair, run_audit
     >>> from discreet.noise import Stream, discrete_laplace
     >>> from discreet.privacy.promises import PureDP
-    >>> trial = Trial(
+    >>> pair = MechanismPair(
     ...     mechanism=lambda count, stream: count + discrete_laplace(10.0, 10_000, stream),
     ...     a=0, b=1, claim=PureDP(epsilon=0.1), n=10_000, name="count",
     ... )
-    >>> run_audit(trial, stream=Stream.from_seed(1)).verdict
+    >>> run_audit(pair, stream=Stream.from_seed(1)).verdict
     'holds'
     """
     check_failure_probability(failure_probability, "run_audit")
@@ -159,10 +159,10 @@ def run_audit(
     if claim is None:
         raise ParameterError(
             f"subject of run_audit must have a claim, and {type(subject).__name__} has none. "
-            "Wrap it in a Trial: a mechanism, two neighboring inputs and what is promised."
+            "Wrap it in a MechanismPair: a mechanism, two neighboring inputs and what is promised."
         )
     if attack is not None:
-        return _run(_named(attack), attack, subject, failure_probability, stream)
+        return _run(_find_attack(attack), attack, subject, failure_probability, stream)
     fitting = [name for name, row in ATTACKS.items() if isinstance(subject, row.subject)]
     fitting = [name for name in fitting if claim.kind in ATTACKS[name].kinds]
     if not fitting:
@@ -174,11 +174,13 @@ def run_audit(
         )
     share = failure_probability / len(fitting)
     results = [_run(ATTACKS[name], name, subject, share, stream) for name in fitting]
+    # Broken claims first, then the attack that came closest.
     results.sort(key=lambda result: (VERDICTS.index(result.verdict), -result.strain))
-    return _with_others(results[0], results[1:], failure_probability)
+    return _add_others(results[0], results[1:], failure_probability)
 
 
-def _named(attack: str) -> Attack:
+def _find_attack(attack: str) -> Attack:
+    """Return the entry of a name; raise ParameterError with the nearest name if there is none."""
     if attack in ATTACKS:
         return ATTACKS[attack]
     near = difflib.get_close_matches(attack, ATTACKS, n=1)
@@ -189,7 +191,7 @@ def _named(attack: str) -> Attack:
 def _run(
     row: Attack, name: str, subject: Any, failure_probability: float, stream: Stream | None
 ) -> AuditResult:
-    """Run one attack, or say why it does not apply."""
+    """Run one attack, or return "not tested" with the reason why it does not apply."""
     reason = None
     if not isinstance(subject, row.subject):
         reason = f"It runs on a {row.subject.__name__}, not on a {type(subject).__name__}."
@@ -200,9 +202,11 @@ def _run(
     return row.run(subject, failure_probability, stream)
 
 
-def _with_others(first: AuditResult, others: list[AuditResult], failure_probability: float) -> AuditResult:
+def _add_others(first: AuditResult, others: list[AuditResult], failure_probability: float) -> AuditResult:
+    """Return the first result with the texts of the others and the failure probability of all of them."""
     values = first.to_dict()
     values["details"]["also"] = [str(result) for result in others]
+    # An attack that draws nothing keeps its failure probability of 0.
     if first.failure_probability:
         values["failure_probability"] = failure_probability
     return AuditResult.from_dict(values)

@@ -1,9 +1,7 @@
-"""How likely a published cell is for each value that it may stand for: what the published law tells anybody.
+"""Likelihoods of published cells given true values, and the columns of a plan as attacks use them.
 
-To let the attacks read another law of :mod:`discreet.noise_law`, write a class with the members of
-:class:`Channel` and a row in :func:`channel_of`.
-
-Whose cells can be attacked: the protected columns of a plan, as the attacks see them.
+To let the attacks read another law of :mod:`discreet.noise_law`, write a subclass of :class:`Channel` and add
+a case to :func:`channel_of`.
 """
 
 from __future__ import annotations
@@ -43,20 +41,22 @@ if TYPE_CHECKING:
     from discreet.release import ColumnSummary, ReleasePlan
     from discreet.schema import Column
 
-# Noise goes farther than this with probability 2e-17 and 9e-17, which a million draws leave below 1e-10.
+# Multiples of the scale that noise exceeds with probability 2e-17 and 9e-17: 1e-10 in a million draws.
 _GAUSSIAN_REACH, _LAPLACE_REACH = 8.5, 37.0
 _SPHERICAL_TAIL, _QUANTILES = 1e-16, 400
+MOST_ROWS = 20_000
+"""Largest number of rows that an attack uses."""
 
 
 class Channel(ABC):
-    """The law of a published cell given a value, as an attacker uses it.
+    """The likelihood of a published cell given a true value.
 
     Attributes
     ----------
     reach : float
-        No published number is farther than this from its value, except with probability 1e-16.
+        Distance from its value that a published number exceeds with probability at most 1e-16.
     fineness : float
-        A distance below which two values are told apart by hardly anything.
+        Distance below which the likelihoods of two values hardly differ, in the column's unit.
     """
 
     reach: float = math.inf
@@ -64,32 +64,40 @@ class Channel(ABC):
 
     @abstractmethod
     def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
-        """Return the logarithm of the law, broadcast over published cells and values, none missing."""
+        """Return the log likelihood, broadcast over published cells and values, none of them missing."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClearChannel(Channel):
-    """A cell that is published as it is."""
+    """A cell that is published unchanged."""
 
     def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
-        """Zero for the value itself, minus infinity for every other."""
+        """Return 0 for the value itself, minus infinity for every other."""
         return np.where(published == values, 0.0, -np.inf)
 
 
 @dataclass(frozen=True, eq=False)
 class ResponseChannel(Channel):
-    """Randomized response on codes."""
+    """Randomized response on codes.
+
+    Attributes
+    ----------
+    levels : int
+        Number L of levels of the list.
+    keep : float
+        Probability that a code is published unchanged; each other code has ``(1 - keep) / (L - 1)``.
+    """
 
     levels: int
     keep: float
 
     @property
     def other(self) -> float:
-        """How often a level is published in place of each other one."""
+        """Probability of each level other than the true one."""
         return (1 - self.keep) / (self.levels - 1)
 
     def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
-        """Compare codes."""
+        """Return ``log keep`` for equal codes and ``log other`` for unequal ones."""
         with np.errstate(divide="ignore"):
             kept, changed = np.log([self.keep, self.other])
         return np.asarray(np.where(published == values, kept, changed))
@@ -97,29 +105,38 @@ class ResponseChannel(Channel):
 
 @dataclass(frozen=True, eq=False)
 class SampledChannel(ResponseChannel):
-    """Randomized response that some rows do not show: their code stands between or after those of levels.
+    """Randomized response that only a share of the rows shows; the others have a code of their own.
 
     Attributes
     ----------
     share : float
-        In which share of the rows a cell is shown.
+        Share of the rows in which the cell is shown.
     hidden : int
-        The code of "not published".
+        Code that stands for "not published".
     """
 
     share: float
     hidden: int
 
     def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
-        """Compare codes; a cell that is not shown says the same about every value."""
-        told = math.log(self.share) + super().log_likelihood(published, values)
-        silent = math.log1p(-self.share) if self.share < 1 else -math.inf
-        seen = np.where(published == self.hidden, silent, told)
-        return np.where(values == self.hidden, -np.inf, seen)
+        """Return that of the response for shown cells, and a constant for those that are not shown."""
+        shown = math.log(self.share) + super().log_likelihood(published, values)
+        not_shown = math.log1p(-self.share) if self.share < 1 else -math.inf
+        likelihood = np.where(published == self.hidden, not_shown, shown)
+        # "Not published" is no true value.
+        return np.where(values == self.hidden, -np.inf, likelihood)
 
 
 class AdditiveChannel(Channel):
-    """Noise that is added, and the sum moved into the range where the law says so."""
+    """Additive noise, after which the sum may be clamped to the range.
+
+    Parameters
+    ----------
+    law : Additive
+        Published law of the noise.
+    bounds : tuple of (float, float)
+        Declared range of the column.
+    """
 
     def __init__(self, law: Additive, bounds: tuple[float, float]) -> None:
         self.law = law
@@ -127,7 +144,7 @@ class AdditiveChannel(Channel):
         self.fineness = math.sqrt(law.variance) / 6
 
     def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
-        """Read the noise off the difference; at a clamped end, everything beyond it."""
+        """Return the log density of the difference; at a clamped end, the log mass beyond it."""
         noise = published - values
         inside = self.log_density(noise)
         if not self.law.clamped:
@@ -140,11 +157,11 @@ class AdditiveChannel(Channel):
 
     @abstractmethod
     def log_density(self, noise: Floats) -> Floats:
-        """Logarithm of the density."""
+        """Return the logarithm of the density of the noise."""
 
     @abstractmethod
     def cumulative(self, noise: Floats) -> Floats:
-        """Distribution function."""
+        """Return the distribution function of the noise."""
 
 
 class GaussianChannel(AdditiveChannel):
@@ -156,12 +173,12 @@ class GaussianChannel(AdditiveChannel):
         self.reach = _GAUSSIAN_REACH * self.sd + abs(law.mean)
 
     def log_density(self, noise: Floats) -> Floats:
-        """Logarithm of the density."""
+        """Return ``-(x - m)**2 / (2 sd**2) - log(sd sqrt(2 pi))``."""
         half = np.square((noise - self.law.mean) * (1 / (math.sqrt(2) * self.sd)))
         return np.asarray(-half - math.log(self.sd * math.sqrt(2 * math.pi)))
 
     def cumulative(self, noise: Floats) -> Floats:
-        """Distribution function."""
+        """Return ``Phi((x - m) / sd)``."""
         return np.asarray(special.ndtr((noise - self.law.mean) / self.sd))
 
 
@@ -174,34 +191,46 @@ class LaplaceChannel(AdditiveChannel):
         self.reach = _LAPLACE_REACH * self.scale + abs(law.mean)
 
     def log_density(self, noise: Floats) -> Floats:
-        """Logarithm of the density."""
+        """Return ``-|x - m| / b - log(2 b)`` with b the scale."""
         return np.asarray(-np.abs(noise - self.law.mean) / self.scale - math.log(2 * self.scale))
 
     def cumulative(self, noise: Floats) -> Floats:
-        """Distribution function."""
+        """Return ``exp(-|t|) / 2`` below the mean and 1 minus it above, with ``t = (x - m) / b``."""
         t = (noise - self.law.mean) / self.scale
         tail = 0.5 * np.exp(-np.abs(t))
         return np.where(t < 0, tail, 1 - tail)
 
 
 class SphericalChannel(AdditiveChannel):
-    """One column of spherical noise: a Gaussian whose scale is the norm of normals, mixed over that norm."""
+    """One coordinate of spherical Laplace noise.
+
+    Notes
+    -----
+    With ``d`` the dimension, ``b`` the scale and ``nu = d / 2``, the coordinate is a Gaussian with sd
+    ``b sqrt(2 g)``, where ``g`` has the gamma law of shape ``nu + 1/2``.
+    """
 
     def __init__(self, law: SphericalLaw, bounds: tuple[float, float]) -> None:
         super().__init__(law, bounds)
         self.scale, self.order = law.scale, law.dimension / 2
-        # The whole vector is hardly ever longer.
+        # No coordinate exceeds the length of the vector, which has a gamma law with shape d.
         self.reach = float(special.gammainccinv(law.dimension, _SPHERICAL_TAIL)) * law.scale
 
     def log_density(self, noise: Floats) -> Floats:
-        """Logarithm of the density, by the modified Bessel function of the second kind."""
+        """Return the log density, by the modified Bessel function of the second kind.
+
+        Notes
+        -----
+        ``f(x) = (t/2)**nu K_nu(t) / (b sqrt(pi) Gamma(nu + 1/2))`` with ``t = |x - m| / b``. ``kve`` is
+        ``K_nu(t) exp(t)``, which does not underflow; t is kept above 0, where ``K_nu`` is infinite.
+        """
         t, nu = np.maximum(np.abs(noise - self.law.mean) / self.scale, 1e-12), self.order
         constant = math.log(self.scale * math.sqrt(math.pi)) + special.gammaln(nu + 0.5)
         with np.errstate(divide="ignore"):
             return np.asarray(nu * np.log(t / 2) + np.log(special.kve(nu, t)) - t - constant)
 
     def cumulative(self, noise: Floats) -> Floats:
-        """Distribution function, in the mean over quantiles of the mixed scale."""
+        """Return the distribution function: the mean of normal ones over 400 quantiles of the sd."""
         levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
         radius = np.sqrt(2 * special.gammaincinv(self.order + 0.5, levels)) * self.scale
         return np.asarray(special.ndtr((noise - self.law.mean)[..., np.newaxis] / radius).mean(axis=-1))
@@ -213,15 +242,15 @@ class BoundedChannel(AdditiveChannel):
     def __init__(self, law: BoundedLaw, bounds: tuple[float, float]) -> None:
         super().__init__(law, bounds)
         self.density = BoundedDensity(lower=law.lower, upper=law.upper, regularization=law.regularization)
-        # Values are rounded to the lattice of the noise first.
+        # A little more than the support, because values are first rounded to the lattice of the noise.
         self.reach = max(abs(law.lower), abs(law.upper)) * (1 + 1e-6)
 
     def log_density(self, noise: Floats) -> Floats:
-        """Logarithm of the density."""
+        """Return the logarithm of the density on the support."""
         return self.density.logpdf(noise)
 
     def cumulative(self, noise: Floats) -> Floats:
-        """Distribution function."""
+        """Return the distribution function of the noise."""
         return self.density.cdf(noise)
 
 
@@ -243,22 +272,23 @@ class InRangeChannel(Channel):
         return np.asarray(np.log(self.table.masses * 2.0**-63))
 
     def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
-        """Look the cell up in the row of each value."""
+        """Return the log mass of the published number's cell in the row of each value."""
         law = self.table
         cell = np.floor((published - law.lower) * (law.cells / (law.upper - law.lower))).astype(np.int64)
         return np.asarray(self._log_masses[law.quantize(values), np.clip(cell, 0, law.cells - 1)])
 
 
 def channel_of(column: Column, law: Law) -> Channel | None:
-    """Return the law as an attacker uses it; None where cells do not follow from their own value alone."""
+    """Return the likelihood of a column's law; None where a cell depends on more than its own value."""
     match law:
         case Clear():
             return ClearChannel()
         case ResponseLaw() | JointResponseLaw():
             return _response(column, law)
         case SampledLaw(law=ResponseLaw() | JointResponseLaw() as shown):
-            told = _response(column, shown, hidden=1)
-            return SampledChannel(told.levels, told.keep, law.share, column.levels.index(law.unpublished))
+            response = _response(column, shown, hidden=1)
+            hidden = column.levels.index(law.unpublished)
+            return SampledChannel(response.levels, response.keep, law.share, hidden)
         case GaussianLaw():
             return GaussianChannel(law, column.range)
         case LaplaceLaw():
@@ -274,9 +304,19 @@ def channel_of(column: Column, law: Law) -> Channel | None:
 
 
 def _response(column: Column, law: ResponseLaw | JointResponseLaw, hidden: int = 0) -> ResponseChannel:
-    """Return what an answer says about one column; of one for several columns, its own part."""
+    """Return randomized response of one column; of a joint response, its marginal for the column.
+
+    Parameters
+    ----------
+    column : Column
+        Published column with its levels.
+    law : ResponseLaw or JointResponseLaw
+        Law of the response, for a joint one on all combinations of levels.
+    hidden : int
+        Number of levels that stand for "not published", 0 or 1.
+    """
     levels = len(column.levels) - hidden
-    # Answers that change the other columns alone leave this one as it is.
+    # Joint responses that change only the other columns leave this one unchanged.
     alike = law.levels // levels - 1
     keep = law.keep + alike * (1 - law.keep) / (law.levels - 1) if alike else law.keep
     return ResponseChannel(levels, keep)
@@ -285,9 +325,23 @@ def _response(column: Column, law: ResponseLaw | JointResponseLaw, hidden: int =
 def cell_log_likelihood(
     channel: Channel, column: Column, missing_keep: float | None, published: AnyArray, values: AnyArray
 ) -> Floats:
-    """Return the same for cells that may be missing: NaN stands for missing on either side.
+    """Return the log likelihood of cells that may be missing, with NaN for missing on either side.
 
-    A missing number is noised as the public middle of its range, and its flag is randomized by itself.
+    Parameters
+    ----------
+    channel : Channel
+        Likelihood of the cells that are present.
+    column : Column
+        Declared column, with its fill value.
+    missing_keep : float or None
+        Probability that the missing flag is published unchanged; None if there is no flag.
+    published, values : array
+        Published cells and true values, broadcast against each other.
+
+    Notes
+    -----
+    A missing number is noised as the public middle of its range, and its flag is randomized independently, so
+    the log likelihood is that of the flag plus, where a number is published, that of the number.
     """
     if not column.is_number or isinstance(channel, ClearChannel):
         both = np.isnan(published) & np.isnan(values) if column.is_number else False
@@ -295,28 +349,32 @@ def cell_log_likelihood(
     if missing_keep is None:
         return channel.log_likelihood(published, values)
     hidden, absent = np.isnan(published), np.isnan(values)
-    seen = channel.log_likelihood(
+    number = channel.log_likelihood(
         np.where(hidden, column.fill, published), np.where(absent, column.fill, values)
     )
     with np.errstate(divide="ignore"):
         same, changed = np.log([missing_keep, 1 - missing_keep])
-    return np.asarray(np.where(hidden == absent, same, changed) + np.where(hidden, 0.0, seen))
-
-
-MOST_ROWS = 20_000
-"""Rows that an attack looks at; stated wherever it says something."""
+    return np.asarray(np.where(hidden == absent, same, changed) + np.where(hidden, 0.0, number))
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A published column: what is declared, what was done to it, what is proven about it."""
+    """A published column as a target of attacks.
+
+    Attributes
+    ----------
+    column : Column
+        Declaration of the column in the schema.
+    summary : ColumnSummary
+        Law, prior and floor of the column in the plan.
+    """
 
     column: Column
     summary: ColumnSummary
 
     @property
     def name(self) -> str:
-        """Of the column."""
+        """Name of the column."""
         return self.column.name
 
     @property
@@ -326,70 +384,70 @@ class Target:
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is published as it is."""
+        """Whether it is published unchanged."""
         return isinstance(self.summary.law, Clear)
 
     @property
     def floor(self) -> float | None:
-        """What no guess can beat, under the named prior."""
+        """Least error of any guess under the plan's prior; None if none is proven."""
         return None if self.summary.floor is None else self.summary.floor.error
 
     @property
     def statistic(self) -> Statistic:
-        """What an error of a guess is."""
+        """Statistic in which errors of guesses are stated."""
         return "probability of a wrong guess" if self.is_list else "root-mean-square error"
 
     @property
     def missing_keep(self) -> float | None:
-        """How often a flag of a missing cell is published as it is."""
+        """Probability that the missing flag is published unchanged; None if there is no flag."""
         return self.summary.law.missing_keep
 
     @cached_property
     def channel(self) -> Channel | None:
-        """The law as an attacker uses it."""
+        """Likelihood of published cells; None where a cell depends on more than its own value."""
         return channel_of(self.column, self.summary.law)
 
     @property
     def response(self) -> ResponseChannel:
-        """The channel of a list."""
+        """Channel of a randomized list."""
         assert isinstance(self.channel, ResponseChannel)
         return self.channel
 
     @property
     def codes(self) -> Ints:
-        """The codes that a true cell of a list may have: "not published" is none of them."""
+        """Codes that a true cell of a list may have, without that of "not published"."""
         codes = np.arange(len(self.column.levels))
         return codes[codes != self.channel.hidden] if isinstance(self.channel, SampledChannel) else codes
 
     @property
-    def listed(self) -> Ints:
-        """The codes of a list that the floor's prior knows: those of declared values, without any other."""
+    def prior_codes(self) -> Ints:
+        """Codes of a list to which the floor's prior gives weight: those of declared values."""
         prior = self.summary.prior
         return np.array(prior.codes) if isinstance(prior, ListPrior) else self.codes
 
     @property
-    def blind(self) -> Floats:
-        """For each code of a list, what it is worth to somebody who knows nothing."""
+    def prior_weights(self) -> Floats:
+        """Weight of each code of a list under the floor's prior, which is uniform."""
         weights = np.zeros(len(self.column.levels))
-        weights[self.listed] = 1 / self.listed.size
+        weights[self.prior_codes] = 1 / self.prior_codes.size
         return weights
 
     @property
     def noise_variance(self) -> float | None:
-        """Variance of additive noise that was not clamped afterwards; None for every other law."""
+        """Variance of additive noise without clamping; None for every other law."""
         law = self.summary.law
         if isinstance(law, InvariantLaw):
             return law.variance
         return law.variance if isinstance(law, Additive) and not law.clamped else None
 
 
-def targets_of(plan: ReleasePlan) -> list[Target]:
-    """Return every published column of a plan."""
+def plan_targets(plan: ReleasePlan) -> list[Target]:
+    """Return every published column of a plan as a target."""
     return [Target(plan.schema.column(summary.column), summary) for summary in plan.columns]
 
 
 def noise_covariance(plan: ReleasePlan, names: Sequence[str]) -> Floats | None:
-    """Return the covariance of the noise of some columns, which is public; None where it is diagonal."""
+    """Return the public covariance of the noise of some columns; None where it is diagonal."""
     numbers = getattr(plan, "numbers", None)
     if not isinstance(numbers, GaussianNumbers) or numbers.covariance.ndim == 1:
         return None
@@ -397,11 +455,11 @@ def noise_covariance(plan: ReleasePlan, names: Sequence[str]) -> Floats | None:
     return numbers.covariance[np.ix_(places, places)]
 
 
-def length(rows: Mapping[str, AnyArray]) -> int:
-    """Return how many rows some columns have."""
+def count_rows(rows: Mapping[str, AnyArray]) -> int:
+    """Return the number of rows of some columns; 0 without columns."""
     return len(next(iter(rows.values()))) if rows else 0
 
 
-def by_person(columns: Mapping[str, AnyArray], rows: int = 1) -> dict[str, AnyArray]:
-    """Put the cells of each person's rows, which follow one another, side by side."""
+def group_by_person(columns: Mapping[str, AnyArray], rows: int = 1) -> dict[str, AnyArray]:
+    """Return columns of shape (people, rows) from columns in which the rows of a person are consecutive."""
     return {name: values.reshape(-1, rows) for name, values in columns.items()}

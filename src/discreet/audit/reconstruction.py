@@ -1,13 +1,10 @@
-"""What an attacker could rebuild by now: linear reconstruction from all answers that a ledger has kept.
+"""Linear reconstruction of private cells from all answers that a ledger has stored.
 
-The attacker knows every cell of everybody, but for one column of some people; of that column he knows how
-often each value occurs. He takes what he knows off every answer, and guesses all unknown cells at once, by
-the linear guess with the least mean square error (Dinur and Nissim 2003 have shown what that does to answers
-with too little noise). Beside it stand the error without any answer, the error for people whose own cell is
-in no answer, and the least error that what was spent allows anybody.
-
-``answers`` reads what was answered, ``contributions`` says what single rows add to it, ``unknown`` guesses,
-``guessing`` has the floors.
+The attacker knows every cell of every row, except one column of some people; of that column the attacker
+knows the frequency of each value. The known contributions are subtracted from every answer, and all unknown
+cells are guessed at once by the linear guess with the least mean square error (Dinur and Nissim 2003 show
+what that does to answers with too little noise). Each result also has the error without any answer, the
+error for people whose own cell is in no answer, and the least error that the spent budget allows any method.
 """
 
 from __future__ import annotations
@@ -21,12 +18,18 @@ import numpy as np
 from discreet.audit._guess import (
     FAILURE,
     Guess,
+    approximate_rms_interval,
     max_success_probability,
     min_error,
-    rough_interval,
     share_interval,
 )
-from discreet.audit._linear_reconstruction import People, Thought, guess_column, row_promise, sql_names
+from discreet.audit._linear_reconstruction import (
+    ColumnPosterior,
+    People,
+    guess_column,
+    row_promise,
+    sql_names,
+)
 from discreet.audit.stored_answers import noise_alarms, read_stored_answers
 from discreet.errors import ParameterError, PromiseError, SelfAttackFailed
 from discreet.privacy import NoPromise
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column
 
 PEOPLE = 1000
-"""Whose cells are guessed at once, unless told otherwise."""
+"""Default number of people whose cells are guessed at once."""
 
 KNOWLEDGE = (
     "every cell of everybody, but for this column of {people:,} people at once; how often each value of the "
@@ -53,21 +56,21 @@ KNOWLEDGE = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReconstructedColumn:
-    """How well the cells of one column are guessed.
+    """Result of the reconstruction of one column.
 
     Attributes
     ----------
     guess : Guess
-        Error of the attack, without any answer, and the floor by what was spent; on real rows.
+        Error of the attack, error without any answer, and the floor for the spent budget; on real rows.
     alike : float
-        Error of the same guess at people whose own cell is in no answer: what answers tell about everybody
-        who is like them. What the attack does better than this, it owes to people's own cells.
+        Error of the same guess at people whose own cell is in no answer: what answers reveal about similar
+        people. Only the difference to this error comes from people's own cells.
     floor_at_limit : float or None
-        The floor once the whole budget is spent.
+        Floor once the whole budget is spent; None if the limit is no promise about a row.
     moved : float
-        By how many standard deviations of their noise one person's cell moves all answers together, at most.
+        Largest distance by which one person's cell moves all answers, in standard deviations of their noise.
     answers : int
-        How many answers depend on the column.
+        Number of answers that depend on the column.
 
     Privacy
     -------
@@ -85,17 +88,17 @@ class ReconstructedColumn:
     answers: int
 
     def sentence(self) -> str:
-        """Say it in words."""
+        """Return the result in words, for the curator."""
         guess = self.guess
         if guess.statistic == "probability of a wrong guess":
-            said = (
+            text = (
                 f"{guess.column}: guessed right for {1 - guess.error:.1%} of people; {1 - guess.without:.1%} "
                 f"without any answer, {1 - self.alike:.1%} by what answers tell about others."
             )
             limit = "" if guess.floor is None else f" No method can pass {1 - guess.floor:.1%}"
         else:
             unit = f" {guess.measure}" if guess.measure else ""
-            said = (
+            text = (
                 f"{guess.column}: guessed to ± {guess.error:.4g}{unit}; ± {guess.without:.4g} without any "
                 f"answer, ± {self.alike:.4g} by what answers tell about others."
             )
@@ -104,7 +107,7 @@ class ReconstructedColumn:
             limit += " for a value that could be anybody's."
             if guess.floor is not None and guess.upper < guess.floor:
                 limit += " This guess is better because people who are alike have much in common."
-        return said + limit
+        return text + limit
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -121,28 +124,28 @@ class ReconstructedColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Reconstruction:
-    """What all answers so far give away, and whether they are what was paid for.
+    """Result of an attack on all answers so far, with a check that their noise is as charged.
 
     Attributes
     ----------
     people : int
-        Whose cells were guessed at once.
+        Number of people whose cells were guessed at once.
     used : int
-        How many answers the attack used.
+        Number of answers that the attack used.
     unused : mapping of str to int
-        How many it did not, by reason.
+        Number of answers that it could not use, by reason.
     columns : tuple of ReconstructedColumn
-        One for each column that was attacked.
+        Results, one for each attacked column.
     alarms : tuple of str
-        What cannot be if the program is right: noise smaller or larger than declared, or a person who moves
-        answers further than was charged. Empty otherwise.
+        Findings that show a broken program: noise smaller or larger than declared, or a person who moves
+        answers further than was charged. Empty if there is none.
     seconds : float
-        How long it took.
+        Running time of the attack, in seconds.
 
     Privacy
     -------
-    Internal: it compares with private rows, and is shown to the curator alone. An alarm is false with
-    probability :data:`~discreet.audit.stored_answers.FALSE_ALARM` at most.
+    Internal: it compares with private rows, and is for the curator only. An alarm is false with probability
+    :data:`~discreet.audit.stored_answers.FALSE_ALARM` at most.
 
     Reference
     ---------
@@ -169,25 +172,25 @@ class Reconstruction:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What to tell the curator, the most important first."""
-        said = [f"Alarm: {alarm}" for alarm in self.alarms]
+        """The result in sentences for the curator, the most important first."""
+        sentences = [f"Alarm: {alarm}" for alarm in self.alarms]
         if not self.used:
             return (
-                *said,
+                *sentences,
                 "No answer has been given yet that could be used: there is nothing to rebuild from.",
             )
-        said.append(
+        sentences.append(
             f"Somebody who knows everything but one column of {self.people:,} people, and has every answer "
             f"so far (the attack uses {self.used:,}), would guess that column as follows."
         )
-        said += [column.sentence() for column in self.columns if column.answers]
+        sentences += [column.sentence() for column in self.columns if column.answers]
         rest = [column.guess.column for column in self.columns if not column.answers]
         if rest:
-            said.append(f"No answer depends on {', '.join(rest)}.")
+            sentences.append(f"No answer depends on {', '.join(rest)}.")
         if self.unused:
             listed = "; ".join(f"{count:,} {reason}" for reason, count in self.unused.items())
-            said.append(f"Not used by this attack: {listed}.")
-        return tuple(said)
+            sentences.append(f"Not used by this attack: {listed}.")
+        return tuple(sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -211,31 +214,31 @@ def reconstruct(
     people: int = PEOPLE,
     stream: Stream | None = None,
 ) -> Reconstruction:
-    """Guess private cells from all answers so far, and see whether the answers are what was paid for.
+    """Guess private cells from all answers so far, and check that the answers are as charged.
 
     Parameters
     ----------
     database : Database
-        Whose answers are attacked; it is asked for exact sums, and for the rows of those who are attacked.
+        Database whose answers are attacked; its exact sums and the rows of the attacked people are read.
     ledger : Ledger, optional
-        Where the answers are; that of the database if left out.
+        Ledger that stores the answers; that of the database by default.
     columns : sequence of str, optional
-        Which to guess; all but public ones if left out.
+        Names of the columns to guess; by default all that are not public.
     people : int
-        How many are attacked at once, or everybody if there are not as many.
+        Number of people attacked at once; all of them if the table has fewer.
     stream : Stream, optional
-        Decides who is attacked.
+        Source of the choice of people; a fresh one by default.
 
     Returns
     -------
     Reconstruction
-        With alarms, if there are any; :meth:`Reconstruction.check` raises on them.
+        Results by column, and alarms; :meth:`Reconstruction.check` raises if there are any.
 
     Privacy
     -------
-    Internal. Nothing is charged, and nothing of it may leave the curator's own pages. The floors are for what
-    was spent so far, read as if the costs had been fixed beforehand; what holds against analysts who choose
-    each question after seeing answers is ``floor_at_limit``.
+    Internal. Nothing is charged, and the result may not be shown to anyone but the curator. ``floor`` is for
+    the budget spent so far, as if the costs had been fixed beforehand; against analysts who choose each query
+    after seeing answers, ``floor_at_limit`` holds.
 
     Reference
     ---------
@@ -252,45 +255,46 @@ def reconstruct(
     >>> found.used, found.alarms, found.columns[0].guess.error > 0.4
     (1, (), True)
     """
-    began = time.monotonic()
+    start = time.monotonic()
     if isinstance(people, bool) or not isinstance(people, int) or people < 1:
         raise ParameterError(f"people of reconstruct must be a whole number of at least 1, was {people!r}.")
-    book = database.ledger if ledger is None else ledger
-    named = _named(database.curation, columns)
-    answers, unused = read_stored_answers(database, book)
+    ledger = database.ledger if ledger is None else ledger
+    attacked = _attacked_columns(database.curation, columns)
+    answers, unused = read_stored_answers(database, ledger)
     alarms = list(noise_alarms(answers))
-    known = People.from_counts(database, named, people, stream)
-    promises = (row_promise(_spent(book)), row_promise(book.guarantee()))
-    rebuilt = []
-    beyond: dict[int, str] = {}
-    for column in named:
-        told = [answer for answer in answers if not answer.by_rows.reads.isdisjoint(sql_names(column))]
-        thought = guess_column(column, known, told)
-        for row, moved, charged in thought.beyond:
-            beyond[row] = (
+    sample = People.from_counts(database, attacked, people, stream)
+    promises = (row_promise(_spent_promise(ledger)), row_promise(ledger.guarantee()))
+    results = []
+    # One alarm for each row of the ledger, although several columns may show it.
+    violations: dict[int, str] = {}
+    for column in attacked:
+        relevant = [a for a in answers if not a.contributions.reads.isdisjoint(sql_names(column))]
+        posterior = guess_column(column, sample, relevant)
+        for row, shift, charged in posterior.violations:
+            violations[row] = (
                 f"Another {column.name} of one person would move the answer in row {row} of the ledger by "
-                f"{moved:.4g}, where {charged:.4g} was charged."
+                f"{shift:.4g}, where {charged:.4g} was charged."
             )
         declared = database.schema.column(column.name)
-        rebuilt.append(_rebuilt(column, declared, known, thought, promises, len(told)))
+        results.append(_column_result(column, declared, sample, posterior, promises, len(relevant)))
     return Reconstruction(
-        people=known.size,
+        people=sample.size,
         used=len(answers),
         unused=unused,
-        columns=tuple(rebuilt),
-        alarms=(*alarms, *(beyond[row] for row in sorted(beyond))),
-        seconds=time.monotonic() - began,
+        columns=tuple(results),
+        alarms=(*alarms, *(violations[row] for row in sorted(violations))),
+        seconds=time.monotonic() - start,
     )
 
 
-def _named(curation: Curation, columns: Sequence[str] | None) -> list[Curated]:
+def _attacked_columns(curation: Curation, columns: Sequence[str] | None) -> list[Curated]:
     if columns is not None:
         return [curation.column(name) for name in columns]
     return [c for c in curation.columns if curation.schema.column(c.name).role != "public"]
 
 
-def _spent(ledger: Ledger) -> Promise:
-    """Return what all charges come to, at a delta if they can be read at one alone."""
+def _spent_promise(ledger: Ledger) -> Promise:
+    """Return the composition of all charges, at a delta where it has no other form."""
     spent = ledger.spent()
     for delta in (None, 1e-6, 1e-3):
         try:
@@ -300,27 +304,42 @@ def _spent(ledger: Ledger) -> Promise:
     return NoPromise("the deltas of all charges are too large to be read together")
 
 
-def _rebuilt(
+def _column_result(
     column: Curated,
     declared: Column,
     people: People,
-    thought: Thought,
+    posterior: ColumnPosterior,
     promises: tuple[Promise | None, Promise | None],
     answers: int,
 ) -> ReconstructedColumn:
-    told = (_level if column.is_category else _number)(column, declared, people, thought)
-    floors = [None if promise is None else told.floor(promise) for promise in promises]
+    """Compare a posterior with the true cells and with the floors.
+
+    Parameters
+    ----------
+    column, declared : Curated, Column
+        The column as curated and as declared in the schema.
+    people : People
+        Attacked rows with their true cells.
+    posterior : ColumnPosterior
+        The attacker's weights of the values.
+    promises : tuple of (Promise or None, Promise or None)
+        Promises to a replaced row by what was spent and by the limit; None where there is none.
+    answers : int
+        Number of answers that depend on the column.
+    """
+    errors = (_level_errors if column.is_category else _number_errors)(column, declared, people, posterior)
+    floors = [None if promise is None else errors.floor(promise) for promise in promises]
     return ReconstructedColumn(
         guess=Guess(
             attack="linear reconstruction",
             column=column.name,
             statistic="probability of a wrong guess" if column.is_category else "root-mean-square error",
             measure=declared.measure or ("days" if declared.type == "date" else None),
-            error=told.error[0],
-            lower=told.error[1],
-            upper=told.error[2],
+            error=errors.error[0],
+            lower=errors.error[1],
+            upper=errors.error[2],
             failure_probability=FAILURE,
-            without=told.without,
+            without=errors.without,
             floor=floors[0],
             verdict="shown",
             on="rows",
@@ -328,76 +347,108 @@ def _rebuilt(
             n=people.size,
             seconds=0.0,
         ),
-        alike=told.alike,
+        alike=errors.control,
         floor_at_limit=floors[1],
-        moved=thought.moved,
+        moved=posterior.max_shift,
         answers=answers,
     )
 
 
 @dataclass(frozen=True)
 class _Errors:
-    """Of the attack with its interval, without any answer, without people's own cells; and the least."""
+    """Errors of the guesses at one column.
+
+    Attributes
+    ----------
+    error : tuple of (float, float, float)
+        Error of the attack with its lower and upper bound.
+    without : float
+        Error of the best guess without any answer.
+    control : float
+        Error of the attack if people's own cells were in no answer.
+    floor : callable
+        Function from a promise to the least error that it allows.
+    """
 
     error: tuple[float, float, float]
     without: float
-    alike: float
+    control: float
     floor: Callable[[Promise], float]
 
 
-def _like_everybody(
-    error: tuple[float, float, float], alike: float, sample: float, everybody: float, most: float
+def _rescale_errors(
+    error: tuple[float, float, float], control: float, sample: float, population: float, most: float
 ) -> tuple[tuple[float, float, float], float]:
-    """Correct for who happened to be drawn, by how well they are guessed without any answer."""
-    factor = everybody / sample if sample else 1.0
-    corrected = (min(most, error[0] * factor), min(most, error[1] * factor), min(most, error[2] * factor))
-    return corrected, min(most, alike * factor)
+    """Rescale errors on a sample to the population, by the ratio of the errors without any answer.
+
+    Parameters
+    ----------
+    error, control : tuple of float, float
+        Error with its interval, and control error, both on the sample.
+    sample, population : float
+        Error without any answer, on the sample and on all rows.
+    most : float
+        Largest possible error, to which results are cut.
+    """
+    factor = population / sample if sample else 1.0
+    rescaled = (min(most, error[0] * factor), min(most, error[1] * factor), min(most, error[2] * factor))
+    return rescaled, min(most, control * factor)
 
 
-def _level(column: Curated, declared: Column, people: People, thought: Thought) -> _Errors:
+def _level_errors(column: Curated, declared: Column, people: People, posterior: ColumnPosterior) -> _Errors:
+    """Return the shares of wrong guesses at a category, and its floor by theorem 1 of guessing.md."""
     cells, shares = people.cells[column.sql], people.shares(column)
 
-    def missed(by: Floats) -> AnyArray:
-        wrong: AnyArray = thought.prior.cells[np.argmax(by, axis=-1)] != cells
+    def is_wrong(weights: Floats) -> AnyArray:
+        wrong: AnyArray = posterior.prior.cells[np.argmax(weights, axis=-1)] != cells
         return wrong
 
     without = 1 - float(max(shares))
-    error, alike = _like_everybody(
-        share_interval(missed(thought.after), FAILURE),
-        float(np.mean(missed(thought.alike))),
-        float(np.mean(missed(thought.prior.weights))),
+    error, control = _rescale_errors(
+        share_interval(is_wrong(posterior.weights), FAILURE),
+        float(np.mean(is_wrong(posterior.control))),
+        float(np.mean(is_wrong(posterior.prior.weights))),
         without,
         1.0,
     )
     return _Errors(
-        error, without, alike, lambda promise: max(0.0, 1 - max_success_probability(promise, shares.tolist()))
+        error,
+        without,
+        control,
+        lambda promise: max(0.0, 1 - max_success_probability(promise, shares.tolist())),
     )
 
 
-def _number(column: Curated, declared: Column, people: People, thought: Thought) -> _Errors:
-    there = np.ones(people.size, bool) if column.flag is None else people.cells[column.flag] == 0
-    if not there.any():
-        there[:] = True  # nobody has a number: the fill is guessed, which everybody knows
-    prior, numbers = thought.prior, thought.prior.numbers(column)
-    mean, without = people.spread(column)
-    truth = column.lower + column.step * people.cells[column.sql][there].astype(np.float64)
+def _number_errors(column: Curated, declared: Column, people: People, posterior: ColumnPosterior) -> _Errors:
+    """Return the root-mean-square errors of guesses at a number, and its floor by theorem 2 of guessing.md.
 
-    def guess(by: Floats) -> Floats:
-        # Weights of a linear guess need not add up to 1: what counts is how far they are from the prior's.
-        moved: Floats = (by - prior.weights) @ (numbers - mean)
-        guessed: Floats = np.clip(mean + moved, *declared.range)[there]
-        return guessed
+    Notes
+    -----
+    The guess is ``mean + sum over k of (weight_k - prior_k) (x_k - mean)``, clipped to the declared range.
+    """
+    present = np.ones(people.size, bool) if column.flag is None else people.cells[column.flag] == 0
+    if not present.any():
+        present[:] = True  # every number is missing: the public fill value is guessed
+    prior, numbers = posterior.prior, posterior.prior.numbers(column)
+    mean, without = people.mean_and_sd(column)
+    truth = column.lower + column.step * people.cells[column.sql][present].astype(np.float64)
 
-    def root(guessed: Floats | float) -> float:
-        return float(np.sqrt(np.mean((truth - guessed) ** 2)))
+    def guess(weights: Floats) -> Floats:
+        # Weights of a linear guess need not add up to 1, so their distance from the prior's is used.
+        shift: Floats = (weights - prior.weights) @ (numbers - mean)
+        guesses: Floats = np.clip(mean + shift, *declared.range)[present]
+        return guesses
+
+    def rms_error(guesses: Floats | float) -> float:
+        return float(np.sqrt(np.mean((truth - guesses) ** 2)))
 
     width = column.step * column.top
-    error, alike = _like_everybody(
-        rough_interval(guess(thought.after), truth, declared.range, FAILURE),
-        root(guess(thought.alike)),
-        root(mean),
+    error, control = _rescale_errors(
+        approximate_rms_interval(guess(posterior.weights), truth, declared.range, FAILURE),
+        rms_error(guess(posterior.control)),
+        rms_error(mean),
         without,
         width,
     )
-    sd = people.least_sd(column)
-    return _Errors(error, without, alike, lambda promise: min_error(promise, sd=sd, width=width))
+    sd = people.min_sd(column)
+    return _Errors(error, without, control, lambda promise: min_error(promise, sd=sd, width=width))

@@ -1,4 +1,7 @@
-"""The answers that a ledger has kept, read back against the rows: what was added to the exact sums."""
+"""Answers stored in a ledger with the noise that was really added, and tests of that noise.
+
+The noise is the difference between a stored answer and the exact sums over the present rows.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from discreet.audit._contributions import RowByRow, row_by_row, with_parsed
+from discreet.audit._contributions import RowContributions, parse_expressions, row_contributions
 from discreet.errors import DiscreetError
 from discreet.privacy import promise_from_dict
 from discreet.query.aggregates import aggregate_from_dict
@@ -27,10 +30,10 @@ if TYPE_CHECKING:
     from discreet.query.execution import QueryExecutor
 
 FALSE_ALARM = 1e-9
-"""Chance that noise which is as declared is said not to be."""
+"""Largest probability of an alarm about noise that is as declared."""
 _OTHER_ROWS = 1e-12
-"""An answer further from the exact one than noise goes with this chance is about other rows."""
-_TOGETHER = 16
+"""An answer whose distance from the exact one has a smaller probability than this is about other rows."""
+_THREADS = 16
 
 WITHOUT_QUESTION = "charges without a question, such as releases"
 UNANSWERED = "questions that were paid for and never answered"
@@ -42,28 +45,28 @@ NOT_BY_ROWS = "answers about signs of ids"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredAnswer:
-    """One answer, in the integers of its question.
+    """One stored answer, in the integers of its aggregate.
 
     Attributes
     ----------
     row : int
-        Of the ledger's record.
+        Number of the charge's row in the ledger.
     promise : Promise
-        What was charged.
+        Promise that was charged for the answer.
     law : {"gaussian", "laplace"}
-        Of the noise.
-    by_rows : RowByRow
-        What single rows add to it.
-    noise : array
-        What was added to the exact integers, as answer and rows say.
-    scale, step : array
+        Law of the added noise.
+    contributions : RowContributions
+        The aggregate as a function of single rows.
+    noise : array of shape (entries,)
+        Difference between the answer and the exact integers.
+    scale, step : array of shape (entries,)
         Declared standard deviation, or Laplace scale, of the noise, and the step of its lattice.
     certain : bool
-        Whether the ledger says that it is about the rows that there are now; otherwise it only fits them.
+        Whether the ledger proves that the answer is about the present rows; if not, it only fits them.
 
     Privacy
     -------
-    Internal: the noise is what hides the rows.
+    Internal: without its noise an answer hides no row.
 
     Reference
     ---------
@@ -73,7 +76,7 @@ class StoredAnswer:
     row: int
     promise: Promise
     law: Law
-    by_rows: RowByRow
+    contributions: RowContributions
     noise: Floats
     scale: Floats
     step: Floats
@@ -85,102 +88,124 @@ class StoredAnswer:
         return self.scale * np.sqrt(2.0) if self.law == "laplace" else self.scale
 
     def squares(self, more: float = 0.0) -> float:
-        """Return a number that is chi-squared if the noise is as declared; each gets ``more`` steps."""
+        """Return the sum of squared standardized noise, which is chi-squared if the noise is as declared.
+
+        Parameters
+        ----------
+        more : float
+            Lattice steps that are added to the absolute noise of each entry.
+
+        Notes
+        -----
+        Laplace noise x with scale b is first mapped to the normal z of the same two-sided tail:
+        ``2 (1 - Phi(z)) = exp(-|x| / b)``.
+        """
         size = (np.abs(self.noise) + more * self.step) / self.scale
         if self.law == "laplace":
-            # As far out as a normal number of the same rarity.
+            # In logarithms, because the tail probability of a large draw underflows.
             size = -special.ndtri_exp(-size - np.log(2.0))
         return float(np.square(size).sum())
 
 
 @dataclass(frozen=True)
-class _Read:
-    """What a charge was for."""
+class _ReadEntry:
+    """A charge of the ledger with its aggregate, noise and noisy integers; exact sums are still missing."""
 
     entry: Entry
     bound: BoundAggregate
     noise: QueryNoise
-    by_rows: RowByRow
+    contributions: RowContributions
     noisy: list[int]
     certain: bool
 
 
 def read_stored_answers(database: QueryExecutor, ledger: Ledger) -> tuple[list[StoredAnswer], dict[str, int]]:
-    """Return the answers about the rows that there are now, and how many charges are none, by reason.
+    """Return the answers about the present rows, and the number of other charges by reason.
 
     Parameters
     ----------
     database : Database
-        Who gave them; asked for exact sums, in turn with whoever else asks.
+        Database that gave the answers; its exact sums are computed in batches with other queries.
     ledger : Ledger
-        Where they are kept.
+        Ledger that stores the answers.
 
     Privacy
     -------
-    Internal, and free: what is found may not leave the curator's process.
+    Internal, and nothing is charged: the result may not leave the curator's process.
 
     Reference
     ---------
     docs/explanation/theorems/guessing.md.
     """
     unused: Counter[str] = Counter()
-    read: list[_Read] = []
-    # Several may have paid for the same draw.
+    read: list[_ReadEntry] = []
+    # Several analysts may have paid for the same draw.
     entries = {entry.receipt.question or entry.receipt.id: entry for entry in ledger.entries()}
     digests = {entry.receipt.id: entry.receipt.question for entry in ledger.entries()}
     for entry in entries.values():
-        found = _read(database, entry, digests)
-        if isinstance(found, str):
-            unused[found] += 1
+        result = _read_entry(database, entry, digests)
+        if isinstance(result, str):
+            unused[result] += 1
         else:
-            read.append(found)
-    # Those who wait together share a pass over the rows.
-    with ThreadPoolExecutor(_TOGETHER) as threads:
-        exact = list(threads.map(lambda one: exact_sums(database, one.bound), read))
-    told = []
-    for one, sums in zip(read, exact, strict=True):
-        answer = _told(one, sums)
-        if not one.certain and _is_larger([answer], _OTHER_ROWS):
+            read.append(result)
+    # Aggregates that are submitted at the same time share a pass over the rows.
+    with ThreadPoolExecutor(_THREADS) as threads:
+        exact = list(threads.map(lambda item: exact_sums(database, item.bound), read))
+    answers = []
+    for item, sums in zip(read, exact, strict=True):
+        answer = _stored_answer(item, sums)
+        if not item.certain and _is_larger([answer], _OTHER_ROWS):
             unused[OTHER_ROWS] += 1
         else:
-            told.append(answer)
-    return told, dict(unused)
+            answers.append(answer)
+    return answers, dict(unused)
 
 
-def _read(database: QueryExecutor, entry: Entry, digests: Mapping[str, str | None]) -> _Read | str:
-    """Return what a charge was for, or why there is nothing to use."""
-    asked, receipt = entry.asked, entry.receipt
-    if asked is None or "question" not in asked:
+def _read_entry(database: QueryExecutor, entry: Entry, digests: Mapping[str, str | None]) -> _ReadEntry | str:
+    """Return a charge with its aggregate and noise, or the reason why the attack cannot use it.
+
+    Parameters
+    ----------
+    database : QueryExecutor
+        Database that gave the answers.
+    entry : Entry
+        Entry of the ledger.
+    digests : mapping of str to str or None
+        Digest of the query of each receipt, by the receipt's id.
+    """
+    request, receipt = entry.asked, entry.receipt
+    if request is None or "question" not in request:
         return WITHOUT_QUESTION
     if entry.answer is None:
         return UNANSWERED
     if receipt.schema != database.schema.digest:
         return OTHER_SCHEMA
     try:
-        question = with_parsed(aggregate_from_dict(asked["question"]), database.curation)
-        privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-        bound, noise = database.calibrate(question, privacy=privacy, variance=asked["variance"])
+        aggregate = parse_expressions(aggregate_from_dict(request["question"]), database.curation)
+        privacy = None if request["privacy"] is None else promise_from_dict(request["privacy"])
+        bound, noise = database.calibrate(aggregate, privacy=privacy, variance=request["variance"])
         noisy = json.loads(entry.answer)["noisy"]
     except (DiscreetError, KeyError, TypeError, ValueError):
         return UNREADABLE
     if len(receipt.promises) != 1 or len(noisy) != bound.size or not noise.groups:
         return UNREADABLE
-    by_rows = row_by_row(question, bound, database.curation)
-    if by_rows is None:
+    contributions = row_contributions(aggregate, bound, database.curation)
+    if contributions is None:
         return NOT_BY_ROWS
-    refined = asked.get("refines")
+    refined = request.get("refines")
     certain = receipt.question == database._digest(bound, noise, digests.get(refined) if refined else None)
-    # The digest holds the rows' version and what the noise costs. Where only the charge is another, it is an
-    # answer to look at; where nothing else can be, the rows were others.
+    # The digest covers the version of the rows and the cost of the noise. If it differs although the charge
+    # is the same, the rows were others; if the charge differs too, the answer may still be about these rows.
     if not certain and receipt.promises == (noise.promise,):
         return OTHER_ROWS
-    return _Read(entry, bound, noise, by_rows, noisy, certain)
+    return _ReadEntry(entry, bound, noise, contributions, noisy, certain)
 
 
-def _told(read: _Read, exact: Sequence[int]) -> StoredAnswer:
+def _stored_answer(read: _ReadEntry, exact: Sequence[int]) -> StoredAnswer:
+    """Return the answer with its noise: noisy integers less the exact ones, on the lattice of the noise."""
     scales, bits = (np.array(values) for values in zip(*read.noise.groups, strict=True))
     shifts = bits[read.noise.group]
-    # As whole numbers, which a float would round before the small difference of two large ones is taken.
+    # In integers: floats would round two large numbers before their small difference is taken.
     added = [n - (own << int(shift)) for n, own, shift in zip(read.noisy, exact, shifts, strict=True)]
     step = 2.0 ** -shifts.astype(np.float64)
     receipt = read.entry.receipt
@@ -189,7 +214,7 @@ def _told(read: _Read, exact: Sequence[int]) -> StoredAnswer:
         row=receipt.seq,
         promise=receipt.promises[0],
         law=read.noise.law,
-        by_rows=read.by_rows,
+        contributions=read.contributions,
         noise=np.array([float(value) for value in added]) * step,
         scale=scales[read.noise.group] * step,
         step=step,
@@ -198,25 +223,31 @@ def _told(read: _Read, exact: Sequence[int]) -> StoredAnswer:
 
 
 def exact_sums(database: QueryExecutor, bound: BoundAggregate) -> list[int]:
-    """Ask the engine of a database for exact integers, in turn with whoever else asks it."""
-    (found,) = database._passes.submit([bound])
-    if isinstance(found, Exception):
-        raise found
-    return found
+    """Return the exact integers of an aggregate, computed in a batch with other queries."""
+    (result,) = database._passes.submit([bound])
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def noise_alarms(answers: Sequence[StoredAnswer]) -> Iterator[str]:
-    """Say where the noise that was really added is not what was declared.
+    """Yield a sentence for each answer whose noise is not as declared, and for all answers together.
 
     Parameters
     ----------
     answers : sequence of StoredAnswer
-        About the same rows.
+        Answers about the present rows.
 
     Privacy
     -------
-    All alarms together are false with probability :data:`FALSE_ALARM` at most. The rows of the ledger that
-    are named are public, and so is that something is wrong with them.
+    All alarms together are false with probability :data:`FALSE_ALARM` at most. They name rows of the ledger,
+    which are public.
+
+    Notes
+    -----
+    Each answer, and all of them together, is tested on both sides by the sum of its squared standardized
+    noise against the chi-squared law with as many degrees of freedom as entries; the failure probability is
+    shared equally among the tests.
 
     Reference
     ---------
@@ -236,13 +267,17 @@ def noise_alarms(answers: Sequence[StoredAnswer]) -> Iterator[str]:
 
 
 def _is_smaller(answers: Sequence[StoredAnswer], chance: float) -> bool:
-    """Whether noise is so small as it is with less than this chance."""
-    # Half a step more, because a draw of a lattice is 0 more often than a real number is near it.
+    """Return whether the probability of noise as small as this is below ``chance``."""
+    # Half a step is added, because a draw on a lattice is exactly 0 with positive probability.
     least = sum(answer.squares(0.5) for answer in answers)
-    return bool(special.gammainc(sum(answer.by_rows.size for answer in answers) / 2, least / 2) < chance)
+    return bool(
+        special.gammainc(sum(answer.contributions.size for answer in answers) / 2, least / 2) < chance
+    )
 
 
 def _is_larger(answers: Sequence[StoredAnswer], chance: float) -> bool:
-    """Whether noise is so large as it is with less than this chance."""
+    """Return whether the probability of noise as large as this is below ``chance``."""
     most = sum(answer.squares() for answer in answers)
-    return bool(special.gammaincc(sum(answer.by_rows.size for answer in answers) / 2, most / 2) < chance)
+    return bool(
+        special.gammaincc(sum(answer.contributions.size for answer in answers) / 2, most / 2) < chance
+    )

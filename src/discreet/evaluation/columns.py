@@ -1,6 +1,7 @@
-"""How the published columns differ from the true ones. Internal: these are facts about real people.
+"""Comparison of published columns with true ones, from counts and moments over all rows; internal.
 
-Counts, sums and squares of one column before and after, over every row of a table of any length.
+:class:`ColumnTotals` accumulates both sides of one column in constant memory. :func:`compare_columns` and
+:func:`correlate` make the comparisons.
 """
 
 from __future__ import annotations
@@ -21,41 +22,178 @@ if TYPE_CHECKING:
 
 MOST_BARS = 24
 MOST_CORRELATED = 40
+MOST_BINS = 256
+# A value on the upper bound belongs to the last bin; a part in 2**40 moves it there.
+_INSIDE = 1 - 2.0**-40
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramBins:
+    """Bins of equal width over the declared range of a number.
+
+    Each integer is the middle of a bin of its own if there are at most 256 of them.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Ends of the declared range, for integers and dates half a step farther out.
+    count : int
+        Number of bins between the two ends.
+    """
+
+    lower: float
+    upper: float
+    count: int
+
+    @classmethod
+    def from_column(cls, column: Column) -> HistogramBins:
+        """Return the bins of a number, an integer or a date."""
+        lower, upper = column.range
+        if column.type == "number":
+            return cls(lower, upper, MOST_BINS)
+        return cls(lower - 0.5, upper + 0.5, min(column.n_integers, MOST_BINS))
+
+    @property
+    def width(self) -> float:
+        """Distance from the first to the last edge."""
+        return self.upper - self.lower
+
+    def edges(self) -> Floats:
+        """Return the edges of the bins, of shape (count + 1,)."""
+        return np.linspace(self.lower, self.upper, self.count + 1)
+
+
+class ColumnTally:
+    """Counts and first two moments of one column on one side.
+
+    Attributes
+    ----------
+    counts : array of int64
+        Number of cells in each level of a list, or in each bin of a number with one bin below and one above.
+    missing : int
+        Number of missing cells of a number; a list has a level for them.
+    """
+
+    __slots__ = ("_bins", "_squares", "_sum", "counts", "missing")
+
+    def __init__(self, bins: HistogramBins | int) -> None:
+        self._bins = bins
+        self.counts: Ints = np.zeros(bins if isinstance(bins, int) else bins.count + 2, np.int64)
+        self.missing = 0
+        self._sum = self._squares = 0.0
+
+    def add(self, values: AnyArray) -> None:
+        """Add the cells of a batch: codes of a list, or numbers with NaN for missing."""
+        if isinstance(self._bins, int):
+            self.counts += np.bincount(values, minlength=self._bins)
+            return
+        bins = self._bins
+        share = values - bins.lower
+        share *= _INSIDE / bins.width
+        sum_ = float(share.sum())
+        if math.isnan(sum_):
+            present = share[~np.isnan(share)]
+            self.missing += share.size - present.size
+            share, sum_ = present, float(present.sum())
+        self._sum += sum_
+        self._squares += float(share @ share)
+        share *= bins.count
+        share += 1.0
+        np.clip(share, 0.0, bins.count + 1.0, out=share)
+        self.counts += np.bincount(share.astype(np.int32), minlength=bins.count + 2)
+
+    @property
+    def present(self) -> int:
+        """Number of cells that are not missing."""
+        return int(self.counts.sum())
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of a number, in its unit; None for a list or where no cell is present."""
+        if isinstance(self._bins, int) or not self.present:
+            return None
+        return self._bins.lower + self._sum / self.present * self._bins.width / _INSIDE
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation of a number, in its unit; None for a list or where no cell is present."""
+        if isinstance(self._bins, int) or not self.present:
+            return None
+        mean = self._sum / self.present
+        variance = max(0.0, self._squares / self.present - mean**2)
+        return math.sqrt(variance) * self._bins.width / _INSIDE
+
+
+class ColumnTotals:
+    """Tallies of one column before and after a release.
+
+    Parameters
+    ----------
+    column : Column
+        Declaration of the column in the schema.
+
+    Attributes
+    ----------
+    bins : HistogramBins or None
+        Bins of a number; None for a list.
+    original, release : ColumnTally
+        Tallies of the true and of the published cells.
+    """
+
+    __slots__ = ("bins", "column", "original", "release")
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.bins = None if column.is_category else HistogramBins.from_column(column)
+        cells: HistogramBins | int = len(column.levels) if self.bins is None else self.bins
+        self.original = ColumnTally(cells)
+        self.release = ColumnTally(cells)
+
+    def add(self, original: AnyArray, release: AnyArray) -> None:
+        """Add the cells of the same rows on both sides."""
+        self.original.add(original)
+        self.release.add(release)
 
 
 def compare_columns(
     totals: Iterable[ColumnTotals], unpublished: Mapping[str, str | int] | None = None
 ) -> list[ColumnComparison]:
-    """Compare every column before and after, the one that changed most first.
+    """Compare every column before and after the release, the one that changed most first.
 
     Parameters
     ----------
     totals : iterable of ColumnTotals
-        Of all rows, as ``Pairs.totals.values()``.
-    unpublished : mapping of str to level
-        Of columns that some rows do not show, what stands there: the cells that are shown are compared.
+        Totals over all rows, as ``PairedSample.totals.values()``.
+    unpublished : mapping of str to level, optional
+        For columns that some rows do not show, the level that stands there; only shown cells are compared.
 
     Returns
     -------
     list of ColumnComparison
-        The distance of a number is read at the ends of up to 256 bins over the declared range. A column
-        whose cells are all missing on one side, and present on the other, is as far off as can be.
+        The distance is that of Kolmogorov and Smirnov for a number, read at the ends of up to 256 bins over
+        the declared range, and total variation for a list. It is 1 for a column whose cells are all missing
+        on one side only.
 
     Privacy
     -------
-    Computed from true rows, over all of them: for the curator alone.
+    Computed from all true rows: for the curator only.
     """
     hidden = unpublished or {}
-    compared = [_number(t) if t.bins is not None else _list(t, hidden.get(t.column.name)) for t in totals]
-    return sorted(compared, key=lambda one: -one.distance)
+    comparisons = [
+        _compare_number(t) if t.bins is not None else _compare_list(t, hidden.get(t.column.name))
+        for t in totals
+    ]
+    return sorted(comparisons, key=lambda comparison: -comparison.distance)
 
 
 def _shares(counts: AnyArray) -> Floats:
+    """Return counts divided by their sum; zeros if all are 0."""
     total = counts.sum()
     return counts / total if total else np.zeros(len(counts))
 
 
-def _number(totals: ColumnTotals) -> ColumnComparison:
+def _compare_number(totals: ColumnTotals) -> ColumnComparison:
+    """Return the comparison of a number: the largest difference of the two distribution functions."""
     bins, column = totals.bins, totals.column
     assert bins is not None
     before, after = _shares(totals.original.counts), _shares(totals.release.counts)
@@ -85,7 +223,10 @@ def _number(totals: ColumnTotals) -> ColumnComparison:
 
 
 def _bars(column: Column, bins: HistogramBins) -> tuple[list[str], list[int]]:
-    """Return the names of the bars, and where each begins among the bins."""
+    """Return the labels of the bars of a chart, and the index of the first bin of each.
+
+    The first and the last bar hold what lies outside of the declared range.
+    """
     size = -(-bins.count // MOST_BARS)
     starts = list(range(0, bins.count, size))
     edges = bins.edges()
@@ -93,35 +234,37 @@ def _bars(column: Column, bins: HistogramBins) -> tuple[list[str], list[int]]:
     middles = [(edges[a] + edges[b]) / 2 for a, b in zip(starts, ends, strict=True)]
     lower, upper = column.range
     labels = [
-        f"below {_in_words(column, lower)}",
-        *(_in_words(column, float(middle)) for middle in middles),
-        f"above {_in_words(column, upper)}",
+        f"below {_format_value(column, lower)}",
+        *(_format_value(column, float(middle)) for middle in middles),
+        f"above {_format_value(column, upper)}",
     ]
     return labels, [0, *(start + 1 for start in starts), bins.count + 1]
 
 
-def _in_words(column: Column, value: float) -> str:
+def _format_value(column: Column, value: float) -> str:
+    """Return a number or date as text for a label."""
     if column.type == "date":
         return str(column.dates(np.array([value]))[0])
     return f"{value:.4g}"
 
 
-def _list(totals: ColumnTotals, unpublished: str | int | None) -> ColumnComparison:
+def _compare_list(totals: ColumnTotals, unpublished: str | int | None) -> ColumnComparison:
+    """Return the comparison of a list: the total variation distance of the shares of its levels."""
     column = totals.column
-    there = np.array([unpublished is None or level != unpublished for level in column.levels])
-    before, after = (_shares(side.counts[there]) for side in (totals.original, totals.release))
-    levels = [level for level, stays in zip(column.levels, there, strict=True) if stays]
+    shown = np.array([unpublished is None or level != unpublished for level in column.levels])
+    before, after = (_shares(side.counts[shown]) for side in (totals.original, totals.release))
+    levels = [level for level, stays in zip(column.levels, shown, strict=True) if stays]
     labels = ["missing" if level is None else str(level) for level in levels]
     missing = [float(side[-1]) if None in column.levels else 0.0 for side in (before, after)]
     distance = float(np.abs(before - after).sum()) / 2
     if len(labels) > MOST_BARS:
-        # The levels that most people have stay, in the order of the list.
-        most = np.argsort(-(before + after), kind="stable")[: MOST_BARS - 1]
-        shown = np.zeros(len(labels), np.bool_)
-        shown[most] = True
-        labels = [label for label, stays in zip(labels, shown, strict=True) if stays]
-        labels.append(f"{int((~shown).sum())} others")
-        before, after = (np.append(side[shown], side[~shown].sum()) for side in (before, after))
+        # The commonest levels stay, in the order of the list; the rest becomes one bar.
+        commonest = np.argsort(-(before + after), kind="stable")[: MOST_BARS - 1]
+        charted = np.zeros(len(labels), np.bool_)
+        charted[commonest] = True
+        labels = [label for label, stays in zip(labels, charted, strict=True) if stays]
+        labels.append(f"{int((~charted).sum())} others")
+        before, after = (np.append(side[charted], side[~charted].sum()) for side in (before, after))
     return ColumnComparison(
         column=column.name,
         kind="list",
@@ -138,24 +281,24 @@ def _list(totals: ColumnTotals, unpublished: str | int | None) -> ColumnComparis
 def correlate(
     schema: Schema, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray]
 ) -> Correlations | None:
-    """Correlate the numbers with one another, before and after.
+    """Return the correlations between numbers before and after the release.
 
     Parameters
     ----------
     schema : Schema
-        Of the published table.
+        Schema of the published table.
     rows, published : mapping of str to array
-        True and published rows; the first 40 numbers are used.
+        True and published rows of the same people; the first 40 numeric columns are used.
 
     Returns
     -------
     Correlations or None
-        None with fewer than two numbers or three rows. A missing cell takes no part; a column that does
-        not vary goes with nothing.
+        None with fewer than two numbers or three rows. Missing cells are left out pair by pair; a constant
+        column has the correlation 0.
 
     Privacy
     -------
-    Computed from true rows: for the curator alone.
+    Computed from true rows: for the curator only.
     """
     columns = [c for c in schema.released if c.is_number][:MOST_CORRELATED]
     if len(columns) < 2 or len(rows[columns[0].name]) < 3:
@@ -168,153 +311,26 @@ def correlate(
 
 
 def _correlations(columns: list[Column], rows: Mapping[str, AnyArray]) -> Floats:
+    """Return the matrix of Pearson's correlations, each over the rows in which both cells are present.
+
+    Notes
+    -----
+    With indicator ``P`` of present cells, centered cells ``Z`` and counts ``N = P'P``, the products are
+    ``Z'Z - S * S' / N`` and the squares ``(Z**2)'P - S**2 / N``, where ``S = Z'P``, entry by entry.
+    """
     # In units of the declared range no square overflows.
     cells = np.column_stack([(rows[c.name] - c.range[0]) / c.width for c in columns])
     present = (~np.isnan(cells)).astype(np.float64)
     cells = np.nan_to_num(cells, nan=0.0)
-    # Around the middle first, so that little is lost when sums are subtracted below.
+    # Centered first, so that the subtraction of sums below cancels few digits.
     cells = (cells - cells.sum(axis=0) / np.maximum(present.sum(axis=0), 1)) * present
-    # For each pair of columns, over the rows that have both.
     both = np.maximum(present.T @ present, 1)
     sums = cells.T @ present
     products = cells.T @ cells - sums * sums.T / both
     spread = (cells**2).T @ present - sums**2 / both
-    # What is left of a constant is rounding error.
+    # The remaining variance of a constant column is rounding error.
     spread[spread <= 1e-24 * both] = 0.0
     size = np.sqrt(spread * spread.T)
-    found = np.divide(products, size, out=np.zeros_like(size), where=size > 0)
-    np.fill_diagonal(found, 1.0)
-    return np.asarray(np.clip(found, -1.0, 1.0))
-
-
-MOST_BINS = 256
-# A value on the upper bound belongs to the last bin; a part in 2**40 moves it there.
-_INSIDE = 1 - 2.0**-40
-
-
-@dataclass(frozen=True, slots=True)
-class HistogramBins:
-    """Equal bins over what was declared about a number.
-
-    Each whole number is the middle of a bin of its own where there are few enough of them.
-
-    Attributes
-    ----------
-    lower, upper : float
-        The declared range, for whole numbers half a step more on either side.
-    count : int
-        How many bins.
-    """
-
-    lower: float
-    upper: float
-    count: int
-
-    @classmethod
-    def from_column(cls, column: Column) -> HistogramBins:
-        """Return the bins of a number, an integer or a date."""
-        lower, upper = column.range
-        if column.type == "number":
-            return cls(lower, upper, MOST_BINS)
-        return cls(lower - 0.5, upper + 0.5, min(column.n_integers, MOST_BINS))
-
-    @property
-    def width(self) -> float:
-        """Of the whole range."""
-        return self.upper - self.lower
-
-    def edges(self) -> Floats:
-        """Return the ends of the bins, one more than there are bins."""
-        return np.linspace(self.lower, self.upper, self.count + 1)
-
-
-class ColumnTally:
-    """One side of a column: where its cells are, and their first two moments.
-
-    Attributes
-    ----------
-    counts : array of int64
-        Cells in each level of a list; of a number in each bin, with one more bin below and one above.
-    missing : int
-        Missing cells of a number; a list has a level for them.
-    """
-
-    __slots__ = ("_bins", "_squares", "_sum", "counts", "missing")
-
-    def __init__(self, bins: HistogramBins | int) -> None:
-        self._bins = bins
-        self.counts: Ints = np.zeros(bins if isinstance(bins, int) else bins.count + 2, np.int64)
-        self.missing = 0
-        self._sum = self._squares = 0.0
-
-    def add(self, values: AnyArray) -> None:
-        """Count some cells."""
-        if isinstance(self._bins, int):
-            self.counts += np.bincount(values, minlength=self._bins)
-            return
-        bins = self._bins
-        share = values - bins.lower
-        share *= _INSIDE / bins.width
-        sum_ = float(share.sum())
-        if math.isnan(sum_):
-            present = share[~np.isnan(share)]
-            self.missing += share.size - present.size
-            share, sum_ = present, float(present.sum())
-        self._sum += sum_
-        self._squares += float(share @ share)
-        share *= bins.count
-        share += 1.0
-        np.clip(share, 0.0, bins.count + 1.0, out=share)
-        self.counts += np.bincount(share.astype(np.int32), minlength=bins.count + 2)
-
-    @property
-    def present(self) -> int:
-        """How many cells were counted and not missing."""
-        return int(self.counts.sum())
-
-    @property
-    def mean(self) -> float | None:
-        """Of a number, in its unit; None where no cell is present."""
-        if isinstance(self._bins, int) or not self.present:
-            return None
-        return self._bins.lower + self._sum / self.present * self._bins.width / _INSIDE
-
-    @property
-    def sd(self) -> float | None:
-        """Standard deviation of a number, in its unit; None where no cell is present."""
-        if isinstance(self._bins, int) or not self.present:
-            return None
-        mean = self._sum / self.present
-        variance = max(0.0, self._squares / self.present - mean**2)
-        return math.sqrt(variance) * self._bins.width / _INSIDE
-
-
-class ColumnTotals:
-    """A column before and after.
-
-    Parameters
-    ----------
-    column : Column
-        What was declared about it.
-
-    Attributes
-    ----------
-    bins : HistogramBins or None
-        Of a number; None for a list.
-    original, release : ColumnTally
-        The two sides.
-    """
-
-    __slots__ = ("bins", "column", "original", "release")
-
-    def __init__(self, column: Column) -> None:
-        self.column = column
-        self.bins = None if column.is_category else HistogramBins.from_column(column)
-        cells: HistogramBins | int = len(column.levels) if self.bins is None else self.bins
-        self.original = ColumnTally(cells)
-        self.release = ColumnTally(cells)
-
-    def add(self, original: AnyArray, release: AnyArray) -> None:
-        """Count the same rows on both sides."""
-        self.original.add(original)
-        self.release.add(release)
+    correlations = np.divide(products, size, out=np.zeros_like(size), where=size > 0)
+    np.fill_diagonal(correlations, 1.0)
+    return np.asarray(np.clip(correlations, -1.0, 1.0))

@@ -1,6 +1,7 @@
-"""An invariant release keeps one model: train it on true and on published rows, and show that it is one.
+"""Checks of releases that carry one model: an invariant release preserves it, a masked one publishes it.
 
-What masked rows are worth: the one classifier that they carry, on true rows. Internal, all of it.
+The model of an invariant release is trained on true and on published rows and compared. The classifier of a
+masked release is scored on true rows. All results are internal.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from scipy import special
 
 from discreet.errors import DiscreetError
 from discreet.evaluation._models import PredictionTask, fit_linear, fit_majority
-from discreet.evaluation.scores import Tested, Trained, by_subgroup, score, worth
+from discreet.evaluation.scores import Tested, Trained, accuracy_or_r2, score, score_subgroups
 from discreet.learn.logistic.problem import minimize, problem_for
 from discreet.release.invariant.plan import matrix
 from discreet.release.masked.plan import MaskedPlan
@@ -29,32 +30,38 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 SAME = 1e-4
-"""Models whose weights differ by less than this share of the largest one are called the same.
+"""Largest difference of weights, relative to the largest weight, of models that are called the same.
 
-Solvers on 50,000 rows were 1e-6 apart at most, models of a part of the rows half of the largest weight.
+Solvers on 50,000 rows were at most 1e-6 apart, and models of a part of the rows half of the largest weight.
 """
+_NOTE = (
+    "The published rows are nobody's: they carry one classifier, and logistic regression trained on them is "
+    "it. Trees, forests and the like find that classifier's rule in them and no other. No row was held back, "
+    "so the scores are those on the rows trained on."
+)
+_TOLERANCE = 1e-8
 
 
 def check_invariant_model(
     schema: Schema, rows: Mapping[str, AnyArray], published: Mapping[str, AnyArray], plan: InvariantPlan
 ) -> Learning:
-    """Train the learner that a release keeps on all rows, before and after.
+    """Check that an invariant release preserves its model: train on true and on published rows and compare.
 
-    No row is held back, because the model is the same on the whole table alone; the scores are therefore
-    those on the rows that were trained on, and the note says so.
+    No row is held out, because only the models of the whole table are equal; the scores are those on the
+    training rows, and the note says so.
 
     Parameters
     ----------
     schema : Schema
-        Of the published table, with a target.
+        Schema of the published table, with a target.
     rows, published : mapping of str to array
         True and published rows, encoded as the release encodes them.
     plan : InvariantPlan
-        Whose learner is trained.
+        Plan of the release, with the learner that is trained.
 
     Privacy
     -------
-    Measured on true rows: internal. That the model is the same is no promise to anybody in the table.
+    Measured on true rows: internal. That the model is the same is no promise about anyone in the table.
 
     Reference
     ---------
@@ -63,19 +70,19 @@ def check_invariant_model(
     assert schema.target is not None
     column = schema.column(schema.target)
     wants_number = plan.learner is not None and plan.learner.wants == "number"
-    question = PredictionTask.from_column(column, as_number=wants_number)
+    task = PredictionTask.from_column(column, as_number=wants_number)
     sides: dict[Tested, Mapping[str, AnyArray]] = {"original": rows, "release": published}
     X = {name: matrix(side, schema) for name, side in sides.items()}
-    y = question.answers(rows)
+    y = task.targets(rows)
     name = "least squares" if plan.learner is None else repr(plan.learner)
     n = len(y)
     try:
-        models = {side: fit_linear(plan.learner, X[side], y, question) for side in sides}
+        models = {side: fit_linear(plan.learner, X[side], y, task) for side in sides}
     except (DiscreetError, np.linalg.LinAlgError):
-        # The release itself is refused where this happens on the whole table.
+        # On the whole table this makes the release itself fail.
         return Learning(
             target=column.name,
-            task=question.task,
+            task=task.kind,
             model=name,
             train_rows=n,
             test_rows=0,
@@ -85,13 +92,13 @@ def check_invariant_model(
     trained: dict[Trained, Model] = {
         "original": models["original"],
         "release": models["release"],
-        "majority": fit_majority(y, question),
+        "majority": fit_majority(y, task),
     }
     distance = models["original"].distance(models["release"])
     same = distance <= SAME
     return Learning(
         target=column.name,
-        task=question.task,
+        task=task.kind,
         model=name,
         train_rows=n,
         test_rows=n,
@@ -99,7 +106,7 @@ def check_invariant_model(
             score(
                 model.predict(X[tested_on]),
                 y,
-                question,
+                task,
                 trained_on=trained_on,
                 tested_on=tested_on,
                 chances=model.chances and trained_on != "majority",
@@ -108,62 +115,55 @@ def check_invariant_model(
             for trained_on, model in trained.items()
         ],
         equals_share=1.0 if same else None,
-        subgroups=by_subgroup(
-            schema, rows, {side: models[side].predict(X["original"]) for side in sides}, y, question
+        subgroups=score_subgroups(
+            schema, rows, {side: models[side].predict(X["original"]) for side in sides}, y, task
         ),
         note=_note(distance, same=same),
     )
 
 
 def _note(distance: float, *, same: bool) -> str:
+    """Return the note on whether the two models are the same, and on which rows they were scored."""
     tested = "No row was held back, so the scores are those on the rows trained on."
     if same:
-        said = f"The two models are the same: no weight differs by more than {distance:.1e} of the largest."
-        return f"{said} {tested}"
+        result = f"The two models are the same: no weight differs by more than {distance:.1e} of the largest."
+        return f"{result} {tested}"
     return (
         f"The two models differ, by up to {distance:.1e} of the largest weight: the release keeps the model "
         f"on the whole table with all of its digits, and these are a part of its rows or rounded. {tested}"
     )
 
 
-_NOTE = (
-    "The published rows are nobody's: they carry one classifier, and logistic regression trained on them is "
-    "it. Trees, forests and the like find that classifier's rule in them and no other. No row was held back, "
-    "so the scores are those on the rows trained on."
-)
-_TOLERANCE = 1e-8
-
-
 def check_masked_model(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Floats) -> Learning:
-    """Compare the released classifier with the one that was trained without noise.
+    """Compare the released classifier with the one that is trained without noise, on true rows.
 
     Parameters
     ----------
     plan : MaskedPlan
-        What was done.
+        Plan of the release, with its target, encoding and penalty.
     rows : mapping of str to array
         True rows, encoded as declared.
-    model : array
-        The released weights.
+    model : array of shape (n_outputs, n_columns)
+        Weights of the released classifier.
 
     Privacy
     -------
     Measured on true rows: internal.
     """
-    question = PredictionTask.from_column(plan.target)
-    y = question.answers(rows)
+    task = PredictionTask.from_column(plan.target)
+    y = task.targets(rows)
     X = plan.encoding.rows(rows)
     guesses = {"release": _chances(X, model)}
     try:
-        problem = problem_for(X, y, plan.regularization, question.n_classes)
+        problem = problem_for(X, y, plan.regularization, task.n_classes)
         guesses["original"] = _chances(X, problem.weights(minimize(problem, _TOLERANCE)))
     except DiscreetError:
         guesses["original"] = np.zeros_like(guesses["release"])
-    guesses["majority"] = fit_majority(y, question).predict(X)
+    guesses["majority"] = fit_majority(y, task).predict(X)
     sides: tuple[Trained, ...] = ("original", "release", "majority")
     return Learning(
         target=plan.target.name,
-        task=question.task,
+        task=task.kind,
         model=f"logistic regression with a penalty of {plan.regularization:.4g}",
         train_rows=len(y),
         test_rows=len(y),
@@ -171,14 +171,14 @@ def check_masked_model(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Fl
             score(
                 guesses[side],
                 y,
-                question,
+                task,
                 trained_on=side,
                 tested_on="original",
                 chances=side != "majority",
             )
             for side in sides
         ],
-        subgroups=by_subgroup(plan.encoding.schema, rows, guesses, y, question),
+        subgroups=score_subgroups(plan.encoding.schema, rows, guesses, y, task),
         note=_NOTE,
     )
 
@@ -186,25 +186,25 @@ def check_masked_model(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Fl
 def masked_meter(
     rows: Mapping[str, AnyArray], *, stream: Stream
 ) -> Callable[[ReleasePlan, float], float | None]:
-    """Return a function that says how good the classifier of a plan is on true rows.
+    """Return a function from a plan and its factor to the accuracy of its classifier on true rows.
 
-    All plans draw under the same key, so that they differ by the amount of noise and not by luck.
+    All plans draw under the same key, so that they differ by the amount of noise only.
     """
 
     def meter(plan: ReleasePlan, factor: float) -> float | None:
         assert isinstance(plan, MaskedPlan)
-        question = PredictionTask.from_column(plan.target)
+        task = PredictionTask.from_column(plan.target)
         try:
             weights = plan.train(rows, stream.derive("what if"), sample=True)
         except DiscreetError:
             return None
-        return worth(_chances(plan.encoding.rows(rows), weights), question.answers(rows), question)
+        return accuracy_or_r2(_chances(plan.encoding.rows(rows), weights), task.targets(rows), task)
 
     return meter
 
 
 def _chances(X: Floats, weights: Floats) -> Floats:
-    """Return the probability of each class."""
+    """Return the probability of each class, of shape (n, n_classes)."""
     scores = X @ weights.T
     if len(weights) == 1:
         return np.asarray(special.expit(np.hstack([-scores, scores])))

@@ -1,4 +1,4 @@
-"""What a release is worth to somebody who trains a model on it, measured on rows that no model has seen."""
+"""Models trained on true and on published rows, compared on rows that no model has seen; internal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from discreet.evaluation._models import BOOSTING, FeatureMatrix, PredictionTask, fit_boosted, fit_majority
 from discreet.evaluation.exact_models import check_invariant_model, masked_meter
 from discreet.evaluation.noise_aware import AwareModel, AwareRows
-from discreet.evaluation.scores import Tested, Trained, by_subgroup, score, worth
+from discreet.evaluation.scores import Tested, Trained, accuracy_or_r2, score, score_subgroups
 from discreet.noise import permutation
 from discreet.noise_law import Clear, ResponseLaw
 from discreet.release.coarse import CoarsePlan
@@ -33,67 +33,68 @@ if TYPE_CHECKING:
 LEAST_ROWS = 20
 TEST_SHARE = 0.3
 MOST_WORK = 1_000_000
-"""Training rows times columns times trees per round; beyond, fewer rows are trained on."""
+"""Largest product of training rows, columns and trees per round; with more, fewer rows are trained on."""
 SHARES = {0.01: 5, 0.02: 5, 0.05: 3, 0.1: 2, 0.2: 1, 0.5: 1}
-"""Of the true training rows, and how often each is tried, on other people each time."""
+"""Shares of the true training rows in the learning curve, and the number of disjoint samples of each."""
 _LEAST_TRAINED = 10
 
 
 class LearningRun:
-    """True rows, split once into people to train on and people to test on.
+    """A split of rows into training and test rows, with the model that is trained on them.
 
     Parameters
     ----------
     schema : Schema
-        Of the published table, with a target and features.
+        Schema of the published table, with a target and features.
     rows : mapping of str to array
         True rows, encoded; at least two of them.
     stream : Stream
-        Decides who is on which side. Streams of one key split the same rows alike.
+        Source of the split. Streams of one key split the same rows in the same way.
 
     Attributes
     ----------
     train, test : array of int
-        Places of the rows, in random order; nobody is in both.
+        Indices of training and of test rows, disjoint and in random order.
     others : array of int
-        Everybody who is not tested on: those of ``train``, then those for whom the model would take too long.
-        A noise-aware learner adds up sums in one pass and takes all.
+        Indices of all rows that are not test rows: ``train``, then those beyond the time limit of the model.
+        A noise-aware learner needs one pass and uses all of them.
 
     Privacy
     -------
-    Everything measured here is about true rows: for the curator alone.
+    All results are about true rows: for the curator only.
     """
 
     def __init__(self, schema: Schema, rows: Rows, stream: Stream) -> None:
+        """Split the rows, and limit the training rows by :data:`MOST_WORK`."""
         assert schema.target is not None
-        self.question = PredictionTask.from_column(schema.column(schema.target))
+        self.task = PredictionTask.from_column(schema.column(schema.target))
         self._features = FeatureMatrix(schema)
         n = len(rows[schema.target])
         order = permutation(n, stream.derive("train or test"))
         n_test = max(1, round(TEST_SHARE * n))
-        trees = self.question.n_classes if self.question.n_classes > 2 else 1
+        trees = self.task.n_classes if self.task.n_classes > 2 else 1
         most = max(LEAST_ROWS, MOST_WORK // (self._features.unordered.size * trees))
         self.test: Ints = order[:n_test]
         self.others: Ints = order[n_test:]
         self.train: Ints = self.others[:most]
         self._seed = int(stream.derive("model").words(1)[0] >> np.uint64(33))
 
-    def part(self, rows: Rows, places: Ints) -> tuple[Floats, AnyArray]:
-        """Return features and answers of those rows whose answer is not missing."""
-        some = {name: values[places] for name, values in rows.items()}
-        answers = self.question.answers(some)
-        known = self.question.known(answers)
-        return self._features.matrix(some)[known], answers[known]
+    def select(self, rows: Rows, places: Ints) -> tuple[Floats, AnyArray]:
+        """Return features and targets of those rows at some indices whose target is not missing."""
+        subset = {name: values[places] for name, values in rows.items()}
+        targets = self.task.targets(subset)
+        present = self.task.is_present(targets)
+        return self._features.matrix(subset)[present], targets[present]
 
-    def tested(self, model: AwareModel, rows: Rows) -> Floats:
-        """Return what a noise-aware model says of the people to test on, as :meth:`part` has them."""
-        some = {name: values[self.test] for name, values in rows.items()}
-        return np.asarray(model.predict(some)[self.question.known(self.question.answers(some))])
+    def predict_test(self, model: AwareModel, rows: Rows) -> Floats:
+        """Return the predictions of a noise-aware model for the test rows whose target is not missing."""
+        subset = {name: values[self.test] for name, values in rows.items()}
+        return np.asarray(model.predict(subset)[self.task.is_present(self.task.targets(subset))])
 
     def fit(self, rows: Rows, places: Ints | None = None) -> Model:
-        """Train on rows at some places, by default on all that are for training."""
-        X, y = self.part(rows, self.train if places is None else places)
-        return fit_boosted(X, y, self.question, self._features, self._seed)
+        """Train on the rows at some indices, by default on all training rows."""
+        X, y = self.select(rows, self.train if places is None else places)
+        return fit_boosted(X, y, self.task, self._features, self._seed)
 
 
 def measure_learning(
@@ -107,28 +108,28 @@ def measure_learning(
     seconds: float = 8.0,
     progress: Callable[[float], None] | None = None,
 ) -> Learning | None:
-    """Train the same model on true and on published rows, and test both on people whom neither has seen.
+    """Train the same model on true and on published rows, and test both on rows that neither has seen.
 
-    Beside them, where the noise law allows it, a learner that corrects for the noise is trained: on all
-    published rows but those of the people to test on.
+    Where the noise law allows it, a learner that corrects for the noise is trained too, on all published rows
+    except the test rows.
 
     Parameters
     ----------
     schema : Schema
-        Of the published table, as ``Plan.schema``.
+        Schema of the published table, as ``ReleasePlan.schema``.
     rows, published : mapping of str to array
-        True and published rows of the same people, in one order, as :class:`~discreet.evaluation.samples.PairedSample`
-        keeps them.
-    plan : Plan
-        What was done; an invariant release is tried with the learner that it keeps.
+        True and published rows of the same people, in the same order, as
+        :class:`~discreet.evaluation.samples.PairedSample` keeps them.
+    plan : ReleasePlan
+        Plan of the release; an invariant release is evaluated with the learner that it preserves.
     stream : Stream
-        Decides who is trained on. It must not be the stream of the noise.
+        Source of the split into training and test rows. It must not be the stream of the noise.
     beside : AwareRows, optional
-        The published rows of everybody who is not in `published`, added up.
+        Moments of the published rows that are not in ``published``; None if these are all rows.
     seconds : float
-        When the learning curve stops growing; the two models themselves are always trained.
+        Time limit of the learning curve, in seconds; the two models themselves are always trained.
     progress : callable, optional
-        Told the share that is done, from 0 to 1.
+        Function called with the share that is done, from 0 to 1.
 
     Returns
     -------
@@ -137,118 +138,119 @@ def measure_learning(
 
     Privacy
     -------
-    Measured on true rows and paid for by nobody: internal, and no part of a statement.
+    Measured on true rows without a charge: internal, and no part of a statement.
     """
-    tell = progress or (lambda done: None)
+    report = progress or (lambda done: None)
     if schema.target is None:
         return None
     n = len(rows[schema.target])
-    question = PredictionTask.from_column(schema.column(schema.target))
-    if reason := _hopeless(schema, n):
-        return _nothing(question, n, reason)
+    task = PredictionTask.from_column(schema.column(schema.target))
+    if reason := _obstacle(schema, n):
+        return _empty_result(task, reason)
     if isinstance(plan, InvariantPlan) and (plan.learner is None or plan.learner.unique):
         return check_invariant_model(schema, rows, published, plan)
-    until = time.monotonic() + seconds
-    trial = LearningRun(schema, rows, stream)
-    models = {"original": trial.fit(rows), "release": trial.fit(published)}
-    tell(0.4)
-    scores = _scores(trial, models, rows, published)
-    X, y = trial.part(rows, trial.test)
-    everybody = AwareRows(plan, n, stream.derive("aware")) if beside is None else beside
-    everybody.see({name: values[trial.others] for name, values in published.items()})
-    aware = everybody.fit()
-    corrected, said = None, ""
+    deadline = time.monotonic() + seconds
+    run = LearningRun(schema, rows, stream)
+    models = {"original": run.fit(rows), "release": run.fit(published)}
+    report(0.4)
+    scores = _scores(run, models, rows, published)
+    X, y = run.select(rows, run.test)
+    moments = AwareRows(plan, n, stream.derive("aware")) if beside is None else beside
+    moments.see({name: values[run.others] for name, values in published.items()})
+    aware = moments.fit()
+    corrected, aware_note = None, ""
     if isinstance(aware, str):
-        said = aware
+        aware_note = aware
     else:
-        found = trial.tested(aware, rows)
-        corrected, said = worth(found, y, question), aware.note
-        knows = score(
-            found,
+        predicted = run.predict_test(aware, rows)
+        corrected, aware_note = accuracy_or_r2(predicted, y, task), aware.note
+        aware_score = score(
+            predicted,
             y,
-            question,
+            task,
             trained_on="aware",
             tested_on="original",
             chances=aware.chances,
-            train_rows=everybody.n_rows,
+            train_rows=moments.n_rows,
         )
-        scores.insert(2, knows)
+        scores.insert(2, aware_score)
     guesses = {name: model.predict(X) for name, model in models.items()}
-    whole, released = (worth(guesses[name], y, question) for name in ("original", "release"))
-    curve = _curve(trial, rows, whole, until, lambda done: tell(0.4 + 0.5 * done))
+    whole, released = (accuracy_or_r2(guesses[name], y, task) for name in ("original", "release"))
+    curve = _curve(run, rows, whole, deadline, lambda done: report(0.4 + 0.5 * done))
     best = max((value for value in (released, corrected) if value is not None), default=None)
-    share, reason = _equal_share(curve, best, _doubt(question, whole, len(y)))
-    known = question.known(question.answers({question.column.name: rows[question.column.name][trial.test]}))
-    groups = by_subgroup(
-        schema, {name: values[trial.test[known]] for name, values in rows.items()}, guesses, y, question
+    share, reason = _equal_share(curve, best, _tolerance(task, whole, len(y)))
+    name = task.column.name
+    present = task.is_present(task.targets({name: rows[name][run.test]}))
+    groups = score_subgroups(
+        schema, {name: values[run.test[present]] for name, values in rows.items()}, guesses, y, task
     )
-    tell(1.0)
+    report(1.0)
     return Learning(
-        target=question.column.name,
-        task=question.task,
+        target=task.column.name,
+        task=task.kind,
         model=BOOSTING,
-        train_rows=len(trial.train),
-        test_rows=len(trial.test),
+        train_rows=len(run.train),
+        test_rows=len(run.test),
         scores=scores,
         equals_share=share,
         curve=curve,
         subgroups=groups,
-        note=" ".join(filter(None, (*_notes(trial, schema, rows, published, plan), said, reason))),
+        note=" ".join(filter(None, (*_notes(run, schema, rows, published, plan), aware_note, reason))),
     )
 
 
 def accuracy_meter(
     schema: Schema, rows: Rows, *, stream: Stream, published: Rows | None = None, seconds: float = 6.0
 ) -> Callable[[ReleasePlan, float], float | None]:
-    """Return a function that says how good the model gets under a plan, for :func:`~discreet.evaluation.what_if`.
+    """Return a function that measures the accuracy under a plan, for the what-if table.
 
     Parameters
     ----------
     schema, rows, stream
-        As of :func:`measure_learning`; under the same stream the people trained on are the same.
+        As for :func:`measure_learning`; the same stream gives the same split.
     published : mapping of str to array, optional
-        What was published, which is what factor 1 stands for.
+        Published rows, which are used for factor 1; None to draw that noise too.
     seconds : float
-        After so long spent on training, the function returns None.
+        Time in seconds spent on training after which the function returns None.
 
     Returns
     -------
     callable
-        Takes a plan and its factor; returns accuracy, or R2, on true rows held back. All plans draw under
-        the same key, so that they differ by the amount of noise and not by luck.
+        Function from a plan and its factor to accuracy, or R2, on true test rows. All plans draw under the
+        same key, so that they differ by the amount of noise only.
     """
-    if schema.target is None or _hopeless(schema, len(rows[schema.target])):
+    if schema.target is None or _obstacle(schema, len(rows[schema.target])):
         return lambda plan, factor: None
-    trial = LearningRun(schema, rows, stream)
-    X, y = trial.part(rows, trial.test)
-    some = {name: values[trial.others] for name, values in rows.items()}
-    everyone = np.arange(len(trial.others))
-    kept: list[float | None] = []
+    run = LearningRun(schema, rows, stream)
+    X, y = run.select(rows, run.test)
+    true_rows = {name: values[run.others] for name, values in rows.items()}
+    all_places = np.arange(len(run.others))
+    exact: list[float | None] = []
     spent = 0.0
 
     def meter(plan: ReleasePlan, factor: float) -> float | None:
         nonlocal spent
         if isinstance(plan, InvariantPlan):
-            # The model does not depend on the amount of noise: one fit says all.
-            if not kept:
-                kept.append(_kept_worth(schema, rows, plan))
-            return kept[0]
+            # The model does not depend on the amount of noise, so it is fitted once.
+            if not exact:
+                exact.append(_invariant_score(schema, rows, plan))
+            return exact[0]
         if spent > seconds:
             return None
         start = time.monotonic()
-        noised, places = published, trial.others
+        noised, places = published, run.others
         if factor != 1 or noised is None:
-            noised, places = plan.noise(some, stream.derive("what if")), everyone
-        found = worth(trial.fit(noised, places[: len(trial.train)]).predict(X), y, trial.question)
+            noised, places = plan.noise(true_rows, stream.derive("what if")), all_places
+        value = accuracy_or_r2(run.fit(noised, places[: len(run.train)]).predict(X), y, run.task)
         if isinstance(plan, CoarsePlan):
-            # Most cells are not shown: what is learned without the law says little about the release.
-            everybody = AwareRows(plan, len(places), stream.derive("aware"))
-            everybody.see({name: values[places] for name, values in noised.items()})
-            aware = everybody.fit()
+            # Most cells are not shown, so a model that ignores the law says little about the release.
+            moments = AwareRows(plan, len(places), stream.derive("aware"))
+            moments.see({name: values[places] for name, values in noised.items()})
+            aware = moments.fit()
             if isinstance(aware, AwareModel):
-                found = worth(trial.tested(aware, rows), y, trial.question)
+                value = accuracy_or_r2(run.predict_test(aware, rows), y, run.task)
         spent += time.monotonic() - start
-        return found
+        return value
 
     return meter
 
@@ -256,21 +258,22 @@ def accuracy_meter(
 def meter_for(
     plan: ReleasePlan, rows: Rows, *, stream: Stream, published: Rows | None = None, seconds: float = 6.0
 ) -> Callable[[ReleasePlan, float], float | None]:
-    """Return :func:`accuracy_meter`, or its like for a release whose published rows are nobody's."""
+    """Return :func:`accuracy_meter`, or :func:`masked_meter` for a masked release."""
     if isinstance(plan, MaskedPlan):
         return masked_meter(rows, stream=stream)
     return accuracy_meter(plan.schema, rows, stream=stream, published=published, seconds=seconds)
 
 
-def _kept_worth(schema: Schema, rows: Rows, plan: InvariantPlan) -> float | None:
+def _invariant_score(schema: Schema, rows: Rows, plan: InvariantPlan) -> float | None:
+    """Return accuracy, or R2, of the model that an invariant release preserves; None if it is not unique."""
     if plan.learner is not None and not plan.learner.unique:
         return None
     first = check_invariant_model(schema, rows, rows, plan).scores[:1]
     return next((s.r2 if s.accuracy is None else s.accuracy for s in first), None)
 
 
-def _hopeless(schema: Schema, n: int) -> str:
-    """Say why nothing can be learned, whatever the rows say; empty if it can."""
+def _obstacle(schema: Schema, n: int) -> str:
+    """Return the reason why nothing can be learned whatever the rows are, or ""."""
     if not schema.features:
         return "There is no column to predict the target from."
     if n < LEAST_ROWS:
@@ -278,88 +281,122 @@ def _hopeless(schema: Schema, n: int) -> str:
     return ""
 
 
-def _nothing(question: PredictionTask, n: int, why: str) -> Learning:
+def _empty_result(task: PredictionTask, reason: str) -> Learning:
+    """Return a result without scores that states the reason."""
     return Learning(
-        target=question.column.name,
-        task=question.task,
+        target=task.column.name,
+        task=task.kind,
         model=BOOSTING,
         train_rows=0,
         test_rows=0,
         scores=[],
-        note=why,
+        note=reason,
     )
 
 
-def _scores(trial: LearningRun, models: Mapping[str, Model], rows: Rows, published: Rows) -> list[Score]:
-    """Test both models, and the best guess without a row, on true and on published rows."""
+def _scores(run: LearningRun, models: Mapping[str, Model], rows: Rows, published: Rows) -> list[Score]:
+    """Return the scores of both models, and of the best constant, on true and on published test rows."""
     sides: dict[Tested, Rows] = {"original": rows, "release": published}
-    found = []
+    scores = []
     for tested_on, side in sides.items():
-        X, y = trial.part(side, trial.test)
-        majority = fit_majority(trial.part(side, trial.train)[1], trial.question)
+        X, y = run.select(side, run.test)
+        majority = fit_majority(run.select(side, run.train)[1], run.task)
         trained: dict[Trained, Model] = {
             "original": models["original"],
             "release": models["release"],
             "majority": majority,
         }
-        found += [
+        scores += [
             score(
                 model.predict(X),
                 y,
-                trial.question,
+                run.task,
                 trained_on=name,
                 tested_on=tested_on,
                 chances=model.chances and name != "majority",
-                train_rows=len(trial.train),
+                train_rows=len(run.train),
             )
             for name, model in trained.items()
         ]
-    return found
+    return scores
 
 
 def _curve(
-    trial: LearningRun, rows: Rows, whole: float | None, until: float, tell: Callable[[float], None]
+    run: LearningRun, rows: Rows, whole: float | None, deadline: float, report: Callable[[float], None]
 ) -> list[tuple[float, float]]:
-    """Train on shares of the true training rows; small shares several times, on other people each time."""
+    """Return the learning curve: pairs of a share of the true training rows and the score of its model.
+
+    Parameters
+    ----------
+    run : LearningRun
+        Split of the rows, with its model.
+    rows : mapping of str to array
+        True rows of the table, encoded.
+    whole : float or None
+        Score of the model trained on all training rows; None where it cannot be scored.
+    deadline : float
+        Monotonic clock, in seconds, after which no further model is trained.
+    report : callable
+        Function called with the share that is done, from 0 to 1.
+    """
     if whole is None:
         return []
-    X, y = trial.part(rows, trial.test)
-    n = len(trial.train)
+    X, y = run.select(rows, run.test)
+    n = len(run.train)
     shares = [share for share in SHARES if round(share * n) >= _LEAST_TRAINED]
-    found: dict[float, list[float]] = {share: [] for share in shares}
-    # Every share once first: where time is short, a rough curve says more than half of a fine one.
+    scores: dict[float, list[float]] = {share: [] for share in shares}
+    # Every share once first: where time is short, a rough curve is better than half of a fine one.
     turns = sorted((repeat, share) for share in shares for repeat in range(SHARES[share]))
     for done, (repeat, share) in enumerate(turns):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             break
         size = round(share * n)
-        places = trial.train[repeat * size : (repeat + 1) * size]
-        value = worth(trial.fit(rows, places).predict(X), y, trial.question)
-        found[share] += [] if value is None else [value]
-        tell((done + 1) / len(turns))
-    return [*((share, float(np.mean(values))) for share, values in found.items() if values), (1.0, whole)]
+        places = run.train[repeat * size : (repeat + 1) * size]
+        value = accuracy_or_r2(run.fit(rows, places).predict(X), y, run.task)
+        scores[share] += [] if value is None else [value]
+        report((done + 1) / len(turns))
+    return [*((share, float(np.mean(values))) for share, values in scores.items() if values), (1.0, whole)]
 
 
-def _doubt(question: PredictionTask, whole: float | None, n: int) -> float:
-    """Return how far two models can be apart on ``n`` rows by chance: twice the standard error."""
+def _tolerance(task: PredictionTask, whole: float | None, n: int) -> float:
+    """Return how far the scores of two models may differ by chance on ``n`` rows: two standard errors.
+
+    Notes
+    -----
+    The variance of one row is ``a (1 - a)`` for an accuracy a, and about ``2 (1 - R2)**2`` for R2.
+    """
     if whole is None or not n:
         return 0.0
-    spread = whole * (1 - whole) if question.n_classes else 2 * max(0.0, 1 - whole) ** 2
+    spread = whole * (1 - whole) if task.n_classes else 2 * max(0.0, 1 - whole) ** 2
     return 2 * math.sqrt(spread / n)
 
 
 def _equal_share(
-    curve: list[tuple[float, float]], released: float | None, doubt: float
+    curve: list[tuple[float, float]], released: float | None, tolerance: float
 ) -> tuple[float | None, str]:
-    """Read off the share of true rows that is worth as much as the release, and say why if it cannot be."""
+    """Return the share of true rows with the score of the release, or None and the reason.
+
+    Parameters
+    ----------
+    curve : list of (float, float)
+        Shares of the true rows and the scores of their models.
+    released : float or None
+        Score of the model trained on the release.
+    tolerance : float
+        Difference of scores that chance explains.
+
+    Notes
+    -----
+    The curve is made monotone by isotonic regression and interpolated linearly in the logarithm of the share.
+    """
     if released is None or len(curve) < 3:
         return None, ""
     from sklearn.isotonic import isotonic_regression
 
     shares = np.array([share for share, _ in curve])
-    # More rows are not worse: what goes down on the curve is chance, and is evened out.
+    # More rows do not make a model worse, so a falling part of the curve is chance.
     rising = isotonic_regression(np.array([value for _, value in curve]))
-    if rising[-1] - rising[0] <= doubt:
+    if rising[-1] - rising[0] <= tolerance:
         return None, "More rows hardly make the model better, so no share of them can be named."
     if released >= min(rising[-1], curve[-1][1]):
         return 1.0, ""
@@ -373,16 +410,16 @@ def _equal_share(
     return float(math.exp(np.interp(part, [0, 1], np.log(shares[after - 1 : after + 1])))), ""
 
 
-def _notes(trial: LearningRun, schema: Schema, rows: Rows, published: Rows, plan: ReleasePlan) -> list[str]:
-    """Return what the reader must know about these rows."""
-    name, notes = trial.question.column.name, []
+def _notes(run: LearningRun, schema: Schema, rows: Rows, published: Rows, plan: ReleasePlan) -> list[str]:
+    """Return the limits of the comparison that the reader must know, in sentences."""
+    name, notes = run.task.column.name, []
     for side, values in (("true", rows), ("published", published)):
-        _, y = trial.part(values, trial.train)
+        _, y = run.select(values, run.train)
         if not len(y):
             notes.append(f"The target is missing in all {side} training rows.")
         elif (y == y[0]).all():
-            what = "one class" if trial.question.n_classes else "one value"
-            notes.append(f"The target has {what} in the {side} training rows: there is nothing to learn.")
+            count = "one class" if run.task.n_classes else "one value"
+            notes.append(f"The target has {count} in the {side} training rows: there is nothing to learn.")
     law = next((s.law for s in plan.columns if s.column == name), Clear())
     if isinstance(law, ResponseLaw):
         notes.append(

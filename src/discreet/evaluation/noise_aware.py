@@ -1,4 +1,4 @@
-"""A model that is told the public noise law of the rows it is trained on, beside one that is not."""
+"""Noise-aware models of published rows: learners that use the public noise law, fed while rows pass by."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Rows = Mapping[str, AnyArray]
 
 MOST_PRODUCTS = 10**12
-"""Products of two entries that are added up in a run: half a minute or so."""
+"""Largest number of products that are summed in one run, about half a minute."""
 REFUSED = (
     "A noise-aware learner refuses these rows: what they show about the target cannot be told from chance. "
     "More rows, fewer columns or a larger epsilon would help."
@@ -38,20 +38,21 @@ RANKS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AwareModel:
-    """A fitted noise-aware learner, for rows in the encoded form that jobs use.
+    """A fitted noise-aware learner that predicts encoded rows.
 
     Attributes
     ----------
     estimator : NoiseAwareClassifier or NoiseAwareRidge
+        Fitted estimator of :mod:`discreet.learn`.
     schema : Schema
-        Of the published table.
-    question : Question
-        What it predicts.
+        Schema of the published table.
+    task : PredictionTask
+        Target that the estimator predicts.
     """
 
     estimator: Any
     schema: Schema
-    question: PredictionTask
+    task: PredictionTask
 
     @property
     def chances(self) -> bool:
@@ -60,14 +61,14 @@ class AwareModel:
 
     @property
     def note(self) -> str:
-        """What the reader must know."""
+        """Note for the report if scores are no probabilities, or ""."""
         return "" if self.chances else RANKS
 
     def predict(self, rows: Rows) -> Floats:
-        """Return a score for each true row and class, or a number for each row in units of the range."""
-        column = self.question.column
+        """Return scores of shape (n, n_classes), or numbers of shape (n,) in units of the declared range."""
+        column = self.task.column
         features = {c.name: in_words(c, rows[c.name]) for c in self.schema.features}
-        if not self.question.n_classes:
+        if not self.task.n_classes:
             predicted = np.asarray(self.estimator.predict(features), np.float64)
             if column.is_category:
                 return predicted
@@ -86,27 +87,28 @@ def law_of(plan: ReleasePlan) -> NoiseLaw:
 
 
 class AwareRows:
-    """Published rows, added up for a learner that knows their law while a release passes by.
+    """Moments of published rows for a noise-aware learner, accumulated while a release is written.
 
-    What stays is as long as the law, however many rows come. A release whose noise cannot be corrected for
-    is let pass.
+    Memory does not grow with the number of rows. Rows of a release whose noise cannot be corrected for are
+    ignored.
 
     Parameters
     ----------
-    plan : Plan
-        Of the release.
+    plan : ReleasePlan
+        Plan of the release, with the laws of its columns.
     n_rows : int
-        About how many rows will come. Of a table that is both very long and very wide, some are left out, at
-        random, so that whoever waits for the release does not wait for this.
+        Approximate number of rows to come. Of a table that is both very long and very wide, a random part is
+        left out, so that the release is not delayed.
     stream : Stream
-        Decides which. It must not be the stream of the noise.
+        Source of the choice of rows. It must not be the stream of the noise.
 
     Privacy
     -------
-    Reads published rows and their public law alone.
+    Reads only published rows and their public law.
     """
 
     def __init__(self, plan: ReleasePlan, n_rows: int, stream: Stream) -> None:
+        """Set up the accumulator, the translation of codes, and the share of rows to use."""
         self._schema = plan.schema
         self._stream = stream
         self._gathering: MomentAccumulator | None = None
@@ -116,11 +118,11 @@ class AwareRows:
         target = plan.schema.target
         if target is None or not plan.row_level:
             return
-        # Here, so that nobody who learns nothing waits for scikit-learn.
+        # Imported here, because scikit-learn is slow to load and most commands train nothing.
         from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
 
-        self.question = PredictionTask.from_column(plan.schema.column(target))
-        kind = NoiseAwareClassifier if self.question.n_classes else NoiseAwareRidge
+        self.task = PredictionTask.from_column(plan.schema.column(target))
+        kind = NoiseAwareClassifier if self.task.n_classes else NoiseAwareRidge
         try:
             law = law_of(plan)
             self._gathering = kind(law, on_weak="raise").accumulator()
@@ -129,21 +131,21 @@ class AwareRows:
         for column in law.columns:
             if column.levels is not None:
                 places = {repr(level): i for i, level in enumerate(column.levels)}
-                there = plan.schema.column(column.name).levels
-                codes = [places.get(repr(level), len(places)) for level in there]
+                levels = plan.schema.column(column.name).levels
+                codes = [places.get(repr(level), len(places)) for level in levels]
                 self._orders[column.name] = np.array(codes, np.int64)
         share = min(1.0, MOST_PRODUCTS / (self._gathering.work * max(n_rows, 1)))
         self._threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
     @property
     def n_rows(self) -> int:
-        """How many rows were added up."""
+        """Number of rows in the moments."""
         return 0 if self._gathering is None else self._gathering.n_rows
 
     def see(self, published: Rows) -> None:
-        """Take in some published rows, encoded.
+        """Add a batch of published rows, encoded.
 
-        By now the release is paid for, so that a failure here waits for whoever asks for the model.
+        The release is already charged for, so an error here is stored and raised by :meth:`fit`.
         """
         if self._gathering is None:
             return
@@ -159,17 +161,17 @@ class AwareRows:
                     for c in self._schema.released
                 }
             )
-        except Exception as problem:
-            self._failed, self._gathering = problem, None
+        except Exception as error:
+            self._failed, self._gathering = error, None
 
     def fit(self) -> AwareModel | str:
-        """Train on what came by.
+        """Train on the rows so far.
 
         Returns
         -------
         AwareModel or str
-            A sentence where the learner refuses the rows; an empty one where the noise of this release cannot
-            be corrected for, or the target is no question for it.
+            A sentence where the learner refuses the rows; "" where the noise of this release cannot be
+            corrected for, or the learner cannot predict the target.
         """
         if self._failed is not None:
             raise self._failed
@@ -181,4 +183,4 @@ class AwareRows:
             return REFUSED
         except (ParameterError, DataError):
             return ""
-        return AwareModel(estimator, self._schema, self.question)
+        return AwareModel(estimator, self._schema, self.task)

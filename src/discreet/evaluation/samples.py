@@ -1,8 +1,7 @@
-"""Rows about nobody for analysts: to try a question on before it is paid for.
+"""Rows for evaluation: drawn from the schema alone, or a paired sample of true and published rows.
 
-Rows about nobody, from what was declared alone, for those who plan before a cell is read.
-
-What the curator looks at afterwards: a fair sample of true rows beside published ones, totals of all.
+:func:`rows_from_schema` serves plans that are made before a cell is read, and :func:`dummy_rows` analysts who
+try a query before they pay for it. :class:`PairedSample` keeps true rows beside published ones; internal.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 MOST_IN_RULE = 5
 ONE_IN = 10
-"""One in so many cells that may be missing is missing, and one in so many answers is drawn at random."""
+"""One in this many optional cells is missing, and one in this many targets is drawn at random."""
 RULE = (
     "Rows drawn from the schema: every column uniform on what was declared, independent of the others, and "
     f"one number in {ONE_IN} missing where it may be. The target follows a planted rule: the mean of the "
@@ -33,51 +32,59 @@ RULE = (
     "levels) is ranked over the rows, and the rank gives the class or the number; one answer in "
     f"{ONE_IN} is random."
 )
-"""What the rows are, for whoever reads an accuracy that was measured on them."""
+"""Description of the rows, for readers of an accuracy that was measured on them."""
+WATERMARK = "_dummy"
+"""Name of a column that is true in every row, so that the rows are not mistaken for real ones."""
+MAX_DUMMY_ROWS = 100_000
+MAX_SAMPLE_ROWS = 20_000
+MOST_CELLS = 8_000_000
+"""Largest number of true cells, and of published cells, in a sample: 64 MB each."""
 
 
 def rows_from_schema(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArray]:
-    """Draw rows from the schema alone, with a rule that a model can find.
+    """Draw rows from the schema alone, with a planted rule that a model can learn.
 
     Parameters
     ----------
     schema : Schema
-        What was declared.
+        Declared columns of the table.
     n : int
-        How many rows.
+        Number of rows to draw.
     stream : Stream
-        Where the random words come from.
+        Source of the random words.
 
     Returns
     -------
     dict of str to array
-        Encoded rows; see :data:`RULE`.
+        Encoded rows, distributed as :data:`RULE` says.
 
     Privacy
     -------
-    Nothing is read: the rows are about nobody, and accuracy on them says how noise and learning go
-    together, not how well the true table can be learned from.
+    No data is read. Accuracy on these rows shows the effect of noise on learning, not how well the true table
+    can be learned from.
     """
     rows = {c.name: _cells(c, _uniform(n, stream), stream) for c in schema.released}
     if schema.target is not None:
         column = schema.column(schema.target)
         protected = [c for c in schema.features if c.role == "sensitive"] or list(schema.features)
         if protected:
-            places = np.column_stack([_place(c, rows[c.name]) for c in protected[:MOST_IN_RULE]])
+            used = protected[:MOST_IN_RULE]
+            positions = np.column_stack([_relative_position(c, rows[c.name]) for c in used])
             rank = np.empty(n)
-            rank[np.argsort(places.mean(axis=1), kind="stable")] = (np.arange(n) + 0.5) / n
+            rank[np.argsort(positions.mean(axis=1), kind="stable")] = (np.arange(n) + 0.5) / n
             random = uniform_integers(ONE_IN, n, stream) == 0
             rank[random] = _uniform(n, stream)[random]
-            rows[column.name] = _answers(column, rank)
+            rows[column.name] = _targets(column, rank)
     return rows
 
 
 def _uniform(n: int, stream: Stream) -> Floats:
+    """Draw n numbers, uniform on the multiples of 2**-53 in [0, 1)."""
     return np.asarray((stream.words(n) >> np.uint64(11)) * 2.0**-53)
 
 
 def _cells(column: Column, share: Floats, stream: Stream) -> AnyArray:
-    """Return the cell at each share of what was declared."""
+    """Return the cell at each quantile of the uniform law on the declared values; some of them missing."""
     if column.is_category:
         return np.asarray(np.floor(share * len(column.levels)).astype(np.int32))
     lower, upper = column.range
@@ -90,14 +97,15 @@ def _cells(column: Column, share: Floats, stream: Stream) -> AnyArray:
     return np.asarray(values)
 
 
-def _place(column: Column, values: AnyArray) -> Floats:
-    """Return where each cell stands in what was declared, 0 to 1; a missing one in the middle."""
+def _relative_position(column: Column, values: AnyArray) -> Floats:
+    """Return the position of each cell in the declared range or list, 0 to 1; 0.5 for a missing number."""
     if column.is_category:
         return np.asarray(values / max(1, len(column.levels) - 1))
     return np.nan_to_num((values - column.range[0]) / column.width, nan=0.5)
 
 
-def _answers(column: Column, rank: Floats) -> AnyArray:
+def _targets(column: Column, rank: Floats) -> AnyArray:
+    """Return the class or number of each rank from 0 to 1."""
     n_classes = PredictionTask.from_column(column).n_classes
     if n_classes:
         return np.asarray(np.floor(rank * n_classes).astype(np.int32))
@@ -105,32 +113,27 @@ def _answers(column: Column, rank: Floats) -> AnyArray:
     return np.asarray(values if column.type == "number" else np.rint(values))
 
 
-WATERMARK = "_dummy"
-"""A column that is true in every row, so that nobody takes the rows for true ones."""
-MAX_DUMMY_ROWS = 100_000
-
-
 def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
-    """Draw rows from the schema alone.
+    """Draw rows from the schema alone, decoded as in a file.
 
     Parameters
     ----------
     schema : Schema
-        What was declared.
+        Declared columns of the table.
     n : int
-        How many rows, 1 to :data:`MAX_DUMMY_ROWS`.
+        Number of rows to draw, from 1 to :data:`MAX_DUMMY_ROWS`.
     seed : int
-        The same seed gives the same rows.
+        Seed of the draw; the same seed gives the same rows.
 
     Returns
     -------
     dict of str to list
-        The columns that may be asked about, with values as JSON and text files hold them (a date as
+        The columns that may be queried, with values as JSON and text files hold them (a date as
         ``"2024-01-31"``, a missing cell as None), and the column :data:`WATERMARK`.
 
     Privacy
     -------
-    Nothing is read: every column is uniform on what was declared, whatever the true rows hold.
+    No data is read: every column is uniform on its declared values, whatever the true rows are.
 
     Examples
     --------
@@ -148,12 +151,12 @@ def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
             "from true ones, and does. Rename the column."
         )
     encoded = rows_from_schema(schema, n, Stream.from_seed(seed))
-    rows = {column.name: _decoded(column, encoded[column.name]) for column in schema.released}
+    rows = {column.name: _decode_cells(column, encoded[column.name]) for column in schema.released}
     return {**rows, WATERMARK: [True] * n}
 
 
-def _decoded(column: Column, values: AnyArray) -> list[Any]:
-    """Return cells as a file holds them."""
+def _decode_cells(column: Column, values: AnyArray) -> list[Any]:
+    """Return encoded cells as the values of a file, None for missing ones."""
     if column.is_category:
         return [column.levels[code] for code in values.tolist()]
     if column.type == "date":
@@ -163,37 +166,33 @@ def _decoded(column: Column, values: AnyArray) -> list[Any]:
     return [None if cell != cell else round(cell) if whole else cell for cell in values.tolist()]
 
 
-MAX_SAMPLE_ROWS = 20_000
-MOST_CELLS = 8_000_000
-"""Of true rows and as many of published ones: 64 MB each."""
-
-
 class PairedSample:
-    """A uniform sample of (true, published) rows of a table that passes by once, with totals over all rows.
+    """A uniform sample of (true, published) rows of a stream of batches, with totals over all rows.
 
     Give it to a release as ``publish(watch=pairs)``. Memory does not grow with the number of rows.
 
     Parameters
     ----------
     schema : Schema
-        Of the published table, as ``Plan.schema``.
+        Schema of the published table, as ``ReleasePlan.schema``.
     stream : Stream
-        Decides which rows stay. It must not be the stream of the noise.
+        Source of the choice of rows. It must not be the stream of the noise.
     rows : int
-        How many rows stay at most; fewer of very wide tables.
+        Largest number of rows in the sample; fewer for very wide tables.
     others : callable, optional
-        Given the published rows that do not stay, each once: at once, or when another takes its place.
+        Function called with the published rows that are not in the sample, each once: when they come, or
+        when another row replaces them.
 
     Attributes
     ----------
     seen : int
-        How many rows came by.
+        Number of rows that were added so far.
     totals : dict of str to ColumnTotals
-        Of every published column, over all rows that came by.
+        Totals of every published column, over all rows so far.
 
     Privacy
     -------
-    Holds true rows: for the curator's own eyes, and nothing that is computed from it may leave.
+    Holds true rows: nothing that is computed from it may leave the curator.
 
     Reference
     ---------
@@ -221,6 +220,7 @@ class PairedSample:
         rows: int = MAX_SAMPLE_ROWS,
         others: Callable[[Encoded], None] | None = None,
     ) -> None:
+        """Set up an empty sample."""
         if rows < 1:
             raise ParameterError(
                 f"rows of PairedSample must be at least 1, was {rows}. Leave it out for {MAX_SAMPLE_ROWS:,}."
@@ -238,21 +238,21 @@ class PairedSample:
 
     @property
     def rows(self) -> dict[str, AnyArray]:
-        """The true rows of the sample, encoded."""
+        """True rows of the sample, encoded."""
         return {name: values[: self._held] for name, values in self._kept[0].items()}
 
     @property
     def published(self) -> dict[str, AnyArray]:
-        """The published rows of the same people, in the same order."""
+        """Published rows of the same people, in the same order."""
         return {name: values[: self._held] for name, values in self._kept[1].items()}
 
     @property
     def whole(self) -> bool:
-        """Whether every row that came by is in the sample."""
+        """Whether every row so far is in the sample."""
         return self._held == self.seen
 
     def __call__(self, rows: Encoded, published: Encoded) -> None:
-        """Take in a batch.
+        """Add a batch of rows.
 
         Parameters
         ----------
@@ -271,7 +271,15 @@ class PairedSample:
         self._choose(rows, published, self._stream.words(n))
 
     def _choose(self, rows: Encoded, published: Encoded, words: Words) -> None:
-        """Keep the rows with the smallest words."""
+        """Keep the rows with the smallest words, among the sample and a batch.
+
+        Parameters
+        ----------
+        rows, published : mapping of str to array
+            True and published rows of the batch.
+        words : array of uint64
+            Random word of each row of the batch.
+        """
         room = min(self._capacity - self._held, len(words))
         if room:
             slots = np.arange(self._held, self._held + room)
@@ -279,6 +287,7 @@ class PairedSample:
             self._held += room
         if room == len(words):
             return
+        # Only rows with a smaller word than the largest of the sample can enter it.
         below = room + np.flatnonzero(words[room:] < self._words.max())
         pool = np.concatenate([self._words, words[below]])
         stays = np.zeros(pool.size, np.bool_)
@@ -292,6 +301,7 @@ class PairedSample:
         self._store(slots, comes, rows, published, words)
 
     def _store(self, slots: Ints, places: Ints, rows: Encoded, published: Encoded, words: Words) -> None:
+        """Write the rows at some places of a batch into slots of the sample."""
         self._words[slots] = words[places]
         for kept, side in zip(self._kept, (rows, published), strict=True):
             for name in self._names:

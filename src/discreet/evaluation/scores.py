@@ -1,7 +1,4 @@
-"""How good a model is: accuracy with its interval, ranking, calibration; for numbers the error left.
-
-Whether the release serves some people worse than others: the two models within groups of test rows.
-"""
+"""Scores of models: accuracy with its interval, AUC and calibration, or R2 and error; also by subgroup."""
 
 from __future__ import annotations
 
@@ -22,18 +19,20 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 FAILURE = 0.05
-"""How often the interval of an accuracy misses it."""
+"""Failure probability of the interval of an accuracy."""
 CALIBRATION_BINS = 10
 
 Trained = Literal["original", "release", "aware", "majority"]
 Tested = Literal["original", "release"]
+LEAST_IN_GROUP = 50
+MOST_COLUMNS = 4
 
 
-def worth(predicted: Floats, y: AnyArray, question: PredictionTask) -> float | None:
-    """Return accuracy, or R2; None where there is no row, or no variance to explain."""
+def accuracy_or_r2(predicted: Floats, y: AnyArray, task: PredictionTask) -> float | None:
+    """Return the accuracy of classes, or R2 of numbers; None without rows or without variance to explain."""
     if not len(y):
         return None
-    if question.n_classes:
+    if task.n_classes:
         return float(np.mean(predicted.argmax(axis=1) == y))
     spread = float(np.sum((y - y.mean()) ** 2))
     if not spread > 1e-24 * len(y):
@@ -44,37 +43,37 @@ def worth(predicted: Floats, y: AnyArray, question: PredictionTask) -> float | N
 def score(
     predicted: Floats,
     y: AnyArray,
-    question: PredictionTask,
+    task: PredictionTask,
     *,
     trained_on: Trained,
     tested_on: Tested,
     chances: bool = True,
     train_rows: int | None = None,
 ) -> Score:
-    """Score predictions of rows that the model has not seen.
+    """Return the scores of a model's predictions.
 
     Parameters
     ----------
-    predicted : array
-        As of :class:`~discreet.evaluation._models.Model`.
-    y : array
-        Classes or numbers, none of them missing.
-    question : Question
-        What was asked.
+    predicted : array of shape (n, n_classes) or (n,)
+        Scores of the classes, or predicted numbers, from :class:`~discreet.evaluation._models.Model`.
+    y : array of shape (n,)
+        True classes or numbers, none of them missing.
+    task : PredictionTask
+        Target that was predicted.
     trained_on, tested_on
-        As of :class:`~discreet.report.findings.Score`.
+        As for :class:`~discreet.report.findings.Score`.
     chances : bool
-        Whether the scores of classes are probabilities, so that calibration means something.
+        Whether the scores of classes are probabilities; if not, calibration is left out.
     train_rows : int, optional
-        How many rows the model was trained on.
+        Number of rows that the model was trained on; None if it is not stated.
     """
-    if not question.n_classes:
-        rmse = math.sqrt(float(np.mean((y - predicted) ** 2))) * question.unit if len(y) else None
+    if not task.n_classes:
+        rmse = math.sqrt(float(np.mean((y - predicted) ** 2))) * task.unit if len(y) else None
         return Score(
             trained_on=trained_on,
             tested_on=tested_on,
             train_rows=train_rows,
-            r2=worth(predicted, y, question),
+            r2=accuracy_or_r2(predicted, y, task),
             rmse=rmse,
         )
     hits = int(np.sum(predicted.argmax(axis=1) == y))
@@ -83,80 +82,83 @@ def score(
         trained_on=trained_on,
         tested_on=tested_on,
         train_rows=train_rows,
-        accuracy=worth(predicted, y, question),
+        accuracy=accuracy_or_r2(predicted, y, task),
         lower=float(lower),
         upper=float(upper),
         auc=_auc(predicted, y),
-        calibration=_calibration(predicted[:, -1], y == question.n_classes - 1) if chances else [],
+        calibration=_calibration(predicted[:, -1], y == task.n_classes - 1) if chances else [],
     )
 
 
 def _auc(predicted: Floats, y: AnyArray) -> float | None:
-    """Return the chance that a row of a class ranks above one that is not, averaged over classes."""
+    """Return the area under the ROC curve, averaged over classes against the rest; None with one class.
+
+    Notes
+    -----
+    With ``R`` the sum of the ranks of the ``n`` rows of a class and ``m`` other rows,
+    ``(R - n (n + 1) / 2) / (n m)``, the chance that a row of the class ranks above another one.
+    """
     n_classes = predicted.shape[1]
-    found = []
+    areas = []
+    # With two classes both areas are equal, so that one is enough.
     for k in range(1, 2) if n_classes == 2 else range(n_classes):
         inside = y == k
         n, rest = int(inside.sum()), int((~inside).sum())
         if n and rest:
             ranks = rankdata(predicted[:, k])
-            found.append((float(ranks[inside].sum()) - n * (n + 1) / 2) / (n * rest))
-    return float(np.mean(found)) if found else None
+            areas.append((float(ranks[inside].sum()) - n * (n + 1) / 2) / (n * rest))
+    return float(np.mean(areas)) if areas else None
 
 
-def _calibration(chance: Floats, happened: AnyArray) -> list[tuple[float, float, float]]:
-    """Return mean chance, observed share and share of rows in each tenth of the chances that has rows."""
+def _calibration(chance: Floats, outcome: AnyArray) -> list[tuple[float, float, float]]:
+    """Return (mean predicted probability, observed share, share of rows) of each tenth that has rows."""
     bins = np.minimum((chance * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
     count = np.bincount(bins, minlength=CALIBRATION_BINS)
-    said = np.bincount(bins, chance, minlength=CALIBRATION_BINS)
-    seen = np.bincount(bins, happened, minlength=CALIBRATION_BINS)
+    predicted = np.bincount(bins, chance, minlength=CALIBRATION_BINS)
+    observed = np.bincount(bins, outcome, minlength=CALIBRATION_BINS)
     return [
-        (float(said[b] / count[b]), float(seen[b] / count[b]), float(count[b] / len(chance)))
+        (float(predicted[b] / count[b]), float(observed[b] / count[b]), float(count[b] / len(chance)))
         for b in np.flatnonzero(count)
     ]
 
 
-LEAST_IN_GROUP = 50
-MOST_COLUMNS = 4
-
-
-def by_subgroup(
+def score_subgroups(
     schema: Schema,
     rows: Mapping[str, AnyArray],
     guesses: Mapping[str, Floats],
     y: AnyArray,
-    question: PredictionTask,
+    task: PredictionTask,
 ) -> list[Subgroup]:
-    """Compare the models within each group that is large enough.
+    """Return the scores of both models within each subgroup of at least 50 rows.
 
     Groups are the levels of the lists, the shortest ones first; without any list, the halves of each
-    declared range.
+    declared range. A release may serve some of them worse than others.
 
     Parameters
     ----------
     schema : Schema
-        Of the published table.
+        Schema of the published table.
     rows : mapping of str to array
-        The true test rows.
+        True test rows, encoded.
     guesses : mapping of str to array
-        What the models trained on "original" and "release" predict for them.
-    y : array
-        The true answers.
-    question : Question
-        What was asked.
+        Predictions for these rows, by the models trained on "original" and on "release".
+    y : array of shape (n,)
+        True classes or numbers of these rows.
+    task : PredictionTask
+        Target that was predicted.
     """
     lists = sorted((c for c in schema.features if c.is_category), key=lambda c: len(c.levels))
     columns = (lists or schema.numeric_features)[:MOST_COLUMNS]
-    found = []
+    subgroups = []
     for column in columns:
         for level, inside in _groups(column, rows[column.name]):
             if inside.sum() < LEAST_IN_GROUP:
                 continue
             original, release = (
-                worth(guesses[name][inside], y[inside], question) for name in ("original", "release")
+                accuracy_or_r2(guesses[name][inside], y[inside], task) for name in ("original", "release")
             )
             if original is not None and release is not None:
-                found.append(
+                subgroups.append(
                     Subgroup(
                         column=column.name,
                         level=level,
@@ -165,10 +167,11 @@ def by_subgroup(
                         release=release,
                     )
                 )
-    return found
+    return subgroups
 
 
 def _groups(column: Column, values: AnyArray) -> Iterator[tuple[str, Bools]]:
+    """Yield the name and the rows of each level of a list, or of each half of a number's range."""
     if column.is_category:
         for code, level in enumerate(column.levels):
             yield ("missing" if level is None else str(level)), np.asarray(values == code)

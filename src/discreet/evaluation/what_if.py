@@ -1,4 +1,4 @@
-"""What another amount of noise would mean: noise, floors, epsilon and accuracy, side by side."""
+"""The what-if table: noise, floors, epsilon and accuracy of a release with more and with less noise."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 FACTORS = tuple(2.0 ** (k / 2) for k in range(-6, 7))
-"""From an eighth of the noise to eight times as much."""
+"""Factors of the noise, from an eighth to eight."""
 MADE_UP_ROWS = 6_000
-_SEED = 20_000_101  # the rows are about nobody: everybody may draw the same ones
+_SEED = 20_000_101  # rows drawn from a schema hold no data, so their seed may be a constant
 
 
 def what_if(
@@ -48,57 +48,58 @@ def what_if(
 ) -> list[WhatIf]:
     """Plan the same release with more and with less noise.
 
-    Every number gets ``factor`` times the noise; of a list the log odds of keeping a cell, and so its
-    epsilon, are divided by ``factor``; the in-range mechanism divides each epsilon. An invariant release
+    The noise of every number is multiplied by ``factor``; for a list the log odds of keeping a cell, and so
+    its epsilon, are divided by ``factor``; the in-range mechanism divides each epsilon. An invariant release
     multiplies its standard deviation.
 
     Parameters
     ----------
     method : ReleaseMethod
-        What was chosen.
+        Release method with the chosen parameters.
     schema : Schema
-        What was declared.
+        Declared columns of the table.
     n_rows : int
-        The public number of rows.
+        Public number of rows of the table.
     delta : float
-        Where epsilon is read.
+        Delta at which epsilon is stated.
     accuracy : callable, optional
-        Takes a plan and its factor, as :func:`~discreet.evaluation.learning.accuracy_meter` makes it.
+        Function from a plan and its factor to an accuracy, such as
+        :func:`~discreet.evaluation.learning.accuracy_meter` returns; None to leave accuracies out.
     factors : sequence of float
-        Of the noise; 1 is the release as it was chosen, and is added if it is not there.
+        Factors of the noise; 1, the release as it was chosen, is always included.
     seconds : float
-        After so long no position is added; those nearest to the chosen one come first.
+        Time in seconds after which no entry is added; those nearest to the chosen one come first.
     progress : callable, optional
-        Told the share that is done, from 0 to 1.
+        Function called with the share that is done, from 0 to 1.
 
     Returns
     -------
     list of WhatIf
         From the least noise to the most. A factor at which the noise cannot be drawn, or proves nothing, is
-        left out; a release without a knob has the one position.
+        left out; a release whose noise cannot be scaled has the one entry.
 
     Privacy
     -------
     Reads no row, unless ``accuracy`` does: then it is internal, and choosing by it is tuning on private data.
     """
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     chosen = method.plan(schema, n_rows)
-    found = [_position(method, chosen, 1.0, delta, accuracy)]
-    others = {float(factor) for factor in factors} - {1.0} if _has_knob(chosen) else set()
+    entries = [_entry(method, chosen, 1.0, delta, accuracy)]
+    others = {float(factor) for factor in factors} - {1.0} if _is_scalable(chosen) else set()
     for done, factor in enumerate(sorted(others, key=lambda factor: abs(math.log(factor)))):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             break
         try:
             with warnings.catch_warnings():
-                # The plan of the release itself has said it.
+                # The chosen plan has already given these warnings.
                 warnings.simplefilter("ignore", DiscreetWarning)
                 plan = method.scaled_plan(schema, n_rows, factor)
         except DiscreetError:
             continue
-        found.append(_position(method, plan, factor, delta, accuracy))
+        entries.append(_entry(method, plan, factor, delta, accuracy))
         if progress is not None:
             progress((done + 1) / len(others))
-    return sorted(found, key=lambda one: one.factor)
+    return sorted(entries, key=lambda entry: entry.factor)
 
 
 def plan_table(
@@ -111,20 +112,20 @@ def plan_table(
     factors: Sequence[float] = FACTORS,
     progress: Callable[[float], None] | None = None,
 ) -> list[WhatIf]:
-    """Return the what-if table of somebody who has not read a cell.
+    """Return the what-if table of a release without reading any private cell.
 
     Parameters
     ----------
     method, schema, n_rows, delta, factors, progress
-        As of :func:`what_if`.
+        As for :func:`what_if`.
     public_sample : path, URL or frame, optional
         A public table with the same schema, on which accuracy is measured. Without one, it is measured on
         rows drawn from the schema with a planted rule, :data:`~discreet.evaluation.samples.RULE`.
 
     Privacy
     -------
-    Nothing is charged and nothing private is read: the sample must be public, because it is learned from as
-    it is, and rows drawn from the schema are about nobody (their seed is a constant).
+    Nothing is charged and nothing private is read. The sample must be public, because models are trained on
+    it without protection; rows drawn from the schema hold no data.
     """
     stream = Stream.from_seed(_SEED)
     if schema.target is None:
@@ -132,7 +133,7 @@ def plan_table(
     if public_sample is None:
         rows = rows_from_schema(schema, MADE_UP_ROWS, stream.derive("rows"))
     else:
-        rows = _read(public_sample, schema, stream.derive("sample"))
+        rows = _read_sample(public_sample, schema, stream.derive("sample"))
     plan = method.plan(schema, n_rows)
     if isinstance(plan, InvariantPlan):
         rows = encoded_rows(schema, rows)
@@ -140,7 +141,8 @@ def plan_table(
     return what_if(method, schema, n_rows, delta=delta, accuracy=meter, factors=factors, progress=progress)
 
 
-def _read(public_sample: Any, schema: Schema, stream: Stream) -> dict[str, AnyArray]:
+def _read_sample(public_sample: Any, schema: Schema, stream: Stream) -> dict[str, AnyArray]:
+    """Return a uniform sample of the rows of a public table, encoded."""
     sample = PairedSample(schema, stream)
     with open_table(public_sample) as table:
         for batch in table.batches(schema):
@@ -148,19 +150,21 @@ def _read(public_sample: Any, schema: Schema, stream: Stream) -> dict[str, AnyAr
     return sample.rows
 
 
-def _has_knob(plan: ReleasePlan) -> bool:
+def _is_scalable(plan: ReleasePlan) -> bool:
+    """Return whether the amount of noise of a plan can be changed."""
     return not isinstance(plan, InvariantPlan) or plan.learner is not None
 
 
-def _position(
+def _entry(
     method: ReleaseMethod,
     plan: ReleasePlan,
     factor: float,
     delta: float,
     accuracy: Callable[[ReleasePlan, float], float | None] | None,
 ) -> WhatIf:
+    """Return the entry of one factor: noise and floor of each column, epsilon at delta, and accuracy."""
     noise = {s.column: _amount(s.law) for s in plan.columns}
-    epsilon = epsilon_of(plan, delta)
+    epsilon = plan_epsilon(plan, delta)
     return WhatIf(
         factor=factor,
         noise={name: amount for name, amount in noise.items() if amount is not None},
@@ -172,12 +176,12 @@ def _position(
     )
 
 
-def epsilon_of(plan: ReleasePlan, delta: float) -> float | None:
-    """Return the epsilon of everything in a row together at ``delta``; None where there is none.
+def plan_epsilon(plan: ReleasePlan, delta: float) -> float | None:
+    """Return the epsilon at ``delta`` of all promises of a plan together; None where there is none.
 
     Privacy
     -------
-    Of one release, planned before any answer was seen; see :class:`~discreet.privacy.Spending`.
+    Holds for one release that is planned in advance; see :class:`~discreet.privacy.Spending`.
 
     Reference
     ---------
@@ -193,7 +197,7 @@ def epsilon_of(plan: ReleasePlan, delta: float) -> float | None:
 
 
 def _amount(law: Law) -> float | None:
-    """Return the standard deviation of a number's noise, or how often a cell of a list is changed."""
+    """Return the standard deviation of a number's noise, or the probability that a list's cell changes."""
     match law:
         case Additive():
             return math.sqrt(law.variance)
@@ -209,7 +213,7 @@ def _amount(law: Law) -> float | None:
 
 
 def _in_range_error(law: InRangeLaw) -> float:
-    """Return the root-mean-square distance of a published value from the true one, over its range."""
+    """Return the root-mean-square distance of a published value from the true one, uniform on the range."""
     table = InRange(
         lower=law.lower,
         upper=law.upper,
@@ -222,7 +226,13 @@ def _in_range_error(law: InRangeLaw) -> float:
 
 
 def _regularization(method: ReleaseMethod, plan: ReleasePlan) -> float | None:
-    """Return lambda of ``V = Pi^(-1/2) / sqrt(lambda)``; where V has another shape, of its mean."""
+    """Return the regularization lambda of Gaussian noise; None for other noise.
+
+    Notes
+    -----
+    The covariance is ``V = Pi^(-1/2) / sqrt(lambda)``. Where V has another shape, lambda follows from the
+    mean of the diagonal of ``Pi^(1/2) V``.
+    """
     if not isinstance(method, GaussianRelease) or not isinstance(plan, TablePlan):
         return None
     if not isinstance(plan.numbers, GaussianNumbers):
