@@ -174,7 +174,7 @@ def test_a_mechanism_of_changing_shape_is_refused() -> None:
         distinguish(lambda _v, _s: np.zeros((0, 2)), 0, 1, PureDP(epsilon=1.0), n=10)
     with pytest.raises(ParameterError, match="events of distinguish"):
         distinguish(_laplace, 0, 1, PureDP(epsilon=1.0), events=())
-    with pytest.raises(ParameterError, match="n of Trial"):
+    with pytest.raises(ParameterError, match="n of MechanismPair"):
         MechanismPair(mechanism=odd, a=0, b=1, claim=PureDP(epsilon=1.0), n=2)
     with pytest.raises(ParameterError, match="failure_probability of distinguish"):
         distinguish(_laplace, 0, 1, PureDP(epsilon=1.0), failure_probability=0)

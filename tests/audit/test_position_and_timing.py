@@ -67,10 +67,10 @@ def test_one_position_of_sixty_that_is_five_percent_narrower_is_found(place: int
 
 def test_too_few_calls_are_refused_and_so_is_one_position() -> None:
     few = MechanismDraws(draw=lambda stream: rounded_gaussian(10.0, 60, stream), claim=CLAIM, calls=20)
-    with pytest.raises(ParameterError, match="calls of Draws"):
+    with pytest.raises(ParameterError, match="calls of MechanismDraws"):
         position(few)
     single = MechanismDraws(draw=lambda stream: rounded_gaussian(10.0, 1, stream), claim=CLAIM)
-    with pytest.raises(ParameterError, match="draw of Draws"):
+    with pytest.raises(ParameterError, match="draw of MechanismDraws"):
         position(single)
 
 

@@ -172,7 +172,7 @@ def test_sides_of_different_lengths_are_refused() -> None:
 
 
 def test_no_room_is_refused() -> None:
-    with pytest.raises(ParameterError, match="rows of Pairs"):
+    with pytest.raises(ParameterError, match="rows of PairedSample"):
         PairedSample(SCHEMA, Stream.from_seed(6), rows=0)
 
 

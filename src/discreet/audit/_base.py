@@ -207,7 +207,7 @@ class MechanismPair:
     def __post_init__(self) -> None:
         if self.n < 4:
             raise ParameterError(
-                f"n of Trial must be at least 4, was {self.n}. Half of the outputs choose the events, "
+                f"n of MechanismPair must be at least 4, was {self.n}. Half of the outputs choose the events, "
                 "the other half test them."
             )
 

@@ -94,7 +94,7 @@ def position(
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
     if expected.size == 0 or expected.min() < LEAST_EXPECTED:
         raise ParameterError(
-            f"calls of Draws must be large enough for {LEAST_EXPECTED:g} draws per group and class, "
+            f"calls of MechanismDraws must be large enough for {LEAST_EXPECTED:g} draws per group and class, "
             f"was {subject.calls}. Ask for more calls."
         )
     parts = np.sum((table - expected) ** 2 / expected, axis=1)
@@ -128,7 +128,7 @@ def _table(subject: MechanismDraws, stream: Stream) -> Ints:
     """Return the number of draws by group of positions (rows) and class of values (columns)."""
     first = np.asarray(subject.draw(stream)).reshape(-1)
     if first.size < 2:
-        raise ParameterError("draw of Draws must return at least two numbers, returned fewer.")
+        raise ParameterError("draw of MechanismDraws must return at least two numbers, returned fewer.")
     group = np.arange(first.size) * min(first.size, _GROUPS) // first.size
     table = np.zeros((int(group[-1]) + 1, _CLASSES), np.int64)
     # The first calls only choose the classes, so that these are fixed before anything is counted.
