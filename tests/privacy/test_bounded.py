@@ -29,13 +29,12 @@ from discreet.privacy.bounded import (
 from discreet.privacy.calibration import gaussian_delta
 from discreet.privacy.floors import (
     GaussianNoise,
-    IntegerPrior,
-    UniformPrior,
     bayes_floor,
     cramer_rao_unbiased_only,
     least_noise,
     van_trees_floor,
 )
+from discreet.privacy.priors import IntegerPrior, UniformPrior
 
 
 def cosine(half: float) -> BoundedDensity:
@@ -309,7 +308,7 @@ def test_calibration_reaches_what_was_asked() -> None:
 
 def test_several_releases_are_refused_with_a_way_out() -> None:
     noise = BoundedNoise(cosine(10))
-    assert noise.repeated(1) is noise
+    assert noise.compose(1) is noise
     with pytest.raises(PromiseError, match="use Gaussian noise"):
         bayes_floor(noise, UniformPrior(17, 90), releases=2)
     assert van_trees_floor(noise, UniformPrior(17, 90), releases=2) < 3.07

@@ -43,14 +43,14 @@ _ROUNDING = 1e-12
 
 
 @lru_cache(maxsize=64)
-def _legendre(nodes: int) -> tuple[Floats, Floats]:
+def _legendre_rule(nodes: int) -> tuple[Floats, Floats]:
     """Gauss-Legendre rule on [0, 1]."""
     x, w = np.polynomial.legendre.leggauss(nodes)
     return 0.5 * (x + 1.0), 0.5 * w
 
 
 @lru_cache(maxsize=256)
-def _gram(points: int) -> tuple[Floats, Floats]:
+def _gram_rule(points: int) -> tuple[Floats, Floats]:
     """Gauss rule for the sum over 0, 1, ..., points - 1: exact for polynomials of degree 39.
 
     The monic polynomials orthogonal on equally spaced points (Gram, or discrete Chebyshev) have the
@@ -66,15 +66,15 @@ def _gram(points: int) -> tuple[Floats, Floats]:
     return nodes, n * vectors[0] ** 2
 
 
-def _interval(length: float) -> tuple[Floats, Floats]:
+def _interval_rule(length: float) -> tuple[Floats, Floats]:
     """Rule for the integral over [0, length], in panels of at most 1."""
     panels = max(1, math.ceil(length))
-    x, w = _legendre(_PANEL)
+    x, w = _legendre_rule(_PANEL)
     edges = np.arange(panels)[:, None]
     return ((edges + x) * (length / panels)).ravel(), np.tile(w * (length / panels), panels)
 
 
-def _integers(points: int, sd: float) -> tuple[Floats, Floats]:
+def _integer_rule(points: int, sd: float) -> tuple[Floats, Floats]:
     """Rule for the sum over 0, ..., points - 1, in panels of at most one standard deviation."""
     if points <= _PANEL or sd <= _PANEL:
         return np.arange(points, dtype=np.float64), np.ones(points)
@@ -82,7 +82,7 @@ def _integers(points: int, sd: float) -> tuple[Floats, Floats]:
     sizes = np.full(panels, points // panels)
     sizes[: points % panels] += 1
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    rules = [_gram(int(size)) for size in sizes]
+    rules = [_gram_rule(int(size)) for size in sizes]
     nodes = np.concatenate([start + rule[0] for start, rule in zip(starts.tolist(), rules, strict=True)])
     return nodes, np.concatenate([rule[1] for rule in rules])
 
@@ -92,7 +92,7 @@ def _grid(step: float, half: int) -> Floats:
     return step * np.arange(-half, half + 1, dtype=np.float64)
 
 
-def _spread(y: Floats, x: Floats, weights: Floats, sd: float) -> Floats:
+def _gaussian_spread(y: Floats, x: Floats, weights: Floats, sd: float) -> Floats:
     """Posterior variance times output density at each y, for Gaussian noise."""
     f = weights * np.exp(-0.5 * ((y[:, None] - x) / sd) ** 2) / (sd * math.sqrt(2.0 * math.pi))
     mean = (f @ x) / f.sum(axis=1)
@@ -110,16 +110,16 @@ def gaussian_interval(width: float) -> float:
     if width <= 2.0 * _REACH + 2.0 * step:
         half = math.ceil((0.5 * width + _REACH) / step)
         y = 0.5 * width + _grid(step, half)
-        total = step * float(_spread(y, *_interval(width), 1.0).sum())
+        total = step * float(_gaussian_spread(y, *_interval_rule(width), 1.0).sum())
     else:
         # Both ends fall on the grid, so the right end mirrors the left one; in between every output
         # has at least the spread of one whose inputs end at the reach on both sides.
         cells = math.ceil(width / step)
         step = width / cells
         near = math.floor(_REACH / step)
-        inputs = _interval(2.0 * _REACH)
-        ends = _spread(_grid(step, near), *inputs, 1.0)
-        middle = float(_spread(np.array([_REACH]), *inputs, 1.0)[0])
+        inputs = _interval_rule(2.0 * _REACH)
+        ends = _gaussian_spread(_grid(step, near), *inputs, 1.0)
+        middle = float(_gaussian_spread(np.array([_REACH]), *inputs, 1.0)[0])
         total = step * (2.0 * float(ends.sum()) + (cells - 2 * near - 1) * middle)
     return max(0.0, total / width * (1.0 - _ROUNDING) - _trapezoid_error(1.0, step, 1.0))
 
@@ -136,16 +136,16 @@ def gaussian_integers(points: int, sd: float) -> float:
     if points - 1 <= 2 * reach + 2 * math.ceil(step):
         half = math.ceil((0.5 * (points - 1) + reach) / step)
         y = 0.5 * (points - 1) + _grid(step, half)
-        total = step * _blockwise(y, *_integers(points, sd), sd)
+        total = step * _sum_gaussian_spread(y, *_integer_rule(points, sd), sd)
     else:
-        inputs = _integers(2 * reach + 1, sd)
+        inputs = _integer_rule(2 * reach + 1, sd)
         if step < 1.0:
             # A whole number of grid points per integer: the middle repeats with period one.
             per_step = math.ceil(1.0 / step)
             step = 1.0 / per_step
             near = reach * per_step
             period = reach + step * np.arange(per_step, dtype=np.float64)
-            values = _spread(period, *_integers(2 * reach + 2, sd), sd)
+            values = _gaussian_spread(period, *_integer_rule(2 * reach + 2, sd), sd)
             periods = points - 1 - 2 * reach
             middle = periods * float(values.sum()) - float(values[0])
         else:
@@ -153,32 +153,32 @@ def gaussian_integers(points: int, sd: float) -> float:
             cells = math.ceil((points - 1) / step)
             step = (points - 1) / cells
             near = math.floor(reach / step)
-            deep = float(_spread(np.array([float(reach)]), *inputs, sd)[0])
+            deep = float(_gaussian_spread(np.array([float(reach)]), *inputs, sd)[0])
             middle = (cells - 2 * near - 1) * deep
-        ends = _blockwise(_grid(step, near), *inputs, sd)
+        ends = _sum_gaussian_spread(_grid(step, near), *inputs, sd)
         total = step * (2.0 * ends + middle)
     return max(0.0, total / points * (1.0 - _ROUNDING) - _trapezoid_error(strip, step, sd))
 
 
-def _blockwise(y: Floats, x: Floats, weights: Floats, sd: float) -> float:
+def _sum_gaussian_spread(y: Floats, x: Floats, weights: Floats, sd: float) -> float:
     """Sum of the spread over y, in blocks that stay in cache; inputs out of reach are left out."""
     total = 0.0
     for start in range(0, y.size, 256):
         block = y[start : start + 256]
         near = (x >= block[0] - (_REACH * sd + 1.0)) & (x <= block[-1] + (_REACH * sd + 1.0))
         if near.any():
-            total += float(_spread(block, x[near], weights[near], sd).sum())
+            total += float(_gaussian_spread(block, x[near], weights[near], sd).sum())
     return total
 
 
 def laplace_interval(width: float) -> float:
     """Mean square error, in squared scales, for a uniform prior of ``width`` scales."""
     # Outside the range the posterior is a truncated exponential, whatever the output was.
-    outside = -math.expm1(-width) * (0.5 * width) ** 2 * _curvature(0.5 * width)
+    outside = -math.expm1(-width) * (0.5 * width) ** 2 * _csch_gap(0.5 * width)
     length = min(0.5 * width, 35.0)
     panels = max(1, math.ceil(length))
     size = length / panels
-    nodes, weights = _legendre(24)
+    nodes, weights = _legendre_rule(24)
     t = ((np.arange(panels)[:, None] + nodes) * size).ravel()
     inside = size * float(_laplace_spread(t, width - t) @ np.tile(weights, panels))
     deep = float(_laplace_spread(np.array([35.0]), np.array([35.0]))[0])
@@ -201,7 +201,7 @@ def _laplace_spread(left: Floats, right: Floats) -> Floats:
     return np.asarray(second - first * first / mass)
 
 
-def _curvature(h: float) -> float:
+def _csch_gap(h: float) -> float:
     """1/h^2 - 1/sinh(h)^2, which tends to 1/3 at 0."""
     if h > 300.0:
         return 1.0 / (h * h)
@@ -223,20 +223,20 @@ def laplace_integers(points: int, scale: float) -> float:
     # Telling the attacker the residue modulo k lowers his error and leaves a k times coarser problem.
     coarse = max(1, min(math.ceil(scale / 1000.0), points // 1000))
     each, longer = divmod(points, coarse)
-    total = (coarse - longer) * each * _laplace_integers(each, scale / coarse)
+    total = (coarse - longer) * each * _laplace_integers_directly(each, scale / coarse)
     if longer:
-        total += longer * (each + 1) * _laplace_integers(each + 1, scale / coarse)
+        total += longer * (each + 1) * _laplace_integers_directly(each + 1, scale / coarse)
     return total / points * coarse * coarse * (1.0 - 4.0 * UNIT)
 
 
-def _laplace_integers(points: int, scale: float) -> float:
+def _laplace_integers_directly(points: int, scale: float) -> float:
     ratio = math.exp(-1.0 / scale)
     h = 0.5 / scale
     if h > 5.0:
         truncated = 0.25 / math.sinh(h) ** 2
         truncated -= 0.25 * points**2 / math.sinh(points * h) ** 2 if points * h < 300 else 0.0
     else:
-        truncated = 0.25 * (points**2 * _curvature(points * h) - _curvature(h))
+        truncated = 0.25 * (points**2 * _csch_gap(points * h) - _csch_gap(h))
     outside = math.expm1(-points / scale) / math.expm1(-1.0 / scale) * truncated
     # Inside, the cell between two neighboring integers sees a geometric sum on either side.
     window = min(points, math.ceil(30.0 * scale) + 1)
@@ -261,7 +261,7 @@ def _laplace_integers(points: int, scale: float) -> float:
     order = 2 + math.ceil(0.5 * math.log(1e22 * bound) / math.log(ellipse))
     # Lemma 5: every cell has at most this quadrature error.
     error = 0.5 * (64.0 / 15.0) * bound * ellipse ** (2 - 2 * order) / (1.0 - ellipse**-2)
-    nodes, weights = _legendre(order)
+    nodes, weights = _legendre_rule(order)
     places = ((np.arange(panels)[:, None] + nodes) / panels).ravel()
     shares = np.tile(weights / panels, panels)
     inside = second_moments = 0.0
@@ -289,29 +289,29 @@ _MOST_INTEGERS = 512
 #: Relative rounding of sums of positive terms, each within 1e-13.
 
 
-def interval(density: BoundedDensity, width: float) -> float:
+def bounded_interval(density: BoundedDensity, width: float) -> float:
     """Mean square error for a uniform prior on an interval of that width."""
     low, high = density.support
     ramp = min(high - low, width)
     parts = [(low, low + ramp)]
     if high - low > width:
         parts.append((low + width, high))
-    total = sum(_panel(density, width, *part) for part in parts)
+    total = sum(_integrate_panel(density, width, *part) for part in parts)
     if low == -high:
-        total += _panel(density, width, *parts[0])
+        total += _integrate_panel(density, width, *parts[0])
     else:
-        total += _panel(density, width, high + width - ramp, high + width)
+        total += _integrate_panel(density, width, high + width - ramp, high + width)
     # Where the whole noise fits into the range, the posterior is the noise itself.
     total += max(0.0, width - (high - low)) * density.variance
-    return _lowered(total / width, density, width)
+    return _subtract_errors(total / width, density, width)
 
 
-def _lowered(mean_square: float, density: BoundedDensity, width: float) -> float:
+def _subtract_errors(mean_square: float, density: BoundedDensity, width: float) -> float:
     span = min(width, density.support[1] - density.support[0])
     return max(0.0, mean_square * (1.0 - _ROUNDING) - 8.0 * span * span * density.distance)
 
 
-def _panel(density: BoundedDensity, width: float, start: float, end: float) -> float:
+def _integrate_panel(density: BoundedDensity, width: float, start: float, end: float) -> float:
     """Trapezoid rule over outputs from ``start`` to ``end``, lowered by its error."""
     low, high = density.support
     step = (end - start) / _CELLS
@@ -344,7 +344,7 @@ def _panel(density: BoundedDensity, width: float, start: float, end: float) -> f
     return trapezoid - step**3 / 12.0 * float(curvature.sum())
 
 
-def integers(density: BoundedDensity, points: int) -> float:
+def bounded_integers(density: BoundedDensity, points: int) -> float:
     """Mean square error, in squared steps, for the uniform prior on ``points`` integers."""
     span = density.support[1] - density.support[0]
     if span <= 1.0:
@@ -360,17 +360,17 @@ def integers(density: BoundedDensity, points: int) -> float:
             weight=density.weight,
         )
     each, longer = divmod(points, coarse)
-    total = (coarse - longer) * _bayes_bounded_integers(scaled, each)
+    total = (coarse - longer) * _bounded_integers_total(scaled, each)
     if longer:
-        total += longer * _bayes_bounded_integers(scaled, each + 1)
-    return _lowered(total / points * coarse * coarse, density, points - 1.0)
+        total += longer * _bounded_integers_total(scaled, each + 1)
+    return _subtract_errors(total / points * coarse * coarse, density, points - 1.0)
 
 
-def _bayes_bounded_integers(density: BoundedDensity, points: int) -> float:
+def _bounded_integers_total(density: BoundedDensity, points: int) -> float:
     """Sum over the outputs of the posterior variance times density, times ``points``."""
     low, high = density.support
     if high - low > 4 * _MOST_INTEGERS:
-        return _few_integers(density, points)
+        return _wide_noise_total(density, points)
     per_unit = math.ceil(_CELLS / (high - low))
     step = 1.0 / per_unit
     units = math.ceil(high - low) + 1
@@ -381,7 +381,7 @@ def _bayes_bounded_integers(density: BoundedDensity, points: int) -> float:
     place = np.arange(units)[:, np.newaxis]
     total = error = 0.0
     last = np.zeros(per_unit)
-    for a, times in _windows(units, points):
+    for a, times in _distinct_outputs(units, points):
         window = slice(max(0, a - points + 1), min(a, units - 1) + 1)
         weights, where = f[window], place[window]
         mass = weights.sum(axis=0)
@@ -395,8 +395,8 @@ def _bayes_bounded_integers(density: BoundedDensity, points: int) -> float:
     return step * total - step**3 / 12.0 * error
 
 
-def _few_integers(density: BoundedDensity, points: int) -> float:
-    """As :func:`_integers`, for noise so wide that outputs are looked at less often than once a unit."""
+def _wide_noise_total(density: BoundedDensity, points: int) -> float:
+    """As :func:`_integer_rule`, for noise so wide that outputs are looked at less often than once a unit."""
     low, high = density.support
     step = (high - low + points - 1) / _CELLS
     x = np.arange(points, dtype=np.float64)
@@ -413,7 +413,7 @@ def _few_integers(density: BoundedDensity, points: int) -> float:
     return step * total - step**3 / 12.0 * _CELLS * squares * bend
 
 
-def _windows(units: int, points: int) -> list[tuple[int, int]]:
+def _distinct_outputs(units: int, points: int) -> list[tuple[int, int]]:
     """Return the outputs that differ, and how often each occurs."""
     if points <= units:
         return [(a, 1) for a in range(units + points - 1)]

@@ -65,7 +65,7 @@ class ColumnFloor:
             if getattr(self, name) is not None:
                 check_positive(self, name)
 
-    def repeated(self, m: int) -> ColumnFloor:
+    def compose(self, m: int) -> ColumnFloor:
         """Return the floor after `m` independent releases of the same value.
 
         The van Trees bound is ``1 / (I + J)`` with information I of the release and J of the prior,
@@ -188,7 +188,7 @@ class ErrorFloor(Promise):
 
     def _grouped(self, m: int) -> Self:
         return dataclasses.replace(
-            self, entries=tuple((name, floor.repeated(m)) for name, floor in self.entries)
+            self, entries=tuple((name, floor.compose(m)) for name, floor in self.entries)
         )
 
     def sentence(self) -> str:
@@ -207,7 +207,7 @@ class ErrorFloor(Promise):
         return values
 
     def __str__(self) -> str:
-        listed = ", ".join(f"{name} {_quantity(floor)}" for name, floor in self.entries)
+        listed = ", ".join(f"{name} {_format_error(floor)}" for name, floor in self.entries)
         return f"error of any guess at least: {listed}"
 
     def __repr__(self) -> str:
@@ -215,7 +215,7 @@ class ErrorFloor(Promise):
         return f"ErrorFloor({{{listed}}})"
 
 
-def _quantity(floor: ColumnFloor) -> str:
+def _format_error(floor: ColumnFloor) -> str:
     return f"{floor.error:g}" + (f" {floor.measure}" if floor.measure else "")
 
 
@@ -229,6 +229,6 @@ def _floor_sentence(name: str, floor: ColumnFloor, unit: str) -> str:
         prior = f"followed the public prior '{floor.prior}'"
     return (
         f"If {whose}'s {name} {prior}, no method can guess it from this file with a "
-        f"{floor.statistic} below {_quantity(floor)}; anyone who knows more about the person, "
+        f"{floor.statistic} below {_format_error(floor)}; anyone who knows more about the person, "
         f"including how {name} goes with the other columns, may do better."
     )

@@ -47,7 +47,7 @@ def theorem_1_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/sulq-1.md.
     """
-    _check("theorem_1_variance", epsilon, delta, queries)
+    _check_arguments("theorem_1_variance", epsilon, delta, queries)
     return 8 * queries * math.log(queries / delta) ** 2 / epsilon**2
 
 
@@ -67,7 +67,7 @@ def theorem_4_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/sulq-4.md.
     """
-    _check("theorem_4_variance", epsilon, delta, queries)
+    _check_arguments("theorem_4_variance", epsilon, delta, queries)
     half = delta / 2
     spread = math.sqrt(2 * math.log(2 / half))
     first = 8 * math.log(2 / half) * math.log(queries / half) * queries / epsilon**2
@@ -90,7 +90,7 @@ def theorem_5_scale(epsilon: float, queries: int) -> float:
     ---------
     The density is ``exp(-abs(x) / R) / (2 R)``: docs/explanation/theorems/sulq-5.md.
     """
-    _check("theorem_5_scale", epsilon, 0.5, queries)
+    _check_arguments("theorem_5_scale", epsilon, 0.5, queries)
     return queries / epsilon
 
 
@@ -112,7 +112,7 @@ def odds_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/sulq-odds.md.
     """
-    _check("odds_variance", epsilon, delta, queries)
+    _check_arguments("odds_variance", epsilon, delta, queries)
     return queries / (2 * odds_rho(epsilon, delta))
 
 
@@ -132,7 +132,7 @@ def dp_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/analytic-gaussian.md.
     """
-    _check("dp_variance", epsilon, delta, queries)
+    _check_arguments("dp_variance", epsilon, delta, queries)
     return queries / gaussian_mu(epsilon, delta) ** 2
 
 
@@ -152,7 +152,7 @@ def concentrated_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/zcdp.md.
     """
-    _check("concentrated_variance", epsilon, delta, queries)
+    _check_arguments("concentrated_variance", epsilon, delta, queries)
     return queries / (2 * zcdp_rho(epsilon, delta))
 
 
@@ -208,7 +208,7 @@ class PosteriorOdds(Promise):
 
     def __post_init__(self) -> None:
         self._check_common()
-        _check("PosteriorOdds", self.epsilon, self.delta, self.queries)
+        _check_arguments("PosteriorOdds", self.epsilon, self.delta, self.queries)
         check_positive(self, "epsilon")
         check_positive(self, "delta", below=1.0)
         if self.neighbors != "replace-one":
@@ -273,7 +273,7 @@ class PosteriorOdds(Promise):
         return f"log-odds = {self.epsilon:g}, delta = {self.delta:g}, {count} ({self.neighbors}, {self.unit})"
 
 
-def _check(where: str, epsilon: float, delta: float, queries: int) -> None:
+def _check_arguments(where: str, epsilon: float, delta: float, queries: int) -> None:
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ParameterError(f"epsilon of {where} must be a number above 0, was {epsilon!r}.")
     if not 0 < delta < 1:

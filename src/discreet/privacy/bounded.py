@@ -20,14 +20,15 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.noise.bounded import BoundedDensity
 from discreet.noise.in_range import CELLS, INPUTS, LARGEST_KAPPA, InRange, end_slopes
 from discreet.privacy import _bayes
-from discreet.privacy.floors import UniformPrior, root_floor
+from discreet.privacy.floors import root_floor
+from discreet.privacy.priors import UniformPrior
 from discreet.privacy.rounding import UNIT, finite, step_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._types import Floats, Ints
-    from discreet.privacy.floors import Prior
+    from discreet.privacy.priors import Prior
 
 # Clenshaw sums of a hundred terms that add up to at most 1: measured 2e-15 against rational arithmetic.
 _CDF_ERROR = 1e-14
@@ -189,23 +190,23 @@ class BoundedNoise:
         """Fisher information about the location, rounded up."""
         return self.density.fisher_information * (1.0 + 1e-12)
 
-    def repeated(self, releases: int) -> BoundedNoise:
+    def compose(self, releases: int) -> BoundedNoise:
         """Return itself for one release; several bounded draws do not reduce to a single one."""
         if releases == 1:
             return self
         raise PromiseError(
-            f"The parameter releases of BoundedNoise.repeated must be 1, and was {releases}. Several "
+            f"The parameter releases of BoundedNoise.compose must be 1, and was {releases}. Several "
             "releases with bounded noise exclude values together and have no exact floor here; use Gaussian "
             "noise, or van_trees_floor for a column that is not made of integers."
         )
 
     def interval_mean_square(self, width: float) -> float:
         """Lower bound on the Bayes mean square error, uniform prior on an interval."""
-        return _bayes.interval(self.density, width)
+        return _bayes.bounded_interval(self.density, width)
 
     def integer_mean_square(self, points: int) -> float:
         """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
-        return _bayes.integers(self.density, points)
+        return _bayes.bounded_integers(self.density, points)
 
     def scaled(self, factor: float) -> BoundedNoise:
         """Return the noise in another unit: ``factor`` times as large."""
@@ -373,7 +374,7 @@ def in_range_floor(law: InRange, prior: Prior) -> float:
             f"The parameter prior of in_range_floor must be on the range of the law, {law.lower:g} to "
             f"{law.upper:g}, and was {prior.name}. Declare one range for both."
         )
-    weight, mean, inner = _groups(law, prior)
+    weight, mean, inner = _group_inputs(law, prior)
     joint = law.masses * (weight * 2.0**-63)[:, np.newaxis]
     mass = joint.sum(axis=0)
     center = (mean @ joint) / mass
@@ -381,21 +382,21 @@ def in_range_floor(law: InRange, prior: Prior) -> float:
     return root_floor((between + inner) * (1.0 - 1e-12), prior)
 
 
-def _groups(law: InRange, prior: Prior) -> tuple[Floats, Floats, float]:
+def _group_inputs(law: InRange, prior: Prior) -> tuple[Floats, Floats, float]:
     """Return probability and mean of the values moved to each input, and their mean variance.
 
     Everything is counted from the lower bound: far from zero, the values themselves have few digits left.
     """
     if isinstance(prior, UniformPrior):
         # A value is stored as the nearest 64-bit number, and that is moved to an input.
-        first = _first_moved(law, int(_place(law.lower)), int(_place(law.upper)), _number)
-        ends = [_number(place) - law.lower for place in (first[1:] - 1, first[1:])]
+        first = _first_places(law, int(_float_rank(law.lower)), int(_float_rank(law.upper)), _ranked_float)
+        ends = [_ranked_float(place) - law.lower for place in (first[1:] - 1, first[1:])]
         width = law.upper - law.lower
         edges = np.concatenate([[0.0], np.minimum(0.5 * (ends[0] + ends[1]), width), [width]])
         length = np.diff(edges)
         weight = length / width
         return weight, edges[:-1] + 0.5 * length, float(weight @ length**2) / 12.0
-    first = _first_moved(law, int(prior.lower), int(prior.upper), lambda place: place.astype(np.float64))
+    first = _first_places(law, int(prior.lower), int(prior.upper), lambda place: place.astype(np.float64))
     start = np.append(first, int(prior.upper) + 1) - int(prior.lower)
     count = np.diff(start).astype(np.float64)
     # The variance of n consecutive integers is (n**2 - 1) / 12.
@@ -403,7 +404,7 @@ def _groups(law: InRange, prior: Prior) -> tuple[Floats, Floats, float]:
     return count / count.sum(), 0.5 * (start[:-1] + start[1:] - 1.0), inner
 
 
-def _first_moved(law: InRange, lowest: int, highest: int, number: Callable[[Ints], Floats]) -> Ints:
+def _first_places(law: InRange, lowest: int, highest: int, number: Callable[[Ints], Floats]) -> Ints:
     """Return the first place whose number is moved to each input or a later one, by bisection.
 
     Places count the numbers of a column in their order; one past the last where there is none.
@@ -418,12 +419,12 @@ def _first_moved(law: InRange, lowest: int, highest: int, number: Callable[[Ints
     return low
 
 
-def _place(x: float) -> Ints:
+def _float_rank(x: float) -> Ints:
     """Return where a 64-bit number stands among all of them in order, 0 at zero."""
     bits = np.asarray(x, np.float64).view(np.int64)
     return np.where(bits < 0, _LEAST - bits, bits)
 
 
-def _number(place: Ints) -> Floats:
+def _ranked_float(place: Ints) -> Floats:
     """Return the 64-bit number that stands there."""
     return np.where(place < 0, _LEAST - place, place).view(np.float64)

@@ -89,7 +89,9 @@ class BudgetSplit:
             self.whole = PureDP(epsilon=privacy.epsilon, total_variation=variation, **self._common)
         else:
             variation = draws * samplers.GAUSSIAN_TOTAL_VARIATION
-            self.whole = GaussianDP(mu=_mu(privacy, variation), total_variation=variation, **self._common)
+            self.whole = GaussianDP(
+                mu=_total_mu(privacy, variation), total_variation=variation, **self._common
+            )
 
     def __getitem__(self, name: str) -> Promise:
         if isinstance(self.whole, PureDP):
@@ -108,7 +110,7 @@ class BudgetSplit:
         )
 
 
-def _mu(privacy: ApproxDP | ZCDP | GaussianDP, variation: float) -> float:
+def _total_mu(privacy: ApproxDP | ZCDP | GaussianDP, variation: float) -> float:
     """Return the mu that all questions together may come to."""
     if isinstance(privacy, GaussianDP):
         return privacy.mu

@@ -41,7 +41,7 @@ _LISTS = ("covers", "unpromised", "assumes")
 
 # Each release's bound is lowered by its own sampler's total variation, of order 1e-35 of the squared
 # range per draw; a part in 1e9 of the mean square covers what many releases add to that.
-_LATTICE = 1 - Fraction(1, 10**9)
+_SAMPLER_SLACK = 1 - Fraction(1, 10**9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ColumnCost:
         """Return the van Trees floor at some information, rounded down; None where none is proven."""
         if information is None or self.prior is None or not information + self.prior:
             return None
-        return root_down(_LATTICE / (information.exact + self.prior.exact))
+        return root_down(_SAMPLER_SLACK / (information.exact + self.prior.exact))
 
     def __add__(self, other: ColumnCost) -> ColumnCost:
         if self.information is None or other.information is None:
@@ -163,7 +163,7 @@ class Spending:
         private = [part for part in parts if not isinstance(part, (ErrorFloor, NoPromise))]
         total = cls(charges=1)
         for part in parts:
-            total = total._merge(_cost(part))
+            total = total._merge(_promise_cost(part))
         reasons = {part.reason for part in parts if isinstance(part, NoPromise)}
         if not private and not reasons:
             reasons = {"an error floor bounds no epsilon"}
@@ -252,7 +252,7 @@ class Spending:
             way_out="Zero asks for the total variation between neighbors.",
         )  # fmt: skip
         if not self.rho:
-            return self._without_rho(epsilon)
+            return self._delta_without_rho(epsilon)
         added = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
         readings = [Fraction(1)]
         beyond_linear = float_down(exact(epsilon) - self.linear.exact)
@@ -266,7 +266,7 @@ class Spending:
             readings.append(exact(zcdp_delta(float(self.pooled), beyond_points)))
         return min(1.0, float_up(min(readings) + added))
 
-    def _without_rho(self, epsilon: float) -> float:
+    def _delta_without_rho(self, epsilon: float) -> float:
         if not self.linear:
             return min(1.0, float_up(sampling_delta(self.total_variation.exact, epsilon)))
         tau = float(self.total_variation)
@@ -411,7 +411,7 @@ class Spending:
 _NAMES = tuple(item.name for item in dataclasses.fields(Spending))
 
 
-def _cost(promise: Promise) -> Spending:
+def _promise_cost(promise: Promise) -> Spending:
     """Return one promise in the currency of its kind."""
     if isinstance(promise, NoPromise):
         return Spending(assumes=promise.assumes)

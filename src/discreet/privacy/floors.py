@@ -15,13 +15,14 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from scipy.optimize import brentq
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy import _bayes
 from discreet.privacy._error_floor import ColumnFloor
+from discreet.privacy.priors import IntegerPrior, ListPrior, Prior, UniformPrior
 from discreet.privacy.rounding import (
     UNIT,
     finite,
@@ -41,8 +42,6 @@ UNBIASED_ONLY = "unbiased attackers only"
 """The label that a Cramér-Rao number carries wherever it is shown."""
 
 _MANY = 2.0**40
-_FEW = 2**20
-"""64-bit numbers in a range below which it is worked out how values are stored."""
 
 
 class Noise(Hashable, Protocol):
@@ -52,7 +51,7 @@ class Noise(Hashable, Protocol):
     def information(self) -> float:
         """Fisher information about the location, rounded up."""
 
-    def repeated(self, releases: int) -> Self:
+    def compose(self, releases: int) -> Self:
         """Noise that leaves as much as ``releases`` independent draws around the same value."""
 
     def interval_mean_square(self, width: float) -> float:
@@ -94,7 +93,7 @@ class GaussianNoise:
         """``1 / sd^2``, rounded up."""
         return round_up(1 / Fraction(self.sd) ** 2)
 
-    def repeated(self, releases: int) -> GaussianNoise:
+    def compose(self, releases: int) -> GaussianNoise:
         """Return the noise of the average, which says all that the releases say."""
         if releases == 1:
             return self
@@ -102,7 +101,7 @@ class GaussianNoise:
 
     def interval_mean_square(self, width: float) -> float:
         """Lower bound on the Bayes mean square error, uniform prior on an interval."""
-        return _scaled(_bayes.gaussian_interval(width / self.sd), self.sd)
+        return _scale_mean_square(_bayes.gaussian_interval(width / self.sd), self.sd)
 
     def integer_mean_square(self, points: int) -> float:
         """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
@@ -142,19 +141,19 @@ class LaplaceNoise:
         """``1 / scale^2``, rounded up."""
         return round_up(1 / Fraction(self.scale) ** 2)
 
-    def repeated(self, releases: int) -> LaplaceNoise:
+    def compose(self, releases: int) -> LaplaceNoise:
         """Return itself for one release; several Laplace draws do not reduce to a single one."""
         if releases == 1:
             return self
         raise PromiseError(
-            f"The parameter releases of LaplaceNoise.repeated must be 1, and was {releases}. Several "
+            f"The parameter releases of LaplaceNoise.compose must be 1, and was {releases}. Several "
             "Laplace releases have no exact floor here; use Gaussian noise, or van_trees_floor for a "
             "column that is not made of integers."
         )
 
     def interval_mean_square(self, width: float) -> float:
         """Lower bound on the Bayes mean square error, uniform prior on an interval."""
-        return _scaled(_bayes.laplace_interval(width / self.scale), self.scale)
+        return _scale_mean_square(_bayes.laplace_interval(width / self.scale), self.scale)
 
     def integer_mean_square(self, points: int) -> float:
         """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
@@ -165,201 +164,10 @@ class LaplaceNoise:
         return LaplaceNoise(self.scale * factor)
 
 
-def _scaled(mean_square: float, unit: float) -> float:
+def _scale_mean_square(mean_square: float, unit: float) -> float:
     return mean_square * unit * unit * (1.0 - 8.0 * UNIT)
 
 
-@dataclass(frozen=True, slots=True)
-class UniformPrior:
-    """A value that could equally well be anything from ``lower`` to ``upper``.
-
-    Parameters
-    ----------
-    lower, upper : float
-        Declared bounds; ``lower < upper``.
-
-    Privacy
-    -------
-    Public: it is made of declared bounds alone.
-
-    Reference
-    ---------
-    ``docs/explanation/theorems/bayes-floor.md``.
-    """
-
-    lower: float
-    upper: float
-
-    def __post_init__(self) -> None:
-        way_out = "Declare the range of the column, lower below upper."
-        finite("UniformPrior", "lower", self.lower, way_out=way_out)
-        finite("UniformPrior", "upper", self.upper, above=float(self.lower), way_out=way_out)
-
-    @property
-    def name(self) -> str:
-        """How a statement names the prior."""
-        return f"uniform from {self.lower:g} to {self.upper:g}"
-
-    @property
-    def width(self) -> float:
-        """Length of the range, rounded up."""
-        return round_up(Fraction(self.upper) - Fraction(self.lower))
-
-    @property
-    def resolution(self) -> float:
-        """Largest distance of neighboring 64-bit numbers: a stored value is off by half of it."""
-        return math.ulp(max(abs(self.lower), abs(self.upper)))
-
-    @property
-    def steps(self) -> int | None:
-        """How many steps between 64-bit numbers the range has, where they are few and equally long."""
-        step = Fraction(self.resolution)
-        width = Fraction(self.upper) - Fraction(self.lower)
-        even = math.ulp(min(abs(self.lower), abs(self.upper))) == self.resolution
-        # The end that is nearer to 0 may be a power of two, below which steps are shorter.
-        return int(width / step) if even and self.lower * self.upper > 0 and width <= _FEW * step else None
-
-    @property
-    def slack(self) -> float:
-        """The lattice step that storing values costs, where it is not worked out: half of it twice."""
-        return 0.0 if self.steps is not None else 2.0 * self.resolution
-
-    @property
-    def most_mean_square(self) -> float:
-        """What the mean square tends to as noise grows."""
-        if self.steps is None:
-            return self.largest**2
-        return (self.steps**2 - 1) / 12.0 * self.resolution**2 * (1.0 - 8.0 * UNIT)
-
-    @property
-    def largest(self) -> float:
-        """The error of a guess without any file: no noise can prove more."""
-        return self.width / math.sqrt(12.0) * (1.0 - 8.0 * UNIT)
-
-    def mean_square(self, noise: Noise) -> float:
-        """Lower bound on the Bayes mean square error under ``noise``."""
-        steps = self.steps
-        if steps is not None:
-            # Values that are stored downwards, or upwards, are so many integers and something independent.
-            if steps < 2:
-                return 0.0
-            points = noise.scaled(1.0 / self.resolution).integer_mean_square(steps)
-            return points * self.resolution**2 * (1.0 - 8.0 * UNIT)
-        # Rounded down: the floor grows with the range.
-        return noise.interval_mean_square(round_down(Fraction(self.upper) - Fraction(self.lower)))
-
-
-@dataclass(frozen=True, slots=True)
-class IntegerPrior:
-    """A value that could equally well be any integer from ``lower`` to ``upper``.
-
-    Parameters
-    ----------
-    lower, upper : int
-        Declared bounds, both possible; ``lower < upper``.
-
-    Privacy
-    -------
-    Public: it is made of declared bounds alone. Noise well below half a step is undone by rounding,
-    and the floor says so by being about 0.
-
-    Reference
-    ---------
-    ``docs/explanation/theorems/bayes-floor.md``.
-    """
-
-    lower: int
-    upper: int
-
-    def __post_init__(self) -> None:
-        way_out = "Declare whole bounds, lower below upper, or use UniformPrior."
-        lower = finite("IntegerPrior", "lower", self.lower, way_out=way_out)
-        upper = finite("IntegerPrior", "upper", self.upper, above=lower, way_out=way_out)
-        for name, value in (("lower", lower), ("upper", upper)):
-            if not value.is_integer():
-                raise ParameterError(
-                    f"The parameter {name} of IntegerPrior must be a whole number, and was {value!r}. "
-                    f"{way_out}"
-                )
-
-    @property
-    def name(self) -> str:
-        """How a statement names the prior."""
-        return f"uniform on the integers from {self.lower:d} to {self.upper:d}"
-
-    @property
-    def points(self) -> int:
-        """Number of integers."""
-        return int(self.upper) - int(self.lower) + 1
-
-    @property
-    def width(self) -> float:
-        """Largest distance of two values, rounded up."""
-        return round_up(Fraction(self.points - 1))
-
-    @property
-    def resolution(self) -> float:
-        """Zero: declared integers are stored exactly."""
-        return 0.0
-
-    @property
-    def slack(self) -> float:
-        """Zero, for the same reason."""
-        return 0.0
-
-    @property
-    def most_mean_square(self) -> float:
-        """What the mean square tends to as noise grows."""
-        return self.largest**2
-
-    @property
-    def largest(self) -> float:
-        """The error of a guess without any file: no noise can prove more."""
-        return math.sqrt((self.points**2 - 1) / 12.0) * (1.0 - 8.0 * UNIT)
-
-    def mean_square(self, noise: Noise) -> float:
-        """Lower bound on the Bayes mean square error under ``noise``."""
-        return noise.integer_mean_square(self.points)
-
-
-@dataclass(frozen=True, slots=True)
-class ListPrior:
-    """A value that could equally well be any of the values that a list names.
-
-    "Other" and "missing", which a release may publish beside them, are not among them: they stand for
-    what the list leaves out, and a prior that gave them weight would promise more than a coin has.
-
-    Parameters
-    ----------
-    codes : tuple of int
-        Places of these values among everything that the column may be published with; at least one.
-    what : str
-        What a statement calls them.
-
-    Privacy
-    -------
-    Public: it is made of a declared list alone.
-
-    Reference
-    ---------
-    ``docs/explanation/theorems/bayes-floor.md``.
-    """
-
-    codes: tuple[int, ...]
-    what: str = "declared values"
-
-    @property
-    def name(self) -> str:
-        """How a statement names the prior."""
-        return f"uniform on the {len(self.codes)} {self.what}"
-
-    @property
-    def largest(self) -> float:
-        """How often a guess without any file is wrong: no noise can prove more."""
-        return round_down(1 - Fraction(1, len(self.codes)))
-
-
-Prior: TypeAlias = UniformPrior | IntegerPrior
 _Law = TypeVar("_Law", bound=Noise)
 
 
@@ -414,7 +222,7 @@ def bayes_floor(
         "bayes_floor", "releases", releases, least=1, way_out="Count the releases of this column."
     )
     return root_floor(
-        _mean_square(prior, noise.repeated(releases)),
+        _mean_square(prior, noise.compose(releases)),
         prior,
         total_variation=tv,
         lattice_step=step + prior.slack,
@@ -575,7 +383,7 @@ def least_noise(
             "from the column, so that its range is near 0."
         )
     if error >= ceiling:
-        raise _beyond("least_noise", error, ceiling, f"a value {prior.name}", column)
+        raise _beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
 
     def floor(size: float) -> float:
         return bayes_floor(
@@ -592,7 +400,7 @@ def least_noise(
         low, high = high, growth * high
         growth = min(2.0, growth**8)
         if high > _MANY * prior.width:
-            raise _beyond("least_noise", error, ceiling, f"a value {prior.name}", column)
+            raise _beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
     while low == high or floor(low) >= error:
         low, high = low / growth, low
     log_size = brentq(
@@ -609,7 +417,9 @@ def least_noise(
     return law(size)
 
 
-def _beyond(function: str, error: float, ceiling: float, what: str, column: str | None) -> PromiseError:
+def _beyond_ceiling_error(
+    function: str, error: float, ceiling: float, what: str, column: str | None
+) -> PromiseError:
     named = "" if column is None else f" for column {column!r}"
     return PromiseError(
         f"The parameter error of {function}{named} must be below {ceiling:.9g}, and was {error:.9g}: {what} "
@@ -665,7 +475,7 @@ def wrong_guess_floor(
     (0.6, 0.4)
     """
     function = "wrong_guess_floor"
-    kept, levels, listed, tv = _response(function, keep, levels, listed, total_variation)
+    kept, levels, listed, tv = _check_response(function, keep, levels, listed, total_variation)
     whole(function, "answers", answers, least=0, way_out="Count the answers about one value.")
     other = (1 - kept) / (levels - 1)
     if answers == 0 or listed == 1:
@@ -724,7 +534,7 @@ def keep_for_wrong_guess(
     ``docs/explanation/theorems/bayes-floor.md``, Lemma 6.
     """
     function = "keep_for_wrong_guess"
-    _, levels, listed, tv = _response(function, 0.5, levels, listed, total_variation)
+    _, levels, listed, tv = _check_response(function, 0.5, levels, listed, total_variation)
     answers = whole(function, "answers", answers, least=1, way_out="Count the answers about one value.")
     error = finite(
         function, "error", error, above=0.0, below=1.0, way_out="Ask for a chance between 0 and 1."
@@ -741,10 +551,12 @@ def keep_for_wrong_guess(
         keep = round_down(1 - (levels - 1) * other)
         if keep * levels >= 1:
             return keep
-    raise _beyond(function, error, round_down(ceiling), f"one of {listed} equally likely values", column)
+    raise _beyond_ceiling_error(
+        function, error, round_down(ceiling), f"one of {listed} equally likely values", column
+    )
 
 
-def _response(
+def _check_response(
     function: str, keep: float, levels: int, listed: int | None, total_variation: float
 ) -> tuple[Fraction, int, int, Fraction]:
     levels = whole(function, "levels", levels, least=2, way_out="Declare at least two categories.")

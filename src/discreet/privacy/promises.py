@@ -91,7 +91,7 @@ class PureDP(Promise):
         """Say the promise in plain language."""
         return (
             f"{self._difference()} multiplies the probability of any result by at most "
-            f"{_factor(self.epsilon)} (epsilon {self.epsilon:g}).{self._about()}"
+            f"{_format_factor(self.epsilon)} (epsilon {self.epsilon:g}).{self._about()}"
         )
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class ApproxDP(Promise):
         """Say the promise in plain language."""
         return (
             f"{self._difference()} multiplies the probability of any result by at most "
-            f"{_factor(self.epsilon)} and adds at most {self.delta:g} "
+            f"{_format_factor(self.epsilon)} and adds at most {self.delta:g} "
             f"(epsilon {self.epsilon:g}, delta {self.delta:g}).{self._about()}"
         )
 
@@ -195,7 +195,7 @@ class ZCDP(Promise):
         return zcdp_delta(self.rho, epsilon)
 
     def _ideal_epsilon(self, delta: float) -> float:
-        return _needing_delta(self, delta, lambda: zcdp_epsilon(self.rho, delta))
+        return _read_at_positive_delta(self, delta, lambda: zcdp_epsilon(self.rho, delta))
 
     def _grouped(self, m: int) -> Self:
         return dataclasses.replace(self, rho=group_rho(self.rho, m))
@@ -241,7 +241,7 @@ class GaussianDP(Promise):
         return gaussian_delta(epsilon, self.mu)
 
     def _ideal_epsilon(self, delta: float) -> float:
-        return _needing_delta(self, delta, lambda: gaussian_epsilon(self.mu, delta))
+        return _read_at_positive_delta(self, delta, lambda: gaussian_epsilon(self.mu, delta))
 
     def _grouped(self, m: int) -> Self:
         return dataclasses.replace(self, mu=group_mu(self.mu, m))
@@ -314,7 +314,7 @@ def promise_from_dict(values: Mapping[str, Any]) -> Promise:
     known = {item.name for item in dataclasses.fields(kind)}
     if kind is ErrorFloor:
         known = known - {"entries"} | {"columns"}
-    _refuse_unknown(kind.__name__, rest, known)
+    _check_known_keys(kind.__name__, rest, known)
     for name in ("covers", "assumes", "unpublished"):
         if isinstance(rest.get(name), list):
             rest[name] = tuple(rest[name])
@@ -324,7 +324,7 @@ def promise_from_dict(values: Mapping[str, Any]) -> Promise:
         floors = {}
         inner = {item.name for item in dataclasses.fields(ColumnFloor)}
         for name, floor in dict(rest.pop("columns")).items():
-            _refuse_unknown("ColumnFloor", floor, inner)
+            _check_known_keys("ColumnFloor", floor, inner)
             floors[name] = ColumnFloor(**floor)
         return ErrorFloor(floors, **rest)
     except (TypeError, KeyError) as error:
@@ -369,7 +369,7 @@ def describe_promise(values: Mapping[str, Any]) -> str:
     return printable(str(promise))
 
 
-def _needing_delta(promise: Promise, delta: float, read: Callable[[], float]) -> float:
+def _read_at_positive_delta(promise: Promise, delta: float, read: Callable[[], float]) -> float:
     if delta == 0:
         raise PromiseError(
             f"delta must be positive to read {type(promise).__name__} as an epsilon, was 0: "
@@ -378,11 +378,11 @@ def _needing_delta(promise: Promise, delta: float, read: Callable[[], float]) ->
     return read()
 
 
-def _factor(epsilon: float) -> str:
+def _format_factor(epsilon: float) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"exp({epsilon:g})"
 
 
-def _refuse_unknown(owner: str, values: Mapping[str, Any], known: set[str]) -> None:
+def _check_known_keys(owner: str, values: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(set(values) - known)
     if unknown:
         raise ParameterError(

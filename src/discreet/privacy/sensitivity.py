@@ -90,21 +90,21 @@ def linear_box_diameter(matrix: Floats, widths: Floats) -> BoxDiameter:
     if np.count_nonzero(scaled - np.diag(np.diagonal(scaled))) == 0:
         length = float(np.linalg.norm(np.diagonal(scaled)))
         return BoxDiameter(upper=length + blur, lower=length, how="diagonal")
-    lower = _climb(scaled)
+    lower = _search_corner(scaled)
     if p <= _ENUMERATE:
-        return BoxDiameter(upper=_corners(scaled) + blur, lower=lower, how="all corners")
+        return BoxDiameter(upper=_enumerate_corners(scaled) + blur, lower=lower, how="all corners")
     square = scaled.T @ scaled
     gap = p * (2 * p + 8) * _UNIT * float(np.linalg.norm(scaled)) ** 2 * 1.01
     norms = min(float(np.abs(square).sum()), p * float(linalg.eigvalsh(square)[-1]))
     if p > _DUAL:
         return BoxDiameter(upper=math.sqrt(norms + gap), lower=lower, how="norms")
-    dual = _dual(square)
+    dual = _dual_bound(square)
     return BoxDiameter(
         upper=math.sqrt(min(dual, norms) + gap), lower=lower, how="dual" if dual <= norms else "norms"
     )
 
 
-def _corners(scaled: Floats) -> float:
+def _enumerate_corners(scaled: Floats) -> float:
     """Try every corner; opposite ones have the same length."""
     p = scaled.shape[1]
     best = 0.0
@@ -116,7 +116,7 @@ def _corners(scaled: Floats) -> float:
     return math.sqrt(best)
 
 
-def _climb(scaled: Floats) -> float:
+def _search_corner(scaled: Floats) -> float:
     """Flip one sign at a time while that helps, from the corner that follows the first eigenvector."""
     square = scaled.T @ scaled
     _, vectors = linalg.eigh(square)
@@ -133,7 +133,7 @@ def _climb(scaled: Floats) -> float:
     return best
 
 
-def _dual(square: Floats) -> float:
+def _dual_bound(square: Floats) -> float:
     """Minimize ``sum(d) + p * largest eigenvalue of (square - diag(d))``: an upper bound for every ``d``."""
     p = len(square)
 
@@ -186,8 +186,10 @@ def box_diameter(lower: ArrayLike, upper: ArrayLike) -> float:
     >>> box_diameter([0, 0], [3, 4])
     5.0
     """
-    pairs = _box("box_diameter", lower, upper)
-    return _in_range("box_diameter", sqrt_up(sum(((high - low) ** 2 for low, high in pairs), Fraction(0))))
+    pairs = _exact_box("box_diameter", lower, upper)
+    return _check_finite(
+        "box_diameter", sqrt_up(sum(((high - low) ** 2 for low, high in pairs), Fraction(0)))
+    )
 
 
 def integer_box_diameter(lower: ArrayLike, upper: ArrayLike) -> float:
@@ -212,14 +214,14 @@ def integer_box_diameter(lower: ArrayLike, upper: ArrayLike) -> float:
     Exact integer arithmetic.
     """
     function = "integer_box_diameter"
-    lows, highs = _integers(function, "lower", lower), _integers(function, "upper", upper)
+    lows, highs = _exact_integers(function, "lower", lower), _exact_integers(function, "upper", upper)
     if len(lows) != len(highs) or any(low > high for low, high in zip(lows, highs, strict=True)):
         raise ParameterError(
             f"The parameters lower and upper of {function} must have one entry per column, lower at "
             f"most upper, and had {len(lows)} and {len(highs)} entries. Give both ends of each column."
         )
     total = sum((high - low) ** 2 for low, high in zip(lows, highs, strict=True))
-    return _in_range(function, sqrt_up(Fraction(total)))
+    return _check_finite(function, sqrt_up(Fraction(total)))
 
 
 def lattice_sensitivity(diameter: float, step: float, dimension: int) -> float:
@@ -254,7 +256,7 @@ def lattice_sensitivity(diameter: float, step: float, dimension: int) -> float:
     step = finite(function, "step", step, least=0.0, way_out=way_out)
     dimension = whole(function, "dimension", dimension, least=1, way_out="Count the columns.")
     moved = Fraction(sqrt_up(4 * Fraction(step) ** 2 * dimension))
-    return _in_range(function, round_up(Fraction(diameter) + moved))
+    return _check_finite(function, round_up(Fraction(diameter) + moved))
 
 
 def sum_sensitivity(
@@ -298,16 +300,17 @@ def sum_sensitivity(
     (4.0, 3.0)
     """
     function = "sum_sensitivity"
-    replace = _replace(function, neighbors)
-    rows = _rows(function, rows)
+    replace = _is_replace_one(function, neighbors)
+    rows = _check_rows(function, rows)
     moves = [
-        (high - low) if replace else max(abs(low), abs(high)) for low, high in _box(function, lower, upper)
+        (high - low) if replace else max(abs(low), abs(high))
+        for low, high in _exact_box(function, lower, upper)
     ]
     if norm == "L1":
-        return _in_range(function, round_up(rows * sum(moves, Fraction(0))))
+        return _check_finite(function, round_up(rows * sum(moves, Fraction(0))))
     if norm == "L2":
         squares = sum((move**2 for move in moves), Fraction(0))
-        return _in_range(function, sqrt_up(rows**2 * squares))
+        return _check_finite(function, sqrt_up(rows**2 * squares))
     raise ParameterError(
         f"The parameter norm of {function} must be 'L1' or 'L2', and was {norm!r}. Use L2 for "
         "Gaussian noise and L1 for Laplace noise."
@@ -342,8 +345,8 @@ def ball_sum_sensitivity(norm_bound: float, *, neighbors: Neighbors, rows: int =
     function = "ball_sum_sensitivity"
     way_out = "Declare the norm to which rows are clipped."
     bound = Fraction(finite(function, "norm_bound", norm_bound, least=0.0, way_out=way_out))
-    factor = 2 if _replace(function, neighbors) else 1
-    return _in_range(function, round_up(factor * _rows(function, rows) * bound))
+    factor = 2 if _is_replace_one(function, neighbors) else 1
+    return _check_finite(function, round_up(factor * _check_rows(function, rows) * bound))
 
 
 def histogram_sensitivity(*, neighbors: Neighbors, rows: int = 1, norm: Norm = "L2") -> float:
@@ -372,11 +375,11 @@ def histogram_sensitivity(*, neighbors: Neighbors, rows: int = 1, norm: Norm = "
     Blum, Dwork, McSherry, Nissim (2005), section 4, with one charge per table instead of per cell.
     """
     # A row is a corner of the simplex: one person's rows move at most two cells by `rows` each.
-    moved = 2 if _replace("histogram_sensitivity", neighbors) else 1
+    moved = 2 if _is_replace_one("histogram_sensitivity", neighbors) else 1
     return sum_sensitivity([0] * moved, [1] * moved, neighbors="add-remove", rows=rows, norm=norm)
 
 
-def _box(function: str, lower: ArrayLike, upper: ArrayLike) -> list[tuple[Fraction, Fraction]]:
+def _exact_box(function: str, lower: ArrayLike, upper: ArrayLike) -> list[tuple[Fraction, Fraction]]:
     """Return the bounds as exact rationals, one pair per column."""
     lows = np.atleast_1d(np.asarray(lower, dtype=np.float64)).ravel()
     highs = np.atleast_1d(np.asarray(upper, dtype=np.float64)).ravel()
@@ -393,7 +396,7 @@ def _box(function: str, lower: ArrayLike, upper: ArrayLike) -> list[tuple[Fracti
     return [(Fraction(low), Fraction(high)) for low, high in zip(lows.tolist(), highs.tolist(), strict=True)]
 
 
-def _integers(function: str, name: str, values: ArrayLike) -> list[int]:
+def _exact_integers(function: str, name: str, values: ArrayLike) -> list[int]:
     entries: list[Any] = np.atleast_1d(np.asarray(values, dtype=object)).ravel().tolist()
     try:
         return [operator.index(entry) for entry in entries]
@@ -404,7 +407,7 @@ def _integers(function: str, name: str, values: ArrayLike) -> list[int]:
         ) from error
 
 
-def _replace(function: str, neighbors: Neighbors) -> bool:
+def _is_replace_one(function: str, neighbors: Neighbors) -> bool:
     if neighbors not in get_args(Neighbors):
         raise ParameterError(
             f"The parameter neighbors of {function} must be 'replace-one' or 'add-remove', and was "
@@ -413,12 +416,12 @@ def _replace(function: str, neighbors: Neighbors) -> bool:
     return neighbors == "replace-one"
 
 
-def _rows(function: str, rows: int) -> int:
+def _check_rows(function: str, rows: int) -> int:
     way_out = "Give the declared max_rows_per_unit; extra rows of a person are dropped."
     return whole(function, "rows", rows, least=1, way_out=way_out)
 
 
-def _in_range(function: str, value: float) -> float:
+def _check_finite(function: str, value: float) -> float:
     if not math.isfinite(value):
         raise ParameterError(
             f"The parameters of {function} must leave the result in the range of floats, and did "

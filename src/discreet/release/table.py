@@ -19,7 +19,7 @@ from discreet.noise._linear import product, symmetric_eigen
 from discreet.noise.whitening import same_bits
 from discreet.noise_law import Additive, Clear
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP, floors
-from discreet.privacy.floors import IntegerPrior, UniformPrior
+from discreet.privacy.priors import IntegerPrior, UniformPrior
 from discreet.release._randomized_response import Listed, Response, listed_in, response_promise
 from discreet.release.base import ReleaseMethod, parameter_names
 from discreet.release.publication import ColumnSummary, ReleasePlan

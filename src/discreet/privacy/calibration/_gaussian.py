@@ -8,7 +8,7 @@ as it stands. The slack added is twice the forward error of each case; its deriv
 ``docs/explanation/theorems/analytic-gaussian.md``.
 
 Rounding makes what is computed wobble by as much as the slack, so a mu one unit smaller may be given a delta
-one unit larger. What is allowed is therefore measured by :func:`delta_ceiling`, which lies above the wobble.
+one unit larger. What is allowed is therefore measured by :func:`_delta_ceiling`, which lies above the wobble.
 
 The Gaussian mechanism: delta, mu and epsilon of one another, exact and safely rounded.
 """
@@ -69,13 +69,13 @@ def _mills(x: float) -> float:
     return float(math.sqrt(0.5 * math.pi) * erfcx(x * math.sqrt(0.5)))
 
 
-def _ends(epsilon: float, mu: float) -> tuple[float, float]:
+def _mills_arguments(epsilon: float, mu: float) -> tuple[float, float]:
     """Return (epsilon/mu - mu/2, epsilon/mu + mu/2), kept finite."""
     ratio = min(epsilon / mu, 1e150)
     return ratio - 0.5 * mu, ratio + 0.5 * mu
 
 
-def _use_complement(a: float, mu: float) -> bool:
+def _needs_complement(a: float, mu: float) -> bool:
     return a < 0.0 and mu > _SMALL_MU
 
 
@@ -87,9 +87,9 @@ def _log_complement(a: float, b: float, slacks: float = 1.0) -> float:
     return value - 2.0 * UNIT * slacks * ((12.0 - a) * (b - a) + a * a + 32.0)
 
 
-def log_delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
-    a, b = _ends(epsilon, mu)
-    if _use_complement(a, mu):
+def _log_delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
+    a, b = _mills_arguments(epsilon, mu)
+    if _needs_complement(a, mu):
         complement = math.exp(_log_complement(a, b, slacks)) * (1.0 - 4.0 * UNIT)
         return math.nextafter(math.log1p(-complement) * (1.0 - 4.0 * UNIT), math.inf)
     # delta = phi(a) (R(a) - R(b)) by e^epsilon phi(b) = phi(a). The four terms of the slack are the
@@ -113,33 +113,33 @@ def log_delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
     return min(value + 2.0 * UNIT * slacks * slack, 0.0)
 
 
-def delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
-    a, b = _ends(epsilon, mu)
-    if _use_complement(a, mu):
+def _delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
+    a, b = _mills_arguments(epsilon, mu)
+    if _needs_complement(a, mu):
         complement = math.exp(_log_complement(a, b, slacks)) * (1.0 - 4.0 * UNIT)
         return round_up(1 - Fraction(complement))
-    value = math.exp(log_delta_up(epsilon, mu, slacks)) * (1.0 + 4.0 * UNIT)
+    value = math.exp(_log_delta_up(epsilon, mu, slacks)) * (1.0 + 4.0 * UNIT)
     return min(math.nextafter(value, math.inf), 1.0)
 
 
-def delta_ceiling(epsilon: float, mu: float) -> float:
-    """Return what :func:`delta_up` exceeds at no smaller mu and at no larger epsilon."""
-    here = delta_up(epsilon, mu, _ABOVE_WOBBLE)
+def _delta_ceiling(epsilon: float, mu: float) -> float:
+    """Return what :func:`_delta_up` exceeds at no smaller mu and at no larger epsilon."""
+    here = _delta_up(epsilon, mu, _ABOVE_WOBBLE)
     # The other case, which begins there, may have the larger slack.
-    return here if mu <= _SMALL_MU else max(here, delta_up(epsilon, _SMALL_MU, _ABOVE_WOBBLE))
+    return here if mu <= _SMALL_MU else max(here, _delta_up(epsilon, _SMALL_MU, _ABOVE_WOBBLE))
 
 
-def score(epsilon: float, mu: float, delta: float) -> float:
+def _delta_score(epsilon: float, mu: float, delta: float) -> float:
     """Return a quantity that grows with delta(epsilon; mu) and is 0 where it equals ``delta``.
 
     Square roots of logarithms make it nearly linear in epsilon/mu - mu/2, so that few steps find the
     root; above one half the complement is compared, which keeps its digits where delta has none.
     """
     if delta <= 0.5:
-        here, target = log_delta_up(epsilon, mu), math.log(delta)
+        here, target = _log_delta_up(epsilon, mu), math.log(delta)
         return math.sqrt(-2.0 * target) - math.sqrt(-2.0 * min(here, 0.0))
-    a, b = _ends(epsilon, mu)
-    here = _log_complement(a, b) if _use_complement(a, mu) else math.log1p(-delta_up(epsilon, mu))
+    a, b = _mills_arguments(epsilon, mu)
+    here = _log_complement(a, b) if _needs_complement(a, mu) else math.log1p(-_delta_up(epsilon, mu))
     # 1 - delta is exact for delta above one half.
     return math.sqrt(-2.0 * max(here, -1e300)) - math.sqrt(-2.0 * math.log(1.0 - delta))
 
@@ -172,7 +172,7 @@ def gaussian_log_delta(epsilon: float, mu: float) -> float:
     """
     epsilon = check_epsilon("gaussian_log_delta", epsilon)
     mu = check_mu("gaussian_log_delta", mu)
-    return log_delta_up(epsilon, mu)
+    return _log_delta_up(epsilon, mu)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -208,7 +208,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     """
     epsilon = check_epsilon("gaussian_delta", epsilon)
     mu = check_mu("gaussian_delta", mu)
-    return delta_up(epsilon, mu)
+    return _delta_up(epsilon, mu)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -245,19 +245,19 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon = check_epsilon("gaussian_mu", epsilon)
     delta = check_delta("gaussian_mu", delta)
     low = high = 1.0
-    while score(epsilon, low, delta) >= 0.0:
+    while _delta_score(epsilon, low, delta) >= 0.0:
         low /= 8.0
-    while score(epsilon, high, delta) < 0.0:
+    while _delta_score(epsilon, high, delta) < 0.0:
         high *= 8.0
     log_root = brentq(
-        lambda log_mu: score(epsilon, math.exp(log_mu), delta),
+        lambda log_mu: _delta_score(epsilon, math.exp(log_mu), delta),
         math.log(low),
         math.log(high),
         xtol=1e-16,
         rtol=8.0 * UNIT,
     )
     root = math.exp(log_root)
-    return step_until(lambda mu: delta_ceiling(epsilon, mu) <= delta, root, -1.0)
+    return step_until(lambda mu: _delta_ceiling(epsilon, mu) <= delta, root, -1.0)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -286,7 +286,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """
     mu = check_mu("gaussian_epsilon", mu)
     delta = check_delta("gaussian_epsilon", delta)
-    if delta_up(0.0, mu) <= delta:
+    if _delta_up(0.0, mu) <= delta:
         return 0.0
     # Phi(-a) <= delta already at a = sqrt(2 log(1/delta)), so the root is not above this end.
     high = (0.5 * mu + math.sqrt(-2.0 * math.log(delta))) * mu * (1.0 + 1e-9)
@@ -296,10 +296,12 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
             f"was {mu!r}. Add noise: at this mu the data are as good as published."
         )
     root = 0.0
-    if score(0.0, mu, delta) > 0.0:
-        root = brentq(lambda epsilon: score(epsilon, mu, delta), 0.0, high, xtol=1e-18 * mu, rtol=8.0 * UNIT)
+    if _delta_score(0.0, mu, delta) > 0.0:
+        root = brentq(
+            lambda epsilon: _delta_score(epsilon, mu, delta), 0.0, high, xtol=1e-18 * mu, rtol=8.0 * UNIT
+        )
     # The first units are taken of epsilon + mu: near 0 epsilon has no scale of its own.
-    shifted = step_until(lambda x: delta_up(max(x - mu, 0.0), mu) <= delta, root + mu, 1.0)
+    shifted = step_until(lambda x: _delta_up(max(x - mu, 0.0), mu) <= delta, root + mu, 1.0)
     return max(shifted - mu, 0.0)
 
 

@@ -24,7 +24,7 @@ from discreet.privacy.rounding import (
 _WAY_OUT = "Give what the promise for one row says."
 
 
-def _rows(function: str, value: int) -> int:
+def _check_rows(function: str, value: int) -> int:
     return whole(
         function,
         "rows",
@@ -58,7 +58,7 @@ def group_epsilon(epsilon: float, rows: int) -> float:
     Dwork and Roth (2014), Theorem 2.2.
     """
     return round_up(
-        _rows("group_epsilon", rows)
+        _check_rows("group_epsilon", rows)
         * Fraction(finite("group_epsilon", "epsilon", epsilon, least=0.0, way_out=_WAY_OUT))
     )
 
@@ -88,7 +88,7 @@ def group_delta(epsilon: float, delta: float, rows: int) -> float:
     """
     epsilon = finite("group_delta", "epsilon", epsilon, least=0.0, way_out=_WAY_OUT)
     delta = finite("group_delta", "delta", delta, above=0.0, below=1.0, way_out=_WAY_OUT)
-    rows = _rows("group_delta", rows)
+    rows = _check_rows("group_delta", rows)
     if rows == 1:
         return delta
     if epsilon == 0.0:
@@ -124,7 +124,7 @@ def group_mu(mu: float, rows: int) -> float:
     Dong, Roth, Su (2022), Theorem 2.14.
     """
     return round_up(
-        _rows("group_mu", rows) * Fraction(finite("group_mu", "mu", mu, above=0.0, way_out=_WAY_OUT))
+        _check_rows("group_mu", rows) * Fraction(finite("group_mu", "mu", mu, above=0.0, way_out=_WAY_OUT))
     )
 
 
@@ -152,7 +152,8 @@ def group_rho(rho: float, rows: int) -> float:
     Bun and Steinke (2016), Proposition 1.9.
     """
     return round_up(
-        _rows("group_rho", rows) ** 2 * Fraction(finite("group_rho", "rho", rho, above=0.0, way_out=_WAY_OUT))
+        _check_rows("group_rho", rows) ** 2
+        * Fraction(finite("group_rho", "rho", rho, above=0.0, way_out=_WAY_OUT))
     )
 
 
@@ -270,7 +271,7 @@ def pure_delta(claimed: float, epsilon: float) -> float:
     return min(1.0, math.nextafter(value * (1.0 + 8.0 * UNIT), math.inf))
 
 
-def _levels(function: str, value: int) -> int:
+def _check_levels(function: str, value: int) -> int:
     return whole(function, "levels", value, least=2, way_out="Declare at least two categories, or drop it.")
 
 
@@ -305,7 +306,7 @@ def response_epsilon(keep: float, levels: int) -> float:
         below=1.0,
         way_out="At 1 the truth is published; at 0 it is excluded. Choose a value between.",
     )
-    levels = _levels("response_epsilon", levels)
+    levels = _check_levels("response_epsilon", levels)
     odds = Fraction(keep) * (levels - 1) / (1 - Fraction(keep))
     if odds == 1:
         return 0.0
@@ -347,6 +348,6 @@ def keep_probability(epsilon: float, levels: int) -> float:
         above=1e-12,
         way_out="Ask for a larger epsilon, or drop the column.",
     )
-    levels = _levels("keep_probability", levels)
+    levels = _check_levels("keep_probability", levels)
     start = min(1.0 / (1.0 + (levels - 1) * math.exp(-epsilon)), 1.0 - UNIT)
     return step_until(lambda keep: response_epsilon(keep, levels) <= epsilon, start, -1.0)

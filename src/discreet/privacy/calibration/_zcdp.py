@@ -44,10 +44,10 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """
     rho = check_rho("zcdp_epsilon", rho)
     delta = check_delta("zcdp_epsilon", delta)
-    return _zcdp_epsilon(rho, delta)
+    return _minimize_epsilon(rho, delta)
 
 
-def _zcdp_epsilon(rho: float, delta: float) -> float:
+def _minimize_epsilon(rho: float, delta: float) -> float:
     log_inverse = -math.log(delta) * (1.0 + 2.0 * UNIT)
     # At the minimum t^2 rho + log(1+t) = log(1/delta).
     high = min(math.sqrt(log_inverse / rho), math.expm1(log_inverse)) * (1.0 + 1e-12)
@@ -141,7 +141,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     while excess(low) < 0.0:
         low -= 2.0
     rho = rho_at(math.exp(brentq(excess, low, high, xtol=1e-16, rtol=8.0 * UNIT)))
-    return step_until(lambda r: r > 0.0 and _zcdp_epsilon(r, delta) <= epsilon, rho, -1.0)
+    return step_until(lambda r: r > 0.0 and _minimize_epsilon(r, delta) <= epsilon, rho, -1.0)
 
 
 def odds_epsilon(rho: float, delta: float) -> float:
