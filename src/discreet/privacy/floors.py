@@ -1,11 +1,11 @@
-"""How well anybody can guess a column from its noised value, in the column's own unit, rounded down.
+"""Error floors: the least error of any guess at a noisy value, in the column's own unit, rounded down.
 
 A floor is the exact Bayes error under a *named public prior*: if a person's value is drawn from that
 prior, no method whatever has a smaller root-mean-square error on average; hence for every method some
-value in the declared range has at least that error. It is no promise for each person, and it holds as
-it stands only if nothing else that the attacker sees (other columns, labels) tells about the value.
+value in the declared range has at least that error. It is no promise for each person, and it holds only
+if the value is independent of everything else that the attacker sees (other columns, labels).
 
-To add a law of noise, write a class with the members of :class:`Noise`; the priors ask nothing else.
+To add a law of noise, write a class with the members of :class:`Noise`; the priors need nothing else.
 """
 
 from __future__ import annotations
@@ -42,23 +42,24 @@ UNBIASED_ONLY = "unbiased attackers only"
 """The label that a Cramér-Rao number carries wherever it is shown."""
 
 _MANY = 2.0**40
+"""Multiple of the range beyond which more noise adds nothing to a floor that floats can show."""
 
 
 class Noise(Hashable, Protocol):
-    """What a floor needs to know about additive noise."""
+    """Additive noise, with the members that a floor needs."""
 
     @property
     def information(self) -> float:
         """Fisher information about the location, rounded up."""
 
     def compose(self, releases: int) -> Self:
-        """Noise that leaves as much as ``releases`` independent draws around the same value."""
+        """Return one draw's noise that tells as much as ``releases`` independent draws around one value."""
 
     def interval_mean_square(self, width: float) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on an interval."""
+        """Return a lower bound on the Bayes mean square error for a uniform prior on an interval."""
 
     def integer_mean_square(self, points: int) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
+        """Return a lower bound on the Bayes mean square error for a uniform prior on integers."""
 
     def scaled(self, factor: float) -> Self:
         """Return the noise in another unit: ``factor`` times as large."""
@@ -94,17 +95,17 @@ class GaussianNoise:
         return round_up(1 / Fraction(self.sd) ** 2)
 
     def compose(self, releases: int) -> GaussianNoise:
-        """Return the noise of the average, which says all that the releases say."""
+        """Return the noise of the average, a sufficient statistic of the releases."""
         if releases == 1:
             return self
         return GaussianNoise(round_down(Fraction(self.sd) / Fraction(sqrt_up(Fraction(releases)))))
 
     def interval_mean_square(self, width: float) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on an interval."""
+        """Return a lower bound on the Bayes mean square error for a uniform prior on an interval."""
         return _scale_mean_square(_bayes.gaussian_interval(width / self.sd), self.sd)
 
     def integer_mean_square(self, points: int) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
+        """Return a lower bound on the Bayes mean square error for a uniform prior on integers."""
         return _bayes.gaussian_integers(points, self.sd)
 
     def scaled(self, factor: float) -> GaussianNoise:
@@ -152,11 +153,11 @@ class LaplaceNoise:
         )
 
     def interval_mean_square(self, width: float) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on an interval."""
+        """Return a lower bound on the Bayes mean square error for a uniform prior on an interval."""
         return _scale_mean_square(_bayes.laplace_interval(width / self.scale), self.scale)
 
     def integer_mean_square(self, points: int) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
+        """Return a lower bound on the Bayes mean square error for a uniform prior on integers."""
         return _bayes.laplace_integers(points, self.scale)
 
     def scaled(self, factor: float) -> LaplaceNoise:
@@ -165,6 +166,7 @@ class LaplaceNoise:
 
 
 def _scale_mean_square(mean_square: float, unit: float) -> float:
+    """Return ``mean_square * unit**2``, rounded down."""
     return mean_square * unit * unit * (1.0 - 8.0 * UNIT)
 
 
@@ -184,15 +186,16 @@ def bayes_floor(
     Parameters
     ----------
     noise : Noise
-        The law added to the value, in the column's unit.
+        Law of the noise added to the value, in the column's unit.
     prior : UniformPrior or IntegerPrior
-        The named public prior.
+        Named public prior of the value.
     releases : int
-        How many independent releases of the same value the attacker sees.
+        Number of independent releases of the same value that the attacker sees; at least 1.
     total_variation : float
-        Distance between the sampler's law and ``noise``, over all the releases.
+        Total variation distance between the sampler's law and ``noise``, over all releases; in [0, 1].
     lattice_step : float
-        Step of the lattice to which the value is rounded before the noise; 0 if it is on it.
+        Step of the lattice to which the value is rounded before the noise, in the column's unit; 0 if
+        every value lies on the lattice.
 
     Returns
     -------
@@ -231,7 +234,7 @@ def bayes_floor(
 
 @lru_cache(maxsize=4096)
 def _mean_square(prior: Prior, noise: Noise) -> float:
-    """Remember the integral: a table with a thousand columns has few different ranges."""
+    """Return the prior's mean square, cached: a table with a thousand columns has few different ranges."""
     return prior.mean_square(noise)
 
 
@@ -243,9 +246,9 @@ def root_floor(
     Parameters
     ----------
     mean_square : float
-        The bound, rounded down but for what is taken off here.
+        Lower bound on the Bayes mean square error, before total variation and lattice are subtracted.
     prior : UniformPrior or IntegerPrior
-        Over which it averages.
+        Prior over which the bound averages.
     total_variation, lattice_step
         As for :func:`bayes_floor`.
 
@@ -273,22 +276,20 @@ def column_floor(
     noise: Noise | None = None,
     releases: int = 1,
 ) -> ColumnFloor | None:
-    """Return the floor that a release states; None where none is proven.
-
-    Every release states its floors by this function, so that none is above the error of a blind guess.
+    """Return the floor that a release states, never above the error of a blind guess; None if it is 0.
 
     Parameters
     ----------
     error : float
-        What the mechanism proves, rounded down.
+        Floor that the mechanism proves, rounded down, in the column's unit or as a probability.
     prior : UniformPrior, IntegerPrior or ListPrior
-        Over which it averages.
+        Prior over which the floor averages.
     measure : str, optional
-        The unit people say.
+        Name of the column's unit, such as "years"; None if it has none.
     noise : Noise, optional
-        The law added to the value, for the bounds beside the floor.
+        Law of the noise, for the van Trees and Cramér-Rao bounds beside the floor; None states neither.
     releases : int
-        How many draws of it the file holds.
+        Number of independent noisy draws of each value in the file.
 
     Privacy
     -------
@@ -308,7 +309,7 @@ def column_floor(
     stated = ColumnFloor(error=error, measure=measure, prior=prior.name)
     if noise is None:
         return stated
-    # The few numbers of a narrow range far from 0 are told apart like integers.
+    # The few 64-bit numbers of a narrow range far from 0 can be told apart like integers.
     continuous = isinstance(prior, UniformPrior) and prior.steps is None
     adds_up = continuous or isinstance(noise, GaussianNoise)
     return replace(
@@ -317,6 +318,75 @@ def column_floor(
         cramer_rao=cramer_rao_unbiased_only(noise, releases=releases),
         fisher_information=noise.information * releases if adds_up else None,
     )
+
+
+def van_trees_floor(noise: Noise, prior: Prior, *, releases: int = 1) -> float:
+    """Return the closed-form floor ``1 / sqrt(information + 4 pi^2 / width^2)``, rounded down.
+
+    Parameters
+    ----------
+    noise : Noise
+        Law of the noise added to the value; only its Fisher information is used.
+    prior : UniformPrior
+        Range of the value. The bound averages over the cosine-squared prior on it, not the uniform one.
+    releases : int
+        Number of independent releases, whose information adds up whatever the law; at least 1.
+
+    Returns
+    -------
+    float
+        Root-mean-square error. For every attacker some value in the range has at least this error.
+
+    Raises
+    ------
+    PromiseError
+        For :class:`IntegerPrior`: rounding beats it (the bound is about continuous values).
+
+    Privacy
+    -------
+    One column, as :func:`bayes_floor`, but another average: where the noise is below a twentieth of
+    the range it is *above* the uniform prior's Bayes error, so it must not be said of that prior.
+
+    Reference
+    ---------
+    Gill and Levit (1995); ``docs/explanation/theorems/bayes-floor.md``.
+    """
+    releases = whole("van_trees_floor", "releases", releases, least=1, way_out="Count the releases.")
+    if isinstance(prior, IntegerPrior):
+        raise PromiseError(
+            "The parameter prior of van_trees_floor must be a UniformPrior, and was an IntegerPrior: "
+            "rounding recovers integers that the bound calls protected. Use bayes_floor."
+        )
+    width = float(prior.upper) - float(prior.lower)
+    information = releases * noise.information + (2.0 * math.pi / width) ** 2 * (1.0 + 8.0 * UNIT)
+    return 1.0 / math.sqrt(information * (1.0 + 8.0 * UNIT)) * (1.0 - 8.0 * UNIT)
+
+
+def cramer_rao_unbiased_only(noise: Noise, *, releases: int = 1) -> float:
+    """Return ``1 / sqrt(information)``: a bound for unbiased attackers only, and no floor.
+
+    Parameters
+    ----------
+    noise : Noise
+        Law of the noise added to the value.
+    releases : int
+        Number of independent releases, whose information adds up; at least 1.
+
+    Returns
+    -------
+    float
+        Show it with the label :data:`UNBIASED_ONLY`. An attacker who knows the range does better.
+
+    Privacy
+    -------
+    None against attackers who shrink their guess towards what they know.
+
+    Reference
+    ---------
+    Farokhi, Proposition 2.2; ``docs/explanation/theorems/bayes-floor.md``.
+    """
+    releases = whole("cramer_rao_unbiased_only", "releases", releases, least=1, way_out="Count the releases.")
+    return 1.0 / math.sqrt(releases * noise.information) * (1.0 - 8.0 * UNIT)
 
 
 def least_noise(
@@ -334,26 +404,26 @@ def least_noise(
 
     Parameters
     ----------
-    law : class
-        :class:`GaussianNoise` or :class:`LaplaceNoise`: called with the size to try. A law must be
-        ordered: more noise is the smaller noise with something independent added.
+    law : callable
+        Law of noise for a size, such as :class:`GaussianNoise` or :class:`LaplaceNoise`. It must be ordered:
+        larger noise is smaller noise with independent noise added.
     prior : UniformPrior or IntegerPrior
-        The named public prior.
+        Named public prior of the value.
     error : float
-        The floor to reach, in the column's unit; above 0.
+        Floor to reach, in the column's unit; above 0.
     column : str, optional
-        Named in a refusal.
+        Name of the column for error messages; None leaves it out.
     releases, total_variation, lattice_step
         As for :func:`bayes_floor`.
     start : float, optional
-        A size known to be near: makes the search shorter and changes nothing else.
+        Size near the solution, which shortens the search and changes nothing else; None starts at ``error``.
 
     Returns
     -------
     Noise
         With ``bayes_floor(result, prior, ...) >= error`` as floats compare. Its size has 24 significant bits,
         at most 1.2e-7 more noise than is needed: the floor is computed by sums whose last digits depend on
-        the processor, and everybody must come to the same noise.
+        the processor, and all processors must arrive at the same noise.
 
     Raises
     ------
@@ -394,6 +464,7 @@ def least_noise(
             lattice_step=lattice_step,
         )
 
+    # Bracket the root: by doubling from the error itself, or by steps that grow slowly from a good start.
     low = high = error if start is None else start
     growth = 2.0 if start is None else 1.0 + 2.0**-17
     while floor(high) < error:
@@ -445,13 +516,13 @@ def wrong_guess_floor(
     levels : int
         Number of levels that may be reported; at least 2.
     listed : int, optional
-        Among how many of them the value is, all equally likely; by default all. "Other" and "missing" are
-        reported too, and are none of them. Where one answer is about several columns, `levels` counts their
+        Number of levels that the value may have, all equally likely; None for all. "Other" and "missing"
+        are reported too, but not listed. Where one answer is about several columns, `levels` counts their
         combinations and `listed` the values of one column.
     answers : int
-        How many independent answers about the same value there are.
+        Number of independent answers about the same value; at least 0.
     total_variation : float
-        Distance between the sampler's law and the ideal one.
+        Total variation distance between the sampler's law and the ideal one; in [0, 1].
 
     Returns
     -------
@@ -490,7 +561,7 @@ def wrong_guess_floor(
 
 
 def _power_up(above: Fraction, below: Fraction, exponent: int) -> Fraction | None:
-    """Return a number not below ``(above / below)**exponent``; None beyond the range of floats."""
+    """Return an upper bound on ``(above / below)**exponent``; None beyond the range of floats."""
     log = exponent * math.log(round_up(above / below)) * (1.0 + 8.0 * UNIT) if below else math.inf
     return None if log > 700.0 else Fraction(math.exp(log) * (1.0 + 2048.0 * UNIT))
 
@@ -509,11 +580,11 @@ def keep_for_wrong_guess(
     Parameters
     ----------
     error : float
-        The chance of a wrong guess to reach; above 0.
+        Probability of a wrong guess to reach; above 0 and below 1.
     levels, listed, answers, total_variation
         As for :func:`wrong_guess_floor`; `listed` at least 2, `answers` at least 1.
     column : str, optional
-        Named in a refusal.
+        Name of the column for error messages; None leaves it out.
 
     Returns
     -------
@@ -559,6 +630,7 @@ def keep_for_wrong_guess(
 def _check_response(
     function: str, keep: float, levels: int, listed: int | None, total_variation: float
 ) -> tuple[Fraction, int, int, Fraction]:
+    """Return keep, levels, listed and total variation as checked exact numbers."""
     levels = whole(function, "levels", levels, least=2, way_out="Declare at least two categories.")
     listed = levels if listed is None else listed
     if not 1 <= whole(function, "listed", listed, least=1, way_out="Count the listed values.") <= levels:
@@ -576,72 +648,3 @@ def _check_response(
         way_out="Pass on what the sampler states; 0 for an ideal one.",
     )
     return Fraction(keep), levels, listed, Fraction(tv)
-
-
-def van_trees_floor(noise: Noise, prior: Prior, *, releases: int = 1) -> float:
-    """Return the closed-form floor ``1 / sqrt(information + 4 pi^2 / width^2)``, rounded down.
-
-    Parameters
-    ----------
-    noise : Noise
-        The law added to the value; only its Fisher information is used.
-    prior : UniformPrior
-        Gives the range. The bound averages over the cosine-squared prior on it, not the uniform.
-    releases : int
-        Information adds up, whatever the law.
-
-    Returns
-    -------
-    float
-        Root-mean-square error. For every attacker some value in the range has at least this error.
-
-    Raises
-    ------
-    PromiseError
-        For :class:`IntegerPrior`: rounding beats it (the bound is about continuous values).
-
-    Privacy
-    -------
-    One column, as :func:`bayes_floor`, but another average: where the noise is below a twentieth of
-    the range it is *above* the uniform prior's Bayes error, so it must not be said of that prior.
-
-    Reference
-    ---------
-    Gill and Levit (1995); ``docs/explanation/theorems/bayes-floor.md``.
-    """
-    releases = whole("van_trees_floor", "releases", releases, least=1, way_out="Count the releases.")
-    if isinstance(prior, IntegerPrior):
-        raise PromiseError(
-            "The parameter prior of van_trees_floor must be a UniformPrior, and was an IntegerPrior: "
-            "rounding recovers integers that the bound calls protected. Use bayes_floor."
-        )
-    width = float(prior.upper) - float(prior.lower)
-    information = releases * noise.information + (2.0 * math.pi / width) ** 2 * (1.0 + 8.0 * UNIT)
-    return 1.0 / math.sqrt(information * (1.0 + 8.0 * UNIT)) * (1.0 - 8.0 * UNIT)
-
-
-def cramer_rao_unbiased_only(noise: Noise, *, releases: int = 1) -> float:
-    """Return ``1 / sqrt(information)``: a bound for unbiased attackers only, and no floor.
-
-    Parameters
-    ----------
-    noise : Noise
-        The law added to the value.
-    releases : int
-        Information adds up.
-
-    Returns
-    -------
-    float
-        Show it with the label :data:`UNBIASED_ONLY`. Whoever knows the range does better.
-
-    Privacy
-    -------
-    None against attackers who shrink their guess towards what they know.
-
-    Reference
-    ---------
-    Farokhi, Proposition 2.2; ``docs/explanation/theorems/bayes-floor.md``.
-    """
-    releases = whole("cramer_rao_unbiased_only", "releases", releases, least=1, way_out="Count the releases.")
-    return 1.0 / math.sqrt(releases * noise.information) * (1.0 - 8.0 * UNIT)

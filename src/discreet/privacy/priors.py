@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from discreet.privacy.floors import Noise
 
 _FEW = 2**20
-"""64-bit numbers in a range below which it is worked out how values are stored."""
+"""Number of 64-bit steps in a range up to which a floor treats the stored values as integers."""
 
 
 @dataclass(frozen=True, slots=True)
 class UniformPrior:
-    """A value that could equally well be anything from ``lower`` to ``upper``.
+    """Uniform prior on the interval from ``lower`` to ``upper``.
 
     Parameters
     ----------
     lower, upper : float
-        Declared bounds; ``lower < upper``.
+        Declared bounds in the column's unit; ``lower < upper``.
 
     Privacy
     -------
@@ -49,7 +49,7 @@ class UniformPrior:
 
     @property
     def name(self) -> str:
-        """How a statement names the prior."""
+        """Name of the prior in statements."""
         return f"uniform from {self.lower:g} to {self.upper:g}"
 
     @property
@@ -64,7 +64,7 @@ class UniformPrior:
 
     @property
     def steps(self) -> int | None:
-        """How many steps between 64-bit numbers the range has, where they are few and equally long."""
+        """Number of steps between 64-bit numbers in the range; None unless they are few and equally long."""
         step = Fraction(self.resolution)
         width = Fraction(self.upper) - Fraction(self.lower)
         even = math.ulp(min(abs(self.lower), abs(self.upper))) == self.resolution
@@ -73,26 +73,26 @@ class UniformPrior:
 
     @property
     def slack(self) -> float:
-        """The lattice step that storing values costs, where it is not worked out: half of it twice."""
+        """Lattice step that accounts for storing values as 64-bit numbers; 0 where ``steps`` does."""
         return 0.0 if self.steps is not None else 2.0 * self.resolution
 
     @property
     def most_mean_square(self) -> float:
-        """What the mean square tends to as noise grows."""
+        """Limit of the mean square as the noise grows."""
         if self.steps is None:
             return self.largest**2
         return (self.steps**2 - 1) / 12.0 * self.resolution**2 * (1.0 - 8.0 * UNIT)
 
     @property
     def largest(self) -> float:
-        """The error of a guess without any file: no noise can prove more."""
+        """Error of a guess without any file: no noise can prove more."""
         return self.width / math.sqrt(12.0) * (1.0 - 8.0 * UNIT)
 
     def mean_square(self, noise: Noise) -> float:
         """Lower bound on the Bayes mean square error under ``noise``."""
         steps = self.steps
         if steps is not None:
-            # Values that are stored downwards, or upwards, are so many integers and something independent.
+            # Values rounded down to 64-bit numbers (or all up) are that many integers plus independent rests.
             if steps < 2:
                 return 0.0
             points = noise.scaled(1.0 / self.resolution).integer_mean_square(steps)
@@ -103,12 +103,12 @@ class UniformPrior:
 
 @dataclass(frozen=True, slots=True)
 class IntegerPrior:
-    """A value that could equally well be any integer from ``lower`` to ``upper``.
+    """Uniform prior on the integers from ``lower`` to ``upper``.
 
     Parameters
     ----------
     lower, upper : int
-        Declared bounds, both possible; ``lower < upper``.
+        Declared bounds, both possible values; ``lower < upper``.
 
     Privacy
     -------
@@ -136,7 +136,7 @@ class IntegerPrior:
 
     @property
     def name(self) -> str:
-        """How a statement names the prior."""
+        """Name of the prior in statements."""
         return f"uniform on the integers from {self.lower:d} to {self.upper:d}"
 
     @property
@@ -161,12 +161,12 @@ class IntegerPrior:
 
     @property
     def most_mean_square(self) -> float:
-        """What the mean square tends to as noise grows."""
+        """Limit of the mean square as the noise grows."""
         return self.largest**2
 
     @property
     def largest(self) -> float:
-        """The error of a guess without any file: no noise can prove more."""
+        """Error of a guess without any file: no noise can prove more."""
         return math.sqrt((self.points**2 - 1) / 12.0) * (1.0 - 8.0 * UNIT)
 
     def mean_square(self, noise: Noise) -> float:
@@ -176,17 +176,17 @@ class IntegerPrior:
 
 @dataclass(frozen=True, slots=True)
 class ListPrior:
-    """A value that could equally well be any of the values that a list names.
+    """Uniform prior on the values of a declared list.
 
-    "Other" and "missing", which a release may publish beside them, are not among them: they stand for
-    what the list leaves out, and a prior that gave them weight would promise more than a coin has.
+    "Other" and "missing", which a release may publish beside them, have no weight: they stand for
+    what the list leaves out, and weight on them would raise the floor above what is proven for the list.
 
     Parameters
     ----------
     codes : tuple of int
-        Places of these values among everything that the column may be published with; at least one.
+        Indices of the listed values among all levels that the column may be published with; at least one.
     what : str
-        What a statement calls them.
+        Plural noun for the values in a statement, such as "declared values".
 
     Privacy
     -------
@@ -202,12 +202,12 @@ class ListPrior:
 
     @property
     def name(self) -> str:
-        """How a statement names the prior."""
+        """Name of the prior in statements."""
         return f"uniform on the {len(self.codes)} {self.what}"
 
     @property
     def largest(self) -> float:
-        """How often a guess without any file is wrong: no noise can prove more."""
+        """Probability that a guess without any file is wrong: no noise can prove more."""
         return round_down(1 - Fraction(1, len(self.codes)))
 
 

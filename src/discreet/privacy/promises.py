@@ -1,9 +1,9 @@
-"""What a result promises about the people behind it: one frozen value per kind of promise.
+"""Privacy promises of results: one frozen value per kind of promise.
 
-Every promise names whom it protects (`unit`, `neighbors`), which columns it is about (`covers`), what it
-takes for granted (`assumes`), whether the arithmetic behind it was exact, and how far the sampler's law
-may lie from the one in the theorem (`total_variation`). A `kind` never changes its meaning; a new
-meaning gets a new kind.
+Every promise names the protected unit (`unit`, `neighbors`), the columns that it covers (`covers`), its
+assumptions (`assumes`), whether the arithmetic behind it was exact, and how far the sampler's law may be
+from the one in the theorem (`total_variation`). A `kind` never changes its meaning; a new meaning gets a
+new kind.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class ApproxDP(Promise):
     Parameters
     ----------
     epsilon : float
-        Positive.
+        Bound on the log ratio of probabilities that holds up to delta; positive.
     delta : float
-        In (0, 1).
+        Additive slack on the probability of a result; in (0, 1).
 
     Privacy
     -------
@@ -171,7 +171,7 @@ class ZCDP(Promise):
     Parameters
     ----------
     rho : float
-        Positive.
+        Bound on the Renyi divergence per unit of its order; positive.
 
     Privacy
     -------
@@ -259,12 +259,12 @@ class GaussianDP(Promise):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NoPromise(Promise):
-    """Nothing is promised, and this is why.
+    """Explicit absence of a promise, with its reason.
 
     Parameters
     ----------
     reason : str
-        A sentence for the reader of the statement.
+        Reason why nothing is promised, as a sentence for the reader of the statement.
 
     Privacy
     -------
@@ -302,7 +302,7 @@ _KINDS: dict[str, type[Promise]] = {
 
 
 def promise_from_dict(values: Mapping[str, Any]) -> Promise:
-    """Make the promise that :meth:`Promise.to_dict` wrote; unknown kinds and keys are refused."""
+    """Return the promise that :meth:`Promise.to_dict` wrote; unknown kinds and keys are errors."""
     rest = dict(values)
     tag = rest.pop("kind", None)
     kind = _KINDS.get(tag) if isinstance(tag, str) else None
@@ -343,11 +343,11 @@ PROMISE_NAMES = {
     "error-floor": "error floors",
     "no-promise": "no promise",
 }
-"""What each kind of promise is called in a table."""
+"""Name of each kind of promise in a table."""
 
 
 def describe_promise(values: Mapping[str, Any]) -> str:
-    """Say one promise in a line; floors, which may be many, by their number."""
+    """Return a promise as one line of text; floors, which may be many, by their number."""
     promise = promise_from_dict(values)
     match promise:
         case PureDP():
@@ -370,6 +370,7 @@ def describe_promise(values: Mapping[str, Any]) -> str:
 
 
 def _read_at_positive_delta(promise: Promise, delta: float, read: Callable[[], float]) -> float:
+    """Return ``read()``; raise PromiseError at delta 0, where the curve has no finite epsilon."""
     if delta == 0:
         raise PromiseError(
             f"delta must be positive to read {type(promise).__name__} as an epsilon, was 0: "

@@ -1,4 +1,4 @@
-"""The trade-off curve of Gaussian noise, evaluated from above.
+"""The Gaussian mechanism: delta, mu and epsilon from each other, exact up to safe rounding.
 
 With a = epsilon/mu - mu/2, b = epsilon/mu + mu/2 and Mills' ratio R, the identity
 e^epsilon phi(b) = phi(a) turns the textbook difference into delta = phi(a) (R(a) - R(b)), where nothing
@@ -7,10 +7,8 @@ slope of -R, from a to b), mu large and a negative (1 - delta is a sum of positi
 as it stands. The slack added is twice the forward error of each case; its derivation is on the page
 ``docs/explanation/theorems/analytic-gaussian.md``.
 
-Rounding makes what is computed wobble by as much as the slack, so a mu one unit smaller may be given a delta
-one unit larger. What is allowed is therefore measured by :func:`_delta_ceiling`, which lies above the wobble.
-
-The Gaussian mechanism: delta, mu and epsilon of one another, exact and safely rounded.
+Rounding perturbs the computed curve by as much as the slack, so a mu one unit smaller may get a delta one
+unit larger. Allowances are therefore measured by :func:`_delta_ceiling`, which lies above all of that.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _SMALL_MU = 0.25
 #: Above this argument 1 - x R(x) is replaced by its upper bound 1/(x^2+1), relative excess 2e-8.
 _FAR = 1e4
-#: How many slacks above what is computed the evaluations of all smaller deltas end.
+#: Multiple of the slack above a computed delta that exceeds every computed value of a smaller delta.
 _ABOVE_WOBBLE = 3.0
 # Gauss-Legendre nodes and weights on [0, 1]; eight are exact to 1e-25 on an interval of length 1/4.
 _NODES = (
@@ -65,7 +63,7 @@ _WEIGHTS = (
 
 
 def _mills(x: float) -> float:
-    """Mills' ratio (1 - Phi(x)) / phi(x), within 8 units for x >= -1/8."""
+    """Return Mills' ratio (1 - Phi(x)) / phi(x), within 8 units in the last place for x >= -1/8."""
     return float(math.sqrt(0.5 * math.pi) * erfcx(x * math.sqrt(0.5)))
 
 
@@ -80,7 +78,12 @@ def _needs_complement(a: float, mu: float) -> bool:
 
 
 def _log_complement(a: float, b: float, slacks: float = 1.0) -> float:
-    """Lower bound on log(1 - delta) for a < 0: a sum of positive terms, so nothing cancels."""
+    """Return a lower bound on log(1 - delta) for a < 0.
+
+    Notes
+    -----
+    ``1 - delta = phi(a) (R(-a) + R(b))``, a sum of positive terms, so nothing cancels.
+    """
     if a < -1e100:
         return -math.inf
     value = -0.5 * a * a - _LOG_SQRT_TWO_PI + math.log(_mills(-a) + _mills(b))
@@ -88,12 +91,18 @@ def _log_complement(a: float, b: float, slacks: float = 1.0) -> float:
 
 
 def _log_delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
+    """Return log(delta) plus ``slacks`` times the bound on its rounding error, at most 0.
+
+    Notes
+    -----
+    ``delta = phi(a) (R(a) - R(b))``. For large a the difference of Mills ratios is bounded by
+    ``mu / a^2`` and ``1 / a``; for small mu it is ``mu`` times the integral of ``1 - x R(x)``, by 8 nodes.
+    """
     a, b = _mills_arguments(epsilon, mu)
     if _needs_complement(a, mu):
         complement = math.exp(_log_complement(a, b, slacks)) * (1.0 - 4.0 * UNIT)
         return math.nextafter(math.log1p(-complement) * (1.0 - 4.0 * UNIT), math.inf)
-    # delta = phi(a) (R(a) - R(b)) by e^epsilon phi(b) = phi(a). The four terms of the slack are the
-    # rounding of a and b, of a^2/2, of the ratios, and of what is left.
+    # The four terms of the slack are the rounding of a and b, of a^2/2, of the ratios, and of the rest.
     if a > _FAR:
         log_difference = min(math.log(mu) - 2.0 * math.log(a), -math.log(a))
         ratios = 0.0
@@ -114,6 +123,7 @@ def _log_delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
 
 
 def _delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
+    """Return delta plus ``slacks`` times the bound on its rounding error, at most 1."""
     a, b = _mills_arguments(epsilon, mu)
     if _needs_complement(a, mu):
         complement = math.exp(_log_complement(a, b, slacks)) * (1.0 - 4.0 * UNIT)
@@ -123,9 +133,9 @@ def _delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
 
 
 def _delta_ceiling(epsilon: float, mu: float) -> float:
-    """Return what :func:`_delta_up` exceeds at no smaller mu and at no larger epsilon."""
+    """Return a number that :func:`_delta_up` exceeds at no smaller mu and at no larger epsilon."""
     here = _delta_up(epsilon, mu, _ABOVE_WOBBLE)
-    # The other case, which begins there, may have the larger slack.
+    # The case of small mu, which ends there, may have the larger slack.
     return here if mu <= _SMALL_MU else max(here, _delta_up(epsilon, _SMALL_MU, _ABOVE_WOBBLE))
 
 
@@ -147,12 +157,12 @@ def _delta_score(epsilon: float, mu: float, delta: float) -> float:
 def gaussian_log_delta(epsilon: float, mu: float) -> float:
     """Return an upper bound on the natural logarithm of :func:`gaussian_delta`.
 
-    Useful where delta itself would underflow; otherwise ask for delta.
+    Useful where delta itself would underflow.
 
     Parameters
     ----------
     epsilon : float
-        At least 0.
+        Epsilon at which delta is read; at least 0.
     mu : float
         L2 sensitivity divided by the standard deviation of the noise; above 0.
 
@@ -181,7 +191,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0.
+        Epsilon at which delta is read; at least 0.
     mu : float
         L2 sensitivity divided by the standard deviation of the noise; above 0.
 
@@ -217,9 +227,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0.
+        Epsilon at which delta is read; at least 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -268,7 +278,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     mu : float
         L2 sensitivity divided by the standard deviation of the noise; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -311,7 +321,7 @@ def gaussian_rho(mu: float) -> float:
     Parameters
     ----------
     mu : float
-        Above 0.
+        L2 sensitivity divided by the standard deviation of the noise; above 0.
 
     Returns
     -------
@@ -359,9 +369,9 @@ def sd_for_mu(mu: float, sensitivity: float) -> float:
     Parameters
     ----------
     mu : float
-        Above 0.
+        Largest mu that the promise allows; above 0.
     sensitivity : float
-        L2 sensitivity; above 0.
+        L2 sensitivity of the answer; above 0.
 
     Returns
     -------
@@ -392,7 +402,7 @@ def mu_for_sd(sensitivity: float, sd: float) -> float:
     Returns
     -------
     float
-        What :func:`gaussian_delta` and the ledger ask for.
+        The mu that :func:`gaussian_delta` takes and a ledger charges.
 
     Privacy
     -------

@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy: what rho says as (epsilon, delta), or about odds."""
+"""Zero-concentrated differential privacy: rho read as (epsilon, delta) or as posterior odds, and back."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     Parameters
     ----------
     rho : float
-        Above 0.
+        Concentrated cost of the mechanism; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -48,8 +48,14 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def _minimize_epsilon(rho: float, delta: float) -> float:
+    """Return the minimum in :func:`zcdp_epsilon` for checked arguments, rounded up.
+
+    Notes
+    -----
+    The derivative in t vanishes where ``t^2 rho + log(1 + t) = log(1 / delta)``.
+    """
     log_inverse = -math.log(delta) * (1.0 + 2.0 * UNIT)
-    # At the minimum t^2 rho + log(1+t) = log(1/delta).
+    # The root is below each end at which one of the two terms alone reaches the right side.
     high = min(math.sqrt(log_inverse / rho), math.expm1(log_inverse)) * (1.0 + 1e-12)
     root = brentq(
         lambda t: t * t * rho + math.log1p(t) - log_inverse,
@@ -69,9 +75,9 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     Parameters
     ----------
     rho : float
-        Above 0.
+        Concentrated cost of the mechanism; above 0.
     epsilon : float
-        At least 0.
+        Epsilon at which delta is read; at least 0.
 
     Returns
     -------
@@ -108,9 +114,9 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        Epsilon of the promise; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -152,7 +158,7 @@ def odds_epsilon(rho: float, delta: float) -> float:
     rho : float
         Total zCDP cost of the Gaussian answers; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -180,9 +186,9 @@ def odds_rho(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        Epsilon of the promise; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
