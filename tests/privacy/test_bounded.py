@@ -14,7 +14,7 @@ from scipy import integrate
 from discreet.audit import Density, Lattice, LawPair, density, shifted
 from discreet.errors import PromiseError
 from discreet.noise import BoundedDensity, InRange
-from discreet.noise.polynomial import monomials
+from discreet.noise.polynomial import monomial_coefficients
 from discreet.privacy import ApproxDP, PureDP
 from discreet.privacy.bounded import (
     BoundedNoise,
@@ -136,7 +136,7 @@ def test_epsilon_of_delta_is_the_inverse_and_refuses_what_no_epsilon_has() -> No
 
 def test_the_distribution_function_is_accurate_to_what_delta_assumes() -> None:
     noise = BoundedDensity(lower=-math.inf, upper=math.inf, regularization=1)
-    coefficients = monomials(tuple(noise.state.pairs.tolist()))
+    coefficients = monomial_coefficients(tuple(noise.state.pairs.tolist()))
     square = [0] * (2 * len(coefficients) - 1)
     for i, a in enumerate(coefficients):
         for j, b in enumerate(coefficients):

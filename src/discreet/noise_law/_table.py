@@ -118,7 +118,7 @@ class ColumnLaw:
         """The law of a cell that is published."""
         return self.law.law if isinstance(self.law, SampledLaw) else self.law
 
-    def goes_with(self, other: ColumnLaw) -> bool:
+    def is_randomized_with(self, other: ColumnLaw) -> bool:
         """Whether both have one law and are shown together, whatever stands where they are not."""
         shown = [
             (law.picked, law.among) if isinstance(law, SampledLaw) else None for law in (self.law, other.law)
@@ -229,7 +229,7 @@ class NoiseLaw:
             if not isinstance(law, JointResponseLaw):
                 continue
             members = [self._find(name) for name in law.columns]
-            if column.name not in law.columns or any(m is None or not column.goes_with(m) for m in members):
+            if column.name not in law.columns or any(m is None or not column.is_randomized_with(m) for m in members):
                 raise ParameterError(
                     f"Columns randomized together must all have the same law, and {column.name!r} is in a "
                     f"group of {', '.join(law.columns)} that has not. Take the law from one statement."

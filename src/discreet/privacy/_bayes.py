@@ -25,7 +25,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammainc
 
 from discreet.noise.bounded import BoundedDensity
-from discreet.noise.polynomial import rule
+from discreet.noise.polynomial import legendre_rule
 from discreet.privacy.rounding import UNIT
 
 if TYPE_CHECKING:
@@ -440,7 +440,7 @@ def _integrate_panel(density: BoundedDensity, width: float, start: float, end: f
     Notes
     -----
     Trapezoid rule of step h minus ``h^3 / 12`` times a bound on the second derivative of ``Q(y, m)``, summed
-    over the cells. Integrated by parts, that derivative is at most ``above^2 |f'(y)| + below^2 |f'(y - width)|
+    over the cells. By parts, that derivative is at most ``above^2 |f'(y)| + below^2 |f'(y - width)|
     + 2 above f(y) + 2 below f(y - width) + 2 mass``, with ``above`` and ``below`` the distances from the
     ends of the range to the posterior mean m. Otherwise it is at most ``span^3 / 3 * sup |f''|``.
     """
@@ -448,7 +448,7 @@ def _integrate_panel(density: BoundedDensity, width: float, start: float, end: f
     step = (end - start) / _CELLS
     y = start + step * np.arange(_CELLS + 1, dtype=np.float64)
     # The density is one polynomial: this rule integrates it times x**2 without error.
-    x, w = rule(density.state.pairs.size + 5)
+    x, w = legendre_rule(density.state.pairs.size + 5)
     spread, mean = np.empty(y.size), np.empty(y.size)
     for first in range(0, y.size, 1024):
         block = y[first : first + 1024, np.newaxis]

@@ -372,8 +372,8 @@ def _dual_bound(square: Floats) -> float:
     Notes
     -----
     ``x' Q x = sum(d) + x' (Q - diag(d)) x`` for signs x, with ``|x|^2 = p``. The largest eigenvalue is
-    smoothed as ``heat * log sum exp(lambda_i / heat)``, minimized by L-BFGS at decreasing heat; only
-    bound at the resulting d is returned.
+    smoothed as ``heat * log sum exp(lambda_i / heat)``, minimized by L-BFGS at decreasing heat; only the
+    exact bound at the resulting d is returned.
     """
     p = len(square)
 
