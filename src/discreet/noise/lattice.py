@@ -90,7 +90,19 @@ class DeviateTable(ABC):
     def settle(
         self, slot: AnyArray, lot: AnyArray, offset: Words, more: Words, ties: Stream
     ) -> tuple[Ints, Bools, dict[int, Tail]]:
-        """Find place and verdict of proposals that were not accepted at sight."""
+        """Return place, verdict and further digits of proposals that the slot table did not accept.
+
+        Parameters
+        ----------
+        slot, lot : array of uint16
+            First 16 bits of the proposal number and of the acceptance number, one per proposal.
+        offset : array of uint64
+            First 64 bits of the offset inside the bucket, one per proposal.
+        more : array of uint64, shape (3, n)
+            Further bits: two rows for the proposal number, one for the acceptance number.
+        ties : Stream
+            Source of the digits that close decisions need beyond these.
+        """
 
     def places(self, slot: AnyArray, first: Words, second: Words) -> Ints:
         """Return the places of 128-bit proposal numbers: the slot's 16 bits and 112 more."""

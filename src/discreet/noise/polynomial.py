@@ -300,7 +300,7 @@ def polynomial_table(pairs: tuple[float, ...]) -> PolynomialTable:
 
     Notes
     -----
-    On bucket h, ``u^2`` is at most ``most[h] = (|a_0| + sum of |a_i|)^2`` with its Taylor coefficients a_i. The
+    On bucket h, ``u^2`` is at most ``most[h] = (|a_0| + sum of |a_i|)^2``, a_i its Taylor coefficients. The
     bucket is proposed with ``share[h] >= most[h] * spare / total`` of 2**128. The acceptance probability is
     then ``u^2 * spare / (total * share[h])``, at most 1; all buckets have ``spare / total`` in common.
     """

@@ -1,6 +1,6 @@
 """Exact Gaussian and Laplace noise on the integers, and standard normal floats without a promise.
 
-All deviates are those of :mod:`discreet.noise.lattice`. :func:`rounded_gaussian`, :func:`discrete_laplace` and
+Deviates are those of :mod:`discreet.noise.lattice`. :func:`rounded_gaussian`, :func:`discrete_laplace` and
 :func:`rounded_laplace` round them to the integers, exactly. :class:`NormalSampler`, :func:`standard_normal`
 and :func:`standard_maxwell` read 53 binary digits instead. Adding floats leaks through their low-order bits,
 so nothing that promises differential privacy may use those three. Invariant noise may: it has to satisfy
@@ -48,7 +48,7 @@ def check_scale(scale: float, name: str, where: str) -> float:
 
 
 def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints:
-    """Return random integers ``round(N)`` with ``N`` a normal variable of mean 0 and standard deviation ``s``.
+    """Return random integers ``round(N)``, ``N`` normal with mean 0 and standard deviation ``s``.
 
     Parameters
     ----------

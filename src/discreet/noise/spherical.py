@@ -115,8 +115,8 @@ class SphericalLaplace:
 
         Notes
         -----
-        ``eta = (kappa / 2) R exp(kappa)``, where ``exp(kappa / 2)`` bounds the relative error of the radius and
-        R, of a chi-square law of ``dimension``, is exceeded with probability at most ``TAIL / 2``.
+        ``eta = (kappa / 2) R exp(kappa)``: the radius has a relative error below ``exp(kappa / 2)``, and R is
+        a quantile of the chi-square law of ``dimension``, exceeded with probability at most ``TAIL / 2``.
         """
         if self.dimension == 1:
             return 0.0

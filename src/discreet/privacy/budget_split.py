@@ -73,8 +73,8 @@ class BudgetSplit:
         exact_weights = {name: Fraction(float(weight)) for name, weight in weights.items()}
         if not exact_weights or min(exact_weights.values()) <= 0:
             raise ParameterError(
-                f"weights of BudgetSplit must be above 0, one for each query, were {dict(weights)}. Leave out "
-                "what is not asked."
+                f"weights of BudgetSplit must be above 0, one for each query, were {dict(weights)}. Leave "
+                "out what is not asked."
             )
         total = sum(exact_weights.values())
         self._parts = {name: weight / total for name, weight in exact_weights.items()}
