@@ -251,7 +251,7 @@ def test_a_sampler_that_forgets_to_reject(rejecting: bool, monkeypatch: pytest.M
         return place, np.ones_like(accepted), tails
 
     if not rejecting:
-        monkeypatch.setattr(lattice, "_settle", keep_all)
+        monkeypatch.setattr(lattice, "_settle_proposals", keep_all)
     law = rounded_gaussian_law(2.0**20)
     draws = rounded_gaussian(2.0**20, 4 * SHORT, Stream.from_seed(1))
     p = checks.mean(np.abs(draws), law.mean_absolute, law.deviation_absolute)

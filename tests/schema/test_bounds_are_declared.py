@@ -46,7 +46,7 @@ EXEMPT_ROOMS = {
 # "module:function" -> why what it computes never becomes a bound, a list or a scale.
 ALLOWED = {
     "query.answers:Answer.merged": "over the public noise of several answers, not over rows",
-    "tables._writers:_within": "checks that codes about to be written are inside their list",
+    "tables._writers:_is_within": "checks that codes about to be written are inside their list",
     "learn._closeness:_Derivative.__init__": "the conditioning of a linear system, not a scale of rows",
     "learn.svm._model:RegularizedSVM._check_rows": "refuses cells too large to square; promises nothing",
     "learn.svm._model:RegularizedSVM._two_classes": "a model without any promise, as scikit-learn trains it",

@@ -366,7 +366,7 @@ class MaskedLaw(Law):
     level : str or None
         Level of the column that the coordinate indicates, or "missing"; None for a number itself.
     scale, shift : float
-        Map ``coordinate = scale * cell + shift`` from true rows to the coordinates of the classifier; the cell
+        Map ``coordinate = scale * cell + shift`` from true rows to the classifier's coordinates; the cell
         of a level is 1 or 0.
     beside : str
         Description of true rows that are published unchanged in the same file; empty for none.
