@@ -65,7 +65,7 @@ class SphericalColumn:
         """Fisher information about one cell, the other columns known: ``1 / (dimension scale**2)``."""
         return _UP / (self.dimension * self.scale**2)
 
-    def repeated(self, releases: int) -> SphericalColumn:
+    def compose(self, releases: int) -> SphericalColumn:
         """Refuse: the average of several does not say all that they say."""
         if releases == 1:
             return self

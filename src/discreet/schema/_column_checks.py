@@ -163,8 +163,8 @@ def _list_problems(c: Any, notation: Notation) -> Iterator[str]:
     large = [v for v in c.values if isinstance(v, int) and abs(v) > _LARGEST_INTEGER]
     if large:
         yield (
-            f"{notation['values']} must hold integers between -2**53 and 2**53, and {quote_value(large[0])} is "
-            f"none. Write {notation.column(c.name, values=tuple(str(v) for v in c.values))}."
+            f"{notation['values']} must hold integers between -2**53 and 2**53, and "
+            f"{quote_value(large[0])} is none. Write {notation.column(c.name, values=tuple(str(v) for v in c.values))}."
         )
     if c.closed is False and kinds != {str}:
         yield (
@@ -209,7 +209,8 @@ def _bounds_problems(c: Any, notation: Notation) -> Iterator[str]:
             wrong = True
             line = {key: SMALLEST if key == "lower" else LARGEST}
             yield (
-                f"{notation[key]} must be {must}, was {quote_value(bound)}. Write {notation.column(c.name, **line)}."
+                f"{notation[key]} must be {must}, was {quote_value(bound)}. "
+                f"Write {notation.column(c.name, **line)}."
             )
     if absent or wrong:
         return
