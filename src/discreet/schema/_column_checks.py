@@ -164,7 +164,8 @@ def _list_problems(c: Any, notation: Notation) -> Iterator[str]:
     if large:
         yield (
             f"{notation['values']} must hold integers between -2**53 and 2**53, and "
-            f"{quote_value(large[0])} is none. Write {notation.column(c.name, values=tuple(str(v) for v in c.values))}."
+            f"{quote_value(large[0])} is none. "
+            f"Write {notation.column(c.name, values=tuple(str(v) for v in c.values))}."
         )
     if c.closed is False and kinds != {str}:
         yield (
