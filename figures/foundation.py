@@ -14,7 +14,8 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from discreet.privacy import gaussian_delta, gaussian_mu, zcdp_rho
-from discreet.privacy.floors import GaussianNoise, IntegerPrior, UniformPrior, bayes_floor, van_trees_floor
+from discreet.privacy.floors import GaussianNoise, bayes_floor, van_trees_floor
+from discreet.privacy.priors import IntegerPrior, UniformPrior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

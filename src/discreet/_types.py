@@ -1,4 +1,4 @@
-"""Names for the arrays that cross module borders."""
+"""Type aliases of numpy arrays."""
 
 from __future__ import annotations
 

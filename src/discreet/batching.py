@@ -1,4 +1,4 @@
-"""Work that waits at the same time is done in one batch.
+"""Batch execution of work that waits at the same time.
 
 A :class:`BatchExecutor` serves threads: a commit to disk or a pass over the rows costs as much for one item
 as for fifty, so the first thread that finds the executor idle leads, and executes the items of all threads
@@ -80,6 +80,7 @@ class BatchExecutor(Generic[Item, Result]):
         weight: Callable[[Item], int] | None = None,
         limit: int | None = 64,
     ) -> None:
+        """Start with an empty queue and no leader."""
         self._work = work
         self._group = group
         self._weight = weight
@@ -245,7 +246,7 @@ class Step(NamedTuple):
         Executes a list of items and returns one result per item, an Exception for one that failed alone.
         Steps that name the same callable are executed together.
     item : object
-        What `execute` is given for this query.
+        Item that is passed to `execute` for this query.
     """
 
     execute: Callable[[Sequence[Any]], Sequence[Any]]
@@ -278,10 +279,10 @@ def run_batch(tasks: Iterable[QueryTask[Any]], on_done: Callable[[list[tuple[int
     Parameters
     ----------
     tasks : iterable of QueryTask
-        Tasks to run. What one of them raises ends that one alone.
+        Tasks to run; an exception ends its own task alone.
     on_done : callable
-        Called with the number and the value, or the Exception, of each task that has ended, before the others
-        go on.
+        Function called with the number and the value, or the Exception, of each task that has ended, before
+        the others continue.
 
     Privacy
     -------
@@ -295,21 +296,21 @@ def run_batch(tasks: Iterable[QueryTask[Any]], on_done: Callable[[list[tuple[int
         if done:
             on_done(done)
             done = []
-        together: dict[Callable[[Sequence[Any]], Sequence[Any]], list[_Running]] = {}
-        for one in running:
-            together.setdefault(one[2].execute, []).append(one)
+        groups: dict[Callable[[Sequence[Any]], Sequence[Any]], list[_Running]] = {}
+        for entry in running:
+            groups.setdefault(entry[2].execute, []).append(entry)
         running = []
-        for execute, some in together.items():
-            for (number, task, _), result in zip(some, _execute(execute, some), strict=True):
+        for execute, group in groups.items():
+            for (number, task, _), result in zip(group, _execute(execute, group), strict=True):
                 _advance(number, task, result, running, done)
 
 
-def _execute(execute: Callable[[Sequence[Any]], Sequence[Any]], some: list[_Running]) -> Sequence[Any]:
+def _execute(execute: Callable[[Sequence[Any]], Sequence[Any]], group: list[_Running]) -> Sequence[Any]:
     """Execute the steps of several tasks; if that fails as a whole, return an error for each."""
     try:
-        return execute([step.item for _, _, step in some])
+        return execute([step.item for _, _, step in group])
     except Exception as error:
-        return [error, *(copy(error) for _ in some[1:])]
+        return [error, *(copy(error) for _ in group[1:])]
 
 
 def _advance(

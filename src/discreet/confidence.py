@@ -1,4 +1,4 @@
-"""How sure a count makes one of a probability."""
+"""Confidence bounds on a probability from a count of successes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,25 @@ if TYPE_CHECKING:
 
 
 def clopper_pearson(hits: AnyArray | int, n: int, failure: float) -> tuple[Floats, Floats]:
-    """Return bounds below and above a probability, each wrong with probability at most ``failure``."""
+    """Return lower and upper bounds on a probability, each wrong with probability at most ``failure``.
+
+    Parameters
+    ----------
+    hits : int or array of int
+        Number of successes among the trials.
+    n : int
+        Number of independent trials.
+    failure : float
+        Probability with which each of the two bounds may fail.
+
+    Notes
+    -----
+    The ``failure`` quantile of Beta(k, n - k + 1) and the ``1 - failure`` quantile of Beta(k + 1, n - k).
+
+    Reference
+    ---------
+    Clopper and Pearson (1934).
+    """
     k = np.asarray(hits, np.float64)
     # betaincinv is undefined at no hits and at all hits, where the bound is 0 or 1.
     low = np.where(k > 0, special.betaincinv(np.maximum(k, 1), n - k + 1, failure), 0.0)

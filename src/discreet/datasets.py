@@ -1,6 +1,6 @@
 """Two small public tables with their schemas, for the documentation, the tests and the demo.
 
-Where they come from, their license and what was changed stands in ``data/README.md`` beside them.
+Their origin, license and changes are described in ``data/README.md`` beside them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from discreet.errors import ParameterError
 from discreet.schema import Schema, nearest
 
-PREFIX = "demo:"  # how the command line tells a bundled table from a path
+PREFIX = "demo:"  # distinguishes a bundled table from a path on the command line
 _FOLDER = Path(__file__).parent / "data"
 
 
@@ -22,15 +22,15 @@ class BundledDataset:
     Attributes
     ----------
     name : str
-        Without the prefix.
+        Name of the table, without the prefix.
     title : str
-        For people.
+        Title of the table for people.
     path : Path
-        A Parquet file.
+        Path of the Parquet file with its rows.
     source : str
-        Whom to cite.
+        Citation of the original data.
     license : str
-        Under which it is passed on.
+        License under which it is distributed.
     """
 
     name: str
@@ -40,12 +40,12 @@ class BundledDataset:
 
     @property
     def path(self) -> Path:
-        """The Parquet file."""
+        """Path of the Parquet file."""
         return _FOLDER / f"{self.name}.parquet"
 
     @property
     def schema(self) -> Schema:
-        """What is declared about it; read from its ``*.schema.yaml`` each time."""
+        """Schema of the table, read from its ``*.schema.yaml`` each time."""
         return Schema.load(_FOLDER / f"{self.name}.schema.yaml")
 
 
@@ -80,7 +80,7 @@ def load(name: str) -> BundledDataset:
     Parameters
     ----------
     name : str
-        ``"census"`` or ``"clinic"``, with or without ``demo:`` before it.
+        Name of the table, ``"census"`` or ``"clinic"``, with or without ``demo:`` before it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Every exception that discreet raises on purpose.
+"""Exceptions and warnings of discreet.
 
 ::
 
@@ -9,7 +9,7 @@
     ├── SchemaError         (ValueError)    what was declared is wrong or incomplete
     ├── DataError           (ValueError)    rows do not fit what was declared
     ├── PromiseError        (ValueError)    a promise cannot be kept, read or composed that way
-    ├── InsufficientInformation (ValueError) a release says too little about its label to learn from
+    ├── InsufficientInformation (ValueError) a release has too little information about its label
     ├── NoiseError          (RuntimeError)  drawing would repeat or reveal random numbers
     ├── SourceError         (RuntimeError)  a table cannot be reached, read or written
     ├── BudgetExceeded      (RuntimeError)  the ledger's limit would be passed; nothing was charged
@@ -23,10 +23,10 @@
     │   └── TableChanged                    the rows are not those that were registered
     ├── ServiceError        (RuntimeError)  a service does not answer as one of this version would
     │   ├── AccessRefused                   the token is missing, unknown, expired or not enough
-    │   └── ServiceUnavailable              nobody answered, too many ask, or it was stopped
+    │   └── ServiceUnavailable              no answer, too many requests, or it was stopped
     └── MissingExtra        (ImportError)   an optional package is needed for this
 
-    DiscreetWarning         (UserWarning)   something holds, and less well than its reader may think
+    DiscreetWarning         (UserWarning)   a result holds, but is weaker than it may seem
 
 A message says which parameter, what it must be and what it was; then the way out. It may quote what
 was declared in public, never a row: text that depends on private rows is an unpaid release. The one
@@ -40,17 +40,17 @@ from typing import Any
 
 
 class DiscreetError(Exception):
-    """The root of the tree: ``except DiscreetError`` catches everything that is ours."""
+    """Base class of all exceptions of discreet."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Some are made of facts and not of a message: a copy, here or in another process, has both.
-        return _remade, (type(self), self.args, dict(self.__dict__))
+        # Some constructors take attributes and no message: a copy, here or in another process, keeps both.
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
 
 
-def _remade(kind: type[DiscreetError], args: tuple[Any, ...], facts: dict[str, Any]) -> DiscreetError:
+def _rebuild(kind: type[DiscreetError], args: tuple[Any, ...], attributes: dict[str, Any]) -> DiscreetError:
     error = kind.__new__(kind)
     error.args = args
-    error.__dict__.update(facts)
+    error.__dict__.update(attributes)
     return error
 
 
@@ -59,14 +59,14 @@ class ParameterError(DiscreetError, ValueError):
 
 
 class ExpressionRefused(ParameterError):
-    """An analyst's text is not in the expression language. Nothing was charged, no row was looked at.
+    """An analyst's text is not in the expression language. Nothing was charged and no row was read.
 
     Attributes
     ----------
     construct : str
-        The first thing in the text that the language does not have.
+        First construct in the text that the language does not have.
     hint : str
-        The nearest thing that it has, as a sentence.
+        Sentence that suggests the nearest construct of the language.
 
     Privacy
     -------
@@ -91,13 +91,13 @@ class SchemaError(DiscreetError, ValueError):
     Parameters
     ----------
     *problems : str
-        One sentence or two for each thing that is wrong: whoever corrects a file wants to see all
-        of them at once.
+        One sentence or two for each problem, so that a person who corrects a file sees all of them at
+        once.
 
     Attributes
     ----------
     problems : tuple of str
-        The same, for programs.
+        The same sentences as a tuple, for programs.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -117,9 +117,9 @@ class DataError(DiscreetError, ValueError):
     Attributes
     ----------
     column : str or None
-        Name of the column.
+        Name of the column with the bad cell; None if no single column is meant.
     line : int or None
-        Where the first bad cell stands, counted as the source counts (1 = first row of data).
+        Row of the first bad cell, counted as the source counts (1 = first row of data); None if unknown.
     """
 
     def __init__(self, message: str, *, column: str | None = None, line: int | None = None) -> None:
@@ -133,14 +133,14 @@ class PromiseError(DiscreetError, ValueError):
 
 
 class InsufficientInformation(DiscreetError, ValueError):
-    """A published table says too little about its label to learn from: the noise is all that shows.
+    """A published table has too little information about its label to learn from: it is mostly noise.
 
     Attributes
     ----------
     statistic : float
-        How strongly label and features go together in the published rows.
+        Test statistic of the association between label and features in the published rows.
     critical : float
-        What it must pass.
+        Critical value that the statistic must exceed.
     """
 
     def __init__(self, message: str, *, statistic: float, critical: float) -> None:
@@ -163,11 +163,11 @@ class BudgetExceeded(DiscreetError, RuntimeError):
     Attributes
     ----------
     asked, left, limit : float
-        In the currency named by ``currency``.
+        Requested, remaining and largest total cost, in the kind named by ``currency``.
     currency : str
-        Which cap is short: ``"rho"``, ``"epsilon"``, ``"delta"``, ...
+        Kind of cost whose cap would be exceeded: ``"rho"``, ``"epsilon"``, ``"delta"``, ...
     scope : str
-        ``"total"`` or the owner's name.
+        Budget that is too small: ``"total"`` or the owner's name.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class OtherLedger(LedgerError):
     Attributes
     ----------
     ledgers : tuple of str
-        Where the ledgers that know the table are.
+        Locations of the ledgers that were charged for the table.
     """
 
     def __init__(self, message: str, *, ledgers: tuple[str, ...]) -> None:
@@ -212,7 +212,7 @@ class LedgerTampered(LedgerError):
 
 
 class SelfAttackFailed(DiscreetError, RuntimeError):
-    """An attack on records made up for the purpose did better than was promised: our mistake.
+    """An attack on artificial records did better than the promise allows: a defect of discreet.
 
     Attributes
     ----------
@@ -257,15 +257,15 @@ class AccessRefused(ServiceError):
 
 
 class ServiceUnavailable(ServiceError):
-    """Nobody answered, too many ask at once, or the curator stopped the service.
+    """The service did not answer, has too many requests, or was stopped by the curator.
 
     Attributes
     ----------
     may_be_charged : bool
-        Whether a question may have been charged, its answer being lost on the way. The same question is
+        Whether a query may have been charged although its answer was lost on the way. The same query is
         then free, and gets the answer that was lost.
     wait : float or None
-        For how many seconds the service asks to be left alone.
+        Seconds that the service asks to wait before the next request; None if it gave no time.
     """
 
     def __init__(self, message: str, *, may_be_charged: bool = False, wait: float | None = None) -> None:
@@ -279,8 +279,8 @@ class MissingExtra(DiscreetError, ImportError):
 
 
 class DiscreetWarning(UserWarning):
-    """Something holds, and less well than its reader may think.
+    """A result holds, but is weaker than its reader may think.
 
     A warning may depend on private rows. It is shown in the curator's own process alone, like a
-    :class:`DataError`, and must not be passed on to anybody else.
+    :class:`DataError`, and must not be passed on to anyone else.
     """

@@ -1,4 +1,4 @@
-"""How numbers and names are written for people: rounded on the safe side, nothing invisible."""
+"""Numbers and names as text for people: rounded on the safe side, without invisible characters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _MODES = {"nearest": ROUND_HALF_EVEN, "down": ROUND_FLOOR, "up": ROUND_CEILING}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _WRONG_GUESS = "probability of a wrong guess"
 
-_LARGEST = 1e15  # larger numbers are written by powers of ten
-
 NO_BREAK = "\u00a0"
 NONE = "none"
 _LARGEST = 1e15  # larger numbers are written by powers of ten
@@ -26,42 +24,44 @@ CURRENCY_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ", "qu
 
 
 def printable(text: str) -> str:
-    """Show what would act without being seen: direction marks, controls and halves of characters.
+    """Return the text with invisible characters escaped: direction marks, controls and lone surrogates.
 
-    A column may have any name. One that turns the rest of a sentence around, or hides a part of it, would
-    make a statement say something that nobody wrote.
+    A column may have any name. One that reverses the rest of a sentence, or hides a part of it, would
+    change the meaning of a statement.
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_shown(character) for character in text)
+    return "".join(_escape_hidden(character) for character in text)
 
 
-def _shown(character: str) -> str:
-    # The two joiners shape words of some scripts, and people's emoji; they move nothing.
+def _escape_hidden(character: str) -> str:
+    # The two joiners shape words of some scripts and emoji; they move nothing.
     hidden = unicodedata.category(character) in ("Cf", "Cc", "Cs", "Zl", "Zp")
     return f"\\u{ord(character):04x}" if hidden and character not in "\n\t\u200c\u200d" else character
 
 
 def name(text: str) -> str:
-    """Write the name of a column or of a level on one line."""
+    """Return the name of a column or of a level on one line."""
     return printable(text.replace("\r\n", "\n").replace("\n", "⏎").replace("\t", "⇥")) or "(empty)"
 
 
 def shorten(text: str, length: int) -> str:
-    """Cut a name where there is no room for it; whoever shows it also gives the whole name."""
+    """Return a name cut to ``length`` characters; the caller must show the whole name elsewhere."""
     whole = name(text)
     return whole if len(whole) <= length else whole[: length - 1] + "…"
 
 
 def number(value: float, *, digits: int = 3, rounding: Rounding = "nearest") -> str:
-    """Write a finite number with about three digits, whole thousands in full.
+    """Return a finite number as text with about three digits, whole thousands in full.
 
     Parameters
     ----------
+    value : float
+        Finite number to write.
     digits : int
-        How many count; a number with more digits before the point keeps them all.
+        Number of significant digits; a number with more digits before the point keeps them all.
     rounding : {"nearest", "down", "up"}
-        A floor goes down, an epsilon up: what is printed is promised too.
+        Direction of rounding: floors down and epsilons up, so that the printed number holds too.
     """
     exact = Decimal(repr(float(value)))
     if not exact:
@@ -85,7 +85,7 @@ def _powers_of_ten(exact: Decimal, digits: int, rounding: Rounding) -> str:
 
 
 def percent(share: float, *, digits: int = 3, rounding: Rounding = "nearest") -> str:
-    """Write a share as a percentage, with at most one decimal."""
+    """Return a share as a percentage with at most one decimal."""
     hundred = Decimal(repr(float(share))) * 100
     rounded = hundred.quantize(Decimal("0.1"), rounding=_MODES[rounding])
     if digits < 3:
@@ -97,19 +97,19 @@ def percent(share: float, *, digits: int = 3, rounding: Rounding = "nearest") ->
 
 
 def is_chance(statistic: str) -> bool:
-    """Whether an error is the chance of a wrong guess, and not a distance."""
+    """Return whether an error is the probability of a wrong guess, and not a distance."""
     return statistic == _WRONG_GUESS
 
 
 def quantity(value: float, measure: str | None, *, chance: bool, rounding: Rounding = "nearest") -> str:
-    """Write an error in the unit of its column: a distance, or how often a guess is wrong."""
+    """Return an error as text: a distance in the column's unit, or the percentage of wrong guesses."""
     if chance:
         return percent(value, rounding=rounding)
     return f"±{NO_BREAK}" + number(value, rounding=rounding) + (f" {printable(measure)}" if measure else "")
 
 
 def format_interval(lower: float, upper: float, measure: str | None, *, chance: bool) -> str:
-    """Write an interval outward."""
+    """Return an interval as text, rounded outward."""
     if chance:
         low = percent(lower, rounding="down").removesuffix(f"{NO_BREAK}%")
         return f"{low} to {percent(upper, rounding='up')}"
@@ -118,14 +118,14 @@ def format_interval(lower: float, upper: float, measure: str | None, *, chance: 
 
 
 def seconds(value: float) -> str:
-    """Write a duration."""
+    """Return a duration given in seconds as text, in seconds or minutes."""
     if value < 0.05:
         return f"0.0{NO_BREAK}s"
     return f"{value:.1f}{NO_BREAK}s" if value < 100 else f"{value / 60:.0f}{NO_BREAK}min"
 
 
 def date(text: str) -> str:
-    """Write a moment, given in ISO 8601, to the minute; what is no moment stays as it is."""
+    """Return a time given in ISO 8601 as text to the minute; any other text is only made printable."""
     day, mark, time = text.partition("T")
     if not mark or len(day) != 10 or len(time) < 5:
         return printable(text)
@@ -134,7 +134,7 @@ def date(text: str) -> str:
 
 
 def number_with_margin(value: float, margin: float) -> str:
-    """Write a number with as many digits as its margin leaves."""
+    """Return a number as text with as many digits as its margin of error leaves significant."""
     if abs(value) >= _LARGEST or margin >= _LARGEST:
         return number(value)
     if margin == 0:
@@ -148,22 +148,22 @@ def number_with_margin(value: float, margin: float) -> str:
 
 
 def count_noun(count: int, noun: str) -> str:
-    """Write "1 row" and "2,000 rows"."""
+    """Return a count with its noun: "1 row", "2,000 rows"."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def append_unit(text: str, measure: str | None) -> str:
-    """Write a number's unit behind it."""
+    """Return a number with its unit behind it, if it has one."""
     return f"{text} {printable(measure)}" if measure else text
 
 
 def currency_symbol(currency: str) -> str:
-    """Return the sign of a currency of privacy."""
+    """Return the symbol of a kind of privacy cost, such as ε for "epsilon"."""
     return CURRENCY_SYMBOLS.get(currency, currency)
 
 
 def format_amounts(values: Mapping[str, float] | None, *, up: bool) -> str:
-    """Write amounts of privacy: spent ones rounded up, those that are left rounded down."""
+    """Return privacy costs as text: spent ones rounded up, remaining ones rounded down."""
     shown = {name: values[name] for name in CURRENCY_SYMBOLS if name in values} if values else {}
     return (
         ", ".join(f"{currency_symbol(name)} = {format_amount(value, up=up)}" for name, value in shown.items())
@@ -172,10 +172,10 @@ def format_amounts(values: Mapping[str, float] | None, *, up: bool) -> str:
 
 
 def format_amount(value: float, *, up: bool) -> str:
-    """Write one amount; what floating point adds in the twelfth digit is not rounded up to the third."""
+    """Return one privacy cost as text; rounding errors in the twelfth digit do not reach the third."""
     return number(float(f"{value:.12g}"), rounding="up" if up else "down")
 
 
 def format_share(share: float) -> str:
-    """Write a share of a budget, however small, rounded up."""
+    """Return a share of a budget, however small, as a percentage rounded up."""
     return f"{number(float(f'{100 * share:.10g}'), digits=2, rounding='up')}{NO_BREAK}%"

@@ -36,13 +36,13 @@ THREE = BoxDensity(
 def test_the_objective_with_24_functions_per_column_has_its_reference_value(
     r: float, expected: float
 ) -> None:
-    assert correlated(r)._lowest(24)[0] == pytest.approx(expected, abs=1e-8)
+    assert correlated(r)._lowest_eigenpair(24)[0] == pytest.approx(expected, abs=1e-8)
 
 
 @pytest.mark.parametrize(("r", "least"), [(0.5, 25.15531434), (0.9, 79.34336)])
 def test_more_functions_lower_the_objective_towards_its_limit(r: float, least: float) -> None:
     """Corners are not smooth for correlated weights: the reference values above are not yet the limit."""
-    values = [correlated(r)._lowest(size)[0] for size in (16, 24, 32, 48, 64)]
+    values = [correlated(r)._lowest_eigenpair(size)[0] for size in (16, 24, 32, 48, 64)]
     assert values == sorted(values, reverse=True)
     assert values[-1] > least
     assert correlated(r).objective == pytest.approx(least, rel=5e-6)

@@ -15,7 +15,7 @@ from tests.statistical.checks import chi_square
 def exact_masses(law: InRange, x: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Cell masses from the one-dimensional ground state, by another road than the table's."""
     half = 0.5 * (law.upper - law.lower)
-    pairs = ground.solve(-((x - law.lower) / half - 1), law.kappa / 64).pairs
+    pairs = ground.solve_ground_state(-((x - law.lower) / half - 1), law.kappa / 64).pairs
     series = np.concatenate([pairs, [0.0, 0.0]])
     series[2:] -= pairs
     legendre = np.polynomial.legendre

@@ -87,14 +87,14 @@ def test_acceptance_in_double_precision_never_contradicts_the_exact_decision(nam
     slot, lot = stream.words(n).view(np.uint16)[: 2 * n].reshape(2, n)
     offset, more = stream.words(n), stream.words(3 * n).reshape(3, n)
     # Half of the acceptance numbers are put next to the probability, where decisions are hard.
-    place, _, _ = lattice._settle(table, slot, lot, offset, more, stream.spawn())
+    place, _, _ = lattice._settle_proposals(table, slot, lot, offset, more, stream.spawn())
     u = offset * 2.0**-64
     v = np.where(place >= table.half, u, 1 - u)
     probability = np.exp(-v * (table.slope[place] + table.curvature * v))
     lot = np.where(np.arange(n) % 2, np.floor(probability * 2**16), lot).astype(np.uint16)
-    place, accepted, tails = lattice._settle(table, slot, lot, offset, more, stream.spawn())
+    place, accepted, tails = lattice._settle_proposals(table, slot, lot, offset, more, stream.spawn())
     exact = [
-        lattice._decide(
+        lattice._decide_exactly(
             table, int(place[i]), int(offset[i]), int(lot[i]) << 64 | int(more[2, i]), stream.spawn()
         )[0]
         for i in range(n)
@@ -109,14 +109,14 @@ def test_a_decision_closer_than_the_digits_at_hand_draws_more_and_remembers_them
 ) -> None:
     """With a margin of 1 every doubtful proposal takes the exact road."""
     seen: list[int] = []
-    decide = lattice._decide
+    decide = lattice._decide_exactly
 
     def watched(*arguments: object) -> tuple[bool, lattice.Tail]:
         verdict, tail = decide(*arguments)  # type: ignore[arg-type]
         seen.append(tail[1])
         return verdict, tail
 
-    monkeypatch.setattr(lattice, "_decide", watched)
+    monkeypatch.setattr(lattice, "_decide_exactly", watched)
     usual = rounded_gaussian(1000.3, 5_000, Stream.from_seed(9))
     assert not seen
     monkeypatch.setattr(lattice, "_MARGIN", 1.0)
@@ -134,7 +134,7 @@ def test_digits_already_seen_by_a_close_decision_are_not_drawn_again() -> None:
         v = mpmath.mpf(offset) / 2**64
         probability = mpmath.exp(-v * (mpmath.mpf(float(table.slope[place])) + table.curvature * v))
         number = int(mpmath.floor(probability * 2**80))
-    tails = {lattice._decide(table, place, offset, number, Stream.from_seed(k))[1] for k in range(8)}
+    tails = {lattice._decide_exactly(table, place, offset, number, Stream.from_seed(k))[1] for k in range(8)}
     assert {count for _, count in tails} == {64}
     assert len(tails) == 8
     digits, count = next(iter(tails))

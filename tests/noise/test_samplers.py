@@ -198,7 +198,7 @@ def test_a_pool_that_is_in_use_at_a_fork_serves_the_child_too() -> None:
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with pool._stock.lock:
+        with pool._buffers.lock:
             held.set()
             done.wait()
 

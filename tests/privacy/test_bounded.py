@@ -14,7 +14,7 @@ from scipy import integrate
 from discreet.audit import Density, Lattice, LawPair, density, shifted
 from discreet.errors import PromiseError
 from discreet.noise import BoundedDensity, InRange
-from discreet.noise.polynomial import monomials
+from discreet.noise.polynomial import monomial_coefficients
 from discreet.privacy import ApproxDP, PureDP
 from discreet.privacy.bounded import (
     BoundedNoise,
@@ -29,13 +29,12 @@ from discreet.privacy.bounded import (
 from discreet.privacy.calibration import gaussian_delta
 from discreet.privacy.floors import (
     GaussianNoise,
-    IntegerPrior,
-    UniformPrior,
     bayes_floor,
     cramer_rao_unbiased_only,
     least_noise,
     van_trees_floor,
 )
+from discreet.privacy.priors import IntegerPrior, UniformPrior
 
 
 def cosine(half: float) -> BoundedDensity:
@@ -137,7 +136,7 @@ def test_epsilon_of_delta_is_the_inverse_and_refuses_what_no_epsilon_has() -> No
 
 def test_the_distribution_function_is_accurate_to_what_delta_assumes() -> None:
     noise = BoundedDensity(lower=-math.inf, upper=math.inf, regularization=1)
-    coefficients = monomials(tuple(noise.state.pairs.tolist()))
+    coefficients = monomial_coefficients(tuple(noise.state.pairs.tolist()))
     square = [0] * (2 * len(coefficients) - 1)
     for i, a in enumerate(coefficients):
         for j, b in enumerate(coefficients):
@@ -309,7 +308,7 @@ def test_calibration_reaches_what_was_asked() -> None:
 
 def test_several_releases_are_refused_with_a_way_out() -> None:
     noise = BoundedNoise(cosine(10))
-    assert noise.repeated(1) is noise
+    assert noise.compose(1) is noise
     with pytest.raises(PromiseError, match="use Gaussian noise"):
         bayes_floor(noise, UniformPrior(17, 90), releases=2)
     assert van_trees_floor(noise, UniformPrior(17, 90), releases=2) < 3.07

@@ -17,9 +17,7 @@ from discreet.privacy import _bayes, floors
 from discreet.privacy.floors import (
     UNBIASED_ONLY,
     GaussianNoise,
-    IntegerPrior,
     LaplaceNoise,
-    UniformPrior,
     bayes_floor,
     cramer_rao_unbiased_only,
     keep_for_wrong_guess,
@@ -27,6 +25,7 @@ from discreet.privacy.floors import (
     van_trees_floor,
     wrong_guess_floor,
 )
+from discreet.privacy.priors import IntegerPrior, UniformPrior
 from tests.effort import function_calls
 
 UNIT_RANGE = UniformPrior(0, 1)
@@ -132,14 +131,14 @@ def test_the_gauss_rule_of_the_integers_agrees_with_summing_them_all(
     points: int, sd: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast = _bayes.gaussian_integers(points, sd)
-    monkeypatch.setattr(_bayes, "_integers", lambda n, _: (np.arange(float(n)), np.ones(n)))
+    monkeypatch.setattr(_bayes, "_integer_rule", lambda n, _: (np.arange(float(n)), np.ones(n)))
     assert fast == pytest.approx(_bayes.gaussian_integers(points, sd), rel=1e-12)
 
 
 def test_telling_the_residue_lowers_a_laplace_floor_by_less_than_a_millionth() -> None:
-    whole = _bayes._laplace_integers(20_000, 1500.0)
-    told = _bayes.laplace_integers(20_000, 1500.0)
-    assert whole * (1 - 1e-6) < told < whole
+    whole = _bayes._laplace_integers_directly(20_000, 1500.0)
+    coarse_value = _bayes.laplace_integers(20_000, 1500.0)
+    assert whole * (1 - 1e-6) < coarse_value < whole
 
 
 @pytest.mark.parametrize("sd", [0.06, 0.3, 2.0, 30.0, 4000.0])

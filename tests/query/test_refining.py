@@ -219,12 +219,12 @@ def test_a_request_gets_its_first_answer_also_after_the_rows_have_changed() -> N
 
 def test_a_request_that_was_never_answered_is_not_answered_from_other_rows() -> None:
     ledger = Ledger.open(":memory:")
-    with database(100, ledger=ledger) as db:
-        with (
-            mock.patch.object(db._engine, "aggregate", side_effect=EngineFailed),
-            pytest.raises(EngineFailed),
-        ):
-            db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")
+    with (
+        database(100, ledger=ledger) as db,
+        mock.patch.object(db._engine, "aggregate", side_effect=EngineFailed),
+        pytest.raises(EngineFailed),
+    ):
+        db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")
     with database(101, ledger=ledger) as db:
         with pytest.raises(ParameterError, match="another key"):
             db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")

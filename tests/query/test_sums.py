@@ -248,9 +248,11 @@ def test_a_ledger_in_a_server_recognizes_the_rows_from_any_machine(postgres_url:
 def test_the_charge_of_an_engine_that_dies_stands_and_the_repeat_is_free() -> None:
     with Database(people(100), schema=SCHEMA) as sums:
         for _ in range(2):
-            with mock.patch.object(sums._engine, "aggregate", side_effect=EngineFailed):
-                with pytest.raises(EngineFailed, match="the charge stands"):
-                    sums.ask(Sums("age"), privacy=CLASSIC)
+            with (
+                mock.patch.object(sums._engine, "aggregate", side_effect=EngineFailed),
+                pytest.raises(EngineFailed, match="the charge stands"),
+            ):
+                sums.ask(Sums("age"), privacy=CLASSIC)
             assert sums.ledger.spent().charges == 1
         answer = sums.ask(Sums("age"), privacy=CLASSIC)
         assert not answer.cached

@@ -22,6 +22,7 @@ from discreet.noise.bounded import BoundedDensity
 from discreet.noise_law import JointResponseLaw, ResponseLaw, SampledLaw
 from discreet.privacy import ErrorFloor, PureDP, floors
 from discreet.privacy.bounded import in_range_epsilon, in_range_floor, in_range_law
+from discreet.privacy.priors import UniformPrior
 from discreet.release import (
     BoundedRelease,
     CoarseRelease,
@@ -215,7 +216,7 @@ def test_the_in_range_floor_is_the_same_far_from_zero(steps: int, epsilon: float
     lower, upper = 1e15, 1e15 + 0.125 * steps
     column = Column("x", lower=lower, upper=upper)
     law = in_range_law(epsilon, lower, upper)
-    prior = floors.UniformPrior(lower, upper)
+    prior = UniformPrior(lower, upper)
     values = Values(column, points=4001)
     true, _ = values.errors(law.masses[law.quantize(np.unique(values.cells))] * 2.0**-63)
     floor = in_range_floor(law, prior)

@@ -15,7 +15,8 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.noise import Stream
 from discreet.noise_law import SphericalLaw
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP, Spending
-from discreet.privacy.floors import GaussianNoise, UniformPrior, bayes_floor
+from discreet.privacy.floors import GaussianNoise, bayes_floor
+from discreet.privacy.priors import UniformPrior
 from discreet.release import InputPerturbation
 from discreet.release._input_perturbation import SphericalColumn, SphericalNumbers
 from discreet.report.verify._noise_tests import Tails
@@ -176,7 +177,7 @@ def test_a_floor_that_forgets_the_other_columns_is_above_ours() -> None:
     ours, theirs = (bayes_floor(noise, prior, lattice_step=1e-9) for noise in (column, same))
     assert ours < theirs
     with pytest.raises(PromiseError, match="one row per unit"):
-        column.repeated(2)
+        column.compose(2)
 
 
 def test_one_number_alone_is_pure() -> None:

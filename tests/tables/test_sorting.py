@@ -8,7 +8,7 @@ import pytest
 from discreet.errors import SourceError
 from discreet.noise import Stream
 from discreet.tables import Field, _external_sort, write_table
-from discreet.tables._external_sort import in_word_order
+from discreet.tables._external_sort import sort_by_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def test_rows_come_out_as_if_all_had_been_sorted_at_once(
     sizes = [700, 1, 0, 2300]
     words = Stream.from_seed(1).words(sum(sizes))
     words[100:200] = words[50]  # ties keep the order in which they came
-    sort, out = in_word_order(batches(sizes, words), tmp_path), []
+    sort, out = sort_by_words(batches(sizes, words), tmp_path), []
     for part in sort:
         out.append(part)
         assert list(tmp_path.iterdir()) == []  # the files that are sorted in have no name
@@ -45,7 +45,7 @@ def test_rows_come_out_as_if_all_had_been_sorted_at_once(
 
 
 def test_nothing_in_gives_nothing_out(tmp_path: Path) -> None:
-    assert list(in_word_order(iter([]), tmp_path)) == []
+    assert list(sort_by_words(iter([]), tmp_path)) == []
 
 
 def test_a_full_disk_while_sorting_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,8 +207,8 @@ class MechanismPair:
     def __post_init__(self) -> None:
         if self.n < 4:
             raise ParameterError(
-                f"n of MechanismPair must be at least 4, was {self.n}. Half of the outputs choose the events, "
-                "the other half test them."
+                f"n of MechanismPair must be at least 4, was {self.n}. Half of the outputs choose the "
+                "events, the other half test them."
             )
 
     def collect(self, given: Any, stream: Stream | None = None) -> AnyArray:

@@ -29,7 +29,7 @@ from discreet.noise_law import (
     SampledLaw,
     SphericalLaw,
 )
-from discreet.privacy.floors import ListPrior
+from discreet.privacy.priors import ListPrior
 from discreet.release.gaussian import GaussianNumbers
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""Randomness alone, no epsilon: exact noise on the integer lattice from a cryptographic source.
+"""Randomness without any epsilon: exact noise on the integer lattice from a cryptographic source.
 
-``stream`` supplies words; ``lattice`` turns them into exact deviates (its inner loops are in ``kernels``);
-``gaussian``, ``laplace`` and ``spherical`` are the laws, ``normal`` the one that promises nothing;
-``bounded`` (one column) and ``box`` (several) never leave their support, drawn exactly by ``polynomial``, and
-``in_range`` never leaves the declared range;
-``pool`` hands out single draws in constant time;
-``categorical`` chooses among levels and rows; ``whiten`` carries real rows to the lattice and back.
+``stream`` supplies random words and ``lattice`` turns them into exact deviates (inner loops: ``_kernels``).
+``samplers`` has Gaussian and Laplace noise on the integers, and normal floats that promise nothing;
+``spherical`` noise is isotropic in several columns. ``bounded`` (one column) and ``_box`` (several) have
+bounded support, drawn exactly by ``polynomial``; ``in_range`` stays inside the declared range. ``_pool``
+returns single draws in constant time, ``categorical`` chooses among levels and rows, ``whitening`` maps real
+rows to the lattice and back, and ``_linear`` is linear algebra with the same bits on every processor.
 """
 
 from discreet.noise._box import BoxDensity, product_density

@@ -20,18 +20,23 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from discreet.errors import NoiseError, ParameterError
 from discreet.noise.bounded import BoundedDensity
-from discreet.noise.polynomial import basis, mass_matrix, moment_matrix, rule
+from discreet.noise.polynomial import basis, legendre_rule, mass_matrix, moment_matrix
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
     from discreet._types import Bools, Floats, Ints
 
 MOST_COLUMNS = 3
+"""Columns up to which the joint optimum is solved for."""
 LOG2_STEPS = 24
+"""log2 of the number of lattice cells per column."""
+#: Basis functions per column, tried in turn, by number of columns.
 _SIZES = {1: (24, 32, 48, 64), 2: (16, 24, 32, 48, 64), 3: (8, 12, 16, 20)}
-# At the corners of a box the optimum for correlated weights is not smooth, so that digits come slowly.
+# At the corners of a box the optimum for correlated weights is not smooth, so that it converges slowly.
 _STABLE = {1: 1e-13, 2: 1e-6, 3: 1e-4}
+#: Proposal cells per column, by number of columns.
 _PER_COLUMN = {1: 1024, 2: 64, 3: 16}
+#: Rows that are drawn together.
 _ROWS = 1 << 14
 _ACCURACY = 2.0**-42
 """Error of an acceptance probability in double precision."""
@@ -44,12 +49,12 @@ def product_density(
 
     Parameters
     ----------
-    lower, upper : array of float
-        Ends of the supports.
-    weights : array of float
-        ``Pi``: a vector for its diagonal, or a symmetric positive definite matrix.
+    lower, upper : array of float, shape (p,)
+        Ends of the columns' supports, in their units.
+    weights : array of float, shape (p,) or (p, p)
+        Weight matrix ``Pi``: a vector for its diagonal, or a symmetric positive definite matrix.
     regularization : float
-        Price of the mean squares.
+        Factor of the mean squares in the objective; at least 0.
 
     Privacy
     -------
@@ -71,7 +76,7 @@ def product_density(
     weights = np.asarray(weights, np.float64)
     low, high = (np.atleast_1d(np.asarray(b, np.float64)) for b in (lower, upper))
     if weights.ndim == 2:
-        weights = 1 / np.diagonal(_inverse(weights, "product_density"))
+        weights = 1 / np.diagonal(_check_inverse(weights, "product_density"))
     if not (low.ndim == 1 and low.shape == high.shape == weights.shape):
         raise ParameterError(
             "lower, upper and weights of product_density must be of one length, had shapes "
@@ -84,7 +89,7 @@ def product_density(
 
 
 class _Cells(NamedTuple):
-    """Cells of the proposal: cumulative shares of 2**63, and the bound on ``u`` that each was chosen by."""
+    """Proposal cells: cumulative shares of 2**62, in proportion to the squared bounds on ``|u|``."""
 
     ends: Ints
     bounds: Floats
@@ -98,22 +103,23 @@ class BoxDensity:
 
     Parameters
     ----------
-    lower, upper : array of float
-        Ends of the box, finite.
+    lower, upper : array of float, shape (p,)
+        Finite ends of the box, in the columns' units; p is at most 3.
     weights : array of float, shape (p, p)
-        ``Pi``, symmetric positive definite.
+        Weight matrix ``Pi``, symmetric positive definite.
     regularization : float
-        Price of the mean square, at least 0.
+        Factor of the mean square in the objective; at least 0.
 
     Attributes
     ----------
     objective : float
-        That of the law; above the least value by about 1e-6 (two columns) or 1e-4 (three), relatively.
+        Objective of the law, relatively above the least value by about 1e-6 (two columns) or 1e-4 (three).
     information, second_moments : ndarray, shape (p, p)
         Fisher information about the location, and ``E n n'``.
-    mean : ndarray
+    mean : ndarray, shape (p,)
+        Mean of the noise, in the columns' units.
     total_variation : float
-        Distance of the sampler from the law, per row.
+        Total variation distance of the sampler from the law, per row.
 
     Privacy
     -------
@@ -137,6 +143,7 @@ class BoxDensity:
     regularization: float = 0.0
 
     def __post_init__(self) -> None:
+        """Convert the arrays and check shapes, bounds, weights and regularization."""
         for name in ("lower", "upper", "weights"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
         p = self.lower.size
@@ -157,7 +164,7 @@ class BoxDensity:
             raise ParameterError(
                 f"regularization of BoxDensity must be finite and at least 0, was {self.regularization!r}."
             )
-        _inverse(self.weights, "BoxDensity")
+        _check_inverse(self.weights, "BoxDensity")
 
     @property
     def _half(self) -> Floats:
@@ -169,7 +176,7 @@ class BoxDensity:
         p = self.lower.size
         before = math.inf
         for size in _SIZES[p]:
-            objective, vector = self._lowest(size)
+            objective, vector = self._lowest_eigenpair(size)
             if abs(objective / before - 1) < _STABLE[p]:
                 return vector.reshape((size,) * p), objective
             before = objective
@@ -178,13 +185,21 @@ class BoxDensity:
             "from diagonal or the regularization is too large. Use product_density."
         )
 
-    def _lowest(self, size: int) -> tuple[float, Floats]:
+    def _lowest_eigenpair(self, size: int) -> tuple[float, Floats]:
+        """Return the least objective and the coefficients of u, flat and of mass 1, for ``size`` functions.
+
+        Notes
+        -----
+        On [-1, 1]^p with half-widths h_j and middles m_j the energy of u is ``4 sum_jk (Pi^-1)_jk / (h_j h_k)
+        <d_j u, d_k u> + regularization sum_j <u, (h_j x_j + m_j)^2 u>``, a sum of Kronecker products of
+        one-dimensional matrices. In that basis ``<d u, d u>`` is the identity.
+        """
         p, half = self.lower.size, self._half
         middle = 0.5 * (self.lower + self.upper)
-        inverse = _inverse(self.weights, "BoxDensity")
-        mass = sparse.csc_matrix(_clean(mass_matrix(size)))
-        slope = sparse.csc_matrix(_clean(_slope_matrix(size)))
-        moments = [sparse.csc_matrix(_clean(moment_matrix(size, power))) for power in (1, 2)]
+        inverse = _check_inverse(self.weights, "BoxDensity")
+        mass = sparse.csc_matrix(_drop_rounding(mass_matrix(size)))
+        slope = sparse.csc_matrix(_drop_rounding(_slope_matrix(size)))
+        moments = [sparse.csc_matrix(_drop_rounding(moment_matrix(size, power))) for power in (1, 2)]
 
         def tensor(**special: sparse.csc_matrix) -> sparse.csc_matrix:
             factors = [special.get(f"at{j}", mass) for j in range(p)]
@@ -227,6 +242,7 @@ class BoxDensity:
         return np.where(inside, self._unit_root(x), 0.0) / math.sqrt(float(np.prod(self._half)))
 
     def _unit_root(self, x: Floats) -> Floats:
+        """Return u at rows ``x`` of [-1, 1]^p, contracting the coefficients column by column."""
         coefficients = self._state[0]
         size = coefficients.shape[0]
         values = [legendre.legvander(x[:, j], size + 1) @ basis(size).T for j in range(x.shape[1])]
@@ -236,11 +252,11 @@ class BoxDensity:
         return np.asarray(out[:, 0])
 
     def pdf(self, n: Floats) -> Floats:
-        """Density at rows ``n``."""
+        """Return the density at rows ``n``."""
         return np.square(self.root(n))
 
-    def _form(self, first: Floats, second: Floats, j: int, k: int) -> float:
-        """Sum of squares of ``u`` under a matrix in place ``j``, and another in place ``k``, of the mass."""
+    def _quadratic_form(self, first: Floats, second: Floats, j: int, k: int) -> float:
+        """Return the quadratic form of u: ``first`` in column j, ``second`` in k, the mass elsewhere."""
         coefficients = self._state[0]
         size, p = coefficients.shape[0], coefficients.ndim
         out = coefficients
@@ -256,28 +272,31 @@ class BoxDensity:
         out = np.empty((p, p))
         slope = _slope_matrix(size)
         for j in range(p):
-            out[j, j] = 4 * self._form(np.eye(size), mass_matrix(size), j, -1) / half[j] ** 2
+            out[j, j] = 4 * self._quadratic_form(np.eye(size), mass_matrix(size), j, -1) / half[j] ** 2
             for k in range(j):
-                out[j, k] = out[k, j] = 4 * self._form(slope, -slope, j, k) / (half[j] * half[k])
+                out[j, k] = out[k, j] = 4 * self._quadratic_form(slope, -slope, j, k) / (half[j] * half[k])
         return out
 
     @cached_property
     def mean(self) -> Floats:
-        """First moments."""
+        """First moments of the noise."""
         size = self._state[0].shape[0]
-        first = [self._form(moment_matrix(size, 1), mass_matrix(size), j, -1) for j in range(self.lower.size)]
+        first = [
+            self._quadratic_form(moment_matrix(size, 1), mass_matrix(size), j, -1)
+            for j in range(self.lower.size)
+        ]
         return np.asarray(0.5 * (self.lower + self.upper) + self._half * np.array(first))
 
     @cached_property
     def second_moments(self) -> Floats:
-        """``E n n'``."""
+        """Second moments ``E n n'``, about 0 and not about the mean."""
         p, size = self.lower.size, self._state[0].shape[0]
         one, two = moment_matrix(size, 1), moment_matrix(size, 2)
         centered = np.empty((p, p))
         for j in range(p):
-            centered[j, j] = self._form(two, mass_matrix(size), j, -1)
+            centered[j, j] = self._quadratic_form(two, mass_matrix(size), j, -1)
             for k in range(j):
-                centered[j, k] = centered[k, j] = self._form(one, one, j, k)
+                centered[j, k] = centered[k, j] = self._quadratic_form(one, one, j, k)
         middle = 0.5 * (self.lower + self.upper)
         shift = np.outer(middle, self.mean)
         return np.asarray(
@@ -291,7 +310,7 @@ class BoxDensity:
 
     @property
     def total_variation(self) -> float:
-        """Distance of a row from the law: acceptance in double precision, and shares of 2**-63."""
+        """Distance of a row from the law: acceptance in double precision, and shares rounded to 2**-62."""
         cells = self._cells
         # The mean acceptance probability is the integral of u**2, which is 1, over that of the bounds.
         acceptance = (cells.bounds.size / 2.0**self.lower.size) / float(np.sum(cells.bounds**2))
@@ -299,6 +318,7 @@ class BoxDensity:
 
     @cached_property
     def _cells(self) -> _Cells:
+        """Bound |u| on every proposal cell by its corners and curvatures, and cumulate the squares."""
         p, per_column = self.lower.size, _PER_COLUMN[self.lower.size]
         corners = np.linspace(-1, 1, per_column + 1)
         points = np.stack(np.meshgrid(*[corners] * p, indexing="ij"), axis=-1).reshape(-1, p)
@@ -315,8 +335,10 @@ class BoxDensity:
         return _Cells(ends, bounds)
 
     def _curvature(self, j: int) -> float:
-        """Bound the second derivative of ``u`` in column ``j`` over [-1, 1]^p.
+        """Return a bound on the second derivative of ``u`` in column ``j`` over [-1, 1]^p.
 
+        Notes
+        -----
         A polynomial of degree ``d`` is at most ``1 / cos(pi / 4)`` times its largest value on ``2 d``
         Chebyshev points (Ehlich and Zeller 1964), in each variable.
         """
@@ -344,6 +366,7 @@ class BoxDensity:
         return out
 
     def _propose(self, n: int, stream: Stream) -> tuple[Ints, Bools]:
+        """Return ``n`` proposed rows of lattice cells, and which of them are accepted."""
         p, per_column, cells = self.lower.size, _PER_COLUMN[self.lower.size], self._cells
         words = stream.words(n * (p + 2)).reshape(p + 2, n)
         cell = np.searchsorted(cells.ends, (words[0] >> np.uint64(2)).view(np.int64), side="right")
@@ -360,7 +383,8 @@ class BoxDensity:
         return np.asarray(self.lower + (cells + 0.5) * self.step)
 
 
-def _inverse(weights: Floats, where: str) -> Floats:
+def _check_inverse(weights: Floats, where: str) -> Floats:
+    """Return the inverse of a weight matrix; raise ParameterError unless it is positive definite."""
     try:
         if weights.ndim != 2 or not np.allclose(weights, weights.T, rtol=1e-12, atol=0):
             raise np.linalg.LinAlgError
@@ -374,14 +398,14 @@ def _inverse(weights: Floats, where: str) -> Floats:
 
 
 def _slope_matrix(size: int) -> Floats:
-    """Integrals of the derivative of one basis function times another."""
-    x, w = rule(size + 3)
+    """Return the integrals of the derivative of one basis function times another."""
+    x, w = legendre_rule(size + 3)
     rows = basis(size)
     values = legendre.legval(x, rows.T)
     slopes = legendre.legval(x, legendre.legder(rows, axis=1).T)
     return np.asarray((slopes * w) @ values.T)
 
 
-def _clean(matrix: Floats) -> Floats:
-    """Remove what rounding left of the zeros of a banded matrix."""
+def _drop_rounding(matrix: Floats) -> Floats:
+    """Return a banded matrix with entries below 1e-14, which are rounded zeros, set to 0."""
     return np.where(np.abs(matrix) < 1e-14, 0.0, matrix)

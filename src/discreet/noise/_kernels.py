@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats, Ints, Words
 
 WORTH_COMPILING = 20_000_000
+"""Number of draws from which on compiled loops are faster, their start-up included."""
 # Rounding of the offset counts against a whole bucket (the sum with a bucket of -1 may cancel), that of sum,
 # product and added half against the value: at most 3 units of 2**-53 of value + scale + 1, and 2 in reserve.
 RELATIVE_ERROR = 5 * 2.0**-53
 
 
 class Kernels(Protocol):
-    """What the sampler asks of its inner loops, on arrays of at most ``capacity`` positions."""
+    """Inner loops of the sampler, on arrays of at most ``capacity`` positions."""
 
     def propose(self, slots: AnyArray, slot: AnyArray, lot: AnyArray, bucket: AnyArray) -> Ints:
-        """Write each position's bucket; return the positions that are not accepted at sight."""
+        """Write each position's bucket; return the positions that the slot table does not accept."""
         ...
 
     def shift_floor(self, bucket: AnyArray, offset: Words, bits: int, half: bool, out: Ints) -> None:
@@ -40,7 +41,7 @@ class Kernels(Protocol):
 
 
 class NumpyKernels:
-    """Whole-array operations in memory that is taken once: page faults cost more than the work."""
+    """Whole-array operations in memory that is allocated once: page faults cost more than the work."""
 
     def __init__(self, capacity: int) -> None:
         self._index = np.empty(capacity, np.intp)
@@ -58,10 +59,10 @@ class NumpyKernels:
         np.copyto(index, slot)
         slots.take(index, out=entry, mode="clip")
         np.bitwise_and(entry, 0xFFFF, out=least)
-        refused = np.greater_equal(lot, least, out=self._mask[:n])
+        undecided = np.greater_equal(lot, least, out=self._mask[:n])
         np.right_shift(entry, 16, out=entry)
         np.copyto(bucket, entry, casting="unsafe")
-        return np.flatnonzero(refused)
+        return np.flatnonzero(undecided)
 
     def shift_floor(self, bucket: AnyArray, offset: Words, bits: int, half: bool, out: Ints) -> None:
         """See :class:`Kernels`."""
@@ -100,18 +101,18 @@ class NumpyKernels:
 
 @cache
 def numba_kernels() -> Callable[[int], Kernels] | None:
-    """Compile the loops, or return None where numba is not installed."""
+    """Return a class of compiled loops, or None where numba is not installed."""
     if find_spec("numba") is None:
         return None
     from numba import njit
 
     @njit(cache=True)
-    def propose(slots: Any, slot: Any, lot: Any, bucket: Any, found: Any) -> Any:
+    def propose(slots: Any, slot: Any, lot: Any, bucket: Any, positions: Any) -> Any:
         count = 0
         for i in range(slot.size):
             entry = slots[slot[i]]
             bucket[i] = entry >> 16
-            found[count] = i
+            positions[count] = i
             count += lot[i] >= (entry & 0xFFFF)
         return count
 
@@ -132,7 +133,7 @@ def numba_kernels() -> Callable[[int], Kernels] | None:
                 out[i] = np.int64(bucket[i])
 
     @njit(cache=True)
-    def scale_floor(bucket: Any, offset: Any, scale: Any, half: Any, out: Any, found: Any) -> Any:
+    def scale_floor(bucket: Any, offset: Any, scale: Any, half: Any, out: Any, positions: Any) -> Any:
         count = 0
         add = 0.5 if half else 0.0
         for i in range(bucket.size):
@@ -140,32 +141,32 @@ def numba_kernels() -> Callable[[int], Kernels] | None:
             error = (abs(value) + (scale[i] + 1.0)) * RELATIVE_ERROR
             low = np.floor(value - error)
             out[i] = np.int64(low)
-            found[count] = i
+            positions[count] = i
             count += np.floor(value + error) != low
         return count
 
     class NumbaKernels:
-        """One loop each."""
+        """Compiled loops, one per method of :class:`Kernels`."""
 
         def __init__(self, capacity: int) -> None:
-            self._found = np.empty(capacity + 1, np.int64)
+            self._positions = np.empty(capacity + 1, np.int64)
 
         def propose(self, slots: AnyArray, slot: AnyArray, lot: AnyArray, bucket: AnyArray) -> Ints:
-            count = propose(slots, slot, lot, bucket, self._found)
-            return self._found[:count].copy()
+            count = propose(slots, slot, lot, bucket, self._positions)
+            return self._positions[:count].copy()
 
         def shift_floor(self, bucket: AnyArray, offset: Words, bits: int, half: bool, out: Ints) -> None:
             shift_floor(bucket, offset, bits, half, out)
 
         def scale_floor(self, bucket: AnyArray, offset: Words, scale: Floats, half: bool, out: Ints) -> Ints:
             scales = np.broadcast_to(scale, bucket.shape)
-            count = scale_floor(bucket, offset, scales, half, out, self._found)
-            return self._found[:count].copy()
+            count = scale_floor(bucket, offset, scales, half, out, self._positions)
+            return self._positions[:count].copy()
 
     return NumbaKernels
 
 
 def kernels_for(n: int, capacity: int) -> Kernels:
-    """Choose the loops for ``n`` draws in blocks of ``capacity``: same bits, different speed."""
+    """Return the loops for ``n`` draws in blocks of ``capacity``: same bits, different speed."""
     compiled = numba_kernels() if n >= WORTH_COMPILING else None
     return (compiled or NumpyKernels)(capacity)

@@ -1,9 +1,8 @@
 """Small linear algebra whose bits are the same on every processor: no BLAS and no LAPACK.
 
 An optimized BLAS adds the terms of a product in an order that depends on the processor, so that its last
-bits do too. Whoever replays a release under its key must get the same bits. These routines use additions,
-multiplications and roots of IEEE 754 alone, in an order that is written here; they are for matrices with few
-columns.
+bits do too; the replay of a release under its key must give the same bits. These routines use additions,
+multiplications and roots of IEEE 754 alone, in a fixed order; they are for matrices with few columns.
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ import numpy as np
 if TYPE_CHECKING:
     from discreet._types import Floats
 
+#: Relative size below which an off-diagonal entry counts as 0.
 _NEGLIGIBLE = 2.0**-56
+#: Sweeps of rotations at most; convergence is quadratic and takes about ten.
 _MOST_SWEEPS = 60
 
 
@@ -28,7 +29,7 @@ def product(left: Floats, right: Floats) -> Floats:
 
 
 def norm(values: Floats) -> float:
-    """Return the root of the sum of squares of all entries."""
+    """Return the square root of the sum of squares of all entries."""
     flat = np.asarray(values, np.float64).reshape(-1)
     return math.sqrt(float(np.sum(flat * flat)))
 
@@ -54,10 +55,10 @@ def symmetric_eigen(matrix: Floats) -> tuple[Floats, Floats]:
                 if abs(off) <= max(_NEGLIGIBLE * math.sqrt(abs(first)) * math.sqrt(abs(second)), smallest):
                     continue
                 turned = True
-                tangent = _tangent((second - first) / (2 * off))
-                _turn(a.T, p, q, tangent)
-                _turn(a, p, q, tangent)
-                _turn(vectors.T, p, q, tangent)
+                tangent = _jacobi_tangent((second - first) / (2 * off))
+                _rotate(a.T, p, q, tangent)
+                _rotate(a, p, q, tangent)
+                _rotate(vectors.T, p, q, tangent)
                 a[p, q] = a[q, p] = 0.0
                 a[p, p], a[q, q] = first - tangent * off, second + tangent * off
         if not turned:
@@ -67,9 +68,9 @@ def symmetric_eigen(matrix: Floats) -> tuple[Floats, Floats]:
 
 
 def row_space(matrix: Floats, negligible: float) -> Floats:
-    """Return an orthonormal basis, in rows, of what the rows of a matrix span.
+    """Return an orthonormal basis, in rows, of the row space of a matrix.
 
-    Directions in which the rows are shorter than ``negligible`` of the longest are left out.
+    Directions whose singular value is at most ``negligible`` times the largest are left out.
 
     Notes
     -----
@@ -85,7 +86,7 @@ def row_space(matrix: Floats, negligible: float) -> Floats:
                 if abs(across) <= 2.0**-50 * math.sqrt(first) * math.sqrt(second):
                     continue
                 turned = True
-                _turn(rows, p, q, _tangent((second - first) / (2 * across)))
+                _rotate(rows, p, q, _jacobi_tangent((second - first) / (2 * across)))
         if not turned:
             break
     sizes = np.array([norm(row) for row in rows])
@@ -103,13 +104,13 @@ def least_squares(symmetric: Floats, sides: Floats) -> Floats:
     return product(basis, inner)
 
 
-def _tangent(ratio: float) -> float:
-    """Return the tangent of the smaller angle that makes two directions orthogonal."""
+def _jacobi_tangent(ratio: float) -> float:
+    """Return the tangent t of the smaller Jacobi angle: the root of ``t^2 + 2 ratio t - 1`` next to 0."""
     return math.copysign(1.0, ratio) / (abs(ratio) + math.sqrt(ratio * ratio + 1))
 
 
-def _turn(rows: Floats, p: int, q: int, tangent: float) -> None:
-    """Rotate two rows into each other, in place."""
+def _rotate(rows: Floats, p: int, q: int, tangent: float) -> None:
+    """Rotate rows p and q into each other by the angle of that tangent, in place."""
     cosine = 1 / math.sqrt(tangent * tangent + 1)
     sine = tangent * cosine
     rows[p], rows[q] = cosine * rows[p] - sine * rows[q], sine * rows[p] + cosine * rows[q]

@@ -1,4 +1,4 @@
-"""Draws made ahead of time, so that the time to hand one out does not follow its value."""
+"""Single draws from blocks drawn in advance, so that the time of a draw does not depend on its value."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class Pool:
-    """A supply of single draws for a service that answers one question at a time.
+    """Source of single draws for a service that answers one query at a time.
 
-    A sampler needs a moment longer when it rejects a proposal, and rejections go with the value drawn.
-    The pool therefore keeps a block of accepted standard deviates; handing one out is a multiplication
-    and a floor, whatever its value and whatever the scale asked for. The block is drawn in one piece
-    when the last one is used up, so the time of that call tells about thousands of draws together.
+    A sampler takes longer when it rejects a proposal, and rejections depend on the value drawn. The pool
+    therefore keeps a block of accepted standard deviates; a draw is then a multiplication and a floor,
+    whatever its value and its scale. A block is drawn in one piece when the last one is used up, so the time
+    of that call depends on thousands of draws together.
 
     Parameters
     ----------
     block : int
-        How many deviates are drawn together.
+        Number of deviates that are drawn together; at least 1.
 
     Privacy
     -------
@@ -49,60 +49,61 @@ class Pool:
         if block < 1:
             raise ParameterError(f"block of Pool must be at least 1, was {block}.")
         self._block = block
-        self._stock = _Stock()
+        self._buffers = _ProcessBuffers()
 
     def gaussian(self, s: float, n: int = 1) -> Ints:
-        """Return ``n`` rounded Gaussians of standard deviation ``s``."""
+        """Return ``n`` rounded Gaussians of standard deviation ``s``, in lattice steps."""
         s = check_scale(s, "s", "Pool.gaussian")
-        stock = self._of_this_process()
-        with stock.lock:
-            return stock.shelf("normal", normal_table(), self._block).take(s, n, half=True)
+        buffers = self._process_buffers()
+        with buffers.lock:
+            return buffers.buffer("normal", normal_table(), self._block).take(s, n, half=True)
 
     def laplace(self, scale: float, n: int = 1) -> Ints:
-        """Return ``n`` discrete Laplace draws."""
+        """Return ``n`` discrete Laplace draws of that scale, in lattice steps."""
         scale = check_scale(scale, "scale", "Pool.laplace")
-        stock = self._of_this_process()
-        with stock.lock:
-            shelf = stock.shelf("exponential", exponential_table(), self._block)
-            geometric = shelf.take(scale, 2 * n, half=False)
+        buffers = self._process_buffers()
+        with buffers.lock:
+            buffer = buffers.buffer("exponential", exponential_table(), self._block)
+            geometric = buffer.take(scale, 2 * n, half=False)
         return geometric[:n] - geometric[n:]
 
-    def _of_this_process(self) -> _Stock:
-        # Looked at before the lock is taken: another thread may have held it when this process was forked,
-        # and then nobody on this side would ever let go of it.
-        stock = self._stock
-        if stock.process != process_mark():
-            stock = self._stock = _Stock()
-        return stock
+    def _process_buffers(self) -> _ProcessBuffers:
+        # Checked before the lock is taken: another thread may have held it when this process was forked, and
+        # in the child it would never be released.
+        buffers = self._buffers
+        if buffers.process != process_mark():
+            buffers = self._buffers = _ProcessBuffers()
+        return buffers
 
 
-class _Stock:
-    """The shelves of one process, and the lock on them."""
+class _ProcessBuffers:
+    """Buffers of one process by density, with their lock."""
 
     def __init__(self) -> None:
         self.process = process_mark()
         self.lock = threading.Lock()
-        self._shelves: dict[str, _Shelf] = {}
+        self._buffers: dict[str, _DeviateBuffer] = {}
 
-    def shelf(self, name: str, table: BucketTable, block: int) -> _Shelf:
-        """Return the shelf of one density, filled at its first use."""
-        if name not in self._shelves:
-            self._shelves[name] = _Shelf(table, block)
-        return self._shelves[name]
+    def buffer(self, name: str, table: BucketTable, block: int) -> _DeviateBuffer:
+        """Return the buffer of one density, filled at its first use."""
+        if name not in self._buffers:
+            self._buffers[name] = _DeviateBuffer(table, block)
+        return self._buffers[name]
 
 
-class _Shelf:
-    """Accepted deviates of one density, handed out from the front."""
+class _DeviateBuffer:
+    """Accepted deviates of one density, used up from the front."""
 
     def __init__(self, table: BucketTable, block: int) -> None:
         self._sampler = Sampler(table, block, Stream())
         self._refill()
 
     def _refill(self) -> None:
-        self._stock = self._sampler.draw(self._sampler.capacity)
+        self._deviates = self._sampler.draw(self._sampler.capacity)
         self._next = 0
 
     def take(self, scale: float, n: int, half: bool) -> Ints:
+        """Return ``floor(scale * z + half / 2)`` of the next ``n`` deviates z, refilling as needed."""
         out = np.empty(n, np.int64)
         done = 0
         while done < n:
@@ -111,10 +112,10 @@ class _Shelf:
             start = self._next
             count = min(n - done, self._sampler.capacity - start)
             self._next += count
-            tails = self._stock.tails
+            tails = self._deviates.tails
             part = Deviates(
-                self._stock.bucket[start : start + count],
-                self._stock.offset[start : start + count],
+                self._deviates.bucket[start : start + count],
+                self._deviates.offset[start : start + count],
                 {i - start: tails[i] for i in tails if start <= i < start + count},
             )
             self._sampler.floor(part, scale, half, out[done : done + count])

@@ -1,9 +1,9 @@
-"""Noise that never leaves a given support and tells as little as any such noise can.
+"""Noise of bounded support with the least Fisher information about the value.
 
 The density on the support minimizes Fisher information over ``weight`` plus ``regularization`` times the mean
-square: the square of a ground state, here of a polynomial that is one up to rounding. That polynomial *is*
-the law: draws follow it exactly, and what is promised is computed for it. How close it comes to the true
-minimum only decides how well the noise is spent, and is certified as ``excess``.
+square. It is the square of a ground state, here of a polynomial that equals one up to rounding. That
+polynomial *is* the law: draws follow it exactly, and promises are computed for it. Its distance from the true
+minimum only costs a little efficiency, and is certified as ``excess``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from discreet.errors import ParameterError
 from discreet.noise import polynomial
 from discreet.noise.lattice import LOG2_BUCKETS as LATTICE_BUCKETS
 from discreet.noise.lattice import Sampler
-from discreet.noise.polynomial import LOG2_BUCKETS, GroundState, PolynomialTable, polynomial_table, rule
+from discreet.noise.polynomial import (
+    LOG2_BUCKETS,
+    GroundState,
+    PolynomialTable,
+    legendre_rule,
+    polynomial_table,
+)
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -30,10 +36,12 @@ if TYPE_CHECKING:
 LOG2_STEPS = 24
 """log2 of the number of lattice cells in the support."""
 STEPS = 1 << LOG2_STEPS
+"""Number of lattice cells in the support."""
 ACCURACY = 2.0**-44
 """Error of ``root``, relative to the largest value within 2**-10 of the support."""
 # exp(-42) of the height of u is left where an unbounded support is cut: 1e-36 of the density.
 _CUT = 42.0
+# The same cut for a potential centered in the support: exp(-9.2**2 / 2) is exp(-42).
 _GAUSSIAN_CUT = 9.2
 # Second eigenvalue minus first for a convex potential on [-1, 1], at least (Lavine 1994).
 _GAP = 0.75 * math.pi**2
@@ -48,19 +56,21 @@ class BoundedDensity:
     Parameters
     ----------
     lower, upper : float
-        Ends of the support; infinite ones need a positive ``regularization``.
+        Ends of the support, in the column's unit; infinite ones need a positive ``regularization``.
     regularization : float
-        Price of the mean square, at least 0. At 0 the density is ``(2 / L) cos(pi (n - middle) / L)**2``.
+        Factor of the mean square in the objective; at least 0. At 0 the density is
+        ``(2 / L) cos(pi (n - middle) / L)**2`` on a support of length L.
     weight : float
-        Weight of the column, above 0.
+        Weight of the column in the objective; above 0.
 
     Attributes
     ----------
     support : (float, float)
-        Where the law lives: the interval, cut where 1e-36 of the height remains.
+        Finite ends of the law: the interval, cut where 1e-36 of the height remains.
     mean, variance, second_moment, fisher_information : float
+        Moments of the noise in the column's unit, and information about its location.
     eigenvalue, objective : float
-        ``mu`` of ``-u'' + (regularization weight / 4) n**2 u = mu u`` and ``4 mu / weight``.
+        Lowest ``mu`` of ``-u'' + (regularization weight / 4) n**2 u = mu u``, and ``4 mu / weight``.
     excess, distance : float
         Certified bounds on how far the law's objective is above the minimum, relatively, and on the total
         variation between the law and the minimizer.
@@ -92,8 +102,9 @@ class BoundedDensity:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
+        """Convert the numbers to floats and check their domains."""
         for name in ("lower", "upper", "regularization", "weight"):
-            object.__setattr__(self, name, _number(name, getattr(self, name)))
+            object.__setattr__(self, name, _check_number(name, getattr(self, name)))
         if not self.lower < self.upper:
             raise ParameterError(
                 f"lower of BoundedDensity must be below upper, were {self.lower!r} and {self.upper!r}. "
@@ -118,14 +129,14 @@ class BoundedDensity:
 
     @cached_property
     def support(self) -> tuple[float, float]:
-        """Ends of the law, finite."""
+        """Finite ends of the law."""
         if self.regularization == 0:
             return self.lower, self.upper
         a = math.sqrt(self.regularization * self.weight) / 2
         if self.lower >= 0:
-            return self.lower, min(self.upper, _far_end(self.lower, a))
+            return self.lower, min(self.upper, _find_far_end(self.lower, a))
         if self.upper <= 0:
-            return max(self.lower, -_far_end(-self.upper, a)), self.upper
+            return max(self.lower, -_find_far_end(-self.upper, a)), self.upper
         reach = _GAUSSIAN_CUT / math.sqrt(a)
         return max(self.lower, -reach), min(self.upper, reach)
 
@@ -135,14 +146,14 @@ class BoundedDensity:
 
     @cached_property
     def state(self) -> GroundState:
-        """The polynomial, on [-1, 1]."""
+        """The square root of the density as a polynomial on [-1, 1]."""
         low, high = self.support
         strength = 0.25 * self.regularization * self.weight * self._half**4
-        return polynomial.solve(0.5 * (low + high) / self._half, strength)
+        return polynomial.solve_ground_state(0.5 * (low + high) / self._half, strength)
 
     @cached_property
     def table(self) -> PolynomialTable:
-        """The exact sampler's table."""
+        """Table of the exact sampler."""
         return polynomial_table(tuple(self.state.pairs.tolist()))
 
     @cached_property
@@ -158,13 +169,14 @@ class BoundedDensity:
         """Legendre coefficients of the distribution function."""
         return np.asarray(legendre.legint(legendre.legmul(self._series, self._series), lbnd=-1))
 
-    def _expect(self, power: int) -> float:
-        x, w = rule(self._series.size + 2)
+    def _moment(self, power: int) -> float:
+        """Return ``E n**power``, by a Gauss-Legendre rule that is exact for powers up to 5."""
+        x, w = legendre_rule(self._series.size + 2)
         n = 0.5 * (self.support[0] + self.support[1]) + self._half * x
         return float(np.sum(w * legendre.legval(x, self._series) ** 2 * n**power))
 
-    def _inside(self, n: Floats) -> Floats:
-        """Return places in [-1, 1], points outside moved to the nearest end."""
+    def _unit_coordinates(self, n: Floats) -> Floats:
+        """Return the coordinates of ``n`` in [-1, 1], clipped to it."""
         return np.clip((np.asarray(n, np.float64) - self.support[0]) / self._half - 1.0, -1.0, 1.0)
 
     def root(self, n: Floats) -> Floats:
@@ -180,20 +192,20 @@ class BoundedDensity:
         return np.where((n >= low) & (n <= high), value, 0.0)
 
     def pdf(self, n: Floats) -> Floats:
-        """Density."""
+        """Return the density at ``n``."""
         return np.square(self.root(n))
 
     def logpdf(self, n: Floats) -> Floats:
-        """Logarithm of the density, minus infinity outside the support."""
+        """Return the logarithm of the density, minus infinity outside the support."""
         with np.errstate(divide="ignore"):
             return np.asarray(2 * np.log(np.abs(self.root(n))))
 
     def cdf(self, n: Floats) -> Floats:
-        """Distribution function, to about 1e-15."""
-        return np.clip(legendre.legval(self._inside(n), self._distribution), 0.0, 1.0)
+        """Return the distribution function, to about 1e-15."""
+        return np.clip(legendre.legval(self._unit_coordinates(n), self._distribution), 0.0, 1.0)
 
     def quantile(self, p: Floats) -> Floats:
-        """Inverse of the distribution function, by Newton's method kept inside a shrinking bracket."""
+        """Return the inverse of the distribution function, by Newton's method inside a shrinking bracket."""
         p = np.asarray(p, np.float64)
         if not np.all((p >= 0) & (p <= 1)):
             raise ParameterError(
@@ -211,9 +223,13 @@ class BoundedDensity:
         return np.asarray(0.5 * (self.support[0] + self.support[1]) + self._half * x)
 
     def suprema(self, n: Floats) -> tuple[Floats, Floats, Floats]:
-        """Bound density, slope and curvature (absolutely) within one lattice bucket of each point.
+        """Return bounds on ``f``, ``|f'|`` and ``|f''|`` within one bucket of each point.
 
         A bucket is ``2**-10`` of the support. The three arrays are 0 where no bucket is that near.
+
+        Notes
+        -----
+        With ``f = u^2``: ``f' = 2 u u'`` and ``f'' = 2 (u'^2 + u u'')``, bucket by bucket.
         """
         low, high = self.support
         u, slope, curvature = self.table.suprema()
@@ -229,24 +245,24 @@ class BoundedDensity:
     @cached_property
     def mean(self) -> float:
         """First moment: exactly 0 where the support is symmetric, which a sum would miss by rounding."""
-        return 0.0 if self.support[0] == -self.support[1] else self._expect(1)
+        return 0.0 if self.support[0] == -self.support[1] else self._moment(1)
 
     @cached_property
     def second_moment(self) -> float:
-        """``E n**2``, which is what the regularization prices."""
-        return self._expect(2)
+        """``E n**2``, the quantity that the regularization multiplies."""
+        return self._moment(2)
 
     @cached_property
     def variance(self) -> float:
         """Second central moment."""
-        x, w = rule(self._series.size + 2)
+        x, w = legendre_rule(self._series.size + 2)
         n = 0.5 * (self.support[0] + self.support[1]) + self._half * x
         return float(np.sum(w * legendre.legval(x, self._series) ** 2 * (n - self.mean) ** 2))
 
     @cached_property
     def fisher_information(self) -> float:
         """``4`` times the integral of ``u'**2``: information about the location of the noise."""
-        x, w = rule(self._series.size)
+        x, w = legendre_rule(self._series.size)
         slope = legendre.legval(x, legendre.legder(self._series))
         return 4 * float(np.sum(w * slope**2)) / self._half**2
 
@@ -273,12 +289,12 @@ class BoundedDensity:
 
     @cached_property
     def _residual(self) -> tuple[float, float]:
-        """Return the energy of ``u`` on [-1, 1] and the norm of what it leaves of the equation."""
-        x, w = rule(self._series.size + 4)
+        """Energy ``e = <u, H u>`` of u on [-1, 1], and the norm of the residual ``H u - e u``."""
+        x, w = legendre_rule(self._series.size + 4)
         shift = 0.5 * (self.support[0] + self.support[1]) / self._half
         strength = 0.25 * self.regularization * self.weight * self._half**4
         u = legendre.legval(x, self._series)
-        # What the potential has everywhere moves the energy alone, and would cost digits of the rest.
+        # The least value of the potential changes the energy alone, and would cost digits of the residual.
         least = max(0.0, abs(shift) - 1.0) ** 2
         if abs(shift) > 1:
             near = math.copysign(1.0, shift)
@@ -302,7 +318,7 @@ class BoundedDensity:
         size : int or tuple of int
             Shape of the result.
         stream : Stream, optional
-            Where the random words come from; a fresh one, keyed by the operating system, if left out.
+            Source of the random words; None for a fresh one, keyed by the operating system.
 
         Returns
         -------
@@ -312,7 +328,7 @@ class BoundedDensity:
         out = np.empty(size, np.int64)
         flat = out.reshape(-1)
         sampler = Sampler(self.table, flat.size, stream_or_fresh(stream))
-        # The sampler counts buckets of 1/64; one of ours is 2**14 cells wide, in whole digits.
+        # The sampler counts buckets of 1/64; a bucket of this table is 2**14 cells wide, in whole digits.
         scale = 2.0 ** (LOG2_STEPS - LOG2_BUCKETS + LATTICE_BUCKETS)
         for block in sampler.blocks(flat.size):
             part = flat[block]
@@ -324,7 +340,8 @@ class BoundedDensity:
         return np.asarray(self.support[0] + (cells + 0.5) * self.step)
 
 
-def _number(name: str, value: Any) -> float:
+def _check_number(name: str, value: Any) -> float:
+    """Return a parameter as a float; raise ParameterError unless it is a number."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -334,8 +351,13 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _far_end(near: float, a: float) -> float:
-    """Return where ``u`` has fallen to exp(-42) of its height, for a support that begins at ``near``."""
+def _find_far_end(near: float, a: float) -> float:
+    """Return the point where ``u`` has fallen to exp(-42) of its height, for a support from ``near`` >= 0 on.
+
+    Notes
+    -----
+    Beyond its turning point ``sqrt(energy) / a``, u falls like ``exp(-integral of sqrt(a^2 n^2 - energy))``.
+    """
     # The energy is at most that of a triangular well below the tangent, or of the half-line oscillator.
     energy = (a * near) ** 2 + 3 * a + 2.34 * (2 * a * a * near) ** (2 / 3)
     turn = math.sqrt(energy) / a

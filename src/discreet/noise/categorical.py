@@ -1,4 +1,4 @@
-"""Uniform choices: randomized response, the order of rows, subsets."""
+"""Uniform choices: integers, randomized response, permutations, subsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_LEVELS = 1 << 31
 
 
 def uniform_integers(levels: int, n: int, stream: Stream | None = None) -> Ints:
-    """Draw ``n`` integers uniformly from ``0 .. levels - 1``, exactly.
+    """Return ``n`` random integers uniformly from ``0 .. levels - 1``, exactly.
 
     Reference
     ---------
@@ -48,7 +48,7 @@ def response_threshold(keep: float, levels: int) -> int:
     keep : float
         Probability that an answer equals its own code, at least ``1 / levels``.
     levels : int
-        Length of the public list.
+        Number of levels in the public list; at least 2.
     """
     # A probability of 1 / levels, which tells nothing, may have lost its last digits in rounding.
     if levels < 2 or not 1 - 2.0**-40 <= Fraction(keep) * levels <= levels:
@@ -64,13 +64,14 @@ def randomized_response(codes: AnyArray, levels: int, threshold: int, stream: St
 
     Parameters
     ----------
-    codes : array of integers in ``0 .. levels - 1``
+    codes : array of int
+        Codes of the true levels, in ``0 .. levels - 1``.
     levels : int
-        Length of the public list.
+        Number of levels in the public list.
     threshold : int
-        0 (keep everything) to 2**64 (tell nothing).
+        Replacement probability times 2**64: 0 keeps everything, 2**64 tells nothing.
     stream : Stream, optional
-        Where the random words come from.
+        Source of the random words; None for a fresh one, keyed by the operating system.
 
     Privacy
     -------
@@ -126,11 +127,11 @@ def subsets(among: int, size: int, n: int, stream: Stream | None = None) -> Bool
     Parameters
     ----------
     among, size : int
-        How many places there are, and how many of them each row marks.
+        Number of places, and number of them that each row marks; ``size`` at most ``among``.
     n : int
-        How many rows.
+        Number of rows; at least 0.
     stream : Stream, optional
-        Where the random words come from.
+        Source of the random words; None for a fresh one, keyed by the operating system.
 
     Returns
     -------

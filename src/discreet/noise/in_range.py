@@ -1,9 +1,9 @@
-"""Noise that depends on the value so that the published one stays inside the declared range.
+"""The in-range mechanism: noise whose law depends on the value, so that outputs stay in the declared range.
 
-A value ``x`` becomes ``z`` with density ``psi_x(z)**2``, ``psi_x`` the ground state of
+A value ``x`` becomes ``z`` with density ``psi_x(z)**2``, where ``psi_x`` is the ground state of
 ``-psi'' + (regularization / 4) (z - x)**2 psi`` on the range. All ``psi_x`` vanish at the ends to the same
-order, so their ratios are bounded and the mechanism has a pure epsilon. What is drawn from is a table of
-integers, one row for each of finitely many inputs: the table *is* the law.
+order, so their ratios are bounded and the mechanism has a pure epsilon. Draws use a table of integer weights,
+one row for each of finitely many inputs: the table *is* the law.
 """
 
 from __future__ import annotations
@@ -18,23 +18,27 @@ from numpy.polynomial import legendre
 from scipy.linalg import eigh
 
 from discreet.errors import ParameterError
-from discreet.noise.polynomial import basis, mass_matrix, moment_matrix, rule, solve
+from discreet.noise.polynomial import basis, legendre_rule, mass_matrix, moment_matrix, solve_ground_state
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
     from discreet._types import Floats, Ints, Words
 
 CELLS = 2048
-"""Output cells; a power of two."""
+"""Default number of output cells; a power of two."""
 INPUTS = 513
-"""Input values where the column does not prescribe its own."""
+"""Default number of input values, for columns that do not prescribe their own."""
 MOST_INPUTS = 4097
+"""Largest number of input values."""
 TOTAL_BITS = 63
 """Every row of a table sums to 2**63."""
 LARGEST_KAPPA = 1e4
 """Beyond, epsilon is above 40, and the rarest cells have less than 2**-63."""
+#: Basis functions of the ground states.
 _SIZE = 64
+#: Quadrature nodes per output cell.
 _NODES = 4
+#: Values that are drawn together.
 _ROWS = 1 << 17
 
 
@@ -45,20 +49,20 @@ class InRange:
     Parameters
     ----------
     lower, upper : float
-        The declared range, which outputs never leave.
+        Ends of the declared range, which outputs never leave, in the column's unit.
     regularization : float
-        Price of the squared distance from the value, above 0 and at most 1e4 / width**4.
+        Factor of the squared distance from the value; above 0 and at most 1e4 / width**4.
     inputs : int
-        Values are first moved to the nearest of so many equally spaced ones, both ends included.
+        Number of equally spaced values, both ends included, to the nearest of which values are first moved.
     cells : int
-        Outputs are middles of so many cells, a power of two.
+        Number of output cells, a power of two; outputs are their middles.
 
     Attributes
     ----------
     kappa : float
-        ``regularization * (upper - lower)**4``: all that the shape depends on.
+        ``regularization * (upper - lower)**4``, on which alone the shape depends.
     masses : ndarray of int64, shape (inputs, cells)
-        Probabilities times 2**63.
+        Probabilities of the cells times 2**63, one row for each input.
 
     Privacy
     -------
@@ -88,6 +92,7 @@ class InRange:
     cells: int = CELLS
 
     def __post_init__(self) -> None:
+        """Check the range, the regularization and the size of the table."""
         if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
             raise ParameterError(
                 f"lower and upper of InRange must be finite and in order, were {self.lower!r} and "
@@ -110,7 +115,7 @@ class InRange:
 
     @property
     def kappa(self) -> float:
-        """Shape of the law."""
+        """Regularization without unit, ``regularization * (upper - lower)**4``."""
         return self.regularization * (self.upper - self.lower) ** 4
 
     @cached_property
@@ -120,11 +125,11 @@ class InRange:
 
     @cached_property
     def _ends(self) -> Words:
-        return _table(self.kappa, self.inputs, self.cells)
+        return _cumulative_table(self.kappa, self.inputs, self.cells)
 
     @property
     def grid(self) -> Floats:
-        """The input values."""
+        """Input values, equally spaced from lower to upper bound."""
         return np.linspace(self.lower, self.upper, self.inputs)
 
     @property
@@ -135,7 +140,7 @@ class InRange:
         )
 
     def quantize(self, x: Floats) -> Ints:
-        """Return which input each value is moved to; values outside the range go to its ends."""
+        """Return the index of the input nearest to each value; values outside the range go to its ends."""
         x = np.asarray(x, np.float64)
         if np.isnan(x).any():
             raise ParameterError(
@@ -147,7 +152,7 @@ class InRange:
         return np.clip(np.rint(place).astype(np.int64), 0, self.inputs - 1)
 
     def draw(self, x: Floats, stream: Stream | None = None) -> Floats:
-        """Publish each value: return an output cell's middle, drawn from the row of its input."""
+        """Return a noisy value for each value: the middle of a cell drawn from the row of its input."""
         return np.asarray(self.outputs[self.draw_cells(self.quantize(x), stream)])
 
     def draw_cells(self, index: Ints, stream: Stream | None = None) -> Ints:
@@ -160,17 +165,23 @@ class InRange:
         for start in range(0, flat.size, _ROWS):
             base = where[start : start + _ROWS]
             number = stream.words(base.size) >> np.uint64(64 - TOTAL_BITS)
-            # How many of the row's cumulative masses are at most the number: binary search, all at once.
-            found = np.zeros(base.size, np.int64)
+            # Count the row's cumulative masses that are at most the number: binary search, all rows at once.
+            cell = np.zeros(base.size, np.int64)
             width = self.cells // 2
             while width:
-                found += width * (ends[base + found + width - 1] <= number)
+                cell += width * (ends[base + cell + width - 1] <= number)
                 width //= 2
-            flat[start : start + _ROWS] = found
+            flat[start : start + _ROWS] = cell
         return out
 
     def fisher_information(self, x: float) -> float:
-        """Information of one output about ``x``: ``4`` times the squared norm of ``d psi_x / dx``."""
+        """Return the Fisher information of one output about ``x``: ``4 |d psi_x / dx|^2``.
+
+        Notes
+        -----
+        First-order perturbation theory: ``d psi_0 = sum_k <psi_k, H' psi_0> / (e_0 - e_k) psi_k`` over the
+        excited states, with ``H' = -2 strength (z - x)`` the derivative of the potential in x.
+        """
         half = 0.5 * (self.upper - self.lower)
         center = (x - self.lower) / half - 1.0
         strength = self.kappa / 64
@@ -184,14 +195,15 @@ class InRange:
 
 
 def end_slopes(kappa: float) -> tuple[float, float]:
-    """Return the slope of ``psi`` at the far and the near end for a value at the near end, both above 0."""
-    pairs = solve(-1.0, kappa / 64).pairs
+    """Return the absolute slopes of ``psi`` at the far and the near end, for a value at the near end."""
+    pairs = solve_ground_state(-1.0, kappa / 64).pairs
     near = pairs * (2 * np.arange(pairs.size) + 3)
     # Both ends of P_k - P_{k+2} have slope 2 k + 3, up to sign.
     return abs(float(np.sum(near * (-1.0) ** np.arange(pairs.size)))), abs(float(np.sum(near)))
 
 
 def _stiffness(center: float, strength: float) -> Floats:
+    """Return the energy matrix of ``-psi'' + strength (z - center)^2 psi`` on [-1, 1]."""
     potential = (
         moment_matrix(_SIZE, 2) - 2 * center * moment_matrix(_SIZE, 1) + center**2 * mass_matrix(_SIZE)
     )
@@ -199,8 +211,8 @@ def _stiffness(center: float, strength: float) -> Floats:
 
 
 @lru_cache(maxsize=8)
-def _table(kappa: float, inputs: int, cells: int) -> Words:
-    """Cumulative masses, one row for each input, the last of them 2**63."""
+def _cumulative_table(kappa: float, inputs: int, cells: int) -> Words:
+    """Return cumulative masses, one row for each input; the last entry of a row is 2**63."""
     rows = (inputs + 1) // 2
     centers = np.linspace(-1.0, 1.0, inputs)[:rows]
     vectors = np.empty((rows, _SIZE))
@@ -209,7 +221,7 @@ def _table(kappa: float, inputs: int, cells: int) -> Words:
             mass_matrix(_SIZE), _stiffness(float(center), kappa / 64), subset_by_index=[_SIZE - 1, _SIZE - 1]
         )
         vectors[i] = vector[:, 0]
-    x, w = rule(_NODES)
+    x, w = legendre_rule(_NODES)
     edges = np.linspace(-1.0, 1.0, cells + 1)
     nodes = (0.5 * (edges[1:] + edges[:-1]))[:, None] + x / cells
     values = legendre.legval(nodes.ravel(), basis(_SIZE).T)
@@ -218,13 +230,13 @@ def _table(kappa: float, inputs: int, cells: int) -> Words:
     for start in range(0, rows, block):
         squares = np.square(vectors[start : start + block] @ values)
         masses[start : start + len(squares)] = squares.reshape(-1, cells, _NODES) @ w
-    # The other half of the inputs sees the mirror image.
+    # The rows of the other half of the inputs are mirror images.
     masses[rows:] = masses[: inputs - rows][::-1, ::-1]
-    return _cumulated(masses)
+    return _cumulative_masses(masses)
 
 
-def _cumulated(masses: Floats) -> Words:
-    """Round rows to integers of at least 1 that sum to 2**63, and cumulate them."""
+def _cumulative_masses(masses: Floats) -> Words:
+    """Return rows rounded to integers of at least 1 that sum to 2**63, cumulated."""
     scaled = masses * (2.0**TOTAL_BITS / masses.sum(axis=1, keepdims=True))
     whole = np.maximum(np.rint(scaled), 1.0).astype(np.uint64)
     # Rounding leaves a sum a little off 2**63, up or down; the likeliest cell takes the difference, modulo

@@ -2,22 +2,22 @@
 
 A deviate of a density ``f`` on the line is proposed as a bucket ``h`` of width 1/64 and a uniform offset
 ``u`` in [0, 1), standing for ``z = (h + u) / 64``, and accepted with probability ``f(z) / f(near)``,
-``near`` being the end of the bucket next to zero. For both densities here that ratio is
+where ``near`` is the end of the bucket next to zero. For both densities here that ratio is
 ``exp(-(slope[h] v + curvature v**2))`` with ``v`` the offset counted from ``near`` and dyadic rational
 constants: nothing but ``exp`` ever has to be evaluated.
 
 Offsets and acceptance numbers are infinite binary strings of which only a part has been drawn. A
-comparison is made only when the digits at hand decide it; otherwise more are drawn. So floating point
-is a way to decide fast and never changes the law. What remains is the rounding of the bucket
+comparison is made only when the digits drawn so far decide it; otherwise more are drawn. So floating
+point only decides fast and never changes the law. What remains is the rounding of the bucket
 probabilities to 128 bits and the cut of the tails: docs/explanation/theorems/lattice-sampler.md.
 
 Three stages, each a shortcut of the next, so that the last one is the definition:
 
 1. ``Kernels.propose``: 16 bits find the bucket in a table, 16 more accept it where every offset would
    be accepted (98 % of all draws, integers only);
-2. ``_settle``: the bucket by 128-bit thresholds, acceptance by ``exp`` in double precision with a margin
-   far above its error;
-3. ``_decide``: integers and decimals of growing precision, about once in 2**48 draws.
+2. ``_settle_proposals``: the bucket by 128-bit thresholds, acceptance by ``exp`` in double precision with a
+   margin far above its error;
+3. ``_decide_exactly``: integers and decimals of growing precision, about once in 2**48 draws.
 
 Rejected positions are redrawn in place, so that no position of the output differs from another.
 """
@@ -64,8 +64,8 @@ Tail = tuple[int, int]
 class Deviates(NamedTuple):
     """Accepted proposals ``z = (bucket + offset / 2**64) / 64``.
 
-    Digits of an offset past the first 64 are still free, except at the positions in ``tails``, where a
-    close decision has already looked at them.
+    Digits of an offset past the first 64 are still undrawn, except at the positions in ``tails``, where a
+    close decision has drawn some.
     """
 
     bucket: AnyArray
@@ -75,27 +75,37 @@ class Deviates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DeviateTable(ABC):
-    """Proposal probabilities of one density: what a :class:`Sampler` needs.
-
-    Place ``i`` of the arrays stands for bucket ``i - half``.
-    """
+    """Proposal probabilities of one density, as a :class:`Sampler` needs them."""
 
     half: int
+    """Place ``i`` of the arrays stands for bucket ``i - half``."""
     slots: AnyArray
     """int32 per 16-bit slot: bucket << 16 | acceptance threshold (0 where two buckets share it)."""
     thresholds: tuple[int, ...]
     """Cumulative probabilities as integers of 128 bits."""
     high: Words
-    """The upper half of each threshold; equal halves are told apart by ``thresholds``."""
+    """Upper 64 bits of each threshold; ``thresholds`` decides between equal ones."""
 
     @abstractmethod
     def settle(
         self, slot: AnyArray, lot: AnyArray, offset: Words, more: Words, ties: Stream
     ) -> tuple[Ints, Bools, dict[int, Tail]]:
-        """Find place and verdict of proposals that were not accepted at sight."""
+        """Return place, verdict and further digits of proposals that the slot table did not accept.
+
+        Parameters
+        ----------
+        slot, lot : array of uint16
+            First 16 bits of the proposal number and of the acceptance number, one per proposal.
+        offset : array of uint64
+            First 64 bits of the offset inside the bucket, one per proposal.
+        more : array of uint64, shape (3, n)
+            Further bits: two rows for the proposal number, one for the acceptance number.
+        ties : Stream
+            Source of the digits that close decisions need beyond these.
+        """
 
     def places(self, slot: AnyArray, first: Words, second: Words) -> Ints:
-        """Find where 128-bit numbers fall: the slot's 16 bits and 112 more."""
+        """Return the places of 128-bit proposal numbers: the slot's 16 bits and 112 more."""
         upper = slot.astype(np.uint64) << np.uint64(48) | first >> np.uint64(16)
         place = np.searchsorted(self.high, upper, side="right")
         for i in np.flatnonzero(self.high[place - 1] == upper):
@@ -114,17 +124,17 @@ class BucketTable(DeviateTable):
     def settle(
         self, slot: AnyArray, lot: AnyArray, offset: Words, more: Words, ties: Stream
     ) -> tuple[Ints, Bools, dict[int, Tail]]:
-        """Find place and verdict of proposals that were not accepted at sight."""
-        return _settle(self, slot, lot, offset, more, ties)
+        """Return place, verdict and further digits of proposals that the slot table did not accept."""
+        return _settle_proposals(self, slot, lot, offset, more, ties)
 
 
 def _build_table(
     weight: list[Decimal], at_far_end: list[Decimal], slope: list[float], curvature: float, *, mirror: bool
 ) -> BucketTable:
-    """Tabulate the buckets from zero outward and, where asked, their mirror images.
+    """Return the table of the buckets from zero outward and, with ``mirror``, of their mirror images.
 
     ``weight`` is the density at the near end of each bucket, ``at_far_end`` the acceptance probability at its
-    far end, which is its least.
+    far end, which is the least in the bucket.
     """
     half = len(slope) if mirror else 0
     with localcontext() as context:
@@ -161,7 +171,7 @@ def _powers(base: Decimal, count: int) -> list[Decimal]:
 
 @cache
 def normal_table() -> BucketTable:
-    """Tabulate the standard normal density, cut at 13.5 where 2**-135 of its mass remains."""
+    """Return the table of the standard normal density, cut at 13.5 where 2**-135 of its mass remains."""
     count = 27 << (LOG2_BUCKETS - 1)
     per_unit = 1 << LOG2_BUCKETS
     with localcontext() as context:
@@ -179,7 +189,7 @@ def normal_table() -> BucketTable:
 
 @cache
 def exponential_table() -> BucketTable:
-    """Tabulate the standard exponential density, cut at 92 where 2**-132 of its mass remains."""
+    """Return the table of the standard exponential density, cut at 92 where 2**-132 of its mass remains."""
     count = 92 << LOG2_BUCKETS
     per_unit = 1 << LOG2_BUCKETS
     with localcontext() as context:
@@ -190,7 +200,7 @@ def exponential_table() -> BucketTable:
 
 
 class Sampler:
-    """Draws deviates of one table, block by block, in memory that is taken once.
+    """Sampler of one table, which draws deviates block by block in memory that is allocated once.
 
     Digits for close decisions come from a stream of their own, so that a replay on a processor with
     another ``exp`` stays in step.
@@ -198,11 +208,11 @@ class Sampler:
     Parameters
     ----------
     table : DeviateTable
-        The density.
+        Table of the density to draw from.
     n : int
-        How many numbers will be drawn in all: chooses the block size and the inner loops.
+        Number of deviates that will be drawn in all: chooses the block size and the inner loops.
     stream : Stream
-        Where the random words come from.
+        Source of the random words; one child is spawned from it.
     """
 
     def __init__(self, table: DeviateTable, n: int, stream: Stream) -> None:
@@ -215,12 +225,12 @@ class Sampler:
         self._bucket = np.empty(self.capacity, np.int16)
 
     def blocks(self, n: int) -> Iterator[slice]:
-        """Cut ``n`` positions into blocks that fit the sampler."""
+        """Yield slices that cut ``n`` positions into blocks of the sampler's capacity."""
         for start in range(0, n, self.capacity):
             yield slice(start, min(start + self.capacity, n))
 
     def draw(self, n: int) -> Deviates:
-        """Draw ``n`` deviates, at most one block; they are valid until the next call."""
+        """Return ``n`` deviates, at most one block, which are valid until the next call."""
         deviates, rejected = self._attempt(self._words[: n + (n + 1) // 2], self._bucket[:n])
         while rejected.size:
             n = rejected.size
@@ -232,7 +242,7 @@ class Sampler:
         return deviates
 
     def _attempt(self, words: Words, bucket: AnyArray) -> tuple[Deviates, Ints]:
-        """Propose once for each position; return also the rejected positions."""
+        """Propose once for each position; return the deviates and the rejected positions."""
         n = bucket.size
         self._stream.fill(words)
         offset, shorts = words[:n], words[n:].view(np.uint16)
@@ -261,10 +271,16 @@ class Sampler:
             out[i] = _floor_exactly(deviates, int(i), exact, half, self._ties)
 
 
-def _settle(
+def _settle_proposals(
     table: BucketTable, slot: AnyArray, lot: AnyArray, offset: Words, more: Words, ties: Stream
 ) -> tuple[Ints, Bools, dict[int, Tail]]:
-    """Find place and verdict of proposals that were not accepted at sight."""
+    """Return place, verdict and further digits of proposals that the slot table did not accept.
+
+    Notes
+    -----
+    Accepted if the 80-bit number is below ``exp(-v (slope + curvature v))`` with ``v`` the offset from the
+    near end; what lies within the margin of double precision goes to :func:`_decide_exactly`.
+    """
     first, second, third = more
     entry = table.slots[slot]
     place = (entry >> _SLOT_BITS) + table.half
@@ -278,14 +294,20 @@ def _settle(
     tails = {}
     for i in np.flatnonzero(accepted != (number < probability + _MARGIN)):
         digits = int(lot[i]) << 64 | int(third[i])
-        accepted[i], tail = _decide(table, int(place[i]), int(offset[i]), digits, ties)
+        accepted[i], tail = _decide_exactly(table, int(place[i]), int(offset[i]), digits, ties)
         if accepted[i]:
             tails[int(i)] = tail
     return place, accepted, tails
 
 
-def _decide(table: BucketTable, place: int, offset: int, number: int, ties: Stream) -> tuple[bool, Tail]:
-    """Compare an 80-digit acceptance number with the exact probability, drawing digits until decided."""
+def _decide_exactly(
+    table: BucketTable, place: int, offset: int, number: int, ties: Stream
+) -> tuple[bool, Tail]:
+    """Return whether an 80-bit number is below the exact probability, drawing bits until decided.
+
+    The second value holds the bits of the offset that were drawn for the decision. Both numbers are known as
+    intervals; the decimal precision grows with their bits.
+    """
     mirrored = place < table.half
     slope, curvature = Decimal(float(table.slope[place])), Decimal(table.curvature)
     extra = 0
@@ -317,7 +339,7 @@ def _power_of_two(scale: float | Floats) -> int | None:
 
 
 def _floor_exactly(deviates: Deviates, position: int, scale: Fraction, half: bool, ties: Stream) -> int:
-    """Floor with rational arithmetic, drawing digits of the offset until they decide."""
+    """Return the floor by rational arithmetic, drawing digits of the offset until they decide."""
     digits, extra = deviates.tails.get(position, (0, 0))
     offset = int(deviates.offset[position]) << extra | digits
     while True:

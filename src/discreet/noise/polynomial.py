@@ -1,19 +1,17 @@
-"""The positive function of least energy on an interval: the square root of the least informative density.
+"""The least informative density as a squared polynomial, and exact draws from it.
 
-Among all densities ``u**2`` on an interval, the one that minimizes Fisher information plus a multiple of
-the mean square belongs to the lowest solution of ``-u'' + q (x + shift)**2 u = mu u`` with ``u = 0`` at both
-ends. It is found here as a polynomial, by a Galerkin method in differences of Legendre polynomials, in
-which the stiffness matrix is the identity. Taking the *largest* eigenvalue of ``M v = nu H v`` keeps the
-digits that the smallest one of ``H v = mu M v`` would lose.
+Ground state: among all densities ``u**2`` on an interval, the one that minimizes Fisher information plus a
+multiple of the mean square belongs to the lowest solution of ``-u'' + q (x + shift)**2 u = mu u`` with
+``u = 0`` at both ends. It is computed as a polynomial, by a Galerkin method in differences of Legendre
+polynomials, in which the stiffness matrix of ``-u''`` is the identity. Taking the *largest* eigenvalue of
+``M v = nu H v`` keeps the digits that the smallest one of ``H v = mu M v`` would lose.
 
-Exact deviates of a density that is the square of a polynomial.
-
-The density on [0, 1] is proportional to ``u(t)**2`` with ``u`` a polynomial whose coefficients are dyadic
-rationals: a finite object. It is cut into 1,024 buckets; a bucket is proposed with a probability ``p`` that
-is a multiple of 2**-128, a uniform offset inside it is accepted with probability ``kappa u(t)**2 / p``, and
-``kappa`` is chosen so that this never exceeds 1. As ``kappa`` does not depend on the bucket and ``p`` is
-the very number proposed with, accepted deviates have the density *exactly*: nothing is left to a total
-variation. Comparisons are made on as many digits as decide them (:mod:`discreet.noise.lattice`).
+Sampler: the density on [0, 1] is proportional to ``u(t)**2`` with ``u`` a polynomial whose coefficients are
+dyadic rationals, a finite object. It is cut into 1,024 buckets; a bucket is proposed with a probability ``p``
+that is a multiple of 2**-128, and a uniform offset inside it is accepted with probability ``kappa u(t)**2 /
+p``, where ``kappa`` is chosen so that this never exceeds 1. As ``kappa`` does not depend on the bucket and
+``p`` is exactly the proposal probability, accepted deviates have the density *exactly*: there is no total
+variation. Comparisons draw as many digits as decide them (:mod:`discreet.noise.lattice`).
 """
 
 from __future__ import annotations
@@ -37,18 +35,38 @@ if TYPE_CHECKING:
     from discreet.noise.stream import Stream
 
 SIZES = (16, 24, 32, 48, 64, 96, 128, 192)
+"""Numbers of basis functions, tried in turn until the eigenvalue is stable."""
 DIGITS = 64
 """Coefficients are multiples of 2**-DIGITS, so that the polynomial is a finite object with an exact law."""
+#: Relative change of the eigenvalue below which it counts as stable.
 _STABLE = 1e-12
+#: Size of the last four coefficients below which the series counts as complete.
 _SMALL = 1e-14
+LOG2_BUCKETS = 10
+"""log2 of the number of buckets on [0, 1]."""
+_BUCKETS = 1 << LOG2_BUCKETS
+#: Taylor terms kept around the center of a bucket, beside the constant.
+_TERMS = 12
+_WHOLE = 1 << 128
+_SLOTS = 1 << 16
+# Twelve terms by Horner's rule, their coefficients and the offset rounded to 53 bits: below 2**-44 for
+# values up to 1, squared; a factor of 16 is left.
+_MARGIN = 2.0**-40
 
 
 class GroundState(NamedTuple):
-    """A polynomial ``u = sum of pairs[k] (P_k - P_{k+2})`` on [-1, 1], its square of mass 1 up to rounding.
+    """Polynomial ``u = sum of pairs[k] (P_k - P_{k+2})`` on [-1, 1], its square of mass 1 up to rounding.
 
-    ``pairs`` are multiples of ``2**-DIGITS``; ``u`` vanishes at both ends exactly. ``eigenvalue`` is that of
-    the equation in the variable of [-1, 1]; ``change`` is how far it moved, relatively, when the basis was
-    last enlarged; ``tail`` is the largest of the last coefficients.
+    Attributes
+    ----------
+    pairs : ndarray, shape (n,)
+        Coefficients, multiples of ``2**-DIGITS``; u vanishes at both ends exactly.
+    eigenvalue : float
+        Lowest eigenvalue mu of the equation in the variable of [-1, 1].
+    change : float
+        Relative change of the eigenvalue when the basis was last enlarged.
+    tail : float
+        Largest absolute value among the last four coefficients.
     """
 
     pairs: Floats
@@ -58,14 +76,17 @@ class GroundState(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def rule(nodes: int) -> tuple[Floats, Floats]:
-    """Gauss-Legendre nodes and weights on [-1, 1]."""
+def legendre_rule(nodes: int) -> tuple[Floats, Floats]:
+    """Return Gauss-Legendre nodes and weights on [-1, 1]."""
     return legendre.leggauss(nodes)
 
 
 @lru_cache(maxsize=64)
 def basis(size: int) -> Floats:
-    """Legendre coefficients of ``(P_k - P_{k+2}) / sqrt(4 k + 6)``, one row each."""
+    """Return the Legendre coefficients of ``(P_k - P_{k+2}) / sqrt(4 k + 6)``, one row for each k.
+
+    The functions vanish at both ends, and the integrals of products of their derivatives are the identity.
+    """
     k = np.arange(size)
     out = np.zeros((size, size + 2))
     out[k, k] = 1 / np.sqrt(4 * k + 6)
@@ -75,39 +96,40 @@ def basis(size: int) -> Floats:
 
 @lru_cache(maxsize=64)
 def mass_matrix(size: int) -> Floats:
-    """Integrals of products of two basis functions."""
+    """Return the integrals of products of two basis functions."""
     b = basis(size)
     return np.asarray((b * (2 / (2 * np.arange(size + 2) + 1))) @ b.T)
 
 
 @lru_cache(maxsize=64)
 def moment_matrix(size: int, power: int) -> Floats:
-    """Integrals of ``x**power`` times products of two basis functions."""
-    x, w = rule(size + 3 + power)
+    """Return the integrals of ``x**power`` times products of two basis functions."""
+    x, w = legendre_rule(size + 3 + power)
     values = legendre.legval(x, basis(size).T)
     return np.asarray((values * (w * x**power)) @ values.T)
 
 
-def solve(shift: float, strength: float) -> GroundState:
+def solve_ground_state(shift: float, strength: float) -> GroundState:
     """Return the ground state of ``-u'' + strength (x + shift)**2 u`` on [-1, 1].
 
-    A negative ``shift`` is the mirror image of a positive one, digit by digit.
+    A negative ``shift`` gives the mirror image of a positive one, digit by digit.
     """
-    state = _solve(abs(shift), strength)
+    state = _solve_nonnegative_shift(abs(shift), strength)
     if shift >= 0:
         return state
     return state._replace(pairs=state.pairs * (-1.0) ** np.arange(state.pairs.size))
 
 
 @lru_cache(maxsize=256)
-def _solve(shift: float, strength: float) -> GroundState:
+def _solve_nonnegative_shift(shift: float, strength: float) -> GroundState:
+    """Return the ground state for ``shift >= 0``, with the first basis at which it is stable."""
     before = math.inf
     for size in SIZES:
-        eigenvalue, vector = _lowest(size, shift, strength)
+        eigenvalue, vector = _lowest_eigenpair(size, shift, strength)
         change = abs(eigenvalue / before - 1)
         tail = float(np.max(np.abs(vector[-4:])))
         if change < _STABLE and tail < _SMALL:
-            return GroundState(_on_grid(vector, shift), eigenvalue, change, tail)
+            return GroundState(_round_coefficients(vector, shift), eigenvalue, change, tail)
         before = eigenvalue
     raise NoiseError(
         "The density of least Fisher information did not converge: its support is too wide for its "
@@ -115,10 +137,17 @@ def _solve(shift: float, strength: float) -> GroundState:
     )
 
 
-def _lowest(size: int, shift: float, strength: float) -> tuple[float, Floats]:
+def _lowest_eigenpair(size: int, shift: float, strength: float) -> tuple[float, Floats]:
+    """Return the lowest eigenvalue mu, and the coefficients of u with mass 1 and a positive first one.
+
+    Notes
+    -----
+    ``H = 1 + strength * (M_2 + 2 shift M_1 + shift^2 M)`` with mass matrix M and moment matrices M_k;
+    ``mu = 1 / nu`` for the largest nu of ``M v = nu H v``.
+    """
     mass = mass_matrix(size)
     stiffness = np.eye(size)
-    # What the potential has everywhere is added to the eigenvalue afterwards: it only costs digits here.
+    # The least value of the potential is added to the eigenvalue afterwards: here it would cost digits.
     least = max(0.0, shift - 1) ** 2
     if strength > 0:
         potential = moment_matrix(size, 2) + 2 * shift * moment_matrix(size, 1) + (shift**2 - least) * mass
@@ -128,8 +157,8 @@ def _lowest(size: int, shift: float, strength: float) -> tuple[float, Floats]:
     return 1 / float(nu[0]) + strength * least, vector * math.copysign(1.0, vector[0])
 
 
-def _on_grid(vector: Floats, shift: float) -> Floats:
-    """Return the coefficients of ``P_k - P_{k+2}`` on the digit grid; symmetric if the equation is."""
+def _round_coefficients(vector: Floats, shift: float) -> Floats:
+    """Return the coefficients of ``P_k - P_{k+2}``, rounded to 2**-DIGITS; even ones alone if shift is 0."""
     k = np.arange(vector.size)
     scaled = vector / np.sqrt(4 * k + 6)
     if shift == 0:
@@ -138,28 +167,16 @@ def _on_grid(vector: Floats, shift: float) -> Floats:
     return scaled[: int(np.flatnonzero(scaled)[-1]) + 1]
 
 
-LOG2_BUCKETS = 10
-_BUCKETS = 1 << LOG2_BUCKETS
-_TERMS = 12
-_WHOLE = 1 << 128
-_SLOTS = 1 << 16
-# Twelve terms by Horner's rule, their coefficients and the offset rounded to 53 bits: below 2**-44 for
-# values up to 1, squared; a factor of 16 is left.
-_MARGIN = 2.0**-40
-
-
 @dataclass(frozen=True, eq=False)
 class PolynomialTable(DeviateTable):
-    """Proposal and acceptance probabilities of one squared polynomial.
-
-    ``u`` is held as integers ``weights`` in the variable ``tau`` that counts half buckets:
-    ``u = sum of weights[j] tau**j`` up to a constant. ``local[i, h]`` times ``s**i`` sums to the root of the
-    acceptance probability, ``s`` in [-1, 1] being the place in bucket ``h``, up to ``margin[h]``.
-    """
+    """Proposal and acceptance probabilities of one squared polynomial."""
 
     weights: tuple[int, ...]
+    """Integers with ``u = sum of weights[j] tau**j`` up to a constant; ``tau`` counts half buckets."""
     local: Floats
+    """``local[i, h] s**i`` sums to the root of the acceptance probability at ``s`` in [-1, 1] of bucket h."""
     margin: Floats
+    """Bound on the error of the acceptance probability in double precision, for each bucket."""
     heights: Floats
     """Root of the density over the root of the acceptance probability, for each bucket."""
     scales: tuple[Fraction, ...]
@@ -168,7 +185,7 @@ class PolynomialTable(DeviateTable):
     def settle(
         self, slot: AnyArray, lot: AnyArray, offset: Words, more: Words, ties: Stream
     ) -> tuple[Ints, Bools, dict[int, Tail]]:
-        """Find place and verdict of proposals that were not accepted at sight."""
+        """Return bucket, verdict and further digits of proposals that the slot table did not accept."""
         first, second, third = more
         entry = self.slots[slot]
         place = entry >> 16
@@ -191,7 +208,7 @@ class PolynomialTable(DeviateTable):
         return np.square(self._roots(place, np.asarray(offset * 2.0**-63 - 1.0, np.float64)))
 
     def _roots(self, place: Ints, s: Floats) -> Floats:
-        """Signed roots of the acceptance probabilities, ``s`` in [-1, 1] being the place in the bucket."""
+        """Return signed roots of the acceptance probabilities at ``s`` in [-1, 1] of each bucket."""
         root = self.local[-1, place]
         for row in self.local[-2::-1]:
             root = root * s + row[place]
@@ -202,12 +219,12 @@ class PolynomialTable(DeviateTable):
         return self._roots(place, s) * self.heights[place]
 
     def suprema(self) -> Floats:
-        """Bound ``|u|``, ``|u'|`` and ``|u''|`` on each bucket, in the variable of [0, 1]; three rows."""
+        """Return bounds on ``|u|``, ``|u'|``, ``|u''|`` in the variable of [0, 1]: three rows by bucket."""
         power = np.arange(self.local.shape[0])[:, np.newaxis]
         terms = np.abs(self.local) * self.heights
         half = 0.5 / _BUCKETS
-        # The margin covers what is left out. Those terms fall by a factor of 40 each up to degree 100, so
-        # that two derivatives multiply their sum by less than 16**2.
+        # The margin covers the terms left out. They fall by a factor of 40 each up to degree 100, so that two
+        # derivatives multiply their sum by less than 16**2.
         rest = 256 * self.margin * self.heights
         return np.stack(
             [
@@ -218,9 +235,12 @@ class PolynomialTable(DeviateTable):
         )
 
     def decide(self, place: int, offset: int, number: int, ties: Stream) -> tuple[bool, Tail]:
-        """Compare an 80-digit acceptance number with the exact probability, drawing digits until decided."""
-        # Around the bucket's center, |u| moves by less than `steep` per half bucket.
-        around = taylor(self.weights, np.array([2 * place + 1], dtype=object), len(self.weights))
+        """Return whether an 80-bit number is below the exact probability, drawing bits until decided.
+
+        The second value holds the bits of the offset that were drawn for the decision.
+        """
+        # Around the bucket's center, |u| changes by less than `steep` per half bucket.
+        around = taylor_coefficients(self.weights, np.array([2 * place + 1], dtype=object), len(self.weights))
         terms = [int(a) for a in around[:, 0]]
         steep = sum(i * abs(a) for i, a in enumerate(terms))
         extra = 0
@@ -241,15 +261,15 @@ class PolynomialTable(DeviateTable):
             extra += 64
 
 
-def coefficients_of_legendre(pairs: tuple[float, ...]) -> list[int]:
+def legendre_coefficients(pairs: tuple[float, ...]) -> list[int]:
     """Return ``b`` with ``sum of pairs[k] (P_k - P_{k+2}) = sum of b[k] P_k / 2**DIGITS``, exactly."""
     whole = [int(Fraction(a) * (1 << DIGITS)) for a in pairs] + [0, 0]
     return [a - (whole[k - 2] if k >= 2 else 0) for k, a in enumerate(whole)]
 
 
-def monomials(pairs: tuple[float, ...]) -> list[int]:
-    """Return ``c`` with the same polynomial at ``2 t - 1`` equal to ``sum of c[j] t**j / 2**DIGITS``."""
-    series = coefficients_of_legendre(pairs)
+def monomial_coefficients(pairs: tuple[float, ...]) -> list[int]:
+    """Return ``c`` with the polynomial of these pairs at ``2 t - 1`` = ``sum of c[j] t**j / 2**DIGITS``."""
+    series = legendre_coefficients(pairs)
     # P_k(2 t - 1) = sum over j of (-1)**(k + j) C(k, j) C(k + j, j) t**j
     return [
         sum(
@@ -261,8 +281,11 @@ def monomials(pairs: tuple[float, ...]) -> list[int]:
     ]
 
 
-def taylor(weights: tuple[int, ...], center: AnyArray, terms: int) -> AnyArray:
-    """Expand ``sum of weights[j] tau**j`` around integer centers: exact integers, one row per power."""
+def taylor_coefficients(weights: tuple[int, ...], center: AnyArray, terms: int) -> AnyArray:
+    """Return the Taylor coefficients of ``sum of weights[j] tau**j`` at integer centers.
+
+    They are exact integers, one row per power and one column per center.
+    """
     out = np.zeros((terms, center.size), dtype=object)
     for weight in reversed(weights):
         # Horner's rule for the value and all derivatives over factorials at once.
@@ -273,18 +296,25 @@ def taylor(weights: tuple[int, ...], center: AnyArray, terms: int) -> AnyArray:
 
 @lru_cache(maxsize=32)
 def polynomial_table(pairs: tuple[float, ...]) -> PolynomialTable:
-    """Tabulate the density ``(sum of pairs[k] (P_k - P_{k+2}))**2`` on [-1, 1], seen as [0, 1]."""
-    coefficients = monomials(pairs)
+    """Return the table of the density ``(sum of pairs[k] (P_k - P_{k+2}))**2`` on [-1, 1], mapped to [0, 1].
+
+    Notes
+    -----
+    On bucket h, ``u^2`` is at most ``most[h] = (|a_0| + sum of |a_i|)^2``, a_i its Taylor coefficients. The
+    bucket is proposed with ``share[h] >= most[h] * spare / total`` of 2**128. The acceptance probability is
+    then ``u^2 * spare / (total * share[h])``, at most 1; all buckets have ``spare / total`` in common.
+    """
+    coefficients = monomial_coefficients(pairs)
     degree = len(coefficients) - 1
     weights = tuple(c << ((LOG2_BUCKETS + 1) * (degree - j)) for j, c in enumerate(coefficients))
-    around = taylor(weights, 2 * np.arange(_BUCKETS).astype(object) + 1, _TERMS + 1)
-    series = coefficients_of_legendre(pairs)
-    rest = _rest(series, degree)
+    around = taylor_coefficients(weights, 2 * np.arange(_BUCKETS).astype(object) + 1, _TERMS + 1)
+    series = legendre_coefficients(pairs)
+    rest = _remainder_bound(series, degree)
     spread = np.abs(around[1:]).sum(axis=0) + rest
     most = (np.abs(around[0]) + spread) ** 2
     least = np.maximum(np.abs(around[0]) - spread, 0) ** 2
-    # The bound of a bucket, rounded up to a share of 2**128, is what it is proposed with; what is left over
-    # goes to one bucket, whose offsets are then accepted a little less often.
+    # Shares are rounded up; what remains of 2**128 goes to one bucket, whose offsets are then accepted a
+    # little less often.
     total = int(most.sum())
     spare = _WHOLE - 2 * _BUCKETS
     shares = [-(-int(m) * spare // total) for m in most]
@@ -299,7 +329,7 @@ def polynomial_table(pairs: tuple[float, ...]) -> PolynomialTable:
     ends = [int(t) for t in np.cumsum(np.array(shares, dtype=object))]
     return PolynomialTable(
         half=0,
-        slots=_slots(ends, np.array(least_chance)),
+        slots=_slot_table(ends, np.array(least_chance)),
         thresholds=tuple(ends[:-1]),
         high=np.array([min(t >> 64, (1 << 64) - 1) for t in ends[:-1]], np.uint64),
         weights=weights,
@@ -316,8 +346,8 @@ def _norm(series: list[int], degree: int) -> int:
     return math.isqrt(int(mass * (1 << (2 * (LOG2_BUCKETS + 1) * degree))))
 
 
-def _rest(series: list[int], degree: int) -> int:
-    """Bound the sum of all Taylor coefficients past the ones in the table.
+def _remainder_bound(series: list[int], degree: int) -> int:
+    """Return a bound on the sum of all Taylor coefficients past the ones in the table.
 
     No derivative of a Legendre polynomial is larger inside the interval than at its right end.
     """
@@ -328,7 +358,7 @@ def _rest(series: list[int], degree: int) -> int:
     )
 
 
-def _slots(ends: list[int], least_chance: Ints) -> AnyArray:
+def _slot_table(ends: list[int], least_chance: Ints) -> AnyArray:
     """Return bucket and sure acceptance of each 16-bit slot, 0 where it is shared by two buckets."""
     slot = np.arange(_SLOTS)
     place = np.searchsorted([-(-t >> 112) for t in ends], slot, side="right")

@@ -1,13 +1,10 @@
-"""The rounded Gaussian: ``round(N(0, s**2))`` on the integers, exactly.
+"""Exact Gaussian and Laplace noise on the integers, and standard normal floats without a promise.
 
-Laplace noise on the integers, exactly: the discrete law, and the continuous one rounded.
-
-Standard normal numbers as 64-bit floats: for noise that must keep an equation, and promises no epsilon.
-
-The deviates are those of :mod:`discreet.noise.lattice`, read to 53 binary digits of their offset instead of
-being rounded to a lattice. Adding floats leaks through their low-order bits (lattice-sampler), so nothing
-that promises differential privacy may use this module. Invariant noise may: it has to satisfy equations that
-rounding to a lattice would break, and it promises no epsilon in the first place.
+Deviates are those of :mod:`discreet.noise.lattice`. :func:`rounded_gaussian`, :func:`discrete_laplace` and
+:func:`rounded_laplace` round them to the integers, exactly. :class:`NormalSampler`, :func:`standard_normal`
+and :func:`standard_maxwell` read 53 binary digits instead. Adding floats leaks through their low-order bits,
+so nothing that promises differential privacy may use those three. Invariant noise may: it has to satisfy
+equations that rounding to a lattice would break, and it promises no epsilon.
 """
 
 from __future__ import annotations
@@ -25,8 +22,13 @@ if TYPE_CHECKING:
     from discreet._types import Floats, Ints
 
 GAUSSIAN_TOTAL_VARIATION = 2.0**-117
-"""Upper bound per draw on the distance from the exact law (theorem lattice-sampler)."""
+"""Upper bound per draw on the total variation from the exact Gaussian law (theorem lattice-sampler)."""
+LAPLACE_TOTAL_VARIATION = 2.0**-114
+"""Upper bound per draw on the total variation from the exact Laplace law (theorem lattice-sampler)."""
 LARGEST_SCALE = 2.0**50
+"""Largest standard deviation or scale, in lattice steps."""
+_DIGITS = 53
+"""Binary digits of an offset that a float can hold."""
 
 Size = int | tuple[int, ...]
 
@@ -46,7 +48,7 @@ def check_scale(scale: float, name: str, where: str) -> float:
 
 
 def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints:
-    """Draw integers ``round(N)`` with ``N`` a normal variable of mean 0 and standard deviation ``s``.
+    """Return random integers ``round(N)``, ``N`` normal with mean 0 and standard deviation ``s``.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints
     size : int or tuple of int
         Shape of the result.
     stream : Stream, optional
-        Where the random words come from; a fresh one, keyed by the operating system, if left out.
+        Source of the random words; None for a fresh one, keyed by the operating system.
 
     Returns
     -------
@@ -67,7 +69,7 @@ def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints
     rounding: post-processing of the Gaussian mechanism, whose exact trade-off therefore applies in any
     number of dimensions with ``mu = L2 sensitivity / s``. Each draw is within
     :data:`GAUSSIAN_TOTAL_VARIATION` = 2**-117 of that law. Drawing takes longer when a proposal is rejected;
-    draw through a :class:`~discreet.noise._pool.Pool` where somebody can time single draws.
+    draw through a :class:`~discreet.noise._pool.Pool` where an attacker can time single draws.
 
     Reference
     ---------
@@ -89,9 +91,18 @@ def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints
 def fill_rounded_gaussian(
     out: Ints, s: float | Floats, stream: Stream, sampler: Sampler | None = None
 ) -> None:
-    """Fill the flat array ``out``; ``s`` is one scale or one for each position.
+    """Fill the flat array ``out`` with rounded Gaussians.
 
-    Whoever fills many arrays in turn makes one ``sampler`` of :func:`normal_table` and passes it.
+    Parameters
+    ----------
+    out : array of int64
+        Flat array to overwrite.
+    s : float or array of float
+        Standard deviation in lattice steps, one for all or one for each position.
+    stream : Stream
+        Source of the random words, unless a sampler is given.
+    sampler : Sampler, optional
+        Sampler of :func:`normal_table` to reuse for many arrays; None makes a new one.
     """
     sampler = sampler or Sampler(normal_table(), out.size, stream)
     for block in sampler.blocks(out.size):
@@ -100,21 +111,17 @@ def fill_rounded_gaussian(
         sampler.floor(sampler.draw(part.size), scale, half=True, out=part)
 
 
-LAPLACE_TOTAL_VARIATION = 2.0**-114
-"""Upper bound per draw on the distance from the exact law (theorem lattice-sampler)."""
-
-
 def discrete_laplace(scale: float, size: Size, stream: Stream | None = None) -> Ints:
-    """Draw integers with probability proportional to ``exp(-abs(x) / scale)``.
+    """Return random integers with probability proportional to ``exp(-abs(x) / scale)``.
 
     Parameters
     ----------
     scale : float
-        In lattice steps, above 0 and at most 2**50.
+        Scale of the noise in lattice steps; above 0 and at most 2**50.
     size : int or tuple of int
         Shape of the result.
     stream : Stream, optional
-        Where the random words come from; a fresh one, keyed by the operating system, if left out.
+        Source of the random words; None for a fresh one, keyed by the operating system.
 
     Returns
     -------
@@ -152,7 +159,7 @@ def discrete_laplace(scale: float, size: Size, stream: Stream | None = None) -> 
 
 
 def rounded_laplace(scale: float, size: Size, stream: Stream | None = None) -> Ints:
-    """Draw integers ``round(L)`` with ``L`` a Laplace variable of that scale.
+    """Return random integers ``round(L)`` with ``L`` a Laplace variable of that scale.
 
     Parameters
     ----------
@@ -187,26 +194,22 @@ def rounded_laplace(scale: float, size: Size, stream: Stream | None = None) -> I
     return out
 
 
-_DIGITS = 53
-"""Binary digits of an offset that a float can hold."""
-
-
 class NormalSampler:
-    """Fills arrays with standard normal numbers, in memory that is taken once.
+    """Sampler that fills arrays with standard normal floats, in memory that is allocated once.
 
     Parameters
     ----------
     n : int
-        How many numbers will be drawn in all: chooses the block size and the inner loops.
+        Number of floats that will be drawn in all: chooses the block size and the inner loops.
     stream : Stream
-        Where the random words come from.
+        Source of the random words; one child is spawned from it.
     """
 
     def __init__(self, n: int, stream: Stream) -> None:
         self._sampler = Sampler(normal_table(), n, stream)
 
     def fill(self, out: Floats) -> None:
-        """Overwrite the contiguous array ``out``."""
+        """Overwrite the contiguous array ``out`` with standard normal floats."""
         flat = out.reshape(-1)
         for block in self._sampler.blocks(flat.size):
             part = flat[block]
@@ -219,14 +222,14 @@ class NormalSampler:
 
 
 def standard_normal(size: Size, stream: Stream | None = None) -> Floats:
-    """Draw standard normal numbers.
+    """Return standard normal floats.
 
     Parameters
     ----------
     size : int or tuple of int
         Shape of the result.
     stream : Stream, optional
-        Where the random words come from; a fresh one, keyed by the operating system, if left out.
+        Source of the random words; None for a fresh one, keyed by the operating system.
 
     Returns
     -------
@@ -234,7 +237,7 @@ def standard_normal(size: Size, stream: Stream | None = None) -> Floats:
 
     Privacy
     -------
-    None. Floats added to floats show through their low-order bits where they came from; use
+    None. The low-order bits of a sum of floats reveal its terms; use
     :func:`~discreet.noise.samplers.rounded_gaussian` for anything that promises an epsilon.
 
     Reference
@@ -254,17 +257,17 @@ def standard_normal(size: Size, stream: Stream | None = None) -> Floats:
 
 
 def standard_maxwell(n: int, stream: Stream | None = None) -> Floats:
-    """Draw lengths of three-dimensional standard normal vectors.
+    """Return random lengths of three-dimensional standard normal vectors.
 
-    Among the laws on the positive numbers with a given mean square this one says least about a shift: its
-    Fisher information is 3, at a mean of ``2 sqrt(2 / pi)`` and a mean square of 3.
+    Among the laws on the positive numbers with a given mean square this one has the least Fisher information
+    about a shift: 3, at a mean of ``2 sqrt(2 / pi)`` and a mean square of 3.
 
     Parameters
     ----------
     n : int
-        How many.
+        Number of draws; at least 0.
     stream : Stream, optional
-        Where the random words come from; a fresh one, keyed by the operating system, if left out.
+        Source of the random words; None for a fresh one, keyed by the operating system.
 
     Returns
     -------

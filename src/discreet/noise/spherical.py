@@ -1,4 +1,4 @@
-"""Noise with density proportional to ``exp(-rate * norm)``: every direction alike, on a lattice."""
+"""Spherical Laplace noise: density proportional to ``exp(-rate * norm)`` in several columns, on a lattice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from discreet.noise.stream import Stream, stream_or_fresh
 if TYPE_CHECKING:
     from discreet._types import Floats, Ints
 
+#: Normals behind the radius are rounded at 2**-49.
 _LOG2_RADIUS_LATTICE = 49
+#: A standard deviation has at least 2**17 lattice steps.
 _LOG2_LEAST_SCALE = 17
 TAIL = 2.0**-64
 """Probability of the event outside which the density error below holds."""
@@ -29,7 +31,7 @@ LARGEST_DIMENSION = 10**6
 
 @dataclass(frozen=True, kw_only=True)
 class SphericalLaplace:
-    """The law ``exp(-rate * norm(x))`` in ``dimension`` dimensions on a lattice of step ``step``.
+    """The law of density ``exp(-rate * norm(x))`` in ``dimension`` dimensions, on a lattice of ``step``.
 
     A draw is a radius-like ``S = norm(N')`` of ``dimension + 1`` normals, then ``dimension`` rounded
     Gaussians of scale ``S / (rate * step)``: a scale mixture of Gaussians with exactly this density.
@@ -39,20 +41,20 @@ class SphericalLaplace:
     Parameters
     ----------
     rate : float
-        Above 0; the norm of a draw has mean ``dimension / rate``.
+        Rate of decay, in 1 over the columns' unit; the norm of a draw has mean ``dimension / rate``.
     dimension : int
-        From 1 to a million.
+        Number of columns, from 1 to a million.
 
     Attributes
     ----------
     step : float
-        A power of two. A draw is an integer vector times ``step``, exactly.
+        Lattice step, a power of two: a draw is an integer vector times ``step``, exactly.
     log_density_error : float
-        Bound ``eta`` on the change of the log density, outside an event of probability ``tail``.
+        Bound ``eta`` on the error of the log density, outside an event of probability ``tail``.
     tail : float
-        2**-64, or 0 in one dimension.
+        Probability of the exceptional event: 2**-64, or 0 in one dimension.
     total_variation : float
-        Sampler's distance from that law, per vector.
+        Total variation distance of the sampler from that law, per vector.
 
     Privacy
     -------
@@ -76,6 +78,7 @@ class SphericalLaplace:
     dimension: int
 
     def __post_init__(self) -> None:
+        """Check rate and dimension, and convert the rate to a float."""
         given: Any = self.rate
         rate = given.item() if isinstance(given, np.number) else given
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 1e-250 < rate < 1e250:
@@ -108,7 +111,13 @@ class SphericalLaplace:
 
     @property
     def log_density_error(self) -> float:
-        """``eta`` of the theorem, rounded up."""
+        """Bound ``eta`` of the theorem, rounded up.
+
+        Notes
+        -----
+        ``eta = (kappa / 2) R exp(kappa)``: the radius has a relative error below ``exp(kappa / 2)``, and R is
+        a quantile of the chi-square law of ``dimension``, exceeded with probability at most ``TAIL / 2``.
+        """
         if self.dimension == 1:
             return 0.0
         d = self.dimension
@@ -131,7 +140,7 @@ class SphericalLaplace:
         return (2 * self.dimension + 1) * samplers.GAUSSIAN_TOTAL_VARIATION
 
     def integers(self, size: int, stream: Stream | None = None) -> Ints:
-        """Draw ``size`` vectors in units of ``step``."""
+        """Return ``size`` vectors as integers, in units of ``step``; shape (size, dimension)."""
         stream = stream_or_fresh(stream)
         if self.dimension == 1:
             # The reciprocal rounds; a scale above the exact one keeps the promise.
@@ -149,10 +158,10 @@ class SphericalLaplace:
 
 
 def spherical_laplace(rate: float, dimension: int, size: int, stream: Stream | None = None) -> Floats:
-    """Draw ``size`` vectors with density proportional to ``exp(-rate * norm)``.
+    """Return ``size`` vectors with density proportional to ``exp(-rate * norm)``.
 
-    The floats are exact multiples of ``SphericalLaplace(rate=..., dimension=...).step``, a power of two;
-    see there for the law and what it promises. Add them to values on the same lattice.
+    The floats are exact multiples of ``SphericalLaplace(rate=..., dimension=...).step``, a power of two.
+    Add them to values on the same lattice.
 
     Privacy
     -------

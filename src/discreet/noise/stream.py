@@ -1,8 +1,8 @@
-"""Uniform random words: the one place where randomness enters the product.
+"""Uniform random words: the only module where randomness enters.
 
-A :class:`Stream` is the keystream of AES-256 in counter mode under a key that the operating system
-drew. Everything random, from lattice noise to the order of rows, is a function of such words, so that
-a curator who kept the key can replay a release bit for bit, and nobody else can.
+A :class:`Stream` is the keystream of AES-256 in counter mode under a key drawn by the operating system.
+Everything random, from lattice noise to the order of rows, is a function of such words, so that a curator
+who kept the key can replay a release bit for bit, and no one else can.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ def process_mark() -> tuple[int, int]:
 
 
 class Stream:
-    """An endless supply of uniform 64-bit words under one secret key.
+    """Endless sequence of uniform 64-bit words under one secret key.
 
     ``Stream()`` takes its key from the operating system. ``Stream.from_seed(n)`` repeats itself and is
-    for tests and examples alone: whoever knows the seed can subtract the noise.
+    for tests and examples alone: anyone who knows the seed can subtract the noise.
 
     Parameters
     ----------
     key : bytes, optional
-        32 secret bytes; drawn from the operating system when left out.
+        Secret key of 32 bytes; None to draw one from the operating system.
 
     Attributes
     ----------
     seeded : bool
-        True when the key follows from a seed; receipts and reports show it.
+        Whether the key follows from a seed; receipts and reports show it.
     commitment : str
-        SHA-256 of the key: can be published, and later shows which key was used.
+        SHA-256 of the key, which can be published and later proves which key was used.
 
     Privacy
     -------
@@ -87,6 +87,7 @@ class Stream:
     __slots__ = ("_cipher", "_key", "_lock", "_process", "_replays", "_spent", "seeded")
 
     def __init__(self, key: bytes | None = None) -> None:
+        """Check or draw the key, and start its keystream."""
         if key is None:
             key = os.urandom(KEY_BYTES)
         if not isinstance(key, bytes) or len(key) != KEY_BYTES:
@@ -103,7 +104,7 @@ class Stream:
 
     @classmethod
     def from_seed(cls, seed: int) -> Stream:
-        """Return the stream that ``seed`` always gives: for tests and examples, never for people."""
+        """Return the stream that ``seed`` always gives: for tests and examples, never for real data."""
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ParameterError(f"seed of Stream.from_seed must be an integer, was {type(seed).__name__}.")
         stream = cls(hashlib.sha256(b"discreet seed %d" % seed).digest())
@@ -127,7 +128,7 @@ class Stream:
         Parameters
         ----------
         where : str
-            The call that claims it, for the message.
+            Name of the call that claims the key, for the error message.
 
         Raises
         ------
@@ -156,7 +157,7 @@ class Stream:
     def derive(self, label: str) -> Stream:
         """Return the independent stream for one purpose: always the same for one key and label."""
         self._check_process()
-        return self._child(hmac.digest(self._key, label.encode(), "sha256"))
+        return self._make_child(hmac.digest(self._key, label.encode(), "sha256"))
 
     def salt(self, label: str) -> str:
         """Return a text for a keyed hash: HMAC-SHA256 of the label under the key, in hexadecimal.
@@ -166,10 +167,10 @@ class Stream:
         return hmac.new(self._key, label.encode(), hashlib.sha256).hexdigest()
 
     def spawn(self) -> Stream:
-        """Return an independent stream whose key is drawn from this one: another at every call."""
-        return self._child(self.words(KEY_BYTES // 8).tobytes())
+        """Return an independent stream whose key is drawn from this one: a different one at every call."""
+        return self._make_child(self.words(KEY_BYTES // 8).tobytes())
 
-    def _child(self, key: bytes) -> Stream:
+    def _make_child(self, key: bytes) -> Stream:
         child = Stream(key)
         child.seeded = self.seeded
         child._replays = self._replays
@@ -195,7 +196,7 @@ class Stream:
         return int.from_bytes(self.words(bits // 64).tobytes(), "little")
 
     def generator(self) -> np.random.Generator:
-        """Return a numpy generator for simulations that protect nobody: attacks, figures, tests."""
+        """Return a numpy generator for simulations that protect no data: attacks, figures, tests."""
         return np.random.Generator(np.random.Philox(key=self.integer(128)))
 
     def _check_process(self) -> None:
@@ -205,13 +206,13 @@ class Stream:
                 "Make one with Stream() in each process."
             )
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def _refuse_copy(self, *_: object) -> NoReturn:
         raise NoiseError(
             "A Stream cannot be copied or pickled: a copy would draw the same noise twice. "
             "Use derive(label) for an independent one."
         )
 
-    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = _refuse
+    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = _refuse_copy
 
 
 def stream_or_fresh(stream: Stream | None) -> Stream:

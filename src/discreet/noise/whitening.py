@@ -1,8 +1,8 @@
-"""From real rows to lattice integers and back: the map around Gaussian noise.
+"""Whitening: the public map from real rows to lattice integers and back, around Gaussian noise.
 
-Rows are divided by the noise they will get (whitened), rounded to a lattice, noised with one fixed scale
-of ``2**20`` steps, and mapped back. The map is public. Floating point before the noise is accounted for
-in ``sensitivity``; floating point after it is post-processing.
+Rows are divided by the noise they will get (whitened), rounded to a lattice, given noise of one fixed scale
+of ``2**20`` steps, and mapped back. Floating point before the noise is accounted for in ``sensitivity``;
+floating point after it is post-processing.
 """
 
 from __future__ import annotations
@@ -28,25 +28,30 @@ if TYPE_CHECKING:
 
 STEPS = 1 << 20
 """Lattice steps per standard deviation of the noise."""
+#: Cells that are released together.
 _VALUES = 1 << 16
 _UNIT = 2.0**-53
+#: Steps around the nearest lattice point that are tried, in this order.
 _SHIFTS = (-1, 1, -2, 2, -3, 3, -4, 4)
-_CORRECTIONS, _TELLS_APART = 3, 0.1
+#: Rounds of iterative refinement of a lattice point.
+_CORRECTIONS = 3
+#: Error of a solved lattice point, in steps, above which neighboring points cannot be distinguished.
+_DISTINGUISHABLE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    """A public affine map that turns wanted noise into unit noise, with its exact sensitivity.
+    """Public affine map under which the noise has unit variance, with its exact sensitivity.
 
-    Made by :meth:`diagonal` (independent noise per column) or :meth:`dense` (correlated noise).
+    Constructed by :meth:`diagonal` (independent noise per column) or :meth:`dense` (correlated noise).
 
     Attributes
     ----------
     sensitivity : float
-        How far two rows inside the bounds can be apart after whitening and rounding, in standard
-        deviations of the noise: the ``mu`` of replacing one row. Rounded up.
+        Largest distance of two rows inside the bounds after whitening and rounding, in standard deviations
+        of the noise: the ``mu`` of replacing one row. Rounded up.
     ideal_sensitivity : float
-        The same without a lattice; the difference is the price of exact arithmetic.
+        The same distance without a lattice; the difference is the cost of exact arithmetic.
 
     Privacy
     -------
@@ -70,8 +75,8 @@ class Whitening:
 
     @classmethod
     def diagonal(cls, lower: Floats, upper: Floats, sd: Floats) -> Whitening:
-        """Give column ``j`` independent noise of standard deviation ``sd[j]``."""
-        lower, upper, sd = _vectors(lower, upper, sd)
+        """Return the map for independent noise of standard deviation ``sd[j]`` in column ``j``."""
+        lower, upper, sd = _check_vectors(lower, upper, sd)
         if not np.all(np.isfinite(sd) & (sd > 0)):
             raise ParameterError("sd of Whitening.diagonal must be finite numbers above 0.")
         ratio = (upper - lower) / sd
@@ -81,7 +86,7 @@ class Whitening:
                 "Ask for more noise, or declare tighter bounds."
             )
         forward = STEPS / sd
-        # The upper bound itself, by the operations that every cell goes through.
+        # The image of the upper bound, by the same operations as every cell.
         top = np.rint((upper - lower) * forward)
         squares = sum(int(t) ** 2 for t in top)
         return cls(
@@ -98,13 +103,20 @@ class Whitening:
     def dense(
         cls, lower: Floats, upper: Floats, matrix: Floats, inverse: Floats, diameter: float
     ) -> Whitening:
-        """Give rows noise of covariance ``inverse @ inverse.T``.
+        """Return the map for noise of covariance ``inverse @ inverse.T``.
 
-        ``matrix`` whitens: ``matrix @ inverse`` is the identity up to rounding (what is published has
-        the covariance of ``inverse``; privacy rests on ``matrix`` alone). ``diameter`` is a proven upper
-        bound on ``norm(matrix @ (x - y))`` over the box.
+        Parameters
+        ----------
+        lower, upper : array of float, shape (p,)
+            Declared bounds of the columns, in their units.
+        matrix : array of float, shape (p, p)
+            Whitening matrix, on which alone privacy rests.
+        inverse : array of float, shape (p, p)
+            Inverse of the matrix up to rounding, which determines the published covariance.
+        diameter : float
+            Proven upper bound on ``norm(matrix @ (x - y))`` over the box.
         """
-        lower, upper = _vectors(lower, upper)
+        lower, upper = _check_vectors(lower, upper)
         matrix, inverse = np.asarray(matrix, float), np.asarray(inverse, float)
         p = lower.size
         if matrix.shape != (p, p) or inverse.shape != (p, p):
@@ -138,7 +150,7 @@ class Whitening:
         )
 
     def release(self, X: Floats, stream: Stream | None = None) -> Floats:
-        """Return the rows with noise; out-of-bounds values are clamped, missing ones refused."""
+        """Return the rows with noise; values out of bounds are clamped, missing ones are an error."""
         X = np.asarray(X, np.float64)
         if X.ndim != 2 or X.shape[1] != self.lower.size:
             raise ParameterError(
@@ -167,7 +179,7 @@ class Whitening:
     def _quantize(self, X: Floats, out: Floats) -> None:
         """Write the rows as lattice integers, in doubles."""
         if self._top is not None:
-            # A cell too large for a double is infinite, and as good as the bound.
+            # A cell that overflows becomes infinite, and is then clipped to the bound.
             with np.errstate(over="ignore"):
                 np.subtract(X, self.lower, out=out)
                 np.multiply(out, self._forward, out=out)
@@ -183,7 +195,7 @@ class Whitening:
             )
 
     def restore(self, lattice: Ints | Floats) -> Floats:
-        """Map lattice integers back to the columns' own units."""
+        """Return lattice integers mapped back to the columns' own units."""
         out = lattice.astype(np.float64)
         self._restore(out)
         return out
@@ -196,18 +208,18 @@ class Whitening:
         np.add(lattice, self.lower, out=lattice)
 
     def possible(self, X: Floats) -> Bools:
-        """Say which cells of a published matrix are numbers that :meth:`release` writes.
+        """Return which cells of a published matrix are numbers that :meth:`release` can write.
 
-        Of correlated noise a row is looked at as a whole. One with a missing cell passes: what the missing
-        cell was is not known, and without it almost every number can be written.
+        Under correlated noise a row is checked as a whole. A row with a missing cell passes: without that
+        cell almost every number can be written.
         """
         if self._top is None:
-            return np.broadcast_to(self._possible_rows(X)[:, np.newaxis], X.shape)
+            return np.broadcast_to(self._has_possible_rows(X)[:, np.newaxis], X.shape)
         places = (X - self.lower) / self._backward
         return ~np.isnan(lattice_places(X, places, lambda k: k * self._backward + self.lower))
 
-    def _possible_rows(self, X: Floats) -> Bools:
-        """Find the lattice point of each row by solving, and correct it by what it leaves over."""
+    def _has_possible_rows(self, X: Floats) -> Bools:
+        """Return which rows are images of a lattice point, found by solving with iterative refinement."""
         possible: Bools = np.asarray(np.isnan(X).any(axis=1))
         rows = X[~possible]
         lattice = np.zeros(rows.shape)
@@ -217,9 +229,9 @@ class Whitening:
             left = rows - self.restore(lattice)
         written = self.restore(lattice)
         fits = same_bits(written, rows)
-        # Where columns go together so closely that solving does not tell one lattice point from the next,
-        # rounding alone is compared.
-        lost = np.linalg.cond(self._backward) * np.abs(lattice).max(initial=1.0) * _UNIT > _TELLS_APART
+        # Where columns are so correlated that solving cannot distinguish neighboring lattice points, accept
+        # rows within rounding of the image.
+        lost = np.linalg.cond(self._backward) * np.abs(lattice).max(initial=1.0) * _UNIT > _DISTINGUISHABLE
         if lost:
             reach = np.abs(lattice) @ np.abs(self._backward) + np.abs(self.lower)
             fits |= np.abs(left) <= 2 * len(self.lower) * np.spacing(reach)
@@ -227,29 +239,29 @@ class Whitening:
         return possible
 
     def total_variation(self, n_rows: int) -> float:
-        """Sampler's distance from the exact law over ``n_rows`` rows."""
+        """Return the sampler's total variation distance from the exact law over ``n_rows`` rows."""
         return n_rows * self.lower.size * samplers.GAUSSIAN_TOTAL_VARIATION
 
 
 def lattice_places(values: Floats, places: Floats, write: Callable[[Floats], Floats]) -> Floats:
-    """Return which whole number of steps each published number was written from, NaN where there is none.
+    """Return the integer number of steps that each published number was written from, NaN if there is none.
 
     Parameters
     ----------
-    values : array
-        Published numbers.
-    places : array
-        About how many steps each is from the origin; up to four steps off, as rounding may have it.
+    values : array of float
+        Published numbers, in the column's unit.
+    places : array of float
+        Approximate distance of each from the origin, in steps; rounding may put it up to four steps off.
     write : callable
-        What a release writes for whole numbers of steps: the same operations in the same order, so that the
-        result is the same to the last bit.
+        Function from integer numbers of steps to published numbers, by the same operations in the same order
+        as the release, so that the result is equal to the last bit.
 
     Privacy
     -------
-    A number is accepted if it is one that the release writes and if it is no other: nothing can be hidden
-    between two lattice points, nor in the sign of a zero.
+    A number is accepted only if the release can write exactly that number: nothing can be hidden between two
+    lattice points, nor in the sign of a zero.
     """
-    # Lattice integers are exact in doubles: beyond, nothing is written, nor what is infinite.
+    # Lattice integers are exact in doubles: a release writes none beyond 2**53, and no infinity.
     nearest = np.where(np.abs(places) <= 2.0**53, np.rint(places), np.nan)
     found = np.where(same_bits(write(nearest), values), nearest, np.nan)
     for shift in _SHIFTS:
@@ -261,17 +273,17 @@ def lattice_places(values: Floats, places: Floats, write: Callable[[Floats], Flo
 
 
 def points_per_double(farthest: Floats, step: Floats | float) -> Floats:
-    """Bound how many lattice points can be written as one double, up to a distance from zero."""
+    """Return a bound on the number of lattice points written as one double, up to a distance from zero."""
     spacing = np.spacing(np.abs(farthest))
     return np.where(4 * spacing <= step, 1.0, np.ceil(spacing / step) + 2)
 
 
 def same_bits(one: Floats, other: Floats) -> Bools:
-    """Say where two arrays of numbers are the same; zeros of two signs are not."""
+    """Return where two arrays of numbers are equal; zeros of opposite signs are not."""
     return np.asarray((one == other) & (np.signbit(one) == np.signbit(other)))
 
 
-def _vectors(lower: Floats, upper: Floats, *others: Floats) -> tuple[Floats, ...]:
+def _check_vectors(lower: Floats, upper: Floats, *others: Floats) -> tuple[Floats, ...]:
     """Return float vectors of one length, the first two being valid bounds."""
     vectors = tuple(np.atleast_1d(np.asarray(v, np.float64)) for v in (lower, upper, *others))
     if any(v.ndim != 1 or v.shape != vectors[0].shape for v in vectors) or not vectors[0].size:
@@ -285,7 +297,7 @@ def _vectors(lower: Floats, upper: Floats, *others: Floats) -> tuple[Floats, ...
 
 
 def _root_up(square: int) -> float:
-    """Return a float at or above the square root of an integer."""
+    """Return a float that is at least the square root of an integer."""
     root = math.isqrt(square)
     root += root * root < square
     return math.nextafter(float(root), math.inf)

@@ -1,4 +1,8 @@
-"""The public law of a published table: how each cell follows from the true one."""
+"""Noise laws: the public distribution of each published cell given the true one.
+
+``_column`` has the laws of single columns, ``_table`` the law of a whole table with its declared ranges and
+lists. Statements publish them, and noise-aware learners correct for them.
+"""
 
 from discreet.noise_law._column import (
     KINDS,

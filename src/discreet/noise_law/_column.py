@@ -1,4 +1,4 @@
-"""The law of a published column given its true value: what a learner needs, and what a reader may check."""
+"""Laws of a published column: the distribution of a published cell given the true one, as frozen values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def short(amount: float) -> str:
-    """Write an amount with four digits, as people do: 0.1234, 10.42, 14,090."""
+    """Return an amount as text with four significant digits: 0.1234, 10.42, 14,090."""
     if amount == 0 or not 1e-4 <= abs(amount) < 1e9:
         return f"{amount:.4g}"
     decimals = 3 - math.floor(math.log10(abs(amount)))
@@ -25,13 +25,13 @@ def short(amount: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law(ABC):
-    """How a published cell follows from a true one; everything in it is public.
+    """Distribution of a published cell given the true one; everything in it is public.
 
     Parameters
     ----------
     missing_keep : float or None
-        A number that may be missing carries a flag of two levels, and this is how often the flag is
-        published as it is. None: the column has no missing cells.
+        Probability that the missing flag of a number, which has two levels, is published unchanged. None if
+        the column has no missing cells.
     """
 
     kind: ClassVar[str] = ""
@@ -43,17 +43,17 @@ class Law(ABC):
 
     @abstractmethod
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clear(Law):
-    """Published as it is."""
+    """Law of cells that are published unchanged."""
 
     kind: ClassVar[str] = "clear"
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         return "published as it is"
 
 
@@ -64,13 +64,13 @@ class Additive(Law):
     Parameters
     ----------
     variance : float
-        Of the noise.
+        Variance of the noise, in the squared unit of the column.
     mean : float
-        Of the noise; zero for the symmetric ones.
+        Mean of the noise, in the column's unit; 0 for symmetric noise.
     clamped : bool
-        Whether the sum was then moved into the declared range.
+        Whether the noisy value was then clamped to the declared range.
     grid : float or None
-        The public step, counted from the lower bound, to which it was then rounded.
+        Public step, counted from the lower bound, to which the value was then rounded; None for no rounding.
     """
 
     variance: float
@@ -95,22 +95,22 @@ class GaussianLaw(Additive):
         return float(self.variance**0.5)
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         return self._after(f"Gaussian noise with a standard deviation of {short(self.sd)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrelatedGaussianLaw(GaussianLaw):
-    """Gaussian noise that goes together with that of other columns.
+    """Gaussian noise that is correlated with the noise of other columns.
 
-    Its tag is that of Gaussian noise, which it is; the further keys tell it apart.
+    Its ``kind`` is that of Gaussian noise; the further keys distinguish it.
 
     Parameters
     ----------
     columns : tuple of str
-        All columns of the release that have such noise, this one among them.
+        Names of all columns with correlated noise in the release, this one included.
     covariances : tuple of float
-        Of this column's noise with that of each of them, in their units.
+        Covariance of this column's noise with that of each of these columns, in their units.
     """
 
     columns: tuple[str, ...]
@@ -135,7 +135,7 @@ class LaplaceLaw(Additive):
         return float((self.variance / 2) ** 0.5)
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         return self._after(f"Laplace noise with a scale of {short(self.scale)}")
 
 
@@ -146,9 +146,9 @@ class BoundedLaw(Additive):
     Parameters
     ----------
     lower, upper : float
-        Ends of the support.
+        Ends of the support of the noise, in the column's unit.
     regularization : float
-        Price of the mean square: with the ends, it determines the density.
+        Factor of the mean square in the objective, which with the ends determines the density.
     """
 
     kind: ClassVar[str] = "bounded"
@@ -157,7 +157,7 @@ class BoundedLaw(Additive):
     regularization: float
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         return self._after(
             f"noise between {short(self.lower)} and {short(self.upper)}, with a standard deviation of "
             f"{short(self.variance**0.5)}"
@@ -166,16 +166,16 @@ class BoundedLaw(Additive):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InRangeLaw(Law):
-    """An output inside the declared range, whose law depends on the value; not additive noise.
+    """In-range mechanism: an output inside the declared range, whose law depends on the value.
 
     Parameters
     ----------
     lower, upper : float
-        The declared range.
+        Declared range of the column, in its unit.
     regularization : float
-        Price of the squared distance from the value.
+        Factor of the squared distance from the value in the objective.
     inputs, cells : int
-        Size of the table that is drawn from.
+        Numbers of rows and columns of the table of probabilities.
     """
 
     kind: ClassVar[str] = "in-range"
@@ -186,7 +186,7 @@ class InRangeLaw(Law):
     cells: int
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         kappa = self.regularization * (self.upper - self.lower) ** 4
         return f"redrawn between {short(self.lower)} and {short(self.upper)}, kappa {short(kappa)}"
 
@@ -198,9 +198,9 @@ class ResponseLaw(Law):
     Parameters
     ----------
     levels : int
-        Length of the list.
+        Number of levels in the list.
     keep : float
-        How often a cell is published as it is.
+        Probability that a cell is published unchanged.
     """
 
     kind: ClassVar[str] = "response"
@@ -208,7 +208,7 @@ class ResponseLaw(Law):
     keep: float
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         kept = f"kept {self.keep:.1%} of the time"
         return f"randomized response: {kept}, else any other of the {self.levels} levels"
 
@@ -222,11 +222,11 @@ class JointResponseLaw(Law):
     Parameters
     ----------
     columns : tuple of str
-        Which columns, in order; the label may be one of them.
+        Names of the columns in order; the label may be one of them.
     levels : int
-        How many combinations there are: the product of the lengths of the columns' lists.
+        Number of combinations, the product of the lengths of the columns' lists.
     keep : float
-        How often a combination is published as it is.
+        Probability that a combination is published unchanged.
     """
 
     kind: ClassVar[str] = "joint-response"
@@ -238,7 +238,7 @@ class JointResponseLaw(Law):
         object.__setattr__(self, "columns", tuple(self.columns))
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         kept = f"kept {self.keep:.1%} of the time"
         return (
             f"randomized response on {' and '.join(self.columns)} together: {kept}, else any other of the "
@@ -248,19 +248,20 @@ class JointResponseLaw(Law):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledLaw(Law):
-    """Published in some rows alone: each row shows ``picked`` of ``among`` columns, all choices alike.
+    """Law of a column published in some rows: each row shows ``picked`` of ``among`` columns, uniformly.
 
-    Which ones a row shows is drawn independently of everything that the row holds. "Not published" is a
-    symbol of its own, and says nothing; a missing cell is one of the levels that ``law`` randomizes.
+    The columns of a row are drawn independently of its values. "Not published" is a symbol of its own and
+    carries no information; a missing cell is one of the levels that ``law`` randomizes.
 
     Parameters
     ----------
     law : Law
-        Of the cells that are published.
+        Law of the cells that are published.
     picked, among : int
-        How many of how many. Columns that are randomized together count as one.
+        Number of columns that a row shows, and number of columns that it chooses from. Columns that are
+        randomized together count as one.
     unpublished : str or int
-        What stands in the file where nothing is published: no level. A number has NaN there.
+        Symbol in the file for a cell that is not published, which is no level; numbers have NaN there.
     """
 
     kind: ClassVar[str] = "sampled"
@@ -279,7 +280,7 @@ class SampledLaw(Law):
 
     @property
     def share(self) -> float:
-        """In which share of the rows a cell is published."""
+        """Share of the rows in which the cell is published."""
         return self.picked / self.among
 
     def to_dict(self) -> dict[str, Any]:
@@ -294,7 +295,7 @@ class SampledLaw(Law):
         }
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         return (
             f"one of {self.among} of which each row shows {self.picked}, picked at random; {self.law.words()}"
         )
@@ -302,16 +303,16 @@ class SampledLaw(Law):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvariantLaw(Law):
-    """Noise, correlated over rows and columns, that the model of a named learner does not notice.
+    """Noise, correlated over rows and columns, that leaves the model of a named learner unchanged.
 
-    Not to be corrected for: a learner other than the named one meets noise that depends on the true rows.
+    It cannot be corrected for: for any other learner the noise depends on the true rows.
 
     Parameters
     ----------
     learner : str
-        Whose model is the same, with its parameters.
+        Learner, with its parameters, whose model is the same on true and on published rows.
     variance : float or None
-        The most that the noise has in this column; None where rows were replaced, not noised.
+        Largest variance of the noise in this column; None where rows were replaced instead.
     """
 
     kind: ClassVar[str] = "invariant"
@@ -319,7 +320,7 @@ class InvariantLaw(Law):
     variance: float | None
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         if self.variance is None:
             return "replaced, keeping all sums, squares and products"
         most = short(self.variance**0.5)
@@ -328,14 +329,14 @@ class InvariantLaw(Law):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SphericalLaw(Additive):
-    """Noise with density ``exp(-|x| / scale)`` over several columns together, every direction alike.
+    """Noise with density ``exp(-|x| / scale)`` over several columns together, the same in every direction.
 
     Parameters
     ----------
     scale : float
-        In the column's own unit.
+        Scale of the noise, in the column's own unit.
     dimension : int
-        How many columns have it together.
+        Number of columns that share the noise vector.
     """
 
     kind: ClassVar[str] = "spherical"
@@ -343,7 +344,7 @@ class SphericalLaw(Additive):
     dimension: int
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         together = "" if self.dimension == 1 else f" over {self.dimension} columns together"
         return self._after(
             f"spherical Laplace noise{together} with a standard deviation of {short(self.variance**0.5)}"
@@ -352,23 +353,23 @@ class SphericalLaw(Additive):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedLaw(Law):
-    """A coordinate of points that belong to nobody, made so that one released classifier is trained on them.
+    """Coordinate of artificial points, constructed so that training on them gives one released classifier.
 
     Parameters
     ----------
     regularization : float
-        With which logistic regression on all coordinates, without a further intercept, is that classifier.
+        Penalty with which logistic regression on all coordinates, without an intercept, gives the classifier.
     exact : bool
-        Whether it is so up to rounding, or only nearly.
+        Whether it gives the classifier up to rounding, or only approximately.
     origin : str
-        The declared column that the coordinate comes from; empty for the constant one.
+        Declared column that the coordinate comes from; empty for the constant coordinate.
     level : str or None
-        Which level of it, or "missing"; None for a number itself.
+        Level of the column that the coordinate indicates, or "missing"; None for a number itself.
     scale, shift : float
-        ``coordinate = scale * cell + shift`` carries true rows to where the classifier is used; the cell of a
-        level is 1 or 0.
+        Map ``coordinate = scale * cell + shift`` from true rows to the classifier's coordinates; the cell
+        of a level is 1 or 0.
     beside : str
-        What else is in the file: "" for nothing, or which rows stand there as they are.
+        Description of true rows that are published unchanged in the same file; empty for none.
     """
 
     kind: ClassVar[str] = "masked"
@@ -381,7 +382,7 @@ class MaskedLaw(Law):
     beside: str
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         how = "exactly" if self.exact else "nearly"
         rest = f", beside {self.beside}" if self.beside else ""
         return (
@@ -392,16 +393,16 @@ class MaskedLaw(Law):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedLabelLaw(Law):
-    """Labels of points that belong to nobody.
+    """Labels of artificial points.
 
     Parameters
     ----------
     source : str
-        "public shares", "noisy counts" or "the released model".
+        Source of the label counts: "public shares", "noisy counts" or "the released model".
     shares : tuple of float or None
-        Of each level, where they are public; the counts in the file then follow from them.
+        Public share of each level, from which the counts in the file follow; None if not public.
     beside : str
-        As of :class:`MaskedLaw`.
+        As for :class:`MaskedLaw`.
     """
 
     kind: ClassVar[str] = "masked-label"
@@ -414,7 +415,7 @@ class MaskedLabelLaw(Law):
             object.__setattr__(self, "shares", tuple(self.shares))
 
     def words(self) -> str:
-        """Say it in a few words."""
+        """Return a short description in plain language."""
         rest = f", beside {self.beside}" if self.beside else ""
         return f"labels of made-up points, counted by {self.source}{rest}"
 
@@ -436,11 +437,11 @@ KINDS: dict[str, type[Law]] = {
         MaskedLabelLaw,
     )
 }
-"""Every law by its tag; a method with a law of its own adds it here."""
+"""Class of each law by its ``kind``; a method with a new law adds it here."""
 
 
 def law_from_dict(values: Mapping[str, Any]) -> Law:
-    """Make the law that :meth:`Law.to_dict` wrote; unknown kinds and keys are refused."""
+    """Return the law that :meth:`Law.to_dict` wrote; raise ParameterError for unknown kinds and keys."""
     rest = dict(values)
     kind = KINDS.get(str(rest.pop("kind", "")))
     if kind is GaussianLaw and "covariances" in rest:

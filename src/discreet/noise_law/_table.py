@@ -1,4 +1,4 @@
-"""The noise law of a whole published table: one frozen value that a learner is given beside the rows."""
+"""Noise law of a whole published table: the frozen value that a learner receives with the rows."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ _KEYS = frozenset(("name", "type", "role", "lower", "upper", "levels", "missing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLaw:
-    """One published column: what a true cell may be, and how the published one follows from it.
+    """One published column: the declared values of a true cell, and the law of the published one.
 
     Attributes
     ----------
     name : str
-        As in the file.
+        Name of the column in the file.
     law : Law
-        How a published cell follows from a true one.
+        Distribution of a published cell given the true one.
     type : str
-        number, integer, date or category, as declared.
+        Declared type: number, integer, date or category.
     role : str
-        target for the label; every other column is a feature.
+        Declared role; "target" is the label, every other column is a feature.
     lower, upper : float or None
-        The declared range of a number in the unit of the file; noise may leave it.
+        Declared range of a number in the unit of the file, which noise may leave; None for a category.
     levels : tuple or None
-        The declared list of a category, None in it for a missing cell. "Not published" is none of them.
+        Declared list of a category, with None for a missing cell and without "not published"; None for a
+        number.
     missing : bool
-        Whether a cell may be missing.
+        Whether a true cell may be missing.
     origin : str or None
-        Of a date that stands in the file as a date: the day from which its range counts, in ISO 8601.
+        Day from which the range counts, in ISO 8601, for a date that is written as a date; else None.
     """
 
     name: str
@@ -61,6 +62,7 @@ class ColumnLaw:
     origin: str | None = None
 
     def __post_init__(self) -> None:
+        """Check that law, list and range fit each other."""
         where = f"The law of column {self.name!r}"
         if self.levels is not None:
             object.__setattr__(self, "levels", tuple(self.levels))
@@ -118,8 +120,8 @@ class ColumnLaw:
         """The law of a cell that is published."""
         return self.law.law if isinstance(self.law, SampledLaw) else self.law
 
-    def goes_with(self, other: ColumnLaw) -> bool:
-        """Whether both have one law and are shown together, whatever stands where they are not."""
+    def is_randomized_with(self, other: ColumnLaw) -> bool:
+        """Return whether both columns have one law and are published in the same rows."""
         shown = [
             (law.picked, law.among) if isinstance(law, SampledLaw) else None for law in (self.law, other.law)
         ]
@@ -139,14 +141,14 @@ class ColumnLaw:
 
     @property
     def fill(self) -> float:
-        """What the release put in place of a missing number: the middle of the range."""
+        """Number that the release put in place of a missing one: the middle of the range."""
         assert self.lower is not None
         middle = self.lower + self.width / 2
         return middle if self.type == "number" else float(math.floor(middle))
 
     @classmethod
     def from_column(cls, column: Column, law: Law) -> Self:
-        """Put together what was declared about a published column, and its law."""
+        """Return the law of a published column together with its declaration."""
         sampled = law.unpublished if isinstance(law, SampledLaw) else None
         return cls(
             name=column.name,
@@ -170,7 +172,7 @@ class ColumnLaw:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the law that :meth:`to_dict` wrote; unknown keys are refused."""
+        """Return the law that :meth:`to_dict` wrote; raise ParameterError for unknown keys."""
         if set(values) != _KEYS:
             raise ParameterError(
                 f"A column of a noise law must have the keys {', '.join(sorted(_KEYS))}, had "
@@ -181,12 +183,12 @@ class ColumnLaw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseLaw:
-    """How every cell of a published table follows from the true one.
+    """Distribution of every cell of a published table given the true one.
 
     Parameters
     ----------
     columns : sequence of ColumnLaw
-        Every column of the file, in order. At most one of them has the role of the target.
+        Laws of all columns of the file, in order; at most one has the role "target".
 
     Privacy
     -------
@@ -211,6 +213,7 @@ class NoiseLaw:
     columns: tuple[ColumnLaw, ...]
 
     def __post_init__(self) -> None:
+        """Check names and target, and that groups and sampling of the columns agree."""
         object.__setattr__(self, "columns", tuple(self.columns))
         names = [column.name for column in self.columns]
         labels = [column.name for column in self.columns if column.role == "target"]
@@ -224,12 +227,15 @@ class NoiseLaw:
         self._check_sampling()
 
     def _check_groups(self) -> None:
+        """Check that columns randomized together share one law with the right number of combinations."""
         for column in self.columns:
             law = column.cell_law
             if not isinstance(law, JointResponseLaw):
                 continue
             members = [self._find(name) for name in law.columns]
-            if column.name not in law.columns or any(m is None or not column.goes_with(m) for m in members):
+            if column.name not in law.columns or any(
+                m is None or not column.is_randomized_with(m) for m in members
+            ):
                 raise ParameterError(
                     f"Columns randomized together must all have the same law, and {column.name!r} is in a "
                     f"group of {', '.join(law.columns)} that has not. Take the law from one statement."
@@ -241,6 +247,7 @@ class NoiseLaw:
                 )
 
     def _check_sampling(self) -> None:
+        """Check that all sampled columns, none of them the target, are drawn from the same set."""
         sampled = [c for c in self.columns if isinstance(c.law, SampledLaw)]
         choices = {(c.law.picked, c.law.among) for c in sampled if isinstance(c.law, SampledLaw)}
         if not sampled:
@@ -270,18 +277,18 @@ class NoiseLaw:
 
     @property
     def clear(self) -> tuple[str, ...]:
-        """The columns that are published as they are: nothing protects them."""
+        """Names of the columns that are published unchanged, without protection."""
         return tuple(column.name for column in self.columns if column.is_clear)
 
     @property
     def sampling(self) -> tuple[int, int] | None:
-        """How many of how many columns a row shows; None if it shows all."""
+        """Number of columns that a row shows and number it chooses from; None if it shows all."""
         laws = [column.law for column in self.columns if isinstance(column.law, SampledLaw)]
         return (laws[0].picked, laws[0].among) if laws else None
 
     @classmethod
     def from_columns(cls, columns: Iterable[tuple[Column, Law]]) -> Self:
-        """Put together the declared columns of a published table and their laws."""
+        """Return the law of a published table from its declared columns and their laws."""
         return cls(columns=tuple(ColumnLaw.from_column(column, law) for column, law in columns))
 
     def to_dict(self) -> dict[str, Any]:
@@ -290,7 +297,7 @@ class NoiseLaw:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the law that :meth:`to_dict` wrote."""
+        """Return the law that :meth:`to_dict` wrote."""
         if values.get("kind") != cls.kind or set(values) != {"kind", "columns"}:
             raise ParameterError(
                 f"A noise law must have the kind {cls.kind!r} and its columns. Write it with to_dict()."

@@ -1,8 +1,9 @@
-"""What noise promises: promises as values, calibration in both directions, composition.
+"""Privacy promises as values, calibration of noise to promises and back, and composition.
 
-``promises`` are the values that results carry; ``calibrate`` and ``floors`` turn noise into numbers and
-back; ``sensitivity`` says how far neighbors can be apart; ``compose`` adds promises up;
-``receipt`` says what was paid. Nothing here sees a row or draws a random number.
+``promises`` holds the values that results carry, ``receipt`` the record of a charge. ``calibration``,
+``bounded`` and ``floors`` (over ``priors``) convert noise to promises and back; ``sensitivity`` bounds the
+distance of neighbors; ``composition`` adds promises up and ``budget_split`` divides one. ``amounts`` and
+``rounding`` are the exact arithmetic underneath. Nothing here sees a row or draws a random number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every promise has: whom it protects, what it is about, how it is read and written."""
+"""Base class of all promises: protected unit, covered columns, readings as (epsilon, delta), dictionaries."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ _CHOICES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Promise(ABC):
-    """What all promises share; use one of the subclasses.
+    """Abstract base of all promises, with the fields that they share.
 
     Parameters
     ----------
     unit : str
-        Whom one difference between two tables may belong to.
+        Protected unit in the singular, such as "person" or "row": neighbors differ in one of them.
     neighbors : {"replace-one", "add-remove"}
-        What counts as one difference.
+        Relation between neighboring tables: one unit exchanged for another, or one more or less.
     covers : tuple of str or None
-        The promise holds for tables that differ in these columns alone. None: everything that the
+        Columns to which the promise is restricted: neighbors differ in these alone. None for all that the
         result depends on.
     assumes : tuple of str
-        Sentences without which the promise is void.
+        Assumptions as sentences; the promise is void if one of them is false.
     arithmetic : {"exact", "real"}
         "real" if the proof is about real numbers and the program used 64-bit ones.
     total_variation : float
-        Largest distance between the sampler's law and the theorem's, over all draws of the release.
+        Largest total variation distance between the sampler's law and the theorem's, over all draws of the
+        release; in [0, 1).
 
     Privacy
     -------
@@ -67,6 +68,7 @@ class Promise(ABC):
     total_variation: float = 0.0
 
     def _check_common(self) -> None:
+        """Check and normalize the fields that all promises share."""
         name = type(self).__name__
         if not isinstance(self.unit, str) or not self.unit:
             raise ParameterError(
@@ -122,14 +124,14 @@ class Promise(ABC):
         return sampling_delta(exact(self.total_variation), epsilon)
 
     def group(self, m: int, *, unit: str | None = None) -> Promise:
-        """Return the promise to someone who owns up to `m` rows.
+        """Return the promise for a unit that owns up to `m` rows.
 
         Parameters
         ----------
         m : int
-            Rows per unit, at least 1.
+            Largest number of rows per unit; at least 1.
         unit : str, optional
-            What to call the unit afterwards; by default "group of m rows".
+            Name of the larger unit; None for "group of m rows".
 
         Privacy
         -------
@@ -166,7 +168,7 @@ class Promise(ABC):
         )  # fmt: skip
 
     def _about(self) -> str:
-        """Return what the plain sentence must not leave out."""
+        """Return the end of the plain sentence: covered columns, assumptions and arithmetic."""
         parts = []
         if self.covers is not None:
             parts.append(f"This covers {', '.join(self.covers)} and nothing else.")
@@ -185,7 +187,7 @@ class Promise(ABC):
         return values
 
     def __repr__(self) -> str:
-        # What sets this promise apart comes first; what all share is shown where it was set.
+        # Fields of this kind of promise come first; shared fields only where they differ from their defaults.
         own = [item for item in dataclasses.fields(self) if item.name not in _COMMON]
         shared = [item for item in dataclasses.fields(self) if item.name in _COMMON]
         shown = [f"{item.name}={getattr(self, item.name)!r}" for item in own]
@@ -201,12 +203,12 @@ _COMMON = frozenset(item.name for item in dataclasses.fields(Promise))
 
 
 def set_field(target: object, name: str, value: object) -> None:
-    """Set a field of a frozen value that is being made."""
+    """Set a field of a frozen dataclass during its construction."""
     object.__setattr__(target, name, value)
 
 
 def check_names(owner: str, parameter: str, value: Any) -> tuple[str, ...]:
-    """Return the names, each once, or refuse what is no tuple of them."""
+    """Return the names, each once; raise ParameterError if the value is no sequence of names."""
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in value):
         raise ParameterError(
             f"{parameter} of {owner} must be a tuple of strings, got {value!r}. "
@@ -216,7 +218,7 @@ def check_names(owner: str, parameter: str, value: Any) -> tuple[str, ...]:
 
 
 def check_choice(owner: str, parameter: str, value: object) -> None:
-    """Refuse a word that is not among those the parameter knows."""
+    """Raise ParameterError unless the value is among the choices of the parameter."""
     if value not in _CHOICES[parameter]:
         raise ParameterError(
             f"{parameter} of {owner} must be one of {', '.join(_CHOICES[parameter])}, "
@@ -225,7 +227,7 @@ def check_choice(owner: str, parameter: str, value: object) -> None:
 
 
 def check_positive(owner: object, name: str, *, below: float | None = None) -> None:
-    """Refuse a field that is not a finite number above 0; keep it as a float."""
+    """Convert a field to float; raise ParameterError unless it is finite, above 0 and below the limit."""
     way_out = "Use NoPromise if nothing is promised."
     value = finite(type(owner).__name__, name, getattr(owner, name), above=0.0, below=below, way_out=way_out)
     set_field(owner, name, value)

@@ -1,18 +1,17 @@
 """Lower bounds on the Bayes mean square error of a uniform prior under additive noise.
 
-With posterior variance ``V(y)`` times the density of the output ``y``, the mean square error is the
-integral of ``V``. Two facts make every truncation safe: ``V`` is never negative, so leaving out outputs
-lowers the integral; and ``V(y) = min over m of sum f(y-x)(x-m)^2``, so leaving out inputs lowers ``V``.
-What remains is the error of the quadrature rules, which is bounded for each law (the proofs are in
-``docs/explanation/theorems/bayes-floor.md``) and subtracted together with the rounding.
+Let ``V(y)`` be the posterior variance given the output ``y``, times the density of ``y`` (below: the spread
+at ``y``). The mean square error is the integral of ``V``. Two facts make every truncation safe: ``V`` is
+never negative, so leaving out outputs lowers the integral; and ``V(y) = min over m of sum f(y-x)(x-m)^2``,
+so leaving out inputs lowers ``V``. What remains is the error of the quadrature rule, which is bounded for
+each law and subtracted together with the rounding.
 
-Lower bounds on the Bayes mean square error of a uniform prior under noise of bounded support.
-
-``V(y)``, the posterior variance times the density of the output, is a minimum over ``m`` of functions
-``Q(y, m)`` that are smooth in ``y``. Where ``V`` itself may be rough, each ``Q`` lies above its chord minus
-``h**2 / 8`` times its curvature, so the trapezoid rule minus ``h**3 / 12`` times a bound on that curvature
-is below the integral of ``V`` on every cell. The proofs are in
-``docs/explanation/theorems/fisher-bounded.md``, Lemma 4.
+Gaussian and Laplace noise: ``V`` is analytic on a strip or on each panel, so the rules converge
+exponentially (proofs: ``docs/explanation/theorems/bayes-floor.md``). Noise of bounded support: ``V`` may be
+rough, but it is a minimum over ``m`` of functions ``Q(y, m)`` that are smooth in ``y``. Each ``Q`` lies above
+its chord minus ``h**2 / 8`` times its curvature, so the trapezoid rule minus ``h**3 / 12`` times a bound on
+that curvature is below the integral of ``V`` on every cell of length ``h`` (proof:
+``docs/explanation/theorems/fisher-bounded.md``, Lemma 4).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammainc
 
 from discreet.noise.bounded import BoundedDensity
-from discreet.noise.polynomial import rule
+from discreet.noise.polynomial import legendre_rule
 from discreet.privacy.rounding import UNIT
 
 if TYPE_CHECKING:
@@ -40,22 +39,28 @@ _STEPS = 9.0
 _PANEL = 20
 #: Relative rounding of sums of positive terms, each within 1e-13.
 _ROUNDING = 1e-12
+#: Trapezoid cells over each part of the outputs (noise of bounded support).
+_CELLS = 8192
+#: Integers within the support beyond which they are grouped by their residue (noise of bounded support).
+_MOST_INTEGERS = 512
 
 
 @lru_cache(maxsize=64)
-def _legendre(nodes: int) -> tuple[Floats, Floats]:
-    """Gauss-Legendre rule on [0, 1]."""
+def _legendre_rule(nodes: int) -> tuple[Floats, Floats]:
+    """Return nodes and weights of the Gauss-Legendre rule on [0, 1]."""
     x, w = np.polynomial.legendre.leggauss(nodes)
     return 0.5 * (x + 1.0), 0.5 * w
 
 
 @lru_cache(maxsize=256)
-def _gram(points: int) -> tuple[Floats, Floats]:
-    """Gauss rule for the sum over 0, 1, ..., points - 1: exact for polynomials of degree 39.
+def _gram_rule(points: int) -> tuple[Floats, Floats]:
+    """Return the Gauss rule for the sum over 0, 1, ..., points - 1, exact for polynomials of degree 39.
 
-    The monic polynomials orthogonal on equally spaced points (Gram, or discrete Chebyshev) have the
-    recurrence coefficients k^2 (N^2 - k^2) / (4 (4 k^2 - 1)); nodes and weights follow from the
-    eigenvectors of their Jacobi matrix.
+    Notes
+    -----
+    The monic polynomials orthogonal on N equally spaced points (Gram, or discrete Chebyshev) have the
+    recurrence coefficients k^2 (N^2 - k^2) / (4 (4 k^2 - 1)); nodes are the eigenvalues of their Jacobi
+    matrix, weights N times the squared first entries of its eigenvectors (Golub and Welsch).
     """
     if points <= _PANEL:
         return np.arange(points, dtype=np.float64), np.ones(points)
@@ -66,69 +71,119 @@ def _gram(points: int) -> tuple[Floats, Floats]:
     return nodes, n * vectors[0] ** 2
 
 
-def _interval(length: float) -> tuple[Floats, Floats]:
-    """Rule for the integral over [0, length], in panels of at most 1."""
+def _interval_rule(length: float) -> tuple[Floats, Floats]:
+    """Return nodes and weights for the integral over [0, length], in panels of length at most 1."""
     panels = max(1, math.ceil(length))
-    x, w = _legendre(_PANEL)
+    x, w = _legendre_rule(_PANEL)
     edges = np.arange(panels)[:, None]
     return ((edges + x) * (length / panels)).ravel(), np.tile(w * (length / panels), panels)
 
 
-def _integers(points: int, sd: float) -> tuple[Floats, Floats]:
-    """Rule for the sum over 0, ..., points - 1, in panels of at most one standard deviation."""
+def _integer_rule(points: int, sd: float) -> tuple[Floats, Floats]:
+    """Return nodes and weights for the sum over 0, ..., points - 1, in panels of at most one sd.
+
+    The rule is the sum itself where there are few integers, or few within one standard deviation.
+    """
     if points <= _PANEL or sd <= _PANEL:
         return np.arange(points, dtype=np.float64), np.ones(points)
     panels = math.ceil(points / sd)
     sizes = np.full(panels, points // panels)
     sizes[: points % panels] += 1
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    rules = [_gram(int(size)) for size in sizes]
+    rules = [_gram_rule(int(size)) for size in sizes]
     nodes = np.concatenate([start + rule[0] for start, rule in zip(starts.tolist(), rules, strict=True)])
     return nodes, np.concatenate([rule[1] for rule in rules])
 
 
 def _grid(step: float, half: int) -> Floats:
-    """Points -half step, ..., half step."""
+    """Return the equally spaced points -half * step, ..., half * step."""
     return step * np.arange(-half, half + 1, dtype=np.float64)
 
 
-def _spread(y: Floats, x: Floats, weights: Floats, sd: float) -> Floats:
-    """Posterior variance times output density at each y, for Gaussian noise."""
+def _gaussian_spread(y: Floats, x: Floats, weights: Floats, sd: float) -> Floats:
+    """Return V(y), the posterior variance times the output density, at each y for Gaussian noise.
+
+    Notes
+    -----
+    ``V(y) = sum_j w_j phi_sd(y - x_j) (x_j - m(y))^2`` with the posterior mean ``m(y)``, for a prior of
+    weights ``w_j`` at ``x_j`` (not normalized: the caller divides by the prior's length).
+    """
     f = weights * np.exp(-0.5 * ((y[:, None] - x) / sd) ** 2) / (sd * math.sqrt(2.0 * math.pi))
     mean = (f @ x) / f.sum(axis=1)
     return np.asarray(np.einsum("ij,ij->i", f, (x - mean[:, None]) ** 2))
 
 
 def _trapezoid_error(strip: float, step: float, sd: float) -> float:
-    """Bound on the trapezoid rule's error, per unit of prior mass (page bayes-floor, Lemma 2)."""
+    """Return a bound on the trapezoid rule's error, per unit of prior mass.
+
+    Notes
+    -----
+    ``20 sd^2 / (exp(2 pi strip / step) - 1)``: V is analytic and bounded within ``strip`` of the real line.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``, Lemma 2.
+    """
     return 20.0 * sd * sd / math.expm1(min(2.0 * math.pi * strip / step, 700.0))
 
 
 def gaussian_interval(width: float) -> float:
-    """Mean square error, in units of the noise variance, for a uniform prior of ``width`` sds."""
+    """Return the mean square error for Gaussian noise and a uniform prior on an interval, rounded down.
+
+    Parameters
+    ----------
+    width : float
+        Length of the interval divided by the standard deviation of the noise.
+
+    Returns
+    -------
+    float
+        In units of the noise variance.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``, Lemmas 1 and 2.
+    """
     step = 1.0 / _STEPS
     if width <= 2.0 * _REACH + 2.0 * step:
         half = math.ceil((0.5 * width + _REACH) / step)
         y = 0.5 * width + _grid(step, half)
-        total = step * float(_spread(y, *_interval(width), 1.0).sum())
+        total = step * float(_gaussian_spread(y, *_interval_rule(width), 1.0).sum())
     else:
         # Both ends fall on the grid, so the right end mirrors the left one; in between every output
         # has at least the spread of one whose inputs end at the reach on both sides.
         cells = math.ceil(width / step)
         step = width / cells
         near = math.floor(_REACH / step)
-        inputs = _interval(2.0 * _REACH)
-        ends = _spread(_grid(step, near), *inputs, 1.0)
-        middle = float(_spread(np.array([_REACH]), *inputs, 1.0)[0])
+        inputs = _interval_rule(2.0 * _REACH)
+        ends = _gaussian_spread(_grid(step, near), *inputs, 1.0)
+        middle = float(_gaussian_spread(np.array([_REACH]), *inputs, 1.0)[0])
         total = step * (2.0 * float(ends.sum()) + (cells - 2 * near - 1) * middle)
     return max(0.0, total / width * (1.0 - _ROUNDING) - _trapezoid_error(1.0, step, 1.0))
 
 
 def gaussian_integers(points: int, sd: float) -> float:
-    """Mean square error, in squared steps, for the uniform prior on ``points`` integers."""
+    """Return the mean square error for Gaussian noise and a uniform prior on integers, rounded down.
+
+    Parameters
+    ----------
+    points : int
+        Number of consecutive integers; at least 1.
+    sd : float
+        Standard deviation of the noise, in steps between integers.
+
+    Returns
+    -------
+    float
+        In squared steps; 0 where rounding the output undoes the noise.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``, Lemmas 2 and 3.
+    """
     if sd < 0.05:
         return 0.0  # the true value is below 1e-21: rounding the output undoes the noise
-    # Lemma 3 of the page: the posterior variance over integers never exceeds this.
+    # Lemma 3: the posterior variance over integers never exceeds this, which gives the width of the strip.
     largest = -0.5 / math.expm1(-0.5 / (sd * sd))
     strip = sd * sd / math.sqrt(largest)
     step = strip / _STEPS
@@ -136,16 +191,16 @@ def gaussian_integers(points: int, sd: float) -> float:
     if points - 1 <= 2 * reach + 2 * math.ceil(step):
         half = math.ceil((0.5 * (points - 1) + reach) / step)
         y = 0.5 * (points - 1) + _grid(step, half)
-        total = step * _blockwise(y, *_integers(points, sd), sd)
+        total = step * _sum_gaussian_spread(y, *_integer_rule(points, sd), sd)
     else:
-        inputs = _integers(2 * reach + 1, sd)
+        inputs = _integer_rule(2 * reach + 1, sd)
         if step < 1.0:
             # A whole number of grid points per integer: the middle repeats with period one.
             per_step = math.ceil(1.0 / step)
             step = 1.0 / per_step
             near = reach * per_step
             period = reach + step * np.arange(per_step, dtype=np.float64)
-            values = _spread(period, *_integers(2 * reach + 2, sd), sd)
+            values = _gaussian_spread(period, *_integer_rule(2 * reach + 2, sd), sd)
             periods = points - 1 - 2 * reach
             middle = periods * float(values.sum()) - float(values[0])
         else:
@@ -153,34 +208,50 @@ def gaussian_integers(points: int, sd: float) -> float:
             cells = math.ceil((points - 1) / step)
             step = (points - 1) / cells
             near = math.floor(reach / step)
-            deep = float(_spread(np.array([float(reach)]), *inputs, sd)[0])
+            deep = float(_gaussian_spread(np.array([float(reach)]), *inputs, sd)[0])
             middle = (cells - 2 * near - 1) * deep
-        ends = _blockwise(_grid(step, near), *inputs, sd)
+        ends = _sum_gaussian_spread(_grid(step, near), *inputs, sd)
         total = step * (2.0 * ends + middle)
     return max(0.0, total / points * (1.0 - _ROUNDING) - _trapezoid_error(strip, step, sd))
 
 
-def _blockwise(y: Floats, x: Floats, weights: Floats, sd: float) -> float:
-    """Sum of the spread over y, in blocks that stay in cache; inputs out of reach are left out."""
+def _sum_gaussian_spread(y: Floats, x: Floats, weights: Floats, sd: float) -> float:
+    """Return the sum of V over y, in blocks that stay in cache; inputs out of reach are left out."""
     total = 0.0
     for start in range(0, y.size, 256):
         block = y[start : start + 256]
         near = (x >= block[0] - (_REACH * sd + 1.0)) & (x <= block[-1] + (_REACH * sd + 1.0))
         if near.any():
-            total += float(_spread(block, x[near], weights[near], sd).sum())
+            total += float(_gaussian_spread(block, x[near], weights[near], sd).sum())
     return total
 
 
 def laplace_interval(width: float) -> float:
-    """Mean square error, in squared scales, for a uniform prior of ``width`` scales."""
+    """Return the mean square error for Laplace noise and a uniform prior on an interval, rounded down.
+
+    Parameters
+    ----------
+    width : float
+        Length of the interval divided by the scale of the noise.
+
+    Returns
+    -------
+    float
+        In squared scales.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``, Lemmas 1 and 4.
+    """
     # Outside the range the posterior is a truncated exponential, whatever the output was.
-    outside = -math.expm1(-width) * (0.5 * width) ** 2 * _curvature(0.5 * width)
+    outside = -math.expm1(-width) * (0.5 * width) ** 2 * _csch_gap(0.5 * width)
     length = min(0.5 * width, 35.0)
     panels = max(1, math.ceil(length))
     size = length / panels
-    nodes, weights = _legendre(24)
+    nodes, weights = _legendre_rule(24)
     t = ((np.arange(panels)[:, None] + nodes) * size).ravel()
     inside = size * float(_laplace_spread(t, width - t) @ np.tile(weights, panels))
+    # More than 35 scales from both ends V has its value on the whole line, up to exp(-35) of it.
     deep = float(_laplace_spread(np.array([35.0]), np.array([35.0]))[0])
     total = outside + 2.0 * inside + max(0.0, width - 70.0) * deep
     # Lemma 4: Bernstein ellipse with sum of half-axes 3 on every panel.
@@ -194,15 +265,24 @@ def laplace_interval(width: float) -> float:
 
 
 def _laplace_spread(left: Floats, right: Floats) -> Floats:
-    """Posterior variance times density inside the range, ``left`` and ``right`` from its ends."""
+    """Return V at outputs inside the range, ``left`` and ``right`` scales from its two ends.
+
+    Notes
+    -----
+    ``M2 - M1^2 / M0`` with the moments of the posterior about the output; the moment of order k of
+    ``exp(-t)`` on [0, a] is k! times the regularized incomplete gamma function P(k + 1, a).
+    """
     mass = 0.5 * (gammainc(1.0, left) + gammainc(1.0, right))
     first = 0.5 * (gammainc(2.0, right) - gammainc(2.0, left))
     second = gammainc(3.0, left) + gammainc(3.0, right)
     return np.asarray(second - first * first / mass)
 
 
-def _curvature(h: float) -> float:
-    """1/h^2 - 1/sinh(h)^2, which tends to 1/3 at 0."""
+def _csch_gap(h: float) -> float:
+    """Return ``1/h^2 - csch(h)^2``, which tends to 1/3 at 0.
+
+    It is the variance of a truncated exponential law, divided by the squared half-width of its range.
+    """
     if h > 300.0:
         return 1.0 / (h * h)
     if h > 1.0:
@@ -217,26 +297,57 @@ def _curvature(h: float) -> float:
 
 
 def laplace_integers(points: int, scale: float) -> float:
-    """Mean square error, in squared steps, for the uniform prior on ``points`` integers."""
+    """Return the mean square error for Laplace noise and a uniform prior on integers, rounded down.
+
+    Parameters
+    ----------
+    points : int
+        Number of consecutive integers; at least 1.
+    scale : float
+        Scale of the noise, in steps between integers.
+
+    Returns
+    -------
+    float
+        In squared steps; 0 where rounding the output undoes the noise.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``, Lemma 5.
+    """
     if scale < 0.01:
         return 0.0  # the true value is below exp(-50)
     # Telling the attacker the residue modulo k lowers his error and leaves a k times coarser problem.
     coarse = max(1, min(math.ceil(scale / 1000.0), points // 1000))
     each, longer = divmod(points, coarse)
-    total = (coarse - longer) * each * _laplace_integers(each, scale / coarse)
+    total = (coarse - longer) * each * _laplace_integers_directly(each, scale / coarse)
     if longer:
-        total += longer * (each + 1) * _laplace_integers(each + 1, scale / coarse)
+        total += longer * (each + 1) * _laplace_integers_directly(each + 1, scale / coarse)
     return total / points * coarse * coarse * (1.0 - 4.0 * UNIT)
 
 
-def _laplace_integers(points: int, scale: float) -> float:
+def _laplace_integers_directly(points: int, scale: float) -> float:
+    """Return what :func:`laplace_integers` does, without grouping the integers by their residue.
+
+    Notes
+    -----
+    For outputs outside the range the posterior is a truncated geometric law, with a closed-form variance.
+    For an output at ``u`` in [0, 1] of the cell between two neighboring integers, the moments about the
+    output are combinations of the running sums ``sum i^k exp(-i / scale)`` over the integers to the left
+    (``l0, l1, l2``) and to the right (``r0, r1, r2``); a Gauss-Legendre rule integrates over u. Cells more
+    than ``window`` integers from both ends are alike and counted once, with their multiplicity.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/bayes-floor.md``, Lemma 5.
+    """
     ratio = math.exp(-1.0 / scale)
     h = 0.5 / scale
     if h > 5.0:
         truncated = 0.25 / math.sinh(h) ** 2
         truncated -= 0.25 * points**2 / math.sinh(points * h) ** 2 if points * h < 300 else 0.0
     else:
-        truncated = 0.25 * (points**2 * _curvature(points * h) - _curvature(h))
+        truncated = 0.25 * (points**2 * _csch_gap(points * h) - _csch_gap(h))
     outside = math.expm1(-points / scale) / math.expm1(-1.0 / scale) * truncated
     # Inside, the cell between two neighboring integers sees a geometric sum on either side.
     window = min(points, math.ceil(30.0 * scale) + 1)
@@ -261,7 +372,7 @@ def _laplace_integers(points: int, scale: float) -> float:
     order = 2 + math.ceil(0.5 * math.log(1e22 * bound) / math.log(ellipse))
     # Lemma 5: every cell has at most this quadrature error.
     error = 0.5 * (64.0 / 15.0) * bound * ellipse ** (2 - 2 * order) / (1.0 - ellipse**-2)
-    nodes, weights = _legendre(order)
+    nodes, weights = _legendre_rule(order)
     places = ((np.arange(panels)[:, None] + nodes) / panels).ravel()
     shares = np.tile(weights / panels, panels)
     inside = second_moments = 0.0
@@ -282,42 +393,62 @@ def _laplace_integers(points: int, scale: float) -> float:
     return max(0.0, (total - cells * error) / points)
 
 
-#: Cells of the rule over each part of the outputs.
-_CELLS = 8192
-#: Integers in the support beyond which they are grouped by their residue.
-_MOST_INTEGERS = 512
-#: Relative rounding of sums of positive terms, each within 1e-13.
+def bounded_interval(density: BoundedDensity, width: float) -> float:
+    """Return the mean square error for bounded noise and a uniform prior on an interval, rounded down.
 
+    Parameters
+    ----------
+    density : BoundedDensity
+        Density of the noise, in the unit of the value.
+    width : float
+        Length of the interval, in the same unit.
 
-def interval(density: BoundedDensity, width: float) -> float:
-    """Mean square error for a uniform prior on an interval of that width."""
+    Returns
+    -------
+    float
+        In the squared unit of the value.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/fisher-bounded.md``, Lemma 4.
+    """
     low, high = density.support
+    # On the two ramps the posterior is cut by one end of the range; between them by both or by none.
     ramp = min(high - low, width)
     parts = [(low, low + ramp)]
     if high - low > width:
         parts.append((low + width, high))
-    total = sum(_panel(density, width, *part) for part in parts)
+    total = sum(_integrate_panel(density, width, *part) for part in parts)
     if low == -high:
-        total += _panel(density, width, *parts[0])
+        total += _integrate_panel(density, width, *parts[0])
     else:
-        total += _panel(density, width, high + width - ramp, high + width)
+        total += _integrate_panel(density, width, high + width - ramp, high + width)
     # Where the whole noise fits into the range, the posterior is the noise itself.
     total += max(0.0, width - (high - low)) * density.variance
-    return _lowered(total / width, density, width)
+    return _subtract_errors(total / width, density, width)
 
 
-def _lowered(mean_square: float, density: BoundedDensity, width: float) -> float:
+def _subtract_errors(mean_square: float, density: BoundedDensity, width: float) -> float:
+    """Subtract rounding, and the distance of the density from the true ground state; at least 0."""
     span = min(width, density.support[1] - density.support[0])
     return max(0.0, mean_square * (1.0 - _ROUNDING) - 8.0 * span * span * density.distance)
 
 
-def _panel(density: BoundedDensity, width: float, start: float, end: float) -> float:
-    """Trapezoid rule over outputs from ``start`` to ``end``, lowered by its error."""
+def _integrate_panel(density: BoundedDensity, width: float, start: float, end: float) -> float:
+    """Return a lower bound on the integral of V over outputs from ``start`` to ``end``.
+
+    Notes
+    -----
+    Trapezoid rule of step h minus ``h^3 / 12`` times a bound on the second derivative of ``Q(y, m)``, summed
+    over the cells. By parts, that derivative is at most ``above^2 |f'(y)| + below^2 |f'(y - width)|
+    + 2 above f(y) + 2 below f(y - width) + 2 mass``, with ``above`` and ``below`` the distances from the
+    ends of the range to the posterior mean m. Otherwise it is at most ``span^3 / 3 * sup |f''|``.
+    """
     low, high = density.support
     step = (end - start) / _CELLS
     y = start + step * np.arange(_CELLS + 1, dtype=np.float64)
     # The density is one polynomial: this rule integrates it times x**2 without error.
-    x, w = rule(density.state.pairs.size + 5)
+    x, w = legendre_rule(density.state.pairs.size + 5)
     spread, mean = np.empty(y.size), np.empty(y.size)
     for first in range(0, y.size, 1024):
         block = y[first : first + 1024, np.newaxis]
@@ -344,8 +475,25 @@ def _panel(density: BoundedDensity, width: float, start: float, end: float) -> f
     return trapezoid - step**3 / 12.0 * float(curvature.sum())
 
 
-def integers(density: BoundedDensity, points: int) -> float:
-    """Mean square error, in squared steps, for the uniform prior on ``points`` integers."""
+def bounded_integers(density: BoundedDensity, points: int) -> float:
+    """Return the mean square error for bounded noise and a uniform prior on integers, rounded down.
+
+    Parameters
+    ----------
+    density : BoundedDensity
+        Density of the noise, in steps between integers.
+    points : int
+        Number of consecutive integers; at least 1.
+
+    Returns
+    -------
+    float
+        In squared steps; 0 if the support is not wider than one step.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/fisher-bounded.md``, Lemma 4.
+    """
     span = density.support[1] - density.support[0]
     if span <= 1.0:
         return 0.0  # no two integers are possible at once
@@ -360,28 +508,35 @@ def integers(density: BoundedDensity, points: int) -> float:
             weight=density.weight,
         )
     each, longer = divmod(points, coarse)
-    total = (coarse - longer) * _bayes_bounded_integers(scaled, each)
+    total = (coarse - longer) * _bounded_integers_total(scaled, each)
     if longer:
-        total += longer * _bayes_bounded_integers(scaled, each + 1)
-    return _lowered(total / points * coarse * coarse, density, points - 1.0)
+        total += longer * _bounded_integers_total(scaled, each + 1)
+    return _subtract_errors(total / points * coarse * coarse, density, points - 1.0)
 
 
-def _bayes_bounded_integers(density: BoundedDensity, points: int) -> float:
-    """Sum over the outputs of the posterior variance times density, times ``points``."""
+def _bounded_integers_total(density: BoundedDensity, points: int) -> float:
+    """Return a lower bound on ``points`` times the mean square error, by a grid that repeats every integer.
+
+    Notes
+    -----
+    Outputs lie on a grid of ``per_unit`` points per integer, so noise values are shared by all outputs with
+    one remainder: row b, column r of ``f`` is the density at ``low + b + r / per_unit``, and the output
+    ``(a, r)`` meets the input ``a - b`` there. The trapezoid rule is lowered by ``step^3 / 12`` times the sum
+    of ``sup |f''| (|b - mean| + move)^2``, with ``move`` how far the posterior mean goes within a cell.
+    """
     low, high = density.support
     if high - low > 4 * _MOST_INTEGERS:
-        return _few_integers(density, points)
+        return _wide_noise_total(density, points)
     per_unit = math.ceil(_CELLS / (high - low))
     step = 1.0 / per_unit
     units = math.ceil(high - low) + 1
-    # Row b, column r: the noise is low + b + r / per_unit. Output a, r meets input a - b there.
     noise = low + np.arange(units * per_unit, dtype=np.float64).reshape(units, per_unit) * step
     f = density.pdf(noise)
     bend = density.suprema(noise)[2]
     place = np.arange(units)[:, np.newaxis]
     total = error = 0.0
     last = np.zeros(per_unit)
-    for a, times in _windows(units, points):
+    for a, times in _distinct_outputs(units, points):
         window = slice(max(0, a - points + 1), min(a, units - 1) + 1)
         weights, where = f[window], place[window]
         mass = weights.sum(axis=0)
@@ -395,8 +550,14 @@ def _bayes_bounded_integers(density: BoundedDensity, points: int) -> float:
     return step * total - step**3 / 12.0 * error
 
 
-def _few_integers(density: BoundedDensity, points: int) -> float:
-    """As :func:`_integers`, for noise so wide that outputs are looked at less often than once a unit."""
+def _wide_noise_total(density: BoundedDensity, points: int) -> float:
+    """Return what :func:`_bounded_integers_total` does, for noise so wide that the step exceeds one integer.
+
+    Notes
+    -----
+    One trapezoid rule over all outputs, lowered by ``step^3 / 12`` times the number of cells, ``sup |f''|``
+    and ``sum over x of x^2``, the largest sum of squared distances from a point between the ends.
+    """
     low, high = density.support
     step = (high - low + points - 1) / _CELLS
     x = np.arange(points, dtype=np.float64)
@@ -407,14 +568,13 @@ def _few_integers(density: BoundedDensity, points: int) -> float:
         mass = f.sum(axis=1)
         mean = (f @ x) / np.where(mass > 0, mass, 1.0)
         total += float(np.sum(f * (x - mean[:, np.newaxis]) ** 2))
-    # No sum of squared distances from a point between the ends exceeds that from an end.
     squares = (points - 1.0) * points * (2.0 * points - 1.0) / 6.0
     bend = float(density.suprema(np.linspace(low, high, 4096))[2].max())
     return step * total - step**3 / 12.0 * _CELLS * squares * bend
 
 
-def _windows(units: int, points: int) -> list[tuple[int, int]]:
-    """Return the outputs that differ, and how often each occurs."""
+def _distinct_outputs(units: int, points: int) -> list[tuple[int, int]]:
+    """Return the integer parts of the outputs whose posteriors differ, each with its multiplicity."""
     if points <= units:
         return [(a, 1) for a in range(units + points - 1)]
     full = [(a, 1) for a in range(units - 1)] + [(units - 1, points - units + 1)]

@@ -1,4 +1,4 @@
-"""Error floors: how well anybody can guess a column, in the unit that people say."""
+"""Error floors as promises: the least error of any guess at a column, in the column's unit."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFloor:
-    """The least error with which one column can be guessed, in the column's own unit.
+    """Least error with which one column can be guessed, in the column's own unit.
 
     Parameters
     ----------
     error : float
-        Proven under `prior`: no guess has a smaller error, averaged over the prior.
+        Proven lower bound on the error of any guess, averaged over `prior`; above 0.
     measure : str or None
-        The unit people say, such as "years".
+        Name of the column's unit, such as "years"; None if it has none.
     statistic : {"root-mean-square error", "probability of a wrong guess"}
-        What `error` is.
+        Statistic that `error` bounds: a distance in the column's unit, or a probability.
     prior : str
         Name of the public prior, such as "uniform" or "uniform from 17 to 90".
     van_trees : float or None
-        The closed-form bound under the cosine-squared prior, which may lie above `error`; it is what can be
-        added up over repeated releases.
+        Closed-form bound under the cosine-squared prior, which may lie above `error` and composes over
+        several releases; None if not proven.
     cramer_rao : float or None
-        Binds unbiased attackers only, and is labelled so.
+        Bound for unbiased attackers only, in the column's unit; None if not stated.
     fisher_information : float or None
-        What the release tells about the column, rounded up; repeated releases add it up.
+        Fisher information of the release about the column, rounded up, which adds up over several releases;
+        None if not stated.
     """
 
     error: float
@@ -65,7 +66,7 @@ class ColumnFloor:
             if getattr(self, name) is not None:
                 check_positive(self, name)
 
-    def repeated(self, m: int) -> ColumnFloor:
+    def compose(self, m: int) -> ColumnFloor:
         """Return the floor after `m` independent releases of the same value.
 
         The van Trees bound is ``1 / (I + J)`` with information I of the release and J of the prior,
@@ -86,14 +87,14 @@ class ColumnFloor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False)
 class ErrorFloor(Promise):
-    """The least error of any guess at a column, whoever guesses: ``ErrorFloor(age=9)``.
+    """Promise of a least error for any guess at a column, by any method: ``ErrorFloor(age=9)``.
 
     Parameters
     ----------
     columns : mapping of str to float or ColumnFloor, optional, positional
-        For names that are no identifiers, or that are our own keywords.
+        Floors by column name, for names that are no identifiers or are keywords of this class.
     **floors : float or ColumnFloor
-        The same by keyword; a bare number is the error.
+        Floors by column name; a bare number is the error in the column's unit.
     unpublished : tuple of str
         Columns of the table that the release neither publishes nor uses: under the independence that the
         promise assumes, it tells nothing about them. A ledger adds nothing up for them, and for a column
@@ -104,7 +105,7 @@ class ErrorFloor(Promise):
     Attributes
     ----------
     entries : tuple of (str, ColumnFloor)
-        Sorted by name.
+        Column names with their floors, sorted by name.
 
     Privacy
     -------
@@ -141,6 +142,7 @@ class ErrorFloor(Promise):
         entries: tuple[tuple[str, ColumnFloor], ...] | float | ColumnFloor = (),
         **floors: float | ColumnFloor,
     ) -> None:
+        """Collect the floors from the mapping and the keywords, and check them."""
         # A column called "entries" arrives as a number; dataclasses.replace passes the real ones.
         named: dict[str, float | ColumnFloor] = {}
         if isinstance(entries, tuple):
@@ -188,7 +190,7 @@ class ErrorFloor(Promise):
 
     def _grouped(self, m: int) -> Self:
         return dataclasses.replace(
-            self, entries=tuple((name, floor.repeated(m)) for name, floor in self.entries)
+            self, entries=tuple((name, floor.compose(m)) for name, floor in self.entries)
         )
 
     def sentence(self) -> str:
@@ -207,7 +209,7 @@ class ErrorFloor(Promise):
         return values
 
     def __str__(self) -> str:
-        listed = ", ".join(f"{name} {_quantity(floor)}" for name, floor in self.entries)
+        listed = ", ".join(f"{name} {_format_error(floor)}" for name, floor in self.entries)
         return f"error of any guess at least: {listed}"
 
     def __repr__(self) -> str:
@@ -215,11 +217,12 @@ class ErrorFloor(Promise):
         return f"ErrorFloor({{{listed}}})"
 
 
-def _quantity(floor: ColumnFloor) -> str:
+def _format_error(floor: ColumnFloor) -> str:
     return f"{floor.error:g}" + (f" {floor.measure}" if floor.measure else "")
 
 
 def _floor_sentence(name: str, floor: ColumnFloor, unit: str) -> str:
+    """Return the floor of one column as a sentence for statements."""
     whose = "a person" if unit == "person" else f"one {unit}"
     if floor.prior == "uniform":
         prior = "could equally well be anything in its declared range"
@@ -229,6 +232,6 @@ def _floor_sentence(name: str, floor: ColumnFloor, unit: str) -> str:
         prior = f"followed the public prior '{floor.prior}'"
     return (
         f"If {whose}'s {name} {prior}, no method can guess it from this file with a "
-        f"{floor.statistic} below {_quantity(floor)}; anyone who knows more about the person, "
+        f"{floor.statistic} below {_format_error(floor)}; anyone who knows more about the person, "
         f"including how {name} goes with the other columns, may do better."
     )

@@ -1,10 +1,10 @@
-"""The paper's own promise, (epsilon, delta, T), with its theorems as printed and as corrected.
+"""The promise of the SuLQ paper, (epsilon, delta, T), with its theorems as printed and as corrected.
 
-Blum, Dwork, McSherry and Nissim add noise of variance R to each of T sums of a function with values in
+Blum, Dwork, McSherry and Nissim (2005) add noise of variance R to each of T sums of a function with values in
 [0, 1], and promise that the log-odds of any belief about a row rise by more than epsilon with probability at
-most delta. Here are the R of their theorems and the R that is needed, side by side. What is charged for a
-question is always the exact cost of the noise that was added, whichever of them chose it; as the limit of a
-ledger the same three numbers are a promise about everything that is charged.
+most delta. This module has the R of their theorems and the R that is needed. The charge for a query is always
+the exact cost of the noise that was added, whichever theorem chose it; as the limit of a ledger the same
+three numbers are a promise about everything that is charged.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def theorem_1_variance(epsilon: float, delta: float, queries: int) -> float:
     Parameters
     ----------
     epsilon, delta : float
-        How far log-odds may rise, and how often they may rise further.
+        Bound on the rise of the log-odds, and probability with which it may be exceeded.
     queries : int
-        T.
+        Number T of queries that share the budget; at least 1.
 
     Privacy
     -------
@@ -47,7 +47,7 @@ def theorem_1_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/sulq-1.md.
     """
-    _check("theorem_1_variance", epsilon, delta, queries)
+    _check_arguments("theorem_1_variance", epsilon, delta, queries)
     return 8 * queries * math.log(queries / delta) ** 2 / epsilon**2
 
 
@@ -67,7 +67,7 @@ def theorem_4_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/sulq-4.md.
     """
-    _check("theorem_4_variance", epsilon, delta, queries)
+    _check_arguments("theorem_4_variance", epsilon, delta, queries)
     half = delta / 2
     spread = math.sqrt(2 * math.log(2 / half))
     first = 8 * math.log(2 / half) * math.log(queries / half) * queries / epsilon**2
@@ -90,7 +90,7 @@ def theorem_5_scale(epsilon: float, queries: int) -> float:
     ---------
     The density is ``exp(-abs(x) / R) / (2 R)``: docs/explanation/theorems/sulq-5.md.
     """
-    _check("theorem_5_scale", epsilon, 0.5, queries)
+    _check_arguments("theorem_5_scale", epsilon, 0.5, queries)
     return queries / epsilon
 
 
@@ -112,7 +112,7 @@ def odds_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/sulq-odds.md.
     """
-    _check("odds_variance", epsilon, delta, queries)
+    _check_arguments("odds_variance", epsilon, delta, queries)
     return queries / (2 * odds_rho(epsilon, delta))
 
 
@@ -132,12 +132,12 @@ def dp_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/analytic-gaussian.md.
     """
-    _check("dp_variance", epsilon, delta, queries)
+    _check_arguments("dp_variance", epsilon, delta, queries)
     return queries / gaussian_mu(epsilon, delta) ** 2
 
 
 def concentrated_variance(epsilon: float, delta: float, queries: int) -> float:
-    """Return the same through zero-concentrated differential privacy, about 15 % more.
+    """Return :func:`dp_variance` derived through zero-concentrated differential privacy, about 15 % more.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def concentrated_variance(epsilon: float, delta: float, queries: int) -> float:
     ---------
     docs/explanation/theorems/zcdp.md.
     """
-    _check("concentrated_variance", epsilon, delta, queries)
+    _check_arguments("concentrated_variance", epsilon, delta, queries)
     return queries / (2 * zcdp_rho(epsilon, delta))
 
 
@@ -168,26 +168,26 @@ _VARIANCES: dict[str, Callable[[float, float, int], float]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PosteriorOdds(Promise):
-    """The paper's budget: T questions after which no log-odds have risen by more than epsilon, but for delta.
+    """Budget of the SuLQ paper: over T queries no log-odds rise by more than epsilon, except with delta.
 
-    Give it as ``privacy`` of a question, which gets one T-th, and as ``limit`` of a ledger or a service,
-    which then answers T questions and not one more.
+    As ``privacy`` of a query it gives that query one T-th; as ``limit`` of a ledger or a service it admits
+    T queries and no more.
 
     Parameters
     ----------
     epsilon, delta : float
-        How far log-odds may rise, and how often they may rise further.
+        Bound on the rise of the log-odds, and probability with which it may be exceeded.
     queries : int
-        T, how many questions share the budget.
+        Number T of queries that share the budget; at least 1.
     theorem : {"corrected", "theorem 1", "theorem 4", "theorem 5", "dp exact", "dp concentrated"}
-        Which statement chooses the noise.
+        Theorem that determines the variance of the noise.
 
     Privacy
     -------
     Each answer costs what its noise costs, exactly, and carries :meth:`comparison`. Only "corrected" and
     "theorem 5" promise what the paper promises at every epsilon and delta, so only they can be limits. A
-    question is a charge: a vector of sums counts once, because its noise covers all of them together, and a
-    repeat that is free does not count. The promise implies (epsilon, delta)-differential privacy.
+    query is a charge: a vector of sums counts once, because its noise covers all of them together, and a
+    free repeat does not count. The promise implies (epsilon, delta)-differential privacy.
 
     Reference
     ---------
@@ -207,8 +207,9 @@ class PosteriorOdds(Promise):
     theorem: Theorem = "corrected"
 
     def __post_init__(self) -> None:
+        """Check the numbers, the theorem, and that neighbors are replace-one."""
         self._check_common()
-        _check("PosteriorOdds", self.epsilon, self.delta, self.queries)
+        _check_arguments("PosteriorOdds", self.epsilon, self.delta, self.queries)
         check_positive(self, "epsilon")
         check_positive(self, "delta", below=1.0)
         if self.neighbors != "replace-one":
@@ -224,24 +225,26 @@ class PosteriorOdds(Promise):
 
     @property
     def variance(self) -> float:
-        """The variance of the noise on one sum of a function with values in [0, 1]."""
+        """Variance of the noise on one sum of a function with values in [0, 1]."""
         return _VARIANCES[self.theorem](self.epsilon, self.delta, self.queries)
 
     @property
     def pure_share(self) -> float:
-        """What one question may cost by theorem 5: T times this epsilon is within the budget."""
+        """Pure epsilon that one query may cost by theorem 5: T times it is within the budget."""
         return float_down(exact(self.epsilon) / self.queries)
 
     @property
     def gaussian_share(self) -> float:
-        """What one question with Gaussian noise may cost, as mu: T times its rho is within the budget."""
+        """Gaussian mu that one query may cost: T times its rho is within the budget."""
         if self.theorem == "corrected":
             return root_down(2 * exact(odds_rho(self.epsilon, self.delta)) / self.queries)
         return root_down(1 / Fraction(self.variance))
 
     def comparison(self) -> dict[str, float]:
-        """Return that variance by every statement."""
-        return {name: of(self.epsilon, self.delta, self.queries) for name, of in _VARIANCES.items()}
+        """Return the variance that each theorem asks for, by its name."""
+        return {
+            name: variance(self.epsilon, self.delta, self.queries) for name, variance in _VARIANCES.items()
+        }
 
     def _ideal_delta(self, epsilon: float) -> float:
         rest = (1 - exact(self.delta)) * exact(pure_delta(self.epsilon, epsilon))
@@ -273,7 +276,7 @@ class PosteriorOdds(Promise):
         return f"log-odds = {self.epsilon:g}, delta = {self.delta:g}, {count} ({self.neighbors}, {self.unit})"
 
 
-def _check(where: str, epsilon: float, delta: float, queries: int) -> None:
+def _check_arguments(where: str, epsilon: float, delta: float, queries: int) -> None:
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ParameterError(f"epsilon of {where} must be a number above 0, was {epsilon!r}.")
     if not 0 < delta < 1:

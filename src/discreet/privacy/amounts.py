@@ -1,4 +1,4 @@
-"""Exact non-negative numbers for the books: decimals of sixty places, rounded up.
+"""Exact non-negative amounts for ledgers: decimals of sixty places, rounded in the safe direction.
 
 A privacy parameter is the decimal that it prints: ``0.1`` in a promise, in a statement and in a ledger
 is one tenth, though the nearest 64-bit number is not. Counting in decimal units therefore lets ten
@@ -48,12 +48,12 @@ def float_down(value: Fraction) -> float:
 
 @dataclass(frozen=True, slots=True, order=True, repr=False)
 class Amount:
-    """A non-negative number kept as an integer count of 10**-60.
+    """Non-negative number stored as an integer count of 10**-60.
 
     Parameters
     ----------
     count : int
-        How many units.
+        Number of units of 10**-60; at least 0.
     """
 
     count: int
@@ -66,19 +66,19 @@ class Amount:
 
     @classmethod
     def rounded_up(cls, value: Fraction | float | int) -> Amount:
-        """Count `value`, rounding up: for what was spent."""
+        """Return `value` rounded up to a unit: for what was spent."""
         number = exact(value) if isinstance(value, float) else Fraction(value)
         return cls(math.ceil(number * _ONE))
 
     @classmethod
     def rounded_down(cls, value: Fraction | float | int) -> Amount:
-        """Count `value`, rounding down: for what may be spent."""
+        """Return `value` rounded down to a unit: for what may be spent."""
         number = exact(value) if isinstance(value, float) else Fraction(value)
         return cls(math.floor(number * _ONE))
 
     @classmethod
     def parse(cls, text: str) -> Amount:
-        """Read the decimal that :meth:`__str__` wrote; anything between two units is refused."""
+        """Parse the decimal that :meth:`__str__` wrote; a part of a unit is a ParameterError."""
         try:
             count = Fraction(text) * _ONE
         except (ValueError, ZeroDivisionError, TypeError):
@@ -92,21 +92,21 @@ class Amount:
 
     @property
     def exact(self) -> Fraction:
-        """The number itself."""
+        """The number as an exact fraction."""
         return Fraction(self.count, _ONE)
 
     def __add__(self, other: Amount) -> Amount:
-        # Most of what books add up is nothing.
+        # Most amounts that a ledger adds up are zero.
         if not other.count:
             return self
         return Amount(self.count + other.count) if self.count else other
 
     def times(self, factor: Amount) -> Amount:
-        """Multiply, rounding up."""
+        """Return the product, rounded up to a unit."""
         return Amount(-(-self.count * factor.count // _ONE))
 
     def less(self, other: Amount) -> Amount:
-        """Take `other` away; nothing is left if it is more."""
+        """Return the difference, or zero if `other` is larger."""
         return Amount(max(0, self.count - other.count))
 
     def root_up(self) -> Fraction:

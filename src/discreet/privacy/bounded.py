@@ -1,9 +1,8 @@
-"""What additive noise of bounded support promises.
+"""Promises of noise that is bounded: additive noise of bounded support, and the in-range mechanism.
 
-It excludes values, so it has no pure epsilon; what it has is a delta for every epsilon, and that is all that
-is ever said of it here. Its error floors are Bayes errors, rounded down.
-
-What the in-range mechanism promises: a pure epsilon, read off the integers that it draws from.
+Additive noise of bounded support excludes values, so it has no pure epsilon; it has a delta for every
+epsilon. The in-range mechanism has a pure epsilon, read off the integer weights of its tables. Error floors
+of both are Bayes errors, rounded down.
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.noise.bounded import BoundedDensity
 from discreet.noise.in_range import CELLS, INPUTS, LARGEST_KAPPA, InRange, end_slopes
 from discreet.privacy import _bayes
-from discreet.privacy.floors import UniformPrior, root_floor
+from discreet.privacy.floors import root_floor
+from discreet.privacy.priors import UniformPrior
 from discreet.privacy.rounding import UNIT, finite, step_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._types import Floats, Ints
-    from discreet.privacy.floors import Prior
+    from discreet.privacy.priors import Prior
 
 # Clenshaw sums of a hundred terms that add up to at most 1: measured 2e-15 against rational arithmetic.
 _CDF_ERROR = 1e-14
@@ -36,15 +36,12 @@ _CDF_ERROR = 1e-14
 def additive_delta(density: BoundedDensity, epsilon: float, shift: float) -> float:
     """Return the delta of adding ``density`` to values at most ``shift`` apart, rounded up.
 
-    ``max over both signs of sup over c of P(n <= c) - exp(epsilon) P(n <= c - shift)``: the density is
-    log-concave, so the best test looks at one end of the output.
-
     Parameters
     ----------
     density : BoundedDensity
-        The noise.
+        Density of the noise, in the unit of the values.
     epsilon : float
-        At least 0.
+        Epsilon at which delta is read; from 0 to 700.
     shift : float
         Largest distance of two values, above 0; for a lattice, of their lattice points.
 
@@ -57,6 +54,11 @@ def additive_delta(density: BoundedDensity, epsilon: float, shift: float) -> flo
     Privacy
     -------
     (epsilon, delta)-DP of one column. Columns with independent noise compose by adding both numbers.
+
+    Notes
+    -----
+    ``max over both signs of sup over c of P(n <= c) - exp(epsilon) P(n <= c - shift)``: the density is
+    log-concave, so the likelihood ratio is monotone and the best test looks at one end of the output.
 
     Reference
     ---------
@@ -88,7 +90,11 @@ def additive_delta(density: BoundedDensity, epsilon: float, shift: float) -> flo
 
 
 def _best_test(density: BoundedDensity, growth: float, shift: float) -> float:
-    """Return the largest ``F(c) - growth F(c - shift)``, found where the two densities cross."""
+    """Return the largest ``F(c) - growth F(c - shift)``, attained where ``f(c) = growth f(c - shift)``.
+
+    The crossing is bracketed by bisection; ``growth`` is exp(epsilon), and the density is the square of its
+    root, whence the square root of ``growth``.
+    """
     low, high = density.support
 
     def gain(c: float) -> float:
@@ -115,12 +121,12 @@ def additive_epsilon(density: BoundedDensity, delta: float, shift: float) -> flo
     density, shift
         As for :func:`additive_delta`.
     delta : float
-        Above 0.
+        Delta to reach, above 0 and below 1.
 
     Raises
     ------
     PromiseError
-        If no epsilon has so small a delta: the ends of the support alone give a value away too often.
+        If no epsilon has so small a delta: outputs at the ends of the support identify a value too often.
 
     Privacy
     -------
@@ -163,7 +169,7 @@ class BoundedNoise:
     Parameters
     ----------
     density : BoundedDensity
-        In the column's unit.
+        Density of the noise, in the column's unit.
 
     Privacy
     -------
@@ -189,23 +195,23 @@ class BoundedNoise:
         """Fisher information about the location, rounded up."""
         return self.density.fisher_information * (1.0 + 1e-12)
 
-    def repeated(self, releases: int) -> BoundedNoise:
+    def compose(self, releases: int) -> BoundedNoise:
         """Return itself for one release; several bounded draws do not reduce to a single one."""
         if releases == 1:
             return self
         raise PromiseError(
-            f"The parameter releases of BoundedNoise.repeated must be 1, and was {releases}. Several "
+            f"The parameter releases of BoundedNoise.compose must be 1, and was {releases}. Several "
             "releases with bounded noise exclude values together and have no exact floor here; use Gaussian "
             "noise, or van_trees_floor for a column that is not made of integers."
         )
 
     def interval_mean_square(self, width: float) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on an interval."""
-        return _bayes.interval(self.density, width)
+        """Return a lower bound on the Bayes mean square error for a uniform prior on an interval."""
+        return _bayes.bounded_interval(self.density, width)
 
     def integer_mean_square(self, points: int) -> float:
-        """Lower bound on the Bayes mean square error, uniform prior on consecutive integers."""
-        return _bayes.integers(self.density, points)
+        """Return a lower bound on the Bayes mean square error for a uniform prior on integers."""
+        return _bayes.bounded_integers(self.density, points)
 
     def scaled(self, factor: float) -> BoundedNoise:
         """Return the noise in another unit: ``factor`` times as large."""
@@ -220,23 +226,26 @@ class BoundedNoise:
         )
 
 
+# The bit pattern of -0.0 as an integer: negative floats count down from it, positive ones up from 0.
 _LEAST = np.int64(np.iinfo(np.int64).min)
 
 
 def ideal_in_range_epsilon(kappa: float) -> float:
     """Return the epsilon of the continuous in-range mechanism with ``kappa = regularization * width**4``.
 
-    ``2 log`` of the ratio of the slopes at the two ends, for a value at an end: likelihood ratios are
-    monotone, so nothing between the ends is worse.
-
     Parameters
     ----------
     kappa : float
-        Above 0 and at most 1e4.
+        Regularization without unit; above 0 and at most 1e4.
 
     Privacy
     -------
     For planning. The mechanism runs on a table, whose own epsilon :func:`in_range_epsilon` gives.
+
+    Notes
+    -----
+    ``2 log(near / far)`` with the slopes of the ground state at the two ends, for a value at the near end:
+    likelihood ratios are monotone, so nothing between the ends is worse.
 
     Reference
     ---------
@@ -263,12 +272,13 @@ def ideal_in_range_epsilon(kappa: float) -> float:
 def in_range_epsilon(law: InRange) -> float:
     """Return the epsilon of the in-range mechanism as it draws, rounded up.
 
-    The largest ratio of two integers in a column of its table: over every output and every pair of inputs.
+    It is the log of the largest ratio of two integers in one column of the table, over all outputs and all
+    pairs of inputs.
 
     Parameters
     ----------
     law : InRange
-        The mechanism.
+        Table of the in-range mechanism.
 
     Privacy
     -------
@@ -298,11 +308,11 @@ def in_range_law(
     Parameters
     ----------
     epsilon : float
-        Above 0 and at most 40.
+        Pure epsilon of one published value; from 1e-6 to 40.
     lower, upper : float
-        The declared range.
+        Declared range of the column, 1e-70 to 1e70 wide.
     inputs, cells : int
-        See :class:`~discreet.noise.in_range.InRange`.
+        As for :class:`~discreet.noise.in_range.InRange`.
 
     Privacy
     -------
@@ -349,9 +359,9 @@ def in_range_floor(law: InRange, prior: Prior) -> float:
     Parameters
     ----------
     law : InRange
-        The mechanism.
+        Table of the in-range mechanism.
     prior : UniformPrior or IntegerPrior
-        The named public prior, on the law's own range.
+        Named public prior of the value, on the law's own range.
 
     Privacy
     -------
@@ -373,7 +383,7 @@ def in_range_floor(law: InRange, prior: Prior) -> float:
             f"The parameter prior of in_range_floor must be on the range of the law, {law.lower:g} to "
             f"{law.upper:g}, and was {prior.name}. Declare one range for both."
         )
-    weight, mean, inner = _groups(law, prior)
+    weight, mean, inner = _group_inputs(law, prior)
     joint = law.masses * (weight * 2.0**-63)[:, np.newaxis]
     mass = joint.sum(axis=0)
     center = (mean @ joint) / mass
@@ -381,21 +391,21 @@ def in_range_floor(law: InRange, prior: Prior) -> float:
     return root_floor((between + inner) * (1.0 - 1e-12), prior)
 
 
-def _groups(law: InRange, prior: Prior) -> tuple[Floats, Floats, float]:
-    """Return probability and mean of the values moved to each input, and their mean variance.
+def _group_inputs(law: InRange, prior: Prior) -> tuple[Floats, Floats, float]:
+    """Return probability and mean of the values quantized to each input, and the mean variance within them.
 
-    Everything is counted from the lower bound: far from zero, the values themselves have few digits left.
+    Means are relative to the lower bound: far from zero, the values themselves have few digits left.
     """
     if isinstance(prior, UniformPrior):
-        # A value is stored as the nearest 64-bit number, and that is moved to an input.
-        first = _first_moved(law, int(_place(law.lower)), int(_place(law.upper)), _number)
-        ends = [_number(place) - law.lower for place in (first[1:] - 1, first[1:])]
+        # A value is stored as the nearest 64-bit number, and that number is quantized to an input.
+        first = _first_places(law, int(_float_rank(law.lower)), int(_float_rank(law.upper)), _ranked_float)
+        ends = [_ranked_float(place) - law.lower for place in (first[1:] - 1, first[1:])]
         width = law.upper - law.lower
         edges = np.concatenate([[0.0], np.minimum(0.5 * (ends[0] + ends[1]), width), [width]])
         length = np.diff(edges)
         weight = length / width
         return weight, edges[:-1] + 0.5 * length, float(weight @ length**2) / 12.0
-    first = _first_moved(law, int(prior.lower), int(prior.upper), lambda place: place.astype(np.float64))
+    first = _first_places(law, int(prior.lower), int(prior.upper), lambda place: place.astype(np.float64))
     start = np.append(first, int(prior.upper) + 1) - int(prior.lower)
     count = np.diff(start).astype(np.float64)
     # The variance of n consecutive integers is (n**2 - 1) / 12.
@@ -403,27 +413,29 @@ def _groups(law: InRange, prior: Prior) -> tuple[Floats, Floats, float]:
     return count / count.sum(), 0.5 * (start[:-1] + start[1:] - 1.0), inner
 
 
-def _first_moved(law: InRange, lowest: int, highest: int, number: Callable[[Ints], Floats]) -> Ints:
-    """Return the first place whose number is moved to each input or a later one, by bisection.
+def _first_places(law: InRange, lowest: int, highest: int, number: Callable[[Ints], Floats]) -> Ints:
+    """Return, for each input, the first place whose number is quantized to it or to a later one.
 
-    Places count the numbers of a column in their order; one past the last where there is none.
+    Places number the values of a column in their order; ``highest + 1`` stands for none. All inputs are
+    bisected at once.
     """
-    wanted = np.arange(law.inputs)
+    targets = np.arange(law.inputs)
     low, high = np.full(law.inputs, lowest), np.full(law.inputs, highest + 1)
     while (low < high).any():
+        # The mean of two integers of any sign, without overflow.
         middle = (low >> 1) + (high >> 1) + (low & high & 1)
-        there = law.quantize(number(np.minimum(middle, highest))) >= wanted
-        high = np.where(there & (low < high), middle, high)
-        low = np.where(~there & (low < high), middle + 1, low)
+        reached = law.quantize(number(np.minimum(middle, highest))) >= targets
+        high = np.where(reached & (low < high), middle, high)
+        low = np.where(~reached & (low < high), middle + 1, low)
     return low
 
 
-def _place(x: float) -> Ints:
-    """Return where a 64-bit number stands among all of them in order, 0 at zero."""
+def _float_rank(x: float) -> Ints:
+    """Return the rank of a 64-bit number among all of them in order, 0 at zero."""
     bits = np.asarray(x, np.float64).view(np.int64)
     return np.where(bits < 0, _LEAST - bits, bits)
 
 
-def _number(place: Ints) -> Floats:
-    """Return the 64-bit number that stands there."""
+def _ranked_float(place: Ints) -> Floats:
+    """Return the 64-bit number of a rank: the inverse of :func:`_float_rank`."""
     return np.where(place < 0, _LEAST - place, place).view(np.float64)

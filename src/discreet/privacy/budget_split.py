@@ -1,4 +1,4 @@
-"""One promise in shares: what each of several questions gets, so that all together keep it."""
+"""Division of one promise into shares for several queries, which together keep it."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ if TYPE_CHECKING:
 Privacy: TypeAlias = PureDP | ApproxDP | ZCDP | GaussianDP | NoPromise
 
 _MOST_ENTRIES = 2**24
-"""Entries that a question may have at most, for what samplers may err together."""
+"""Largest number of entries of an answer, for the total variation of all samplers together."""
 
 _FOR_SAMPLERS = Fraction(1, 10**6)
-"""Part of delta kept for the samplers: what a ledger keeps whose whole limit is for Gaussian noise."""
+"""Part of delta reserved for the samplers, as a ledger reserves it when its limit is for Gaussian noise."""
 
 
 class BudgetSplit:
-    """A promise, and the part of it that each of several questions gets.
+    """A promise and the share of it that each of several queries gets.
 
     Parameters
     ----------
     privacy : PureDP, ApproxDP, ZCDP, GaussianDP or NoPromise
-        What all questions together shall promise.
+        Promise that all queries together must keep.
     weights : mapping of str to float
-        A positive weight for each question; they are divided by their sum. They must follow from public
-        things alone: parameters, the schema, the public number of rows.
+        Positive weight of each query by its name; they are divided by their sum. They must follow from public
+        facts alone: parameters, the schema, the public number of rows.
     unit, neighbors : str
-        Of the table that is asked.
+        Protected unit and neighbor relation of the table, as in its schema.
 
     Attributes
     ----------
     split : dict of str to float
-        Which part of rho = mu**2 / 2, or of a pure epsilon, each question gets.
+        Share of rho = mu**2 / 2, or of a pure epsilon, that each query gets; shares add up to 1.
     whole : Promise
-        What holds for all of them together, asked or not: whether one is left out may depend on earlier
+        Promise of all queries together, asked or not: whether one is left out may depend on earlier
         answers, so leaving it out does not make the promise better.
 
     Privacy
     -------
     Gaussian answers of ``mu_1, mu_2, ...`` are together one of ``sqrt(mu_1**2 + mu_2**2 + ...)``, though each
-    question depends on earlier answers; pure ones add up. The shares are rounded down in exact arithmetic, so
+    query may depend on earlier answers; pure ones add up. The shares are rounded down in exact arithmetic, so
     a ledger whose limit is the promise is never overdrawn.
 
     Reference
@@ -60,7 +60,8 @@ class BudgetSplit:
     Examples
     --------
     >>> from discreet.privacy import GaussianDP
-    >>> shares = BudgetSplit(GaussianDP(mu=1), {"first": 1, "second": 3}, unit="person", neighbors="replace-one")
+    >>> weights = {"first": 1, "second": 3}
+    >>> shares = BudgetSplit(GaussianDP(mu=1), weights, unit="person", neighbors="replace-one")
     >>> shares.split, round(shares["second"].mu, 6)
     ({'first': 0.25, 'second': 0.75}, 0.866025)
     """
@@ -68,11 +69,12 @@ class BudgetSplit:
     def __init__(
         self, privacy: Privacy, weights: Mapping[str, float], *, unit: str, neighbors: Neighbors
     ) -> None:
+        """Normalize the weights, and compute the promise of all queries with their samplers."""
         exact_weights = {name: Fraction(float(weight)) for name, weight in weights.items()}
         if not exact_weights or min(exact_weights.values()) <= 0:
             raise ParameterError(
-                f"weights of BudgetSplit must be above 0, one for each question, were {dict(weights)}. Leave out "
-                "what is not asked."
+                f"weights of BudgetSplit must be above 0, one for each query, were {dict(weights)}. Leave "
+                "out what is not asked."
             )
         total = sum(exact_weights.values())
         self._parts = {name: weight / total for name, weight in exact_weights.items()}
@@ -89,9 +91,12 @@ class BudgetSplit:
             self.whole = PureDP(epsilon=privacy.epsilon, total_variation=variation, **self._common)
         else:
             variation = draws * samplers.GAUSSIAN_TOTAL_VARIATION
-            self.whole = GaussianDP(mu=_mu(privacy, variation), total_variation=variation, **self._common)
+            self.whole = GaussianDP(
+                mu=_total_mu(privacy, variation), total_variation=variation, **self._common
+            )
 
     def __getitem__(self, name: str) -> Promise:
+        """Return the promise of one query by its name, rounded down."""
         if isinstance(self.whole, PureDP):
             part = float_down(exact(self.whole.epsilon) * self._parts[name])
             if part > 0:
@@ -108,8 +113,8 @@ class BudgetSplit:
         )
 
 
-def _mu(privacy: ApproxDP | ZCDP | GaussianDP, variation: float) -> float:
-    """Return the mu that all questions together may come to."""
+def _total_mu(privacy: ApproxDP | ZCDP | GaussianDP, variation: float) -> float:
+    """Return the mu that all queries together may have, once delta for their samplers is reserved."""
     if isinstance(privacy, GaussianDP):
         return privacy.mu
     if isinstance(privacy, ZCDP):

@@ -1,8 +1,8 @@
-"""What several charges cost together: exact books, and how they are read.
+"""Composition of promises: exact totals by kind of promise, and their readings as (epsilon, delta).
 
-Books keep events apart by kind, because each kind has its own best rule: Gaussian events add
+Totals keep events apart by kind, because each kind has its own best rule: Gaussian events add
 ``mu**2 / 2``, concentrated ones ``rho``, pure ones ``epsilon``, points ``(epsilon, delta)``, floors add
-Fisher information per column. Nothing is converted on the way in, and no float is ever added up.
+Fisher information per column. Nothing is converted before it is added, and floats are never added.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _LISTS = ("covers", "unpromised", "assumes")
 
 # Each release's bound is lowered by its own sampler's total variation, of order 1e-35 of the squared
 # range per draw; a part in 1e9 of the mean square covers what many releases add to that.
-_LATTICE = 1 - Fraction(1, 10**9)
+_SAMPLER_SLACK = 1 - Fraction(1, 10**9)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnCost:
-    """What is known about a column after its releases.
+    """Fisher information about one column, summed over its releases.
 
     Attributes
     ----------
     information : Amount or None
-        Sum of Fisher information; None once a release did not state its own.
+        Sum of the releases' Fisher information; None once a release did not state its own.
     prior : Amount or None
         Fisher information of the prior behind the van Trees bound; None if a release had no bound.
     """
@@ -61,7 +61,7 @@ class ColumnCost:
 
     @classmethod
     def from_floor(cls, floor: ColumnFloor) -> ColumnCost:
-        """Return what one release costs."""
+        """Return the cost of one release from the floor that it states."""
         if floor.fisher_information is None:
             return cls(None, None)
         info = exact(floor.fisher_information)
@@ -76,7 +76,7 @@ class ColumnCost:
         """Return the van Trees floor at some information, rounded down; None where none is proven."""
         if information is None or self.prior is None or not information + self.prior:
             return None
-        return root_down(_LATTICE / (information.exact + self.prior.exact))
+        return root_down(_SAMPLER_SLACK / (information.exact + self.prior.exact))
 
     def __add__(self, other: ColumnCost) -> ColumnCost:
         if self.information is None or other.information is None:
@@ -93,9 +93,9 @@ class Spending:
     Attributes
     ----------
     charges : int
-        How many.
+        Number of charges in the total.
     unit, neighbors : str or None
-        Of every charge so far; None while there is none.
+        Protected unit and neighbor relation, the same for every charge; None while there is none.
     covers : tuple of str or None
         Columns that every charge covers; None is the whole row.
     gaussian, concentrated : Amount
@@ -103,22 +103,22 @@ class Spending:
     pure, pure_squares : Amount
         Sums of ``epsilon`` and of ``epsilon**2 / 2`` over pure events.
     point_epsilon, point_delta : Amount
-        Sums over (epsilon, delta) events.
+        Sums of epsilon and of delta over (epsilon, delta) events.
     total_variation : Amount
-        Of all samplers together.
+        Sum of the total variation of all samplers.
     columns : tuple of (str, ColumnCost)
-        What floors have given away, by column, for the columns about which every charge says so.
+        Fisher information given away by floors, for the columns about which every charge states it.
     unpromised : tuple of str
-        Why some charge bounds no epsilon.
+        Reasons why charges bound no epsilon; empty if all of them do.
     assumes, arithmetic
-        Everything that any charge assumes; "real" if any charge was.
+        Union of the assumptions of all charges; "real" if any charge was.
 
     Privacy
     -------
     Composition commutes, is associative and never shrinks. :meth:`epsilon_at` and :meth:`delta_at` take
     the smallest of several valid readings. That is a guarantee only where the costs were fixed before
-    any answer was seen; where answers steer what is asked next, the guarantee is the cap of
-    :class:`~discreet.ledger._caps.Caps`. Different columns of one row are composed all the same: the
+    any answer was seen; where later queries depend on earlier answers, the guarantee is the cap of
+    :class:`~discreet.ledger._caps.Caps`. Charges on different columns of one row are composed too: the
     unit is the row.
 
     Reference
@@ -144,15 +144,15 @@ class Spending:
 
     @classmethod
     def from_promises(cls, promises: Promise | Iterable[Promise]) -> Spending:
-        """Return what one charge costs.
+        """Return the cost of one charge.
 
         Parameters
         ----------
         promises : Promise or iterable of Promise
-            Several promises are the parts of one event, such as Gaussian columns and a randomized
-            label, and are added up; together they cover the union of their columns. An
-            :class:`ErrorFloor` beside them counts in its own currency. Of two ways to say the same
-            thing about the same noise, give one.
+            Promise of the charge, or several as the parts of one event, such as Gaussian columns and a
+            randomized label, which are added up and cover the union of their columns. An
+            :class:`ErrorFloor` beside them is counted apart. Of two promises that follow from the same
+            noise, give one.
         """
         parts = [promises] if isinstance(promises, Promise) else list(promises)
         if not parts or not all(isinstance(part, Promise) for part in parts):
@@ -163,7 +163,7 @@ class Spending:
         private = [part for part in parts if not isinstance(part, (ErrorFloor, NoPromise))]
         total = cls(charges=1)
         for part in parts:
-            total = total._merge(_cost(part))
+            total = total._merge(_promise_cost(part))
         reasons = {part.reason for part in parts if isinstance(part, NoPromise)}
         if not private and not reasons:
             reasons = {"an error floor bounds no epsilon"}
@@ -185,7 +185,7 @@ class Spending:
         both = self._merge(other, covers)
         if not self.charges or not other.charges:
             return both
-        # A charge that says nothing about a column may have given it away.
+        # A charge that states nothing about a column may have published it.
         stated = dict(self.columns).keys() & dict(other.columns).keys()
         return dataclasses.replace(both, columns=tuple(c for c in both.columns if c[0] in stated))
 
@@ -231,7 +231,7 @@ class Spending:
 
     @property
     def mu(self) -> float:
-        """What the Gaussian events come to as one, rounded up."""
+        """The mu of all Gaussian events as one, rounded up."""
         return float_up((self.gaussian + self.gaussian).root_up())
 
     @property
@@ -241,18 +241,25 @@ class Spending:
 
     @property
     def pooled(self) -> Amount:
-        """What all events but the points come to in rho."""
+        """Sum of rho over all events but the points; a pure event counts ``epsilon**2 / 2``."""
         return self.gaussian + self.concentrated + self.pure_squares
 
     def delta_at(self, epsilon: float) -> float:
-        """Return the smallest delta at `epsilon` that the readings prove, rounded up."""
+        """Return the smallest delta at `epsilon` that one of the readings proves, rounded up.
+
+        Notes
+        -----
+        Two readings, each plus the deltas of points and the samplers' share: the curve of the Gaussian or
+        concentrated events at what epsilon leaves beyond all pure and point epsilons; and the zCDP curve of
+        all events but the points (a pure one as ``epsilon**2 / 2``) beyond the points' epsilons alone.
+        """
         self._check_private()
         epsilon = finite(
             "Spending.delta_at", "epsilon", epsilon, least=0.0,
             way_out="Zero asks for the total variation between neighbors.",
         )  # fmt: skip
         if not self.rho:
-            return self._without_rho(epsilon)
+            return self._delta_without_rho(epsilon)
         added = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
         readings = [Fraction(1)]
         beyond_linear = float_down(exact(epsilon) - self.linear.exact)
@@ -266,7 +273,8 @@ class Spending:
             readings.append(exact(zcdp_delta(float(self.pooled), beyond_points)))
         return min(1.0, float_up(min(readings) + added))
 
-    def _without_rho(self, epsilon: float) -> float:
+    def _delta_without_rho(self, epsilon: float) -> float:
+        """Return delta at `epsilon` for totals of pure and point events alone."""
         if not self.linear:
             return min(1.0, float_up(sampling_delta(self.total_variation.exact, epsilon)))
         tau = float(self.total_variation)
@@ -293,6 +301,7 @@ class Spending:
         return smallest_epsilon(self._ideal_epsilon, delta, self.total_variation.exact)
 
     def _ideal_epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon at `delta` for perfect samplers, over the same readings as delta_at."""
         rest = exact(delta) - self.point_delta.exact
         if rest < 0 or (self.rho and rest == 0):
             raise PromiseError(
@@ -312,12 +321,13 @@ class Spending:
         return float_up(min(readings))
 
     def promise(self, delta: float | None = None) -> Promise:
-        """Return the books as one promise.
+        """Return the total as one promise.
 
         Parameters
         ----------
         delta : float, optional
-            Needed where kinds are mixed, and to read any books as (epsilon, delta).
+            Delta at which to read the total as ApproxDP; None keeps the kind of the charges, and is an
+            error where points are mixed with other kinds.
 
         Privacy
         -------
@@ -355,9 +365,8 @@ class Spending:
     def floors(self) -> dict[str, float]:
         """Return the van Trees floor of each column after all charges, rounded down.
 
-        A column for which some charge states neither its Fisher information and bound nor that it is not
-        published is left out, as is one that was never published: no floor is proven for it any more, or
-        none is needed.
+        Left out are columns for which some charge states neither a Fisher information with a bound nor that
+        the column is unpublished (no floor is proven any more), and columns that were never published.
         """
         return {
             name: floor for name, cost in self.columns if (floor := cost.floor(cost.information)) is not None
@@ -376,7 +385,7 @@ class Spending:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; amounts are decimals in text, so nothing is lost."""
+        """Return plain JSON values; amounts are decimals as text, so that they stay exact."""
         values: dict[str, Any] = {name: getattr(self, name) for name in _NAMES}
         for name in _AMOUNTS:
             values[name] = str(values[name])
@@ -390,29 +399,29 @@ class Spending:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Spending:
-        """Make the books that :meth:`to_dict` wrote."""
+        """Return the total that :meth:`to_dict` wrote."""
         if set(values) != set(_NAMES):
             raise ParameterError(
                 f"keys of Spending must be {', '.join(sorted(_NAMES))}, got "
                 f"{', '.join(sorted(values))}. Write them with to_dict()."
             )
-        made = dict(values)
+        fields = dict(values)
         for name in _AMOUNTS:
-            made[name] = Amount.parse(made[name])
+            fields[name] = Amount.parse(fields[name])
         for name in _LISTS:
-            made[name] = None if made[name] is None else tuple(made[name])
-        made["columns"] = tuple(
+            fields[name] = None if fields[name] is None else tuple(fields[name])
+        fields["columns"] = tuple(
             (name, ColumnCost(*(None if x is None else Amount.parse(x) for x in pair)))
-            for name, pair in sorted(made["columns"].items())
+            for name, pair in sorted(fields["columns"].items())
         )
-        return cls(**made)
+        return cls(**fields)
 
 
 _NAMES = tuple(item.name for item in dataclasses.fields(Spending))
 
 
-def _cost(promise: Promise) -> Spending:
-    """Return one promise in the currency of its kind."""
+def _promise_cost(promise: Promise) -> Spending:
+    """Return the cost of one promise, in the amount that its kind adds up."""
     if isinstance(promise, NoPromise):
         return Spending(assumes=promise.assumes)
     amounts: dict[str, Any] = {}
@@ -436,7 +445,7 @@ def _cost(promise: Promise) -> Spending:
             costs = {name: ColumnCost.from_floor(floor) for name, floor in promise.entries}
             costs |= dict.fromkeys(promise.unpublished, ColumnCost(ZERO, ZERO))
             columns = tuple(sorted(costs.items()))
-            # A floor knows no neighbors, and its error is already lowered by the sampler's slack.
+            # A floor has no neighbors, and its error is already lowered by the sampler's total variation.
             neighbors, tau = None, ZERO
         case _:
             raise PromiseError(

@@ -1,9 +1,9 @@
-"""What a result promises about the people behind it: one frozen value per kind of promise.
+"""Privacy promises of results: one frozen value per kind of promise.
 
-Every promise names whom it protects (`unit`, `neighbors`), which columns it is about (`covers`), what it
-takes for granted (`assumes`), whether the arithmetic behind it was exact, and how far the sampler's law
-may lie from the one in the theorem (`total_variation`). A `kind` never changes its meaning; a new
-meaning gets a new kind.
+Every promise names the protected unit (`unit`, `neighbors`), the columns that it covers (`covers`), its
+assumptions (`assumes`), whether the arithmetic behind it was exact, and how far the sampler's law may be
+from the one in the theorem (`total_variation`). A `kind` never changes its meaning; a new meaning gets a
+new kind.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class PureDP(Promise):
         """Say the promise in plain language."""
         return (
             f"{self._difference()} multiplies the probability of any result by at most "
-            f"{_factor(self.epsilon)} (epsilon {self.epsilon:g}).{self._about()}"
+            f"{_format_factor(self.epsilon)} (epsilon {self.epsilon:g}).{self._about()}"
         )
 
     def __str__(self) -> str:
@@ -105,9 +105,9 @@ class ApproxDP(Promise):
     Parameters
     ----------
     epsilon : float
-        Positive.
+        Bound on the log ratio of probabilities that holds up to delta; positive.
     delta : float
-        In (0, 1).
+        Additive slack on the probability of a result; in (0, 1).
 
     Privacy
     -------
@@ -156,7 +156,7 @@ class ApproxDP(Promise):
         """Say the promise in plain language."""
         return (
             f"{self._difference()} multiplies the probability of any result by at most "
-            f"{_factor(self.epsilon)} and adds at most {self.delta:g} "
+            f"{_format_factor(self.epsilon)} and adds at most {self.delta:g} "
             f"(epsilon {self.epsilon:g}, delta {self.delta:g}).{self._about()}"
         )
 
@@ -171,7 +171,7 @@ class ZCDP(Promise):
     Parameters
     ----------
     rho : float
-        Positive.
+        Bound on the Renyi divergence per unit of its order; positive.
 
     Privacy
     -------
@@ -195,7 +195,7 @@ class ZCDP(Promise):
         return zcdp_delta(self.rho, epsilon)
 
     def _ideal_epsilon(self, delta: float) -> float:
-        return _needing_delta(self, delta, lambda: zcdp_epsilon(self.rho, delta))
+        return _read_at_positive_delta(self, delta, lambda: zcdp_epsilon(self.rho, delta))
 
     def _grouped(self, m: int) -> Self:
         return dataclasses.replace(self, rho=group_rho(self.rho, m))
@@ -241,7 +241,7 @@ class GaussianDP(Promise):
         return gaussian_delta(epsilon, self.mu)
 
     def _ideal_epsilon(self, delta: float) -> float:
-        return _needing_delta(self, delta, lambda: gaussian_epsilon(self.mu, delta))
+        return _read_at_positive_delta(self, delta, lambda: gaussian_epsilon(self.mu, delta))
 
     def _grouped(self, m: int) -> Self:
         return dataclasses.replace(self, mu=group_mu(self.mu, m))
@@ -259,12 +259,12 @@ class GaussianDP(Promise):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NoPromise(Promise):
-    """Nothing is promised, and this is why.
+    """Explicit absence of a promise, with its reason.
 
     Parameters
     ----------
     reason : str
-        A sentence for the reader of the statement.
+        Reason why nothing is promised, as a sentence for the reader of the statement.
 
     Privacy
     -------
@@ -302,7 +302,7 @@ _KINDS: dict[str, type[Promise]] = {
 
 
 def promise_from_dict(values: Mapping[str, Any]) -> Promise:
-    """Make the promise that :meth:`Promise.to_dict` wrote; unknown kinds and keys are refused."""
+    """Return the promise that :meth:`Promise.to_dict` wrote; unknown kinds and keys are errors."""
     rest = dict(values)
     tag = rest.pop("kind", None)
     kind = _KINDS.get(tag) if isinstance(tag, str) else None
@@ -314,7 +314,7 @@ def promise_from_dict(values: Mapping[str, Any]) -> Promise:
     known = {item.name for item in dataclasses.fields(kind)}
     if kind is ErrorFloor:
         known = known - {"entries"} | {"columns"}
-    _refuse_unknown(kind.__name__, rest, known)
+    _check_known_keys(kind.__name__, rest, known)
     for name in ("covers", "assumes", "unpublished"):
         if isinstance(rest.get(name), list):
             rest[name] = tuple(rest[name])
@@ -324,7 +324,7 @@ def promise_from_dict(values: Mapping[str, Any]) -> Promise:
         floors = {}
         inner = {item.name for item in dataclasses.fields(ColumnFloor)}
         for name, floor in dict(rest.pop("columns")).items():
-            _refuse_unknown("ColumnFloor", floor, inner)
+            _check_known_keys("ColumnFloor", floor, inner)
             floors[name] = ColumnFloor(**floor)
         return ErrorFloor(floors, **rest)
     except (TypeError, KeyError) as error:
@@ -343,11 +343,11 @@ PROMISE_NAMES = {
     "error-floor": "error floors",
     "no-promise": "no promise",
 }
-"""What each kind of promise is called in a table."""
+"""Name of each kind of promise in a table."""
 
 
 def describe_promise(values: Mapping[str, Any]) -> str:
-    """Say one promise in a line; floors, which may be many, by their number."""
+    """Return a promise as one line of text; floors, which may be many, by their number."""
     promise = promise_from_dict(values)
     match promise:
         case PureDP():
@@ -369,7 +369,8 @@ def describe_promise(values: Mapping[str, Any]) -> str:
     return printable(str(promise))
 
 
-def _needing_delta(promise: Promise, delta: float, read: Callable[[], float]) -> float:
+def _read_at_positive_delta(promise: Promise, delta: float, read: Callable[[], float]) -> float:
+    """Return ``read()``; raise PromiseError at delta 0, where the curve has no finite epsilon."""
     if delta == 0:
         raise PromiseError(
             f"delta must be positive to read {type(promise).__name__} as an epsilon, was 0: "
@@ -378,11 +379,11 @@ def _needing_delta(promise: Promise, delta: float, read: Callable[[], float]) ->
     return read()
 
 
-def _factor(epsilon: float) -> str:
+def _format_factor(epsilon: float) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"exp({epsilon:g})"
 
 
-def _refuse_unknown(owner: str, values: Mapping[str, Any], known: set[str]) -> None:
+def _check_known_keys(owner: str, values: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(set(values) - known)
     if unknown:
         raise ParameterError(

@@ -1,4 +1,4 @@
-"""What was paid for a result, in a form that travels with it."""
+"""Receipts: the record of a charge, in a form that is published with the result."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ class Receipt:
     Attributes
     ----------
     id : str
-        Names the charge; unique within its ledger and, with the ledger's identity, anywhere.
+        Identifier of the charge, unique within its ledger and, with the ledger's identity, anywhere.
     what : str
-        A few words for people: "release of survey.parquet".
+        Short description for people, such as "release of survey.parquet".
     when : str
-        Universal time, ISO 8601.
+        Universal time of the charge, ISO 8601, to the minute.
     promises : tuple of Promise
-        What was charged.
+        Promises whose cost was charged together.
     owner : str or None
-        Whose own budget was charged beside the total.
+        Name of the owner whose own budget was charged beside the total; None if only the total was.
     ledger : str or None
         Identity of the ledger; None if the result was made without one.
     seq : int or None
-        Row of the ledger's record.
+        Number of the row in the ledger's record; None without a ledger.
     hash : str or None
-        Hash of that row, by which :meth:`Ledger.check` finds it again.
+        Hash of that row, by which :meth:`Ledger.check` verifies it; None without a ledger.
     question : str or None
-        Digest of the question, if its answer is kept for repeats.
+        Digest of the query, if its answer is stored for repeats; else None.
     schema : str or None
-        Digest of the schema that the promises stand on.
+        Digest of the schema whose bounds the promises use; None if there is no schema.
     version : str
-        Of the product.
+        Version of discreet that made the charge.
     seeded : bool
         Whether the noise came from a seed, which makes it public: for tests alone.
     answer : bytes or None
-        The stored answer, when the charge met one. Not part of the JSON.
+        Stored answer, if the charge was a repeat; else None. Not part of the JSON.
     left : tuple or None
-        What the owner and what everybody had left right after, each as :meth:`Ledger.remaining` says it;
-        None on a receipt that was read back. Not part of the JSON.
+        Remaining budget of the owner and of the total right after the charge, each as returned by
+        :meth:`Ledger.remaining`; None on a receipt that was read back. Not part of the JSON.
 
     Privacy
     -------
-    A receipt holds declared and public facts only, and may be published. One without a ledger is a
-    statement by whoever made the result that nobody counted.
+    A receipt holds declared and public facts only, and may be published. One without a ledger only states
+    that its maker recorded no charge.
 
     Reference
     ---------
@@ -90,7 +90,7 @@ class Receipt:
         schema: str | None = None,
         seeded: bool = False,
     ) -> Receipt:
-        """Return the receipt of a result that no ledger counted."""
+        """Return the receipt of a result that no ledger recorded."""
         parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
         when = now()
         text = canonical([what, when, [part.to_dict() for part in parts]])
@@ -106,7 +106,7 @@ class Receipt:
 
     @property
     def recorded(self) -> bool:
-        """Whether a ledger counted it."""
+        """Whether a ledger recorded the charge."""
         return self.ledger is not None
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,28 +117,28 @@ class Receipt:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Receipt:
-        """Make the receipt that :meth:`to_dict` wrote."""
+        """Return the receipt that :meth:`to_dict` wrote."""
         if set(values) != set(_names()):
             raise ParameterError(
                 f"keys of Receipt must be {', '.join(sorted(_names()))}, got "
                 f"{', '.join(sorted(values))}. Write them with to_dict()."
             )
-        made = dict(values)
-        made["promises"] = tuple(promise_from_dict(promise) for promise in values["promises"])
-        return cls(**made)
+        fields = dict(values)
+        fields["promises"] = tuple(promise_from_dict(promise) for promise in values["promises"])
+        return cls(**fields)
 
 
 @cache
 def _names() -> tuple[str, ...]:
-    """Return what of a receipt is told to others."""
+    """Return the names of the fields that are part of the JSON."""
     return tuple(item.name for item in dataclasses.fields(Receipt) if item.compare)
 
 
 def now() -> str:
     """Return universal time, to the minute, as text.
 
-    Receipts are published, several of them with a model of several passes: finer times would tell how long
-    each pass took over private rows.
+    Receipts are published, several of them with a model of several passes: finer times would reveal how long
+    each pass over private rows took.
     """
     return datetime.now(UTC).replace(second=0, microsecond=0).isoformat(timespec="seconds")
 
@@ -147,7 +147,7 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 
 def canonical(value: Any) -> str:
-    """Write JSON in the one form that is hashed: sorted keys, no spaces, plain ASCII."""
+    """Return canonical JSON, the form that is hashed: sorted keys, no spaces, plain ASCII."""
     return _CANONICAL.encode(value)
 
 

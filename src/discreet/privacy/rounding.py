@@ -1,12 +1,8 @@
-"""Checked arguments and directed rounding, shared by the arithmetic of promises.
+"""Checked arguments, directed rounding, and safe readings of privacy curves.
 
 A number that a guarantee rests on is never rounded to nearest: costs go up, allowances and floors go
 down. Where the exact value is rational it is computed with :class:`fractions.Fraction` and rounded
-once, so that nothing needs to be argued about how many roundings there were.
-
-The arguments that calibrations share, each with its own way out.
-
-Reading a privacy curve in the safe direction, with a sampler that is not perfect.
+once, so that no count of roundings enters the proof.
 """
 
 from __future__ import annotations
@@ -89,6 +85,72 @@ def whole(function: str, name: str, value: Any, *, least: int, way_out: str) -> 
     return number
 
 
+def check_epsilon(function: str, value: float) -> float:
+    """Return epsilon as a float of at least 0, or raise :class:`ParameterError`."""
+    return finite(
+        function,
+        "epsilon",
+        value,
+        least=0.0,
+        way_out="Give the epsilon of the promise; where there is none, there is no promise to read.",
+    )
+
+
+def check_positive_epsilon(function: str, value: float) -> float:
+    """Return epsilon as a float above 0, or raise :class:`ParameterError`."""
+    return finite(
+        function,
+        "epsilon",
+        value,
+        above=0.0,
+        way_out="Ask for an epsilon above 0: at 0 nothing can be said about the data at all.",
+    )
+
+
+def check_delta(function: str, value: float) -> float:
+    """Return delta as a float strictly between 0 and 1, or raise :class:`ParameterError`."""
+    return finite(
+        function,
+        "delta",
+        value,
+        above=0.0,
+        below=1.0,
+        way_out="Choose a delta far below one over the number of people, such as 1e-6.",
+    )
+
+
+def check_mu(function: str, value: float) -> float:
+    """Return mu as a float above 0, or raise :class:`ParameterError`."""
+    return finite(
+        function,
+        "mu",
+        value,
+        above=0.0,
+        way_out="Give the L2 sensitivity divided by the standard deviation of the noise.",
+    )
+
+
+def check_rho(function: str, value: float) -> float:
+    """Return rho as a float above 0, or raise :class:`ParameterError`."""
+    return finite(
+        function,
+        "rho",
+        value,
+        above=0.0,
+        way_out="Give the squared L2 sensitivity divided by twice the variance of the noise.",
+    )
+
+
+def check_neighbors(privacy: Promise, neighbors: Neighbors, where: str) -> None:
+    """Raise PromiseError if a promise has other neighbors than the table."""
+    if privacy.neighbors != neighbors:
+        raise PromiseError(
+            f"privacy of {where} must be about the neighbors of the table, {neighbors}, was about "
+            f"{privacy.neighbors}. Ask for {type(privacy).__name__}(..., neighbors={neighbors!r}), or "
+            "register the table under a schema with the other neighbors."
+        )
+
+
 def round_up(exact: Fraction) -> float:
     """Return the smallest float that is at least ``exact`` (infinity when it is too large)."""
     try:
@@ -105,8 +167,8 @@ def round_down(exact: Fraction) -> float:
 
 
 def binary_root(exact: Fraction) -> tuple[int, int]:
-    """Return the square root of a number, rounded down, as an integer of at least 64 bits and a shift."""
-    # Scaled by a power of four until the integer root has so many.
+    """Return the square root, rounded down, as an integer of at least 64 bits and its binary exponent."""
+    # Scale by a power of four until the integer root has that many bits.
     shift = max(0, 128 - exact.numerator.bit_length() + exact.denominator.bit_length())
     shift += shift & 1
     return math.isqrt((exact.numerator << shift) // exact.denominator), shift // 2
@@ -114,117 +176,15 @@ def binary_root(exact: Fraction) -> tuple[int, int]:
 
 def sqrt_up(exact: Fraction) -> float:
     """Return the smallest float whose square is at least ``exact`` (infinity when too large)."""
-    # Floats near the root are whole numbers of its last bit, and a whole number is at least a root exactly
-    # if it is at least the root rounded up.
+    # Floats near the root are multiples of the integer root's last bit, and an integer is at least the true
+    # root exactly if it is at least the root rounded up to an integer.
     root, shift = binary_root(exact)
     root += Fraction(root * root, 1 << 2 * shift) < exact
     return round_up(Fraction(root, 1 << shift))
 
 
-def step_until(holds: Callable[[float], bool], start: float, direction: float) -> float:
-    """Move ``start`` by a few units in the last place, more each time, until ``holds``.
-
-    ``direction`` is +1 or -1. A root found by iteration stands a few roundings from the place where
-    the guarantee is met as floats compare; this closes the gap on the safe side.
-    """
-    move = 0.0
-    value = start
-    while not holds(value):
-        move = 2.0 * UNIT if move == 0.0 else 2.0 * move
-        assert move <= 1.0, "no nearby number meets the requirement"
-        value = start * (1.0 + direction * move)
-    return value
-
-
-SHORT_BITS = 24
-"""Significant bits of a calibrated amount of noise."""
-
-
-def shorter_up(value: float) -> float:
-    """Return the least number with 24 significant bits that is not below a positive one.
-
-    Whatever two processors compute with different last digits is then the same number on both, but for about
-    one in ten million values.
-    """
-    fraction, exponent = math.frexp(value)
-    return math.ldexp(math.ceil(math.ldexp(fraction, SHORT_BITS)), exponent - SHORT_BITS)
-
-
-def check_epsilon(function: str, value: float) -> float:
-    return finite(
-        function,
-        "epsilon",
-        value,
-        least=0.0,
-        way_out="Give the epsilon of the promise; where there is none, there is no promise to read.",
-    )
-
-
-def check_positive_epsilon(function: str, value: float) -> float:
-    return finite(
-        function,
-        "epsilon",
-        value,
-        above=0.0,
-        way_out="Ask for an epsilon above 0: at 0 nothing can be said about the data at all.",
-    )
-
-
-def check_delta(function: str, value: float) -> float:
-    return finite(
-        function,
-        "delta",
-        value,
-        above=0.0,
-        below=1.0,
-        way_out="Choose a delta far below one over the number of people, such as 1e-6.",
-    )
-
-
-def check_mu(function: str, value: float) -> float:
-    return finite(
-        function,
-        "mu",
-        value,
-        above=0.0,
-        way_out="Give the L2 sensitivity divided by the standard deviation of the noise.",
-    )
-
-
-def check_rho(function: str, value: float) -> float:
-    return finite(
-        function,
-        "rho",
-        value,
-        above=0.0,
-        way_out="Give the squared L2 sensitivity divided by twice the variance of the noise.",
-    )
-
-
-def exp_up(exponent: Fraction) -> Fraction | None:
-    """Return exp rounded up, or None past the range of 64-bit numbers."""
-    if not exponent:
-        return Fraction(1)
-    try:
-        # The platform's exp errs by less than one unit in the last place; take two.
-        value = math.exp(math.nextafter(float_up(exponent), math.inf))
-    except OverflowError:
-        return None
-    return Fraction(math.nextafter(math.nextafter(value, math.inf), math.inf))
-
-
-def check_neighbors(privacy: Promise, neighbors: Neighbors, where: str) -> None:
-    """Refuse a promise about other neighbors than a table's: the same number would mean something else."""
-    if privacy.neighbors != neighbors:
-        raise PromiseError(
-            f"privacy of {where} must be about the neighbors of the table, {neighbors}, was about "
-            f"{privacy.neighbors}. Ask for {type(privacy).__name__}(..., neighbors={neighbors!r}), or "
-            "register the table under a schema with the other neighbors."
-        )
-
-
 def root_down(square: Fraction) -> float:
-    """Return the square root, rounded down; refuses what 64-bit numbers cannot hold the square of."""
+    """Return the square root, rounded down; raise PromiseError if the square is beyond 64-bit numbers."""
     if square > sys.float_info.max:
         raise PromiseError(
             "an amount of privacy must have a square within the range of 64-bit numbers, and has a larger "
@@ -235,8 +195,49 @@ def root_down(square: Fraction) -> float:
     return near if exact(near) ** 2 <= square else math.nextafter(near, 0.0)
 
 
+def exp_up(exponent: Fraction) -> Fraction | None:
+    """Return ``exp(exponent)`` rounded up, or None past the range of 64-bit numbers."""
+    if not exponent:
+        return Fraction(1)
+    try:
+        # The platform's exp errs by less than one unit in the last place; take two.
+        value = math.exp(math.nextafter(float_up(exponent), math.inf))
+    except OverflowError:
+        return None
+    return Fraction(math.nextafter(math.nextafter(value, math.inf), math.inf))
+
+
+SHORT_BITS = 24
+"""Significant bits of a calibrated amount of noise."""
+
+
+def shorter_up(value: float) -> float:
+    """Return the least number with 24 significant bits that is not below a positive ``value``.
+
+    Two processors whose results differ in the last digits then agree, except for about one value in ten
+    million.
+    """
+    fraction, exponent = math.frexp(value)
+    return math.ldexp(math.ceil(math.ldexp(fraction, SHORT_BITS)), exponent - SHORT_BITS)
+
+
+def step_until(holds: Callable[[float], bool], start: float, direction: float) -> float:
+    """Return the first number that ``holds``, moving from ``start`` by steps that double from one rounding.
+
+    ``direction`` is +1 (up) or -1 (down). A root found by iteration is a few roundings off the number at
+    which the guarantee is met as floats compare; this closes the gap on the safe side.
+    """
+    move = 0.0
+    value = start
+    while not holds(value):
+        move = 2.0 * UNIT if move == 0.0 else 2.0 * move
+        assert move <= 1.0, "no nearby number meets the requirement"
+        value = start * (1.0 + direction * move)
+    return value
+
+
 def least_epsilon(enough: Callable[[float], bool], high: float) -> float:
-    """Return the smallest epsilon in [0, high] found to be enough; `high` is known to be."""
+    """Return the smallest epsilon in [0, high] that is enough, by bisection; `high` is known to be enough."""
     if enough(0.0):
         return 0.0
     low = 0.0
@@ -254,12 +255,14 @@ def sampling_delta(total_variation: Fraction, epsilon: float) -> Fraction:
 
 
 def smallest_epsilon(ideal: Callable[[float], float], delta: float, total_variation: Fraction) -> float:
-    """Read an ideal curve at `delta` once the sampler's total variation is taken off.
+    """Return the smallest epsilon of an ideal curve at `delta`, less the share of the sampler.
 
-    What must be taken off grows with epsilon. So set a part of delta aside, read the curve with the
-    rest, and see whether the part covers the epsilon found; then tighten: each round sets aside what
-    the last valid epsilon needs, so stays valid. The largest part is tried last, because books with
-    point events may not have it.
+    Notes
+    -----
+    That share, ``(1 + exp(epsilon)) * total_variation``, grows with epsilon. So set a part of delta aside,
+    read the curve at the rest, and check that the part covers the resulting epsilon; then tighten: each
+    round sets aside what the last valid epsilon needs, and so stays valid. The largest part is tried last,
+    because totals with point events may not have it.
     """
     if not total_variation:
         return ideal(delta)

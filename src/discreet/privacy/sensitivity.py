@@ -1,10 +1,9 @@
-"""How long a linear map can make the diagonal of a box: certified, although the exact answer is NP-hard.
-
-How far one person can move an answer, from declared bounds alone, rounded up.
+"""Sensitivities: how far one person can move an answer, from declared bounds alone, rounded up.
 
 Differences, sums and products are computed as exact rationals and rounded once at the end, so each
-result is the smallest float that is at least the true sensitivity. Bounds are declared, never read
-off rows.
+result is the smallest float that is at least the true sensitivity. The exception is
+:func:`linear_box_diameter`, a certified bound where the exact value is NP-hard. Bounds are declared, never
+read off rows.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from discreet.errors import ParameterError
-from discreet.privacy.rounding import finite, round_up, sqrt_up, whole
+from discreet.privacy.rounding import UNIT, finite, round_up, sqrt_up, whole
 from discreet.schema.schema import Neighbors
 
 if TYPE_CHECKING:
@@ -27,134 +26,10 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats
 
+#: Columns up to which all corners of the box are tried: 2**17 pairs of opposite corners.
 _ENUMERATE = 18
+#: Columns up to which the dual bound is minimized; every step of it is an eigendecomposition.
 _DUAL = 200
-_UNIT = 2.0**-53
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoxDiameter:
-    """The largest norm of ``matrix @ d`` over ``|d_j| <= widths[j]``, between two bounds.
-
-    Attributes
-    ----------
-    upper : float
-        Proven: nothing in the box is longer. Promises use this one.
-    lower : float
-        Attained by a corner that a local search found; shows what the certificate gives away.
-    how : {"diagonal", "all corners", "dual", "norms"}
-        Where ``upper`` comes from.
-    """
-
-    upper: float
-    lower: float
-    how: Literal["diagonal", "all corners", "dual", "norms"]
-
-
-def linear_box_diameter(matrix: Floats, widths: Floats) -> BoxDiameter:
-    """Bound ``max |matrix @ d|`` over the box of differences of two rows.
-
-    Parameters
-    ----------
-    matrix : array of shape (p, p)
-        For example the whitening map of correlated noise.
-    widths : array of shape (p,)
-        Declared ranges.
-
-    Returns
-    -------
-    BoxDiameter
-
-    Privacy
-    -------
-    The sensitivity of Gaussian noise that is not independent between columns. The trace of
-    ``matrix' matrix`` is its square for a diagonal matrix alone (14 to 38 % too small in examples).
-
-    Reference
-    ---------
-    docs/explanation/theorems/box-diameter.md
-    """
-    matrix, widths = np.asarray(matrix, float), np.asarray(widths, float)
-    p = widths.size
-    if matrix.shape != (p, p) or not (np.isfinite(matrix).all() and np.isfinite(widths).all()):
-        raise ParameterError(
-            f"matrix of linear_box_diameter must be {p} by {p} and finite, as widths are {p} numbers."
-        )
-    if not (widths > 0).all():
-        raise ParameterError(
-            "widths of linear_box_diameter must be above 0. Declare a range for each column."
-        )
-    scaled = matrix * widths
-    # Every entry of a product of p terms, in any order, relative to the sum of absolute values.
-    blur = (p + 8) * _UNIT * float(np.linalg.norm(np.abs(scaled).sum(axis=1))) * 1.01
-    if np.count_nonzero(scaled - np.diag(np.diagonal(scaled))) == 0:
-        length = float(np.linalg.norm(np.diagonal(scaled)))
-        return BoxDiameter(upper=length + blur, lower=length, how="diagonal")
-    lower = _climb(scaled)
-    if p <= _ENUMERATE:
-        return BoxDiameter(upper=_corners(scaled) + blur, lower=lower, how="all corners")
-    square = scaled.T @ scaled
-    gap = p * (2 * p + 8) * _UNIT * float(np.linalg.norm(scaled)) ** 2 * 1.01
-    norms = min(float(np.abs(square).sum()), p * float(linalg.eigvalsh(square)[-1]))
-    if p > _DUAL:
-        return BoxDiameter(upper=math.sqrt(norms + gap), lower=lower, how="norms")
-    dual = _dual(square)
-    return BoxDiameter(
-        upper=math.sqrt(min(dual, norms) + gap), lower=lower, how="dual" if dual <= norms else "norms"
-    )
-
-
-def _corners(scaled: Floats) -> float:
-    """Try every corner; opposite ones have the same length."""
-    p = scaled.shape[1]
-    best = 0.0
-    count = 1 << (p - 1)
-    for start in range(0, count, 1 << 14):
-        index = np.arange(start, min(start + (1 << 14), count), dtype=np.uint32)
-        signs = 1.0 - 2.0 * (index[:, None] >> np.arange(p, dtype=np.uint32) & 1)
-        best = max(best, float(np.max(np.sum((signs @ scaled.T) ** 2, axis=1))))
-    return math.sqrt(best)
-
-
-def _climb(scaled: Floats) -> float:
-    """Flip one sign at a time while that helps, from the corner that follows the first eigenvector."""
-    square = scaled.T @ scaled
-    _, vectors = linalg.eigh(square)
-    best = 0.0
-    for k in range(1, min(5, scaled.shape[1]) + 1):
-        x = np.where(vectors[:, -k] >= 0, 1.0, -1.0)
-        while True:
-            gain = np.diagonal(square) - x * (square @ x)
-            j = int(np.argmax(gain))
-            if gain[j] <= 1e-12 * square[j, j]:
-                break
-            x[j] = -x[j]
-        best = max(best, float(np.linalg.norm(scaled @ x)))
-    return best
-
-
-def _dual(square: Floats) -> float:
-    """Minimize ``sum(d) + p * largest eigenvalue of (square - diag(d))``: an upper bound for every ``d``."""
-    p = len(square)
-
-    def bound(d: Floats) -> float:
-        return float(d.sum()) + p * float(linalg.eigvalsh(square - np.diag(d))[-1])
-
-    def smooth(d: Floats, heat: float) -> tuple[float, Floats]:
-        values, vectors = linalg.eigh(square - np.diag(d))
-        weight = np.exp((values - values[-1]) / heat)
-        largest = values[-1] + heat * math.log(weight.sum())
-        share = (vectors**2) @ (weight / weight.sum())
-        return float(d.sum() + p * largest), 1.0 - p * share
-
-    d = np.abs(square).sum(axis=1)
-    best = bound(d)
-    size = float(linalg.eigvalsh(square)[-1])
-    for heat in (0.03, 0.01, 0.003, 0.001):
-        found = optimize.minimize(smooth, d, args=(heat * size,), jac=True, method="L-BFGS-B")
-        d = found.x
-        best = min(best, bound(d))
-    return best
 
 
 Norm = Literal["L1", "L2"]
@@ -186,8 +61,10 @@ def box_diameter(lower: ArrayLike, upper: ArrayLike) -> float:
     >>> box_diameter([0, 0], [3, 4])
     5.0
     """
-    pairs = _box("box_diameter", lower, upper)
-    return _in_range("box_diameter", sqrt_up(sum(((high - low) ** 2 for low, high in pairs), Fraction(0))))
+    pairs = _exact_box("box_diameter", lower, upper)
+    return _check_finite(
+        "box_diameter", sqrt_up(sum(((high - low) ** 2 for low, high in pairs), Fraction(0)))
+    )
 
 
 def integer_box_diameter(lower: ArrayLike, upper: ArrayLike) -> float:
@@ -196,7 +73,7 @@ def integer_box_diameter(lower: ArrayLike, upper: ArrayLike) -> float:
     Parameters
     ----------
     lower, upper : array-like of int
-        End points after rounding to the lattice, as integers of any size.
+        End points of each column after rounding to the lattice, as integers of any size.
 
     Returns
     -------
@@ -212,14 +89,14 @@ def integer_box_diameter(lower: ArrayLike, upper: ArrayLike) -> float:
     Exact integer arithmetic.
     """
     function = "integer_box_diameter"
-    lows, highs = _integers(function, "lower", lower), _integers(function, "upper", upper)
+    lows, highs = _exact_integers(function, "lower", lower), _exact_integers(function, "upper", upper)
     if len(lows) != len(highs) or any(low > high for low, high in zip(lows, highs, strict=True)):
         raise ParameterError(
             f"The parameters lower and upper of {function} must have one entry per column, lower at "
             f"most upper, and had {len(lows)} and {len(highs)} entries. Give both ends of each column."
         )
     total = sum((high - low) ** 2 for low, high in zip(lows, highs, strict=True))
-    return _in_range(function, sqrt_up(Fraction(total)))
+    return _check_finite(function, sqrt_up(Fraction(total)))
 
 
 def lattice_sensitivity(diameter: float, step: float, dimension: int) -> float:
@@ -254,7 +131,7 @@ def lattice_sensitivity(diameter: float, step: float, dimension: int) -> float:
     step = finite(function, "step", step, least=0.0, way_out=way_out)
     dimension = whole(function, "dimension", dimension, least=1, way_out="Count the columns.")
     moved = Fraction(sqrt_up(4 * Fraction(step) ** 2 * dimension))
-    return _in_range(function, round_up(Fraction(diameter) + moved))
+    return _check_finite(function, round_up(Fraction(diameter) + moved))
 
 
 def sum_sensitivity(
@@ -298,16 +175,17 @@ def sum_sensitivity(
     (4.0, 3.0)
     """
     function = "sum_sensitivity"
-    replace = _replace(function, neighbors)
-    rows = _rows(function, rows)
+    replace = _is_replace_one(function, neighbors)
+    rows = _check_rows(function, rows)
     moves = [
-        (high - low) if replace else max(abs(low), abs(high)) for low, high in _box(function, lower, upper)
+        (high - low) if replace else max(abs(low), abs(high))
+        for low, high in _exact_box(function, lower, upper)
     ]
     if norm == "L1":
-        return _in_range(function, round_up(rows * sum(moves, Fraction(0))))
+        return _check_finite(function, round_up(rows * sum(moves, Fraction(0))))
     if norm == "L2":
         squares = sum((move**2 for move in moves), Fraction(0))
-        return _in_range(function, sqrt_up(rows**2 * squares))
+        return _check_finite(function, sqrt_up(rows**2 * squares))
     raise ParameterError(
         f"The parameter norm of {function} must be 'L1' or 'L2', and was {norm!r}. Use L2 for "
         "Gaussian noise and L1 for Laplace noise."
@@ -342,8 +220,8 @@ def ball_sum_sensitivity(norm_bound: float, *, neighbors: Neighbors, rows: int =
     function = "ball_sum_sensitivity"
     way_out = "Declare the norm to which rows are clipped."
     bound = Fraction(finite(function, "norm_bound", norm_bound, least=0.0, way_out=way_out))
-    factor = 2 if _replace(function, neighbors) else 1
-    return _in_range(function, round_up(factor * _rows(function, rows) * bound))
+    factor = 2 if _is_replace_one(function, neighbors) else 1
+    return _check_finite(function, round_up(factor * _check_rows(function, rows) * bound))
 
 
 def histogram_sensitivity(*, neighbors: Neighbors, rows: int = 1, norm: Norm = "L2") -> float:
@@ -372,12 +250,154 @@ def histogram_sensitivity(*, neighbors: Neighbors, rows: int = 1, norm: Norm = "
     Blum, Dwork, McSherry, Nissim (2005), section 4, with one charge per table instead of per cell.
     """
     # A row is a corner of the simplex: one person's rows move at most two cells by `rows` each.
-    moved = 2 if _replace("histogram_sensitivity", neighbors) else 1
+    moved = 2 if _is_replace_one("histogram_sensitivity", neighbors) else 1
     return sum_sensitivity([0] * moved, [1] * moved, neighbors="add-remove", rows=rows, norm=norm)
 
 
-def _box(function: str, lower: ArrayLike, upper: ArrayLike) -> list[tuple[Fraction, Fraction]]:
-    """Return the bounds as exact rationals, one pair per column."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxDiameter:
+    """Bounds on the largest norm of ``matrix @ d`` over ``|d_j| <= widths[j]``.
+
+    Attributes
+    ----------
+    upper : float
+        Proven upper bound, which promises use.
+    lower : float
+        Norm at a corner that a local search found: how tight ``upper`` is at least.
+    how : {"diagonal", "all corners", "dual", "norms"}
+        Method by which ``upper`` was proven.
+    """
+
+    upper: float
+    lower: float
+    how: Literal["diagonal", "all corners", "dual", "norms"]
+
+
+def linear_box_diameter(matrix: Floats, widths: Floats) -> BoxDiameter:
+    """Return bounds on ``max |matrix @ d|`` over the box of differences of two rows.
+
+    Parameters
+    ----------
+    matrix : array of shape (p, p)
+        Linear map, for example the whitening map of correlated noise.
+    widths : array of shape (p,)
+        Widths of the declared ranges, above 0, in the columns' units.
+
+    Returns
+    -------
+    BoxDiameter
+
+    Privacy
+    -------
+    The sensitivity of Gaussian noise that is not independent between columns. The trace of
+    ``matrix' matrix`` is its square for a diagonal matrix alone (14 to 38 % too small in examples).
+
+    Notes
+    -----
+    With ``S = matrix * diag(widths)`` and signs x: up to 18 columns ``max |S x|`` over all corners, beyond
+    that ``min over d of sum(d) + p lambda_max(S'S - diag(d))`` and the bounds ``sum |S'S|`` and
+    ``p lambda_max(S'S)``. The rounding of each product is added.
+
+    Reference
+    ---------
+    docs/explanation/theorems/box-diameter.md
+    """
+    matrix, widths = np.asarray(matrix, float), np.asarray(widths, float)
+    p = widths.size
+    if matrix.shape != (p, p) or not (np.isfinite(matrix).all() and np.isfinite(widths).all()):
+        raise ParameterError(
+            f"matrix of linear_box_diameter must be {p} by {p} and finite, as widths are {p} numbers."
+        )
+    if not (widths > 0).all():
+        raise ParameterError(
+            "widths of linear_box_diameter must be above 0. Declare a range for each column."
+        )
+    scaled = matrix * widths
+    # Every entry of a product of p terms, in any order, relative to the sum of absolute values.
+    blur = (p + 8) * UNIT * float(np.linalg.norm(np.abs(scaled).sum(axis=1))) * 1.01
+    if np.count_nonzero(scaled - np.diag(np.diagonal(scaled))) == 0:
+        length = float(np.linalg.norm(np.diagonal(scaled)))
+        return BoxDiameter(upper=length + blur, lower=length, how="diagonal")
+    lower = _search_corner(scaled)
+    if p <= _ENUMERATE:
+        return BoxDiameter(upper=_enumerate_corners(scaled) + blur, lower=lower, how="all corners")
+    square = scaled.T @ scaled
+    gap = p * (2 * p + 8) * UNIT * float(np.linalg.norm(scaled)) ** 2 * 1.01
+    norms = min(float(np.abs(square).sum()), p * float(linalg.eigvalsh(square)[-1]))
+    if p > _DUAL:
+        return BoxDiameter(upper=math.sqrt(norms + gap), lower=lower, how="norms")
+    dual = _dual_bound(square)
+    return BoxDiameter(
+        upper=math.sqrt(min(dual, norms) + gap), lower=lower, how="dual" if dual <= norms else "norms"
+    )
+
+
+def _enumerate_corners(scaled: Floats) -> float:
+    """Return the largest ``|scaled @ x|`` over all sign vectors x up to their sign, in blocks of 2**14."""
+    p = scaled.shape[1]
+    best = 0.0
+    count = 1 << (p - 1)
+    for start in range(0, count, 1 << 14):
+        index = np.arange(start, min(start + (1 << 14), count), dtype=np.uint32)
+        signs = 1.0 - 2.0 * (index[:, None] >> np.arange(p, dtype=np.uint32) & 1)
+        best = max(best, float(np.max(np.sum((signs @ scaled.T) ** 2, axis=1))))
+    return math.sqrt(best)
+
+
+def _search_corner(scaled: Floats) -> float:
+    """Return a large ``|scaled @ x|`` by flipping one sign at a time, from the signs of five eigenvectors.
+
+    Notes
+    -----
+    With ``Q = scaled' scaled``, flipping x_j changes ``x' Q x`` by ``4 (Q_jj - x_j (Q x)_j)``.
+    """
+    square = scaled.T @ scaled
+    _, vectors = linalg.eigh(square)
+    best = 0.0
+    for k in range(1, min(5, scaled.shape[1]) + 1):
+        x = np.where(vectors[:, -k] >= 0, 1.0, -1.0)
+        while True:
+            gain = np.diagonal(square) - x * (square @ x)
+            j = int(np.argmax(gain))
+            if gain[j] <= 1e-12 * square[j, j]:
+                break
+            x[j] = -x[j]
+        best = max(best, float(np.linalg.norm(scaled @ x)))
+    return best
+
+
+def _dual_bound(square: Floats) -> float:
+    """Return the least ``sum(d) + p * lambda_max(square - diag(d))`` found: an upper bound for every d.
+
+    Notes
+    -----
+    ``x' Q x = sum(d) + x' (Q - diag(d)) x`` for signs x, with ``|x|^2 = p``. The largest eigenvalue is
+    smoothed as ``heat * log sum exp(lambda_i / heat)``, minimized by L-BFGS at decreasing heat; only the
+    exact bound at the resulting d is returned.
+    """
+    p = len(square)
+
+    def bound(d: Floats) -> float:
+        return float(d.sum()) + p * float(linalg.eigvalsh(square - np.diag(d))[-1])
+
+    def smooth(d: Floats, heat: float) -> tuple[float, Floats]:
+        values, vectors = linalg.eigh(square - np.diag(d))
+        weight = np.exp((values - values[-1]) / heat)
+        largest = values[-1] + heat * math.log(weight.sum())
+        share = (vectors**2) @ (weight / weight.sum())
+        return float(d.sum() + p * largest), 1.0 - p * share
+
+    d = np.abs(square).sum(axis=1)
+    best = bound(d)
+    size = float(linalg.eigvalsh(square)[-1])
+    for heat in (0.03, 0.01, 0.003, 0.001):
+        d = optimize.minimize(smooth, d, args=(heat * size,), jac=True, method="L-BFGS-B").x
+        best = min(best, bound(d))
+    return best
+
+
+def _exact_box(function: str, lower: ArrayLike, upper: ArrayLike) -> list[tuple[Fraction, Fraction]]:
+    """Return the checked bounds as exact rationals, one pair per column."""
     lows = np.atleast_1d(np.asarray(lower, dtype=np.float64)).ravel()
     highs = np.atleast_1d(np.asarray(upper, dtype=np.float64)).ravel()
     if lows.size != highs.size or lows.size == 0:
@@ -393,7 +413,7 @@ def _box(function: str, lower: ArrayLike, upper: ArrayLike) -> list[tuple[Fracti
     return [(Fraction(low), Fraction(high)) for low, high in zip(lows.tolist(), highs.tolist(), strict=True)]
 
 
-def _integers(function: str, name: str, values: ArrayLike) -> list[int]:
+def _exact_integers(function: str, name: str, values: ArrayLike) -> list[int]:
     entries: list[Any] = np.atleast_1d(np.asarray(values, dtype=object)).ravel().tolist()
     try:
         return [operator.index(entry) for entry in entries]
@@ -404,7 +424,7 @@ def _integers(function: str, name: str, values: ArrayLike) -> list[int]:
         ) from error
 
 
-def _replace(function: str, neighbors: Neighbors) -> bool:
+def _is_replace_one(function: str, neighbors: Neighbors) -> bool:
     if neighbors not in get_args(Neighbors):
         raise ParameterError(
             f"The parameter neighbors of {function} must be 'replace-one' or 'add-remove', and was "
@@ -413,12 +433,12 @@ def _replace(function: str, neighbors: Neighbors) -> bool:
     return neighbors == "replace-one"
 
 
-def _rows(function: str, rows: int) -> int:
+def _check_rows(function: str, rows: int) -> int:
     way_out = "Give the declared max_rows_per_unit; extra rows of a person are dropped."
     return whole(function, "rows", rows, least=1, way_out=way_out)
 
 
-def _in_range(function: str, value: float) -> float:
+def _check_finite(function: str, value: float) -> float:
     if not math.isfinite(value):
         raise ParameterError(
             f"The parameters of {function} must leave the result in the range of floats, and did "

@@ -70,7 +70,7 @@ class SphericalColumn:
         """Fisher information about one cell, the other columns known: ``1 / (dimension scale**2)``."""
         return _UP / (self.dimension * self.scale**2)
 
-    def repeated(self, releases: int) -> SphericalColumn:
+    def compose(self, releases: int) -> SphericalColumn:
         """Return the noise itself for one release; raise for several, whose mean is not sufficient."""
         if releases == 1:
             return self

@@ -12,7 +12,7 @@ from discreet.noise import Stream, randomized_response, response_threshold
 from discreet.noise_law import ResponseLaw
 from discreet.privacy import ColumnFloor, PureDP, floors
 from discreet.privacy.calibration import group_epsilon, keep_probability, response_epsilon
-from discreet.privacy.floors import ListPrior
+from discreet.privacy.priors import ListPrior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

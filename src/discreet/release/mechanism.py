@@ -13,7 +13,7 @@ from scipy import linalg
 from discreet.errors import ParameterError
 from discreet.noise._linear import product, symmetric_eigen
 from discreet.privacy import ColumnFloor, floors
-from discreet.privacy.floors import IntegerPrior, UniformPrior
+from discreet.privacy.priors import IntegerPrior, UniformPrior
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
     from discreet.noise_law import Law
     from discreet.privacy import ColumnFloor, Promise, Receipt
-    from discreet.privacy.floors import ListPrior, Prior
+    from discreet.privacy.priors import ListPrior, Prior
     from discreet.schema import Column, Level
 
     Encoded = Mapping[str, AnyArray]

@@ -1,11 +1,11 @@
-"""What is declared in public before a row is read: columns, bounds, lists, neighbors.
+"""Public declarations that precede any row: columns, bounds, lists, neighbors.
 
-Nothing here ever looks at a table. A :class:`Schema` is written by a person who knows what a column
+Nothing here ever reads a table. A :class:`Schema` is written by a person who knows what a column
 may contain (a codebook, a law, an instrument), in Python or in a ``*.schema.yaml`` file, and every
-promise that the rest of the package makes stands on it. Reading order: ``column`` and ``table`` hold
-the two values; ``column_rules`` and ``table_rules`` say when a declaration is wrong and how to mend
-it, in the words of a ``dialect``; ``text`` and ``document`` turn files into values, ``writing``
-turns values into files; ``draft`` starts a file for somebody to complete.
+promise of the other packages depends on it. ``column`` and ``schema`` hold the two values;
+``_column_checks`` and ``schema`` check declarations and suggest corrections, worded for Python or for
+a file by ``notation``; ``serialization`` reads and writes text, and ``_document`` converts the content
+of files to values and back and drafts new files.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Documents to values: a schema file, checked for shape by pydantic and for sense by the rules.
+"""Content of schema files: read into a :class:`~discreet.schema.Schema`, written from one, and drafted.
 
-Every field is looked at even if another is wrong, and all findings go into one
-:class:`~discreet.errors.SchemaError`.
-
-The start of a schema file: names, types, and a mark wherever a person must fill something in.
-
-Values to documents: the plain content of a schema file.
+When a file is read, its shape is checked by pydantic and its meaning by the checks of columns and
+schema. Every field is checked even if another is wrong, and all problems go into one
+:class:`~discreet.errors.SchemaError`. A draft holds names, types, and a mark wherever a person must fill
+something in.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from discreet.errors import ParameterError, SchemaError
 from discreet.schema._column_checks import ROLES
 from discreet.schema.column import Column, Protect
-from discreet.schema.notation import FILE, UNFILLED, Blank, nearest, shown
+from discreet.schema.notation import FILE, UNFILLED, Blank, nearest, quote_value
 from discreet.schema.schema import Schema
 from discreet.schema.serialization import write_word
 
@@ -105,11 +103,11 @@ class _Table(_Block):
 
 
 def read_document(content: Mapping[str, Any]) -> Schema:
-    """Return the schema that a file's content declares, or raise with all that is wrong."""
+    """Return the schema that a file's content declares, or raise SchemaError with all problems."""
     content = dict(content)
     rest = {key: value for key, value in content.items() if key != "fields"}
-    problems = [_unfilled_sentence("Schema", path) for path in _unfilled(rest)]
-    table = None if problems else _shape(_Table, content, "Schema", problems)
+    problems = [_unfilled_sentence("Schema", path) for path in _find_unfilled(rest)]
+    table = None if problems else _validate_shape(_Table, content, "Schema", problems)
     columns: list[Column] = []
     fields = content.get("fields")
     for position, field in enumerate(fields if isinstance(fields, list) else [], start=1):
@@ -117,7 +115,7 @@ def read_document(content: Mapping[str, Any]) -> Schema:
             columns.append(read_field(field, position))
         except SchemaError as error:
             problems += error.problems
-            columns += _stand_in(field)
+            columns += _placeholder_column(field)
     if table is not None and (columns or not problems):
         try:
             schema = Schema(
@@ -147,13 +145,13 @@ def read_field(field: Mapping[str, Any], position: int | None = None) -> Column:
     name = field.get("name") if isinstance(field, Mapping) else None
     numbered = "A field" if position is None else f"Field {position}"
     where = f"Column {name!r}" if isinstance(name, str) else numbered
-    problems = [_unfilled_sentence(where, path) for path in _unfilled(field)]
+    problems = [_unfilled_sentence(where, path) for path in _find_unfilled(field)]
     if problems:
         raise SchemaError(*problems)
-    model = _shape(_Field, field, where, problems)
+    model = _validate_shape(_Field, field, where, problems)
     if model is not None:
         try:
-            column = _column(model, where)
+            column = _build_column(model, where)
         except SchemaError as error:
             problems += error.problems
         else:
@@ -162,12 +160,13 @@ def read_field(field: Mapping[str, Any], position: int | None = None) -> Column:
     raise SchemaError(*problems)
 
 
-def _column(field: _Field, where: str) -> Column:
+def _build_column(field: _Field, where: str) -> Column:
+    """Return the column of a field whose shape is valid."""
     problems = [f"{where}: {sentence}" for sentence in _type_problems(field)]
     if problems:
         raise SchemaError(*problems)
     constraints, privacy, protect = field.constraints, field.privacy, field.privacy.protect
-    read = _date if field.type == "date" else _unchanged
+    read = _parse_date if field.type == "date" else _keep_bound
     return Column(
         field.name,
         type=_column_type(field),
@@ -188,12 +187,12 @@ def _column(field: _Field, where: str) -> Column:
 
 
 def _type_problems(field: _Field) -> Iterator[str]:
-    """Say where a field's type is unknown, or is not that of the values it lists."""
+    """Yield a problem if a field's type is unknown, or is not that of its listed values."""
     if field.privacy.role in ("id", "drop"):
         return
     if field.type not in _TYPES:
         close = _OTHER_WORDS.get(str(field.type).casefold()) or nearest(field.type, _TYPES)
-        was = "and was left out" if field.type is None else f"was {shown(field.type)}"
+        was = "and was left out" if field.type is None else f"was {quote_value(field.type)}"
         line = FILE.column(field.name, type=Blank(close or "<type>"))
         yield f"type must be one of {', '.join(_TYPES)}, {was}. Write {line}."
         return
@@ -214,7 +213,7 @@ def _type_problems(field: _Field) -> Iterator[str]:
 
 
 def _column_type(field: _Field) -> Any:
-    """Return our type for a Frictionless type; a category is one that lists its values."""
+    """Return the type of a column for a Frictionless field; one that lists its values is a category."""
     if field.type == "boolean" or (field.constraints.enum is not None and field.type != "number"):
         return "category"
     return field.type if field.type in ("number", "integer", "date") else "text"
@@ -226,8 +225,8 @@ def _values(field: _Field) -> tuple[Any, ...] | None:
     return (False, True) if field.type == "boolean" else None
 
 
-def _date(bound: Any) -> Any:
-    """Read a date; leave what is none for the rules to name."""
+def _parse_date(bound: Any) -> Any:
+    """Return a date for its text; anything else is returned unchanged, for the checks to report."""
     if isinstance(bound, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", bound):
         try:
             return datetime.date.fromisoformat(bound)
@@ -236,7 +235,7 @@ def _date(bound: Any) -> Any:
     return bound
 
 
-def _unchanged(bound: Any) -> Any:
+def _keep_bound(bound: Any) -> Any:
     return bound
 
 
@@ -244,10 +243,10 @@ def _as_written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _stand_in(field: object) -> list[Column]:
-    """Return a sound column with the name and role of a wrong one.
+def _placeholder_column(field: object) -> list[Column]:
+    """Return a valid column with the name and role of an invalid one, or none.
 
-    With it the rules about the whole table can be tried too, and find only what is wrong there.
+    With it the checks of the whole table can run too, and report only problems of the table.
     """
     if not isinstance(field, Mapping) or not isinstance(field.get("name"), str):
         return []
@@ -262,13 +261,13 @@ def _stand_in(field: object) -> list[Column]:
             return []
 
 
-def _unfilled(content: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Find every place that a draft left open."""
+def _find_unfilled(content: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of every value that still is the mark of a draft."""
     if path and content == UNFILLED:
         yield path
     elif isinstance(content, Mapping):
         for key, value in content.items():
-            yield from _unfilled(value, (*path, str(key)))
+            yield from _find_unfilled(value, (*path, str(key)))
 
 
 def _unfilled_sentence(where: str, path: tuple[str, ...]) -> str:
@@ -277,7 +276,7 @@ def _unfilled_sentence(where: str, path: tuple[str, ...]) -> str:
 
 
 def _line(path: tuple[int | str, ...], value: str) -> str:
-    """Return the line that puts a value at a path."""
+    """Return the line that sets a value at a path."""
     *blocks, key = path
     line = f"{key}: {value}"
     for block in reversed(blocks):
@@ -285,10 +284,10 @@ def _line(path: tuple[int | str, ...], value: str) -> str:
     return line
 
 
-def _shape(model: type[_Model], content: object, where: str, problems: list[str]) -> _Model | None:
-    """Return the content as a model, and add to the problems how its shape is wrong.
+def _validate_shape(model: type[_Model], content: object, where: str, problems: list[str]) -> _Model | None:
+    """Return the content as a model, or None; append the errors of its shape to the problems.
 
-    Unknown keys are named and then left aside, so that the rest is looked at too.
+    Unknown keys are reported and then removed, so that the rest is checked too.
     """
     try:
         return model.model_validate(content)
@@ -297,36 +296,37 @@ def _shape(model: type[_Model], content: object, where: str, problems: list[str]
     problems += [_shape_sentence(model, where, finding) for finding in findings]
     if any(finding["type"] != "extra_forbidden" for finding in findings):
         return None
-    return model.model_validate(_without(content, {finding["loc"] for finding in findings}))
+    return model.model_validate(_remove_paths(content, {finding["loc"] for finding in findings}))
 
 
-def _without(content: Any, paths: set[tuple[int | str, ...]]) -> Any:
+def _remove_paths(content: Any, paths: set[tuple[int | str, ...]]) -> Any:
     """Return nested mappings without the keys at these paths."""
     if not isinstance(content, Mapping):
         return content
     deeper = {key: {path[1:] for path in paths if path[0] == key} for key in content}
-    return {key: _without(value, deeper[key]) for key, value in content.items() if () not in deeper[key]}
+    return {key: _remove_paths(value, deeper[key]) for key, value in content.items() if () not in deeper[key]}
 
 
 def _shape_sentence(model: type[BaseModel], where: str, finding: Mapping[str, Any]) -> str:
+    """Return an error of pydantic as a sentence with the line that corrects it."""
     *blocks, key = finding["loc"] or ("",)
     if finding["type"] == "extra_forbidden":
-        keys = [field.alias or name for name, field in _inner(model, blocks).model_fields.items()]
+        keys = [field.alias or name for name, field in _nested_model(model, blocks).model_fields.items()]
         inside = f"{'.'.join(map(str, blocks))} " if blocks else ""
         close = nearest(key, keys)
         way = f"Did you mean {close!r}?" if close else f"The keys are {', '.join(keys)}."
-        return f"{where}: {inside}has no key {shown(key)}. {way}"
+        return f"{where}: {inside}has no key {quote_value(key)}. {way}"
     path = ".".join(map(str, finding["loc"])) or "it"
     if finding["type"] == "missing":
         line = _line(finding["loc"], _FILLINGS.get(key, f"<{key}>"))
         return f"{where}: {path} must be given, and was left out. Write {line}."
     must, example = _MUST_BE.get(finding["type"], ("as in the reference", "<value>"))
     line = _line(finding["loc"], example) if finding["loc"] else f"- {example}"
-    return f"{where}: {path} must be {must}, was {shown(finding['input'])}. Write {line}."
+    return f"{where}: {path} must be {must}, was {quote_value(finding['input'])}. Write {line}."
 
 
-def _inner(model: type[BaseModel], blocks: list[str]) -> type[BaseModel]:
-    """Return the model of a block inside a block."""
+def _nested_model(model: type[BaseModel], blocks: list[str]) -> type[BaseModel]:
+    """Return the model of a nested block by the names of its blocks."""
     for block in blocks:
         annotation = model.model_fields[block].annotation
         models = [annotation, *get_args(annotation)]
@@ -375,10 +375,11 @@ _BODIES = {
 
 def draft(types: Mapping[str, str]) -> str:
     """Return the text of a schema file for columns of these names and types."""
-    return _HEAD + "".join(line for name, type_ in types.items() for line in _field(name, type_))
+    return _HEAD + "".join(line for name, type_ in types.items() for line in _draft_field(name, type_))
 
 
-def _field(name: str, type_: str) -> Iterator[str]:
+def _draft_field(name: str, type_: str) -> Iterator[str]:
+    """Yield the lines of a draft that declare one column."""
     if type_ not in _BODIES:
         raise ParameterError(
             f"Schema.draft: the type of column {name!r} must be one of {', '.join(_BODIES)}, was "
@@ -395,11 +396,11 @@ def _field(name: str, type_: str) -> Iterator[str]:
 
 def document(schema: Schema) -> dict[str, Any]:
     """Return the content of the file that declares this table."""
-    return _given(
+    return _drop_none(
         {
             "title": schema.title,
             "description": schema.description,
-            "privacy": _given(
+            "privacy": _drop_none(
                 {
                     "kind": schema.kind,
                     "dataset": schema.dataset,
@@ -420,13 +421,13 @@ def document(schema: Schema) -> dict[str, Any]:
 def field_document(column: Column) -> dict[str, Any]:
     """Return the field that declares this column."""
     values = None if column.values is None else list(column.values)
-    return _given(
+    return _drop_none(
         {
             "name": column.name,
             "type": _frictionless_type(column),
             "title": column.title,
             "description": column.description,
-            "constraints": _given(
+            "constraints": _drop_none(
                 {
                     "minimum": _plain(column.lower),
                     "maximum": _plain(column.upper),
@@ -435,12 +436,12 @@ def field_document(column: Column) -> dict[str, Any]:
                     "required": column.required,
                 }
             ),
-            "privacy": _given(
+            "privacy": _drop_none(
                 {
                     "role": column.role,
                     "closed": column.closed,
                     "measure": column.measure,
-                    "protect": _given(asdict(column.protect)) if column.protect else None,
+                    "protect": _drop_none(asdict(column.protect)) if column.protect else None,
                     "bounds_source": column.bounds_source,
                     "grid": _plain(column.grid),
                 }
@@ -456,13 +457,13 @@ def _frictionless_type(column: Column) -> str:
     return {"id": "any", "text": "string"}.get(str(column.type), str(column.type))
 
 
-def _given(pairs: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what was not declared."""
+def _drop_none(pairs: dict[str, Any]) -> dict[str, Any]:
+    """Return the pairs without those whose value is None."""
     return {key: value for key, value in pairs.items() if value is not None}
 
 
 def _plain(value: object) -> object:
-    """Write 120.0 as 120 and a date as text; equal numbers are written alike."""
+    """Return 120 for 120.0 and a date as text, so that equal numbers are written alike."""
     if isinstance(value, datetime.date):
         return value.isoformat()
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:

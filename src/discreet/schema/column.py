@@ -1,4 +1,4 @@
-"""One column: what its cells may contain, in public, before a row is read."""
+"""Declaration of one column: what its cells may contain, made public before any row is read."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Level: TypeAlias = str | int | bool | None  # None is the level of a missing cel
 
 @dataclass(frozen=True, slots=True)
 class Protect:
-    """What one column asks for itself: exactly one of the two.
+    """Protection requested for one column: exactly one of error and share.
 
     Parameters
     ----------
     error : float, optional
-        The root-mean-square error below which nobody shall be able to guess a cell, in the column's
-        own unit; for a category the chance of a wrong guess.
+        Least root-mean-square error of any guess at a cell, in the column's own unit; for a category
+        the least probability of a wrong guess. None to use the share.
     share : float, optional
-        The part of the table's epsilon that is spent on this column, between 0 and 1.
+        Share of the table's epsilon that is spent on this column, between 0 and 1; None to use the error.
     """
 
     _: KW_ONLY
@@ -44,45 +44,45 @@ class Protect:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the cells of one column may contain.
+    """Declaration of the values that the cells of one column may have.
 
     Parameters
     ----------
     name : str
-        As in the table.
+        Name of the column in the table.
     type : {"number", "integer", "category", "date", "id", "text"}, optional
-        Taken from the other parameters when left out: ``values`` make a category, dates as bounds a
-        date, bounds a number. Whole numbers are never guessed: say ``type="integer"``, because the
-        error that noise enforces on them is smaller.
+        Type of the cells. None infers it: ``values`` make a category, dates as bounds a date, bounds a
+        number. Integers are never inferred: give ``type="integer"``, because the error that noise
+        enforces on them is smaller.
     lower, upper : float, int or datetime.date
-        The smallest and largest value that a cell may hold. Cells outside are clipped in silence.
+        Smallest and largest possible value of a cell. Cells outside are clipped without a warning.
     values : tuple of str, of int or of bool
-        Everything a category may hold. Cells with anything else become :attr:`other`.
+        All values that a category may have. Cells with any other value become :attr:`other`.
     role : {"sensitive", "target", "public", "id", "drop"}, default "sensitive"
-        What happens to the column. Ids and dropped columns never leave.
+        Use of the column. Ids and dropped columns are never published.
     required : bool, default True
-        Whether every cell holds something. If not, "missing" is published too, as a level of a
-        category or as a flag beside a number, and is randomized like any other value.
+        Whether no cell may be missing. If not, "missing" is published too, as a level of a category or
+        as a flag beside a number, and is randomized like any other value.
     closed : bool, optional
         Whether ``values`` is complete, so that ``"other"`` is not added. By default a target, and a
         list of integers or booleans, is closed; a list of strings is open.
     measure : str, optional
-        The unit people say: years, EUR.
+        Name of the column's unit, such as years or EUR.
     protect : Protect, optional
-        ``Protect(error=9)`` or ``Protect(share=0.5)``.
+        Protection requested for the column, as ``Protect(error=9)`` or ``Protect(share=0.5)``.
     bounds_source : str, optional
-        Who says that the bounds or the list are right: a codebook, a law, an instrument.
+        Authority for the bounds or the list: a codebook, a law, an instrument.
     grid : float, optional
-        A public step to which published numbers may be rounded; it divides the range.
+        Public step to which published numbers may be rounded; it divides the range.
     title, description : str, optional
-        For people.
-    dialect : Dialect
-        Whose words an error uses, Python's or the file's.
+        Title and description for people; None for none.
+    dialect : Notation
+        Notation of error messages: that of Python or of a schema file.
 
     Privacy
     -------
-    Everything here is published as it stands, so nothing here may come from the rows: a bound read
-    off the data is a fact about the person who holds it.
+    Everything here is published unchanged, so nothing here may come from the rows: a bound read off the
+    data is a fact about the person who has that value.
 
     Reference
     ---------
@@ -117,7 +117,7 @@ class Column:
     dialect: InitVar[Notation] = PYTHON
 
     def __post_init__(self, dialect: Notation) -> None:
-        _settle(self)
+        _normalize(self)
         problems = column_problems(self, dialect)
         if problems:
             raise SchemaError(*problems)
@@ -148,7 +148,7 @@ class Column:
 
     @property
     def other(self) -> str | None:
-        """The level that stands for everything unlisted; None if the list is closed."""
+        """Level that stands for all unlisted values; None if the list is closed."""
         if not self.is_category or self.is_closed:
             return None
         named = [v for v in self.values or () if isinstance(v, str) and v.casefold() == "other"]
@@ -156,7 +156,7 @@ class Column:
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """Everything that may be published of a category; ``None`` stands for a missing cell."""
+        """All values that may be published of a category; ``None`` stands for a missing cell."""
         if not self.is_category:
             return ()
         levels = self.values or ()
@@ -171,7 +171,7 @@ class Column:
 
     @property
     def range(self) -> tuple[float, float]:
-        """The bounds as floats; a date is counted in days since its lower bound."""
+        """Bounds as floats; a date is counted in days since its lower bound."""
         lower, upper = self.lower, self.upper
         if not self.is_number or lower is None or upper is None:
             raise ParameterError(
@@ -192,7 +192,7 @@ class Column:
 
     @property
     def n_integers(self) -> int:
-        """How many values an integer column, or a date, may hold."""
+        """Number of possible values of an integer column or a date."""
         if self.type not in ("integer", "date"):
             raise ParameterError(
                 f"Column {self.name!r} must be of type integer or date for its values to be "
@@ -202,21 +202,18 @@ class Column:
 
     @property
     def fill(self) -> float:
-        """The public number that stands in for a missing cell: the middle of the range.
-
-        A whole number where cells are whole numbers.
-        """
+        """Public number in place of a missing cell: the middle of the range, rounded down for integers."""
         lower, upper = self.range
         middle = lower + (upper - lower) / 2
         return middle if self.type == "number" else float(np.floor(middle))
 
     def clip(self, values: AnyArray) -> Floats:
-        """Move numbers that lie outside the bounds to the nearest bound, in silence.
+        """Return the numbers clipped to the bounds, without a warning.
 
         Parameters
         ----------
         values : array of numbers
-            Dates as days since the lower bound, see :meth:`days`.
+            Cells of the column; dates as days since the lower bound, see :meth:`days`.
 
         Returns
         -------
@@ -228,13 +225,13 @@ class Column:
         return np.clip(np.asarray(values, dtype=np.float64), lower, upper) + 0.0
 
     def days(self, dates: AnyArray) -> Floats:
-        """Count dates in days since the lower bound; a missing date (NaT) becomes NaN."""
+        """Return dates as days since the lower bound; a missing date (NaT) becomes NaN."""
         lower = self._first_day()
         since = np.asarray(dates, dtype="datetime64[D]") - np.datetime64(lower, "D")
         return np.where(np.isnat(since), np.nan, since.astype(np.float64))
 
     def dates(self, days: AnyArray) -> AnyArray:
-        """Turn days since the lower bound, rounded, back into dates; NaN becomes NaT."""
+        """Return days since the lower bound, rounded, as dates; NaN becomes NaT."""
         lower = self._first_day()
         counted = np.asarray(days, dtype=np.float64)
         whole = np.where(np.isnan(counted), 0.0, np.rint(counted)).astype("timedelta64[D]")
@@ -248,7 +245,7 @@ class Column:
 
     @classmethod
     def from_dict(cls, field: Mapping[str, Any]) -> Column:
-        """Read the field of a schema file; the inverse of :meth:`to_dict`."""
+        """Return the column that a field of a schema file declares; the inverse of :meth:`to_dict`."""
         from discreet.schema._document import read_field
 
         return read_field(field)
@@ -268,52 +265,52 @@ class _UnclippedColumn(Column):
 
 
 def unclipped_column(name: str, *, role: Role = "sensitive", required: bool = True) -> Column:
-    """Return a column of numbers that are read as they stand, such as published ones.
+    """Return a column of numbers that are read without clipping, such as published ones.
 
-    Noise may leave every range that can be declared, and reading must not clip it back.
+    Noise may exceed every range that can be declared, and reading must not clip it.
     """
     largest = _UnclippedColumn.largest
     return _UnclippedColumn(name, lower=-largest, upper=largest, role=role, required=required)
 
 
-def _settle(column: Column) -> None:
-    """Bring what was given into its one form: plain numbers, tuples, a type.
+def _normalize(column: Column) -> None:
+    """Convert the parameters to plain numbers and tuples, and infer the type.
 
-    What does not fit any form is left as it is, for the rules to name.
+    Values that fit no form are left unchanged, for the checks to report.
     """
 
-    def settle(field: str, value: object) -> None:
+    def set_field(field: str, value: object) -> None:
         object.__setattr__(column, field, value)
 
     values: object = column.values
     if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str):
-        settle("values", tuple(_plain(value) for value in values))
+        set_field("values", tuple(_plain(value) for value in values))
     if column.type == "id" and column.role == "sensitive":
-        settle("role", "id")
+        set_field("role", "id")
     if column.role == "id":
-        settle("type", "id")
-    settle("grid", _plain(column.grid))
+        set_field("type", "id")
+    set_field("grid", _plain(column.grid))
     lower, upper = _plain(column.lower), _plain(column.upper)
     if column.type is None:
         if column.values is not None:
-            settle("type", "category")
+            set_field("type", "category")
         elif isinstance(lower, datetime.date) or isinstance(upper, datetime.date):
-            settle("type", "date")
+            set_field("type", "date")
         elif lower is not None or upper is not None:
-            settle("type", "number")
+            set_field("type", "number")
         elif column.role == "drop":
-            settle("type", "text")
-    settle("lower", _number(lower, whole=column.type == "integer"))
-    settle("upper", _number(upper, whole=column.type == "integer"))
+            set_field("type", "text")
+    set_field("lower", _number(lower, whole=column.type == "integer"))
+    set_field("upper", _number(upper, whole=column.type == "integer"))
 
 
 def _plain(value: Any) -> Any:
-    """Turn numpy's scalars into Python's, so that equal declarations are equal and hash alike."""
+    """Return a numpy scalar as a Python value, so that equal declarations compare and hash as equal."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _number(bound: Any, *, whole: bool) -> Any:
-    """Write a bound as the type says: int for integers, float for numbers, -0.0 as 0.0."""
+    """Return a bound as int for integers and as float for numbers, 0.0 for -0.0."""
     if isinstance(bound, bool) or not isinstance(bound, int | float):
         return bound
     if whole:

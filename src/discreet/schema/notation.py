@@ -1,7 +1,7 @@
-"""How a declaration is spelled: Python's words and lines, and those of a schema file.
+"""Notation of declarations in messages: the names and lines of Python, and those of a schema file.
 
-The rules that judge a declaration are the same for both; whoever made the mistake should read of it
-in the words that were used, and be given a line to paste where the mistake stands.
+The checks of a declaration are the same for both; a message uses the notation in which the mistake was
+made, and gives a line to paste in its place.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 UNFILLED = "???"
-"""What a draft holds in every place that only a person can fill."""
+"""Mark in a draft for a value that only a person can fill in."""
 
 
 class Blank(str):
-    """A place in a suggested line that only a person can fill: ``<smallest possible>``."""
+    """Placeholder in a suggested line for a value that only a person knows: ``<smallest possible>``."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Notation:
-    """What parameters are called, and how a line that sets them is written.
+    """Names of parameters in messages, and the form of a line that sets them.
 
     Parameters
     ----------
     names : dict of str to str
-        Where a parameter of ``Column`` or ``Schema`` stands, if not under its own name; a dot
-        separates a block from the key in it.
+        Key of each parameter of ``Column`` or ``Schema`` that differs from its name; a dot separates a
+        block from the key in it.
     python : bool
-        Whether lines are calls in Python or pairs in a file.
+        Whether lines are calls in Python; otherwise they are pairs in a file.
     """
 
     names: dict[str, str]
@@ -46,25 +46,26 @@ class Notation:
         return self.names.get(parameter, parameter)
 
     def column(self, name: object, **settings: object) -> str:
-        """Return the line that gives a column these settings."""
-        return self._call(f"Column({name!r}, ", settings)
+        """Return the line that sets these parameters of a column."""
+        return self._format_line(f"Column({name!r}, ", settings)
 
     def other_column(self, name: object, **settings: object) -> str:
-        """Return the same line for a sentence that is not about that column."""
+        """Return the line of :meth:`column` for a sentence that is not about that column."""
         return self.column(name, **settings) + ("" if self.python else f" at column {name!r}")
 
     def table(self, **settings: object) -> str:
-        """Return the line that gives the table these settings."""
-        return self._call("Schema(columns=[...], ", settings)
+        """Return the line that sets these parameters of the table."""
+        return self._format_line("Schema(columns=[...], ", settings)
 
-    def _call(self, opening: str, settings: dict[str, object]) -> str:
+    def _format_line(self, opening: str, settings: dict[str, object]) -> str:
+        """Return a Python call, or pairs for a file grouped by their block."""
         if self.python:
             pairs = (f"{key}={_literal(value)}" for key, value in settings.items())
             return f"{opening}{', '.join(pairs)})"
         blocks: dict[str, list[str]] = {}
         for parameter, value in settings.items():
             block, _, key = self[parameter].rpartition(".")
-            blocks.setdefault(block, []).append(f"{key}: {_flow(value)}")
+            blocks.setdefault(block, []).append(f"{key}: {_flow_text(value)}")
         return ", ".join(
             f"{block}: {{{', '.join(pairs)}}}" if block else ", ".join(pairs)
             for block, pairs in blocks.items()
@@ -98,20 +99,20 @@ FILE = Notation(
 
 
 def nearest(name: object, choices: Iterable[str]) -> str | None:
-    """Return the choice that is spelled most like ``name``, or None if none comes close."""
+    """Return the choice spelled most like ``name``, or None if none is close."""
     by_folded = {choice.casefold(): choice for choice in choices}
     close = difflib.get_close_matches(str(name).casefold(), by_folded, n=1)
     return by_folded[close[0]] if close else None
 
 
-def shown(value: object) -> str:
-    """Return a declared value as a message quotes it: short, and dates as people write them."""
-    text = value.isoformat() if isinstance(value, datetime.date) else repr(_short(value))
+def quote_value(value: object) -> str:
+    """Return a declared value as text for a message: at most 60 characters, dates in ISO 8601."""
+    text = value.isoformat() if isinstance(value, datetime.date) else repr(_drop_zero_fraction(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _short(value: object) -> object:
-    """Write 5.0 as 5: a message quotes what was declared, and few people declare 5.0."""
+def _drop_zero_fraction(value: object) -> object:
+    """Return 5 for 5.0: a message quotes what was declared, and few people declare 5.0."""
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return int(value) if isinstance(value, float) and whole else value
 
@@ -125,25 +126,26 @@ def _literal(value: object) -> str:
         return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, datetime.date):
         return f"date({value.year}, {value.month}, {value.day})"
-    return repr(_short(value))
+    return repr(_drop_zero_fraction(value))
 
 
-def _flow(value: object) -> str:
+def _flow_text(value: object) -> str:
+    """Return a value in YAML's flow style."""
     if isinstance(value, Blank):
         return str(value)
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {_flow(item)}' for key, item in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {_flow_text(item)}' for key, item in value.items())}}}"
     if isinstance(value, tuple):
-        return f"[{', '.join(str(v) if isinstance(v, Blank) else _quoted(v) for v in value)}]"
+        return f"[{', '.join(str(v) if isinstance(v, Blank) else _quote(v) for v in value)}]"
     if isinstance(value, datetime.date):
         return value.isoformat()
-    # Words that some reader of YAML takes for a truth value or for nothing are quoted.
+    # Words that some YAML parser reads as a truth value or as null are quoted.
     if isinstance(value, str) and re.fullmatch(
         r"(?!(?i:true|false|null|yes|no|on|off|y|n)$)[a-z][\w-]*", value
     ):
         return value
-    return _quoted(value)
+    return _quote(value)
 
 
-def _quoted(value: object) -> str:
-    return json.dumps(_short(value), ensure_ascii=False)
+def _quote(value: object) -> str:
+    return json.dumps(_drop_zero_fraction(value), ensure_ascii=False)

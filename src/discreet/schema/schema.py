@@ -1,7 +1,4 @@
-"""A whole table: its columns, whom a row stands for, and what counts as a neighboring table.
-
-When the declaration of a whole table is wrong, and the line that mends it.
-"""
+"""Declaration of a whole table: columns, protected unit, neighbors; with checks that suggest corrections."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ import numpy as np
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.schema._column_checks import LARGEST, SMALLEST, text_problems
 from discreet.schema.column import Column
-from discreet.schema.notation import PYTHON, Blank, Notation, nearest, shown
+from discreet.schema.notation import PYTHON, Blank, Notation, nearest, quote_value
 
 if TYPE_CHECKING:
     import os
@@ -31,202 +28,43 @@ NEIGHBORS = ("replace-one", "add-remove")
 ROW_COUNTS = ("public", "private")
 
 
-def table_problems(schema: Schema, words: Notation) -> list[str]:
-    """Return one sentence for each thing that is wrong with a table whose columns are right."""
-    columns: Any = schema.columns
-    if not isinstance(columns, tuple) or not all(isinstance(c, Column) for c in columns):
-        return [
-            f"Schema: columns must be a list of Column, was {shown(columns)}. "
-            'Write Schema(columns=[Column("age", lower=0, upper=120)]).'
-        ]
-    rules = (
-        _columns_problems,
-        _target_problems,
-        _unit_problems,
-        _key_problems,
-        _missing_problems,
-        _choice_problems,
-    )
-    return [f"Schema: {sentence}" for rule in rules for sentence in rule(schema, words)]
-
-
-def _columns_problems(s: Schema, words: Notation) -> Iterator[str]:
-    if not any(column.leaves for column in s.columns):
-        yield (
-            "at least one column must leave (role sensitive, target or public), and none does. "
-            f"Write {words.other_column('age', lower=SMALLEST, upper=LARGEST)}, for example."
-        )
-    # Without regard to case, as DuckDB compares names.
-    count = Counter(column.name.casefold() for column in s.columns)
-    for folded in (name for name, times in count.items() if times > 1):
-        alike = [repr(column.name) for column in s.columns if column.name.casefold() == folded]
-        yield (
-            "column names must differ, in more than upper and lower case, and "
-            f"{' and '.join(alike)} do not. Rename one of them in the table and here."
-        )
-    for column in s.columns:
-        if column.leaves and column.missing_flag and column.missing_flag.casefold() in count:
-            yield (
-                f"the flag that tells where {column.name!r} is missing is published as "
-                f"{column.missing_flag!r}, and a column has that name. Rename the column, or write "
-                f"{words.other_column(column.name, required=True)}."
-            )
-    shares = sum(c.protect.share or 0.0 for c in s.columns if c.protect)
-    if shares > 1 + 1e-9:
-        yield (
-            f"the shares of epsilon in {words['protect']} must add up to at most 1, and add up to "
-            f"{shares:g}. Divide each by {shares:g}."
-        )
-
-
-def _target_problems(s: Schema, words: Notation) -> Iterator[str]:
-    targets = [column.name for column in s.columns if column.role == "target"]
-    if len(targets) > 1 or (s.target is not None and targets and s.target not in targets):
-        named = list(dict.fromkeys([*targets, *([s.target] if s.target else [])]))
-        yield (
-            f"there must be one target, and {' and '.join(map(repr, named))} are declared so. "
-            f"Write {words.other_column(named[-1], role='sensitive')}."
-        )
-    elif s.target is not None and not targets:
-        role = next((c.role for c in s.columns if c.name == s.target), None)
-        if role is None:
-            yield _unknown("target", s.target, s, words)
-        else:
-            yield (
-                f"target must be a column that is protected, and {s.target!r} has role {role}. "
-                f"Write {words.other_column(s.target, role='target')}."
-            )
-
-
-def _unit_problems(s: Any, words: Notation) -> Iterator[str]:
-    most = s.max_rows_per_unit
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-        yield (
-            f"{words['max_rows_per_unit']} must be a whole number of at least 1, was "
-            f"{shown(most)}. Write {words.table(max_rows_per_unit=1)}."
-        )
-    elif s.id_column is None and most is not None and most > 1:
-        yield (
-            f"{words['id_column']} must name the column that tells which rows belong together when "
-            f"{words['max_rows_per_unit']} is above 1, and was left out. "
-            f"Write {words.table(id_column=Blank('<column>'), max_rows_per_unit=most)}."
-        )
-    if s.id_column is None:
-        return
-    column = next((c for c in s.columns if c.name == s.id_column), None)
-    if column is None:
-        yield _unknown("id_column", s.id_column, s, words)
-    elif column.role != "id":
-        yield (
-            f"{words['id_column']} must name a column of role id, and {s.id_column!r} has role "
-            f"{column.role}. Write {words.other_column(s.id_column, role='id')}."
-        )
-    if most is None:
-        yield (
-            f"{words['max_rows_per_unit']} must say how many rows of one {s.unit} are used when "
-            f"{words['id_column']} is given, and was left out. "
-            f"Write {words.table(max_rows_per_unit=1)}, or as many as one {s.unit} may have."
-        )
-
-
-def _key_problems(s: Schema, words: Notation) -> Iterator[str]:
-    known = {column.name: column for column in s.columns}
-    for name in s.primary_key:
-        if name not in known:
-            yield _unknown("primary_key", name, s, words)
-    if len(s.primary_key) == 1 and s.primary_key[0] in known:
-        key = known[s.primary_key[0]]
-        if key.leaves:
-            yield (
-                f"{words['primary_key']} tells every row apart, so it must not leave, and "
-                f"{key.name!r} has role {key.role}. Write {words.other_column(key.name, role='id')}."
-            )
-
-
-def _missing_problems(s: Schema, words: Notation) -> Iterator[str]:
-    marks: Any = s.missing_values
-    if not isinstance(marks, tuple) or not all(isinstance(mark, str) for mark in marks):
-        yield (
-            f"{words['missing_values']} must be a list of strings, was "
-            f"{shown(list(marks) if isinstance(marks, tuple) else marks)}. "
-            f"Write {words.table(missing_values=('', 'NA'))}."
-        )
-        return
-    for column in s.columns:
-        both = [v for v in column.values or () if v in marks]
-        if both:
-            others = tuple(mark for mark in marks if mark not in both)
-            yield (
-                f"{shown(both[0])} is listed both in {words['missing_values']} and in "
-                f"{words['values']} of column {column.name!r}, and can be only one of the two. "
-                f"Write {words.table(missing_values=others)}, or take it off the column's list."
-            )
-
-
-def _choice_problems(s: Any, words: Notation) -> Iterator[str]:
-    for key, choices in (("neighbors", NEIGHBORS), ("row_count", ROW_COUNTS)):
-        value = getattr(s, key)
-        if value not in choices:
-            line = words.table(**{key: nearest(value, choices) or choices[0]})
-            yield (f"{words[key]} must be {' or '.join(choices)}, was {shown(value)}. Write {line}.")
-    name = s.dataset
-    if name is not None and not (
-        isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name)
-    ):
-        yield (
-            f"{words['dataset']} must be a name of letters, digits, '.', '_' and '-', was "
-            f"{shown(name)}: the ledger's file is called by it. "
-            f"Write {words.table(dataset=Blank('<name>-<year>'))}."
-        )
-    if s.unit is None:
-        yield f"{words['unit']} must be a string, was None. Write {words.table(unit='person')}."
-    for key in ("unit", "title", "description"):
-        yield from text_problems(getattr(s, key), key, words)
-
-
-def _unknown(key: str, name: object, s: Schema, words: Notation) -> str:
-    names = [column.name for column in s.columns]
-    close = nearest(name, names)
-    line = words.table(**{key: (close,) if key == "primary_key" else close}) if close else ""
-    way = f"Write {line}." if close else f"The columns are {', '.join(names)}."
-    return f"{words[key]} must name a declared column, was {shown(name)}. {way}"
-
-
 Neighbors: TypeAlias = Literal["replace-one", "add-remove"]
+
+
 RowCount: TypeAlias = Literal["public", "private"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """What is public about a table before a row is read.
+    """Public declaration of a table, made before any row is read.
 
     Parameters
     ----------
     columns : sequence of Column
         Every column of the table, in the order in which they are published.
     target : str, optional
-        The column that learners predict; the same as giving it ``role="target"``.
+        Name of the column that learners predict; the same as giving it ``role="target"``.
     neighbors : {"replace-one", "add-remove"}, default "replace-one"
-        Two tables that a promise makes hard to tell apart: one unit's rows replaced, or one unit's
-        rows added or removed.
+        Relation between neighboring tables: one unit's rows replaced, or one unit's rows added or
+        removed.
     dataset : str, optional
-        A lasting identity, the same for every version of the table; the ledger goes by it.
+        Permanent name of the dataset, the same for every version of the table; it identifies the ledger.
     unit : str, default "person"
-        Whom the promises protect.
+        Unit that promises protect, in the singular.
     id_column : str, optional
-        The column that tells which rows belong to one unit. Without it every row is a unit.
+        Name of the column whose equal values mark the rows of one unit; None makes every row a unit.
     max_rows_per_unit : int, optional
-        How many rows of one unit are used; required with ``id_column``.
+        Largest number of rows of one unit that are used; required with ``id_column``.
     row_count : {"public", "private"}, default "public"
-        Whether the number of rows is known to everybody.
+        Whether the number of rows is public.
     missing_values : tuple of str, default ("",)
-        What stands for a missing cell in a text file.
+        Texts that stand for a missing cell in a text file.
     primary_key : tuple of str
-        The columns that tell rows apart.
+        Names of the columns that identify a row.
     title, description : str, optional
-        For people.
-    dialect : Dialect
-        Whose words an error uses, Python's or the file's.
+        Title and description for people; None for none.
+    dialect : Notation
+        Notation of error messages: that of Python or of a schema file.
 
     Privacy
     -------
@@ -273,14 +111,14 @@ class Schema:
             given = getattr(self, name)
             if isinstance(given, Iterable) and not isinstance(given, str):
                 object.__setattr__(self, name, tuple(given))
-        self._settle_target()
+        self._normalize_target()
         problems = table_problems(self, dialect)
         if problems:
             raise SchemaError(*problems)
         object.__setattr__(self, "_index", {column.name: column for column in self.columns})
 
-    def _settle_target(self) -> None:
-        """Say the target once in both places: ``target`` and the role of its column."""
+    def _normalize_target(self) -> None:
+        """Make ``target`` and the role of its column agree where only one of them was given."""
         if not all(isinstance(column, Column) for column in self.columns):
             return
         if self.target is None:
@@ -310,27 +148,27 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all declared columns, in order."""
+        """Names of all declared columns, in order."""
         return tuple(self._index)
 
     @property
     def released(self) -> tuple[Column, ...]:
-        """The columns that leave: all but ids and dropped ones."""
+        """Columns that are published: all but ids and dropped ones."""
         return tuple(column for column in self.columns if column.leaves)
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """The columns that leave and are not the target."""
+        """Columns that are published and are not the target."""
         return tuple(column for column in self.released if column.role != "target")
 
     @property
     def numeric_features(self) -> tuple[Column, ...]:
-        """The features with an order and a distance: numbers, integers and dates."""
+        """Features with an order and a distance: numbers, integers and dates."""
         return tuple(column for column in self.features if column.is_number)
 
     @property
     def bounds(self) -> tuple[Floats, Floats]:
-        """Lower and upper bounds of the numeric features, as two vectors that cannot be written to.
+        """Lower and upper bounds of the numeric features, as two read-only vectors.
 
         A date is counted in days since its lower bound.
         """
@@ -348,24 +186,24 @@ class Schema:
     def clip(self, rows: Mapping[str, AnyArray]) -> dict[str, AnyArray]: ...
 
     def clip(self, rows: AnyArray | Mapping[str, AnyArray]) -> Floats | dict[str, AnyArray]:
-        """Move numbers that lie outside their bounds to the nearest bound, in silence.
+        """Return the rows with numbers clipped to their bounds, without a warning.
 
         Parameters
         ----------
         rows : array of shape (n_rows, n_numeric_features), or mapping of name to array
-            A matrix of the numeric features in order, or a batch: one array for each column, of
-            which those that are not numbers pass through as they are. Dates are counted in days
-            since their lower bound.
+            Matrix of the numeric features in order, or batch with one array for each column, of which
+            those that are not numbers are returned unchanged. Dates are counted in days since their
+            lower bound.
 
         Returns
         -------
         array or dict
             A copy. NaN means missing and stays NaN: clipping neither makes nor removes a missing
-            cell. Infinities go to the bounds. Clipping twice is clipping once.
+            cell. Infinities go to the bounds. Clipping is idempotent.
 
         Privacy
         -------
-        Nothing tells whether or how often a value was moved: a warning that depends on rows would
+        Whether or how often a value was clipped is not reported: a warning that depends on rows would
         be an unpaid release.
         """
         if isinstance(rows, Mapping):
@@ -385,7 +223,7 @@ class Schema:
         return np.clip(matrix, lower, upper) + 0.0
 
     def with_columns(self, *columns: Column) -> Schema:
-        """Return a schema in which these columns stand for those of the same names."""
+        """Return a schema in which these columns replace those of the same names."""
         changed = {column.name: column for column in columns}
         for name in changed:
             self.column(name)
@@ -401,7 +239,7 @@ class Schema:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the schema in canonical JSON: the same however the file was laid out."""
+        """SHA-256 of the schema in canonical JSON, independent of the layout of the file."""
         if self._digest is None:
             canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
             object.__setattr__(self, "_digest", hashlib.sha256(canonical.encode("ascii")).hexdigest())
@@ -422,19 +260,19 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Schema:
-        """Read the content of a schema file; the inverse of :meth:`to_dict`."""
+        """Return the schema that the content of a file declares; the inverse of :meth:`to_dict`."""
         from discreet.schema._document import read_document
 
         return read_document(content)
 
     @classmethod
     def from_yaml(cls, text: str) -> Schema:
-        """Read the text of a ``*.schema.yaml`` file.
+        """Return the schema that the text of a ``*.schema.yaml`` file declares.
 
         Raises
         ------
         SchemaError
-            With one sentence for each thing that is wrong.
+            With one sentence for each problem.
         """
         from discreet.schema.serialization import read_yaml
 
@@ -442,14 +280,14 @@ class Schema:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
-        """Read a schema file: JSON if its name ends in ``.json``, YAML otherwise."""
+        """Return the schema of a file: JSON if its name ends in ``.json``, YAML otherwise."""
         from discreet.schema.serialization import read_file
 
         return cls.from_dict(read_file(Path(path)))
 
     @staticmethod
     def draft(types: Mapping[str, str]) -> str:
-        """Start a schema file for a person to complete: names and types, and ``???`` for the rest.
+        """Return the text of a schema file for a person to complete: names, types, and ``???`` for the rest.
 
         Parameters
         ----------
@@ -459,8 +297,175 @@ class Schema:
 
         Privacy
         -------
-        Names and types are all it is given, so no bound can come from a row.
+        Its only input are names and types, so no bound can come from a row.
         """
         from discreet.schema._document import draft
 
         return draft(types)
+
+
+def table_problems(schema: Schema, notation: Notation) -> list[str]:
+    """Return one sentence for each problem of a table whose columns are valid."""
+    columns: Any = schema.columns
+    if not isinstance(columns, tuple) or not all(isinstance(c, Column) for c in columns):
+        return [
+            f"Schema: columns must be a list of Column, was {quote_value(columns)}. "
+            'Write Schema(columns=[Column("age", lower=0, upper=120)]).'
+        ]
+    rules = (
+        _columns_problems,
+        _target_problems,
+        _unit_problems,
+        _key_problems,
+        _missing_problems,
+        _choice_problems,
+    )
+    return [f"Schema: {sentence}" for rule in rules for sentence in rule(schema, notation)]
+
+
+def _columns_problems(s: Schema, notation: Notation) -> Iterator[str]:
+    """Yield the problems of the columns together: names, missing flags, shares of epsilon."""
+    if not any(column.leaves for column in s.columns):
+        yield (
+            "at least one column must leave (role sensitive, target or public), and none does. "
+            f"Write {notation.other_column('age', lower=SMALLEST, upper=LARGEST)}, for example."
+        )
+    # Without regard to case, as DuckDB compares names.
+    count = Counter(column.name.casefold() for column in s.columns)
+    for folded in (name for name, times in count.items() if times > 1):
+        alike = [repr(column.name) for column in s.columns if column.name.casefold() == folded]
+        yield (
+            "column names must differ, in more than upper and lower case, and "
+            f"{' and '.join(alike)} do not. Rename one of them in the table and here."
+        )
+    for column in s.columns:
+        if column.leaves and column.missing_flag and column.missing_flag.casefold() in count:
+            yield (
+                f"the flag that tells where {column.name!r} is missing is published as "
+                f"{column.missing_flag!r}, and a column has that name. Rename the column, or write "
+                f"{notation.other_column(column.name, required=True)}."
+            )
+    shares = sum(c.protect.share or 0.0 for c in s.columns if c.protect)
+    if shares > 1 + 1e-9:
+        yield (
+            f"the shares of epsilon in {notation['protect']} must add up to at most 1, and add up to "
+            f"{shares:g}. Divide each by {shares:g}."
+        )
+
+
+def _target_problems(s: Schema, notation: Notation) -> Iterator[str]:
+    """Yield the problems of the target: more than one, unknown, or not protected."""
+    targets = [column.name for column in s.columns if column.role == "target"]
+    if len(targets) > 1 or (s.target is not None and targets and s.target not in targets):
+        named = list(dict.fromkeys([*targets, *([s.target] if s.target else [])]))
+        yield (
+            f"there must be one target, and {' and '.join(map(repr, named))} are declared so. "
+            f"Write {notation.other_column(named[-1], role='sensitive')}."
+        )
+    elif s.target is not None and not targets:
+        role = next((c.role for c in s.columns if c.name == s.target), None)
+        if role is None:
+            yield _unknown("target", s.target, s, notation)
+        else:
+            yield (
+                f"target must be a column that is protected, and {s.target!r} has role {role}. "
+                f"Write {notation.other_column(s.target, role='target')}."
+            )
+
+
+def _unit_problems(s: Any, notation: Notation) -> Iterator[str]:
+    """Yield the problems of id_column and max_rows_per_unit."""
+    most = s.max_rows_per_unit
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        yield (
+            f"{notation['max_rows_per_unit']} must be a whole number of at least 1, was "
+            f"{quote_value(most)}. Write {notation.table(max_rows_per_unit=1)}."
+        )
+    elif s.id_column is None and most is not None and most > 1:
+        yield (
+            f"{notation['id_column']} must name the column that tells which rows belong together when "
+            f"{notation['max_rows_per_unit']} is above 1, and was left out. "
+            f"Write {notation.table(id_column=Blank('<column>'), max_rows_per_unit=most)}."
+        )
+    if s.id_column is None:
+        return
+    column = next((c for c in s.columns if c.name == s.id_column), None)
+    if column is None:
+        yield _unknown("id_column", s.id_column, s, notation)
+    elif column.role != "id":
+        yield (
+            f"{notation['id_column']} must name a column of role id, and {s.id_column!r} has role "
+            f"{column.role}. Write {notation.other_column(s.id_column, role='id')}."
+        )
+    if most is None:
+        yield (
+            f"{notation['max_rows_per_unit']} must say how many rows of one {s.unit} are used when "
+            f"{notation['id_column']} is given, and was left out. "
+            f"Write {notation.table(max_rows_per_unit=1)}, or as many as one {s.unit} may have."
+        )
+
+
+def _key_problems(s: Schema, notation: Notation) -> Iterator[str]:
+    """Yield the problems of the primary key: unknown columns, or one that is published."""
+    known = {column.name: column for column in s.columns}
+    for name in s.primary_key:
+        if name not in known:
+            yield _unknown("primary_key", name, s, notation)
+    if len(s.primary_key) == 1 and s.primary_key[0] in known:
+        key = known[s.primary_key[0]]
+        if key.leaves:
+            yield (
+                f"{notation['primary_key']} tells every row apart, so it must not leave, and "
+                f"{key.name!r} has role {key.role}. Write {notation.other_column(key.name, role='id')}."
+            )
+
+
+def _missing_problems(s: Schema, notation: Notation) -> Iterator[str]:
+    """Yield the problems of the texts that stand for a missing cell."""
+    marks: Any = s.missing_values
+    if not isinstance(marks, tuple) or not all(isinstance(mark, str) for mark in marks):
+        yield (
+            f"{notation['missing_values']} must be a list of strings, was "
+            f"{quote_value(list(marks) if isinstance(marks, tuple) else marks)}. "
+            f"Write {notation.table(missing_values=('', 'NA'))}."
+        )
+        return
+    for column in s.columns:
+        both = [v for v in column.values or () if v in marks]
+        if both:
+            others = tuple(mark for mark in marks if mark not in both)
+            yield (
+                f"{quote_value(both[0])} is listed both in {notation['missing_values']} and in "
+                f"{notation['values']} of column {column.name!r}, and can be only one of the two. "
+                f"Write {notation.table(missing_values=others)}, or take it off the column's list."
+            )
+
+
+def _choice_problems(s: Any, notation: Notation) -> Iterator[str]:
+    """Yield the problems of neighbors, row_count, dataset and the texts for people."""
+    for key, choices in (("neighbors", NEIGHBORS), ("row_count", ROW_COUNTS)):
+        value = getattr(s, key)
+        if value not in choices:
+            line = notation.table(**{key: nearest(value, choices) or choices[0]})
+            yield (f"{notation[key]} must be {' or '.join(choices)}, was {quote_value(value)}. Write {line}.")
+    name = s.dataset
+    if name is not None and not (
+        isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name)
+    ):
+        yield (
+            f"{notation['dataset']} must be a name of letters, digits, '.', '_' and '-', was "
+            f"{quote_value(name)}: the ledger's file is called by it. "
+            f"Write {notation.table(dataset=Blank('<name>-<year>'))}."
+        )
+    if s.unit is None:
+        yield f"{notation['unit']} must be a string, was None. Write {notation.table(unit='person')}."
+    for key in ("unit", "title", "description"):
+        yield from text_problems(getattr(s, key), key, notation)
+
+
+def _unknown(key: str, name: object, s: Schema, notation: Notation) -> str:
+    names = [column.name for column in s.columns]
+    close = nearest(name, names)
+    line = notation.table(**{key: (close,) if key == "primary_key" else close}) if close else ""
+    way = f"Write {line}." if close else f"The columns are {', '.join(names)}."
+    return f"{notation[key]} must name a declared column, was {quote_value(name)}. {way}"

@@ -1,11 +1,11 @@
-"""Text in and out: YAML and JSON, read without surprises.
+"""Reading and writing of schema files as YAML and JSON, with a strict subset of YAML.
 
 YAML 1.1 turns ``NO`` into false, ``1:30`` into ninety, ``01234`` into 668 and ``1e5`` into a
-string, each of which has changed somebody's list of categories. Here a plain word is a string unless
+string, each of which can silently change a list of categories. Here a plain word is a string unless
 it is ``true``, ``false``, ``null``, or a decimal number without a leading zero; dates stay strings
-until a column says that it holds dates. Repeated keys, anchors, tags, deep nesting and huge files
-are refused: nobody needs them to describe a table, and each is a known way to hide something or to
-stall a reader.
+until a column is declared as a date. Repeated keys, anchors, tags, deep nesting and huge files
+are errors: no description of a table needs them, and each is a known way to hide something or to
+stall a parser.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LONGEST_FILE = 1_000_000  # characters: some four thousand columns
 _DEEPEST = 20
 
-# What a plain word may mean besides a string, and the signs it then begins with.
+# Types of a plain word besides a string, each with its pattern and first characters.
 _MEANINGS = (
     ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false|True|False)$"), "tfTF"),
     ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
@@ -42,12 +42,12 @@ _MEANINGS = (
 
 
 class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
-    """The safe loader, with the meanings above and no repeated keys."""
+    """Safe loader with the types above and without repeated keys."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Refuse a key that comes twice: YAML would keep the last, its reader sees the first."""
+        """Return a mapping; raise an error for a repeated key, of which YAML would keep the last."""
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
@@ -63,7 +63,7 @@ class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  
 
 
 class _Dumper(yaml.SafeDumper):
-    """The safe dumper; what either reading of YAML would take for something else is quoted."""
+    """Safe dumper that quotes strings which this or a standard loader would read as another type."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         """Indent lists inside mappings."""
@@ -111,14 +111,14 @@ def read_yaml(text: str) -> dict[str, Any]:
         content = yaml.load(text, Loader=_Loader)  # noqa: S506, a subclass of the safe loader
     except (yaml.YAMLError, ValueError) as error:
         raise SchemaError(_yaml_sentence(error)) from None
-    return _mapping(content)
+    return _check_mapping(content)
 
 
 def read_json(text: str) -> dict[str, Any]:
     """Return the content of JSON text, an object at the top."""
     _check_length(text)
     try:
-        content = json.loads(text, object_pairs_hook=_unique)
+        content = json.loads(text, object_pairs_hook=_check_unique_keys)
     except RecursionError:
         raise SchemaError(
             f"The schema file is nested more than {_DEEPEST} deep. Write it as in the reference."
@@ -129,11 +129,11 @@ def read_json(text: str) -> dict[str, Any]:
         raise SchemaError(
             f"The schema file must be JSON, and {where}is not: {what}. Correct it, or write YAML."
         ) from None
-    return _mapping(content)
+    return _check_mapping(content)
 
 
 def write_yaml(content: Mapping[str, Any]) -> str:
-    """Return YAML text that reads back as the same content, here and elsewhere."""
+    """Return YAML text that this and every other YAML parser reads as the same content."""
     return yaml.dump(
         dict(content),
         Dumper=_Dumper,
@@ -145,7 +145,7 @@ def write_yaml(content: Mapping[str, Any]) -> str:
 
 
 def write_word(word: str) -> str:
-    """Return a string as it stands in YAML, quoted only if it must be."""
+    """Return a string in YAML, quoted only if necessary."""
     return yaml.dump([word], Dumper=_Dumper, allow_unicode=True, width=10_000)[2:].rstrip("\n")
 
 
@@ -157,7 +157,7 @@ def _check_length(text: str) -> None:
         )
 
 
-def _mapping(content: object) -> dict[str, Any]:
+def _check_mapping(content: object) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise SchemaError(
             f"The schema file must hold keys and values, was a {type(content).__name__}. "
@@ -166,7 +166,7 @@ def _mapping(content: object) -> dict[str, Any]:
     return content
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _check_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]

@@ -1,14 +1,15 @@
-"""Where rows come from and go to: files, frames, DuckDB, PostgreSQL. No privacy in here.
+"""Reading and writing tables: files, frames, DuckDB, PostgreSQL; nothing here concerns privacy.
 
-:func:`open_table` takes whatever holds a table and gives a :class:`Table`, whose ``batches`` are
-encoded as a schema declares: numbers clipped, categories as codes. :func:`write_table` takes such
-batches to a file or database. Both stream: memory does not grow with the number of rows.
+:func:`open_table` returns a :class:`Table` for anything that holds one; its ``batches`` are encoded as a
+schema declares: numbers clipped, categories as codes. :func:`write_table` writes such batches to a file or
+database. Both stream: memory does not grow with the number of rows.
 
-Reading order: :mod:`~discreet.tables.table` and :mod:`~discreet.tables._writers` are the two doors;
-:mod:`~discreet.tables._encoding` is the one place where a cell becomes a number;
+:mod:`~discreet.tables.table` reads and :mod:`~discreet.tables._writers` writes;
+:mod:`~discreet.tables._encoding` is the only module where a cell becomes a number;
 :mod:`~discreet.tables.files`, :mod:`~discreet.tables.sources` and :mod:`~discreet.tables.postgres` are
 the sources; :mod:`~discreet.tables.duckdb` and :mod:`~discreet.tables.arrow` run DuckDB under them;
-:mod:`~discreet.tables.table` and :mod:`~discreet.tables._external_sort` are what a writer may put in between.
+:mod:`~discreet.tables._external_sort` sorts rows before they are written, and
+:mod:`~discreet.tables.temporary` keeps temporary files.
 """
 
 from __future__ import annotations

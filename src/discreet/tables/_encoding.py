@@ -1,15 +1,14 @@
-"""From the cells of a source to numbers and codes: one SQL projection for every source.
+"""Encoding of cells as numbers and codes: one SQL projection for every source.
 
 The projection is generated from the schema and runs inside DuckDB, where a column of text becomes a
 column of codes without a Python object per cell. In what comes out a NULL has one meaning, the same
 for every column: *this cell does not fit what was declared*. A missing cell is NaN in a number, and in
 a category the code of the level ``None``, or -1 where none is declared.
 
-Column names never enter the SQL: columns are called ``c0``, ``c1``, ... by their place in the source.
+Column names never enter the SQL: columns are called ``c0``, ``c1``, ... by their position in the source.
 
-Two ways of writing it are shut: ``x IN (...)`` and ``list_contains``, which DuckDB turns into a join
-that forgets the order of rows; and ``TRY_CAST(x AS ENUM(...))``, which takes microseconds for each
-value that is not listed.
+Two forms are avoided: ``x IN (...)`` and ``list_contains``, which DuckDB turns into a join that loses the
+order of rows; and ``TRY_CAST(x AS ENUM(...))``, which takes microseconds for each value that is not listed.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 Cells: TypeAlias = Literal["text", "float", "integer", "boolean", "date", "other"]
 MISSING_CODE = -1
+"""Code of a missing cell in a category without a level for it."""
 NO_ID = 0
 """Fingerprint of a missing id: rows without one are one unit together."""
 
@@ -52,8 +52,8 @@ _DECLARED: dict[Cells, str] = {
 }
 
 
-def cells_of(sql_type: str) -> Cells:
-    """Say what kind of cells a DuckDB type holds."""
+def cell_kind(sql_type: str) -> Cells:
+    """Return the kind of cells that a DuckDB type holds."""
     if sql_type.startswith("ENUM("):
         return "text"
     decimal = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", sql_type)
@@ -63,8 +63,8 @@ def cells_of(sql_type: str) -> Cells:
 
 
 def declared_type(sql_type: str) -> str:
-    """Name the type under which a schema file declares such cells, for a draft."""
-    return _DECLARED[cells_of(sql_type)]
+    """Return the type under which a draft of a schema declares cells of a DuckDB type."""
+    return _DECLARED[cell_kind(sql_type)]
 
 
 def projection(
@@ -81,15 +81,15 @@ def projection(
     Parameters
     ----------
     columns : sequence of Column
-        What to read, in order: numbers, integers, dates, categories, or an id.
+        Columns to read, in order: numbers, integers, dates, categories, or an id.
     places, sql_types : sequence of int, sequence of str
-        Where each stands in the source, and its DuckDB type.
+        Position of each column in the source, and its DuckDB type.
     missing_values : sequence of str
-        What stands for a missing cell, besides NULL and NaN.
+        Texts that stand for a missing cell, besides NULL and NaN.
     relation : str
-        A FROM clause whose columns are called ``c0``, ``c1``, ...
+        FROM clause whose columns are called ``c0``, ``c1``, ...
     id_texts : bool
-        Whether an id's text follows all other columns, empty where it is missing.
+        Whether to append the id as text after all other columns, empty where it is missing.
 
     Returns
     -------
@@ -99,9 +99,9 @@ def projection(
     """
     present, parsed, encoded, texts = [], [], [], []
     for i, (column, place, sql_type) in enumerate(zip(columns, places, sql_types, strict=True)):
-        cells = cells_of(sql_type)
+        cells = cell_kind(sql_type)
         _check_fit(column, cells, sql_type)
-        present.append(f"{_present(f'c{place}', cells, missing_values)} AS r{i}")
+        present.append(f"{_null_if_missing(f'c{place}', cells, missing_values)} AS r{i}")
         parsed.append(f"r{i}, {_parse(column, f'r{i}', cells)} AS p{i}")
         encoded.append(f"{_encode(column, f'r{i}', f'p{i}')} AS e{i}")
         if id_texts and column.type == "id":
@@ -113,11 +113,12 @@ def projection(
 
 
 def _check_fit(column: Column, cells: Cells, sql_type: str) -> None:
+    """Raise SchemaError if cells of a DuckDB type cannot be read as the column is declared."""
     if column.type == "id" and cells not in ("text", "integer"):
         raise SchemaError(id_problem(column.name, sql_type))
-    words = column.type == "category" and isinstance((column.values or ("",))[0], str)
+    has_text_levels = column.type == "category" and isinstance((column.values or ("",))[0], str)
     if cells == "date":
-        wrong = not (words or column.type == "date")
+        wrong = not (has_text_levels or column.type == "date")
     else:
         wrong = cells == "other" or (column.type == "date" and cells != "text")
     if wrong:
@@ -128,31 +129,31 @@ def _check_fit(column: Column, cells: Cells, sql_type: str) -> None:
 
 
 def id_problem(name: str, found: str) -> str:
-    """Say that a column cannot hold ids: other types are spelled differently by different engines."""
+    """Return the error text for a column that cannot hold ids: engines spell other types differently."""
     return (
         f"Column {name!r} must hold ids that are integers, text or UUIDs, and the table has {found}. Cast "
         "the id to text in a view."
     )
 
 
-def _present(cell: str, cells: Cells, missing_values: Sequence[str]) -> str:
-    """Return the cell, NULL where it is missing."""
+def _null_if_missing(cell: str, cells: Cells, missing_values: Sequence[str]) -> str:
+    """Return the SQL for a cell that is NULL where it is missing."""
     if cells == "text":
         text = f"CAST({cell} AS VARCHAR)"
         tokens = literals(missing_values)
-        return f"CASE WHEN NOT {_listed(text, tokens)} THEN {text} END" if tokens else text
+        return f"CASE WHEN NOT {_is_listed(text, tokens)} THEN {text} END" if tokens else text
     conditions = []
     if cells in ("float", "integer"):
         values = [value for value in map(_as_number, missing_values) if value is not None]
         numbers = [f"CAST({value!r} AS DOUBLE)" for value in values]
         if numbers:
-            conditions.append(_listed(f"CAST({cell} AS DOUBLE)", ", ".join(numbers)))
+            conditions.append(_is_listed(f"CAST({cell} AS DOUBLE)", ", ".join(numbers)))
     if cells == "float":
         conditions.append(f"isnan(CAST({cell} AS DOUBLE))")
     return f"CASE WHEN NOT ({' OR '.join(conditions)}) THEN {cell} END" if conditions else cell
 
 
-def _listed(cell: str, values: str) -> str:
+def _is_listed(cell: str, values: str) -> str:
     return f"(coalesce(list_position([{values}], {cell}), 0) > 0 OR {cell} IS NULL)"
 
 
@@ -165,10 +166,10 @@ def _as_number(token: str) -> float | None:
 
 
 def _parse(column: Column, cell: str, cells: Cells) -> str:
-    """Say the cell in the terms of its column, NULL where that cannot be done."""
+    """Return the SQL for a cell as a value of its column, NULL where it does not fit."""
     if column.type == "id":
-        # Rows are told apart by it. Two units whose fingerprints coincide (n^2 / 2^65) are
-        # taken for one, which bounds their rows together and so weakens no promise.
+        # Two units whose fingerprints coincide (probability n^2 / 2^65) count as one unit, which bounds
+        # their rows together and so weakens no promise.
         return f"md5_number_lower(CAST({cell} AS VARCHAR))"
     if column.type == "date":
         assert isinstance(column.lower, datetime.date)
@@ -180,7 +181,7 @@ def _parse(column: Column, cell: str, cells: Cells) -> str:
         return f"CASE WHEN {number} = floor({number}) OR isnan({number}) THEN {number} END"
     values = column.values or ()
     codes = ", ".join(f"{literal(_canonical(value))}: {i}" for i, value in enumerate(values))
-    return f"MAP {{{codes}}}[{_text(cell, cells, values[0])}]"
+    return f"MAP {{{codes}}}[{_spell(cell, cells, values[0])}]"
 
 
 def _number(cell: str, cells: Cells) -> str:
@@ -193,8 +194,8 @@ def _canonical(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _text(cell: str, cells: Cells, example: object) -> str:
-    """Spell the cell as levels like `example` are: ``true``, ``7``, or as it stands."""
+def _spell(cell: str, cells: Cells, example: object) -> str:
+    """Return the SQL for a cell spelled like the level `example`: ``true``, ``7``, or unchanged."""
     number = _number(cell, cells)
     # 7.0 is how a float column spells the level 7.
     whole = (

@@ -1,8 +1,8 @@
-"""Rows in the order of random words: in memory where they fit, in buckets on disk where they do not.
+"""Sorting of rows by random words: in memory where they fit, in buckets on disk where they do not.
 
-A word's first byte is its bucket. Buckets are sorted a few at a time, so that the rows come out as if all had
-been sorted at once. Their files have no name, because rows stand there in the order of their source: they
-end with the process.
+A word's first byte is its bucket. Buckets are sorted a few at a time, which gives the same order as sorting
+all at once. Their files have no name, because they hold rows in the order of their source: they disappear
+with the process.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Ints, Words
 
 MEMORY = 1 << 29
-"""Bytes of rows that are sorted without a disk."""
-_CHUNK = 1 << 22  # bytes that are sorted at once: what a processor keeps at hand
+"""Bytes of rows up to which they are sorted in memory."""
+_CHUNK = 1 << 22  # bytes that are sorted at once: they fit into a processor's cache
 _BUCKETS = 256
 
 
-def in_word_order(batches: Iterator[list[AnyArray]], folder: Path | None) -> Iterator[list[AnyArray]]:
-    """Yield the rows of all batches in the order of their last column, and leave that column out.
+def sort_by_words(batches: Iterator[list[AnyArray]], folder: Path | None) -> Iterator[list[AnyArray]]:
+    """Yield the rows of all batches in the order of their last column, without that column.
 
     Parameters
     ----------
     batches : iterator of lists of arrays
-        The last of each is 64-bit words; equal words keep their order.
+        Columns of each batch; the last are 64-bit words, and equal words keep their order.
     folder : Path or None
-        The folder whose disk takes the rows that do not fit into memory; None for the system's temporary one.
+        Folder on whose disk rows go that do not fit into memory; None for the system's temporary folder.
 
     Yields
     ------
@@ -42,13 +42,13 @@ def in_word_order(batches: Iterator[list[AnyArray]], folder: Path | None) -> Ite
     """
     with _Buckets(folder) as buckets:
         for columns in batches:
-            buckets.add(_as_rows(columns))
+            buckets.add(_join_columns(columns))
         for rows in buckets.chunks():
-            yield _sorted(rows)
+            yield _sort_rows(rows)
 
 
 class _Buckets:
-    """Records by the first byte of their word: held, or in one file without a name for each bucket."""
+    """Records by the first byte of their word: in memory, or in one nameless file for each bucket."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -66,7 +66,7 @@ class _Buckets:
         self._open.close()
 
     def add(self, rows: AnyArray) -> None:
-        """Take some records; what does not fit any more goes to disk with all that came before."""
+        """Add records; once memory is full, all of them go to disk."""
         bucket = (rows["word"] >> np.uint64(56)).astype(np.uint8)
         counts = np.bincount(bucket, minlength=_BUCKETS)
         self._held.append((rows.take(np.argsort(bucket, kind="stable")), np.cumsum(counts)))
@@ -88,7 +88,7 @@ class _Buckets:
         self._held.clear()
 
     def chunks(self) -> Iterator[AnyArray]:
-        """Yield the records of some consecutive buckets after the other, unsorted."""
+        """Yield the records of a few consecutive buckets at a time, unsorted."""
         if self._dtype is None:
             return
         first = 0
@@ -96,12 +96,12 @@ class _Buckets:
             last = first + 1
             while last < _BUCKETS and self._counts[first : last + 1].sum() * self._dtype.itemsize <= _CHUNK:
                 last += 1
-            rows = self._taken(first, last)
+            rows = self._take(first, last)
             if len(rows):
                 yield rows
             first = last
 
-    def _taken(self, first: int, last: int) -> AnyArray:
+    def _take(self, first: int, last: int) -> AnyArray:
         if not self._files:
             starts = [int(ends[first - 1]) if first else 0 for _, ends in self._held]
             parts = [r[s : e[last - 1]] for (r, e), s in zip(self._held, starts, strict=True)]
@@ -114,8 +114,8 @@ class _Buckets:
         return np.concatenate(parts)
 
 
-def _as_rows(columns: list[AnyArray]) -> AnyArray:
-    """Put columns together into records, which move as one."""
+def _join_columns(columns: list[AnyArray]) -> AnyArray:
+    """Return the columns as one array of records."""
     names = [f"f{i}" for i in range(len(columns) - 1)] + ["word"]
     rows = np.empty(
         len(columns[-1]), np.dtype([(name, c.dtype) for name, c in zip(names, columns, strict=True)])
@@ -126,14 +126,14 @@ def _as_rows(columns: list[AnyArray]) -> AnyArray:
 
 
 def word_order(words: Words) -> Ints:
-    """Return the order of the words; equal ones stay as they came, so that every machine finds the same."""
+    """Return the stable order of the words, the same on every machine."""
     order = np.argsort(words)
     ordered = words.take(order)
     # Equal words are rare, and the sort that keeps their order takes longer.
     return np.argsort(words, kind="stable") if (ordered[1:] == ordered[:-1]).any() else order
 
 
-def _sorted(rows: AnyArray) -> list[AnyArray]:
+def _sort_rows(rows: AnyArray) -> list[AnyArray]:
     rows = rows.take(word_order(np.ascontiguousarray(rows["word"])))
     assert rows.dtype.names is not None
     return [np.ascontiguousarray(rows[name]) for name in rows.dtype.names[:-1]]

@@ -1,4 +1,4 @@
-"""Batches out: to Parquet, CSV, DuckDB or PostgreSQL, all or nothing."""
+"""Writing of batches to Parquet, CSV, DuckDB or PostgreSQL, whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from discreet.errors import ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema
-from discreet.tables._external_sort import in_word_order
+from discreet.tables._external_sort import sort_by_words
 from discreet.tables.arrow import ArrayStream
 from discreet.tables.duckdb import connect, identifier, literal, run_over, split_table_name
 from discreet.tables.files import attach
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Layout: TypeAlias = Schema | Sequence["Field | Column"]
 Batches: TypeAlias = Iterable[Mapping[str, "AnyArray"]]
 
-_NO_INTEGER = np.iinfo(np.int64).min  # stands for a missing cell on its way to the engine
+_NO_INTEGER = np.iinfo(np.int64).min  # missing cell in an array of integers for the engine
 _LAST_DAY = datetime.date.max.toordinal()
 _FORMATS = {
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
@@ -45,26 +45,26 @@ _OPEN_FILES = Path("/dev/fd")
 _POSTGRES_TYPES = {"DOUBLE": "double precision", "VARCHAR": "text"}
 _serial = itertools.count()
 ROW_GROUP = 122_880
-"""Rows of a row group of Parquet."""
+"""Number of rows in a row group of Parquet."""
 _PIECE = ROW_GROUP // 6
-"""Rows that are given to the engine at once: a whole number of its vectors, and of pieces in a row group."""
+"""Rows passed to the engine at once: a multiple of its vector size, and a divisor of a row group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How one column of a written table looks.
+    """Column of a written table.
 
     Parameters
     ----------
     name : str
-        Of the column.
+        Name of the column in the written table.
     type : {"number", "integer", "date", "category"}
-        What its cells are once written. Batches hold floats for the first three, NaN where a cell
+        Type of the written cells. Batches hold floats for the first three, NaN where a cell
         is missing, and codes for a category.
     levels : tuple
-        What the codes of a category stand for; None for a missing cell.
+        Levels of a category in the order of their codes; None for a missing cell.
     origin : datetime.date, optional
-        The day from which the days of a date are counted.
+        Day from which the days of a date are counted; None for other types.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Field:
 
     @classmethod
     def from_column(cls, column: Column) -> Field:
-        """Return the field that holds a column as it was declared."""
+        """Return the field for a column as it was declared."""
         if column.is_category:
             return cls(column.name, "category", levels=tuple(column.levels))
         if column.type == "date":
@@ -84,7 +84,7 @@ class Field:
 
     @property
     def sql_type(self) -> str:
-        """The type that DuckDB gives the column."""
+        """DuckDB type of the column."""
         if self.type != "category":
             return {"number": "DOUBLE", "integer": "BIGINT", "date": "DATE"}[self.type]
         kinds = {type(level) for level in self.levels if level is not None}
@@ -94,12 +94,12 @@ class Field:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As what the column travels to the engine."""
-        travels = {"number": np.float64, "category": np.int32}
-        return np.dtype(travels.get(self.type, np.int64))
+        """Type of the array that is passed to the engine."""
+        dtypes = {"number": np.float64, "category": np.int32}
+        return np.dtype(dtypes.get(self.type, np.int64))
 
     def expression(self, cell: str) -> str:
-        """Return the SQL that turns what travels into what is written."""
+        """Return the SQL that turns an entry of the array into the written cell."""
         if self.type == "number":
             return f"CASE WHEN NOT isnan({cell}) THEN {cell} END"
         if self.type == "category":
@@ -116,25 +116,25 @@ class Field:
             return "NULL"
         return literal(str(level)) if self.sql_type == "VARCHAR" else str(level)
 
-    def travel(self, values: AnyArray) -> AnyArray:
-        """Check an array and bring it into the form in which it travels."""
+    def convert(self, values: AnyArray) -> AnyArray:
+        """Return an array of a batch, checked and converted to :attr:`dtype`."""
         values = np.asarray(values)
         if self.type == "number":
             return values.astype(np.float64, copy=False)
         if self.type == "category":
-            if values.dtype.kind not in "iub" or not _within(values, 0, len(self.levels) - 1):
+            if values.dtype.kind not in "iub" or not _is_within(values, 0, len(self.levels) - 1):
                 raise ParameterError(
                     f"write_table: column {self.name!r} must hold codes from 0 to "
                     f"{len(self.levels) - 1}, and holds something else. Map it to its levels first."
                 )
             return values.astype(np.int32, copy=False)
-        whole = _whole(values)
+        whole = _to_integers(values)
         low, high = _NO_INTEGER + 1, -(_NO_INTEGER + 1)
         if self.type == "date":
             assert self.origin is not None
             low = 1 - self.origin.toordinal()
             high = _LAST_DAY - self.origin.toordinal()
-        if whole is None or not _within(whole[whole != _NO_INTEGER], low, high):
+        if whole is None or not _is_within(whole[whole != _NO_INTEGER], low, high):
             raise ParameterError(
                 f"write_table: column {self.name!r} must hold whole numbers to be written as "
                 f"{self.type}, and holds others. Write it as a number: Field({self.name!r})."
@@ -142,10 +142,10 @@ class Field:
         return whole
 
 
-def _whole(values: AnyArray) -> Ints | None:
-    """Return floats as int64 with a stand-in for NaN; None if one is not whole or does not fit."""
+def _to_integers(values: AnyArray) -> Ints | None:
+    """Return floats as int64 with a placeholder for NaN; None if one is not whole or does not fit."""
     if values.dtype.kind in "iub":
-        return values.astype(np.int64) if _within(values, _NO_INTEGER + 1, 2**63 - 1) else None
+        return values.astype(np.int64) if _is_within(values, _NO_INTEGER + 1, 2**63 - 1) else None
     missing = np.isnan(values)
     present = np.where(missing, 0.0, values)
     if not (np.abs(present) < 2.0**63).all() or (present != np.rint(present)).any():
@@ -153,7 +153,7 @@ def _whole(values: AnyArray) -> Ints | None:
     return np.where(missing, _NO_INTEGER, present.astype(np.int64))
 
 
-def _within(values: AnyArray, low: int, high: int) -> bool:
+def _is_within(values: AnyArray, low: int, high: int) -> bool:
     return len(values) == 0 or bool(low <= int(values.min()) and int(values.max()) <= high)
 
 
@@ -174,15 +174,16 @@ def write_table(
         ``duckdb://path/file.duckdb?table=name``; ``postgresql://host/database?table=schema.name``;
         ``/dev/fd/N``, an open file, which becomes Parquet and need not have a name.
     layout : Schema or sequence of Field or Column
-        The columns, in order. A schema stands for its columns that leave.
+        Columns to write, in order. A schema stands for its released columns.
     batches : iterable of mappings of str to array
-        Read once, one at a time: numbers as floats (NaN is missing), dates as days since their
-        origin, categories as codes.
+        Batches, read once and one at a time: numbers as floats (NaN is missing), dates as days since
+        their origin, categories as codes.
     replace : bool
-        Whether to put the new table in the place of one that exists.
+        Whether the new table may replace an existing one.
     order_by : str, optional
-        A further column of 64-bit words in each batch: rows are sorted by it, and it is not written.
-        Rows that do not fit into memory are sorted in files without a name on the target's disk.
+        Name of a further column of 64-bit words in each batch, by which rows are sorted and which is not
+        written; None keeps the order. Rows that do not fit into memory are sorted in files without a name
+        on the target's disk.
 
     Returns
     -------
@@ -192,15 +193,15 @@ def write_table(
     Raises
     ------
     SourceError
-        If it cannot be written. Then nothing new is left behind, and what was there still is.
+        If it cannot be written. Then nothing new is left behind, and an existing table is unchanged.
 
     Notes
     -----
-    A file is written beside the target under a name that starts with a dot, brought to disk, and
-    renamed: whoever looks sees the old state or the new one, even if the process is killed. Numbers
+    A file is written beside the target under a name that starts with a dot, flushed to disk, and
+    renamed: a reader sees the old state or the new one, even if the process is killed. Numbers
     keep every bit. A missing cell is NULL, and empty in CSV.
     """
-    fields = _fields(layout)
+    fields = _layout_fields(layout)
     text = os.fspath(target)
     writer = _Writer(fields, batches, order_by)
     if text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
@@ -214,12 +215,12 @@ def write_table(
     if path.parent == _OPEN_FILES:
         return writer.copy(str(path), _FORMATS[".parquet"])
     (form,) = (form for end, form in _FORMATS.items() if path.name.lower().endswith(end))
-    with _beside(path) as draft:
+    with _write_atomically(path) as draft:
         return writer.copy(str(draft), form, draft.absolute().parent)
 
 
 def check_target(target: str | os.PathLike[str], *, replace: bool) -> None:
-    """Refuse a target that cannot be written, as far as its name and folder tell: before anything is paid."""
+    """Raise an error for a target that, by its name and folder, cannot be written: before any charge."""
     text = os.fspath(target)
     if text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES)):
         return
@@ -243,7 +244,8 @@ def check_target(target: str | os.PathLike[str], *, replace: bool) -> None:
         raise SourceError(f"The file {str(path)!r} exists already. Remove it, or pass replace=True.")
 
 
-def _fields(layout: Layout) -> list[Field]:
+def _layout_fields(layout: Layout) -> list[Field]:
+    """Return the fields of a layout; raise an error unless their names differ by more than case."""
     given: Sequence[Field | Column] = layout.released if isinstance(layout, Schema) else layout
     fields = [item if isinstance(item, Field) else Field.from_column(item) for item in given]
     if not fields or any(not field.name for field in fields):
@@ -270,7 +272,7 @@ def _check_lengths(fields: Sequence[Field]) -> None:
 
 
 class _Writer:
-    """Carries batches to the engine's COPY or INSERT, once."""
+    """Writer of one sequence of batches through a COPY or INSERT of the engine."""
 
     def __init__(self, fields: Sequence[Field], batches: Batches, order_by: str | None) -> None:
         self._fields = fields
@@ -280,10 +282,11 @@ class _Writer:
         self.select = f"SELECT {', '.join(cells)} FROM batches"  # noqa: S608 - quoted
 
     def _arrays(self, folder: Path | None) -> Iterator[list[AnyArray]]:
-        checked = self._checked()
-        return _even(checked if self._order_by is None else in_word_order(checked, folder))
+        batches = self._check_batches()
+        return _resize_batches(batches if self._order_by is None else sort_by_words(batches, folder))
 
-    def _checked(self) -> Iterator[list[AnyArray]]:
+    def _check_batches(self) -> Iterator[list[AnyArray]]:
+        """Yield the columns of each batch, checked and converted, the words for sorting last."""
         names = {field.name for field in self._fields}
         if self._order_by is not None:
             names.add(self._order_by)
@@ -293,7 +296,7 @@ class _Writer:
                 raise ParameterError(
                     f"write_table: batches must have the columns of the layout, and differ in {odd}."
                 )
-            columns = [field.travel(batch[field.name]) for field in self._fields]
+            columns = [field.convert(batch[field.name]) for field in self._fields]
             if self._order_by is not None:
                 columns.append(np.asarray(batch[self._order_by], np.uint64))
             if any(values.shape != columns[0].shape[:1] for values in columns):
@@ -313,7 +316,7 @@ class _Writer:
             (written,) = run_over(connection, command, "batches", stream)
             return int(written)
         except (duckdb.Error, OSError) as problem:
-            # The disk that is written to, or the one on which rows are sorted.
+            # OSError: the disk of the target, or the one on which rows are sorted.
             message, kind = str(problem), type(problem).__name__
         full = "No space left" in message or "File too large" in message
         raise SourceError(
@@ -323,20 +326,20 @@ class _Writer:
         )
 
     def copy(self, file: str, options: str, folder: Path | None = None) -> int:
-        """Write to a file; rows are sorted on the disk of `folder`, or of the system's temporary one."""
+        """Write to a file; rows are sorted on the disk of `folder`, or of the system's temporary folder."""
         with contextlib.closing(connect()) as connection:
             command = f"COPY ({self.select}) TO {literal(file)} ({options}, USE_TMP_FILE false)"
             return self.run(connection, command, f"The file {file!r}", folder)
 
     def copy_csv(self, file: str) -> int:
-        """Write text without a header, for PostgreSQL."""
+        """Write CSV text without a header, for PostgreSQL."""
         return self.copy(file, "FORMAT csv, HEADER false, COMPRESSION none")
 
 
-def _even(batches: Iterable[list[AnyArray]]) -> Iterator[list[AnyArray]]:
-    """Cut batches again into pieces of one size, but for the last: the same rows give the same file.
+def _resize_batches(batches: Iterable[list[AnyArray]]) -> Iterator[list[AnyArray]]:
+    """Yield the rows again in pieces of one size, but for the last: the same rows give the same file.
 
-    The engine ends a row group where a batch ends, so that otherwise the file would tell how its rows came.
+    The engine ends a row group where a batch ends, so that otherwise the file would reveal the batches.
     """
     waiting: list[list[AnyArray]] = []
     count = 0
@@ -355,36 +358,36 @@ def _even(batches: Iterable[list[AnyArray]]) -> Iterator[list[AnyArray]]:
 
 
 @contextlib.contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """Yield a name beside `path`, and rename that file to it if all goes well."""
-    with _explained(path):
-        _sweep(path)
-        draft, locked = _draft_of(path)
+def _write_atomically(path: Path) -> Iterator[Path]:
+    """Yield a temporary file beside `path`, and rename it to `path` if no error occurs."""
+    with _explain_errors(path):
+        _remove_leftovers(path)
+        draft, locked = _create_draft(path)
     try:
         yield draft
-        with _explained(path):
-            _to_disk(draft)
+        with _explain_errors(path):
+            _sync_to_disk(draft)
             draft.replace(path)
-            _to_disk(path.absolute().parent)
+            _sync_to_disk(path.absolute().parent)
     finally:
         draft.unlink(missing_ok=True)
         os.close(locked)
 
 
-def _draft_of(path: Path) -> tuple[Path, int]:
-    """Make an empty draft of a target; return it with the handle that holds its lock."""
+def _create_draft(path: Path) -> tuple[Path, int]:
+    """Create an empty draft of a target; return it with the handle that holds its lock."""
     while True:
         draft = path.with_name(f".{path.name}.{os.getpid()}-{next(_serial)}.partial")
         with contextlib.suppress(FileExistsError):
             draft.open("xb").close()
-            # Another writer may have taken it for a leftover before it was locked.
+            # Another writer may have removed it as a leftover before it was locked.
             locked = lock(draft, folder=False)
             if locked is not None:
                 return draft, locked
 
 
-def _sweep(path: Path) -> None:
-    """Remove what writers of the same target left when they were killed."""
+def _remove_leftovers(path: Path) -> None:
+    """Remove drafts that killed writers of the same target left."""
     drafts = re.compile(rf"\.{re.escape(path.name)}\.\d+-\d+\.partial")
     for leftover in path.absolute().parent.iterdir():
         if drafts.fullmatch(leftover.name):
@@ -395,7 +398,7 @@ def _sweep(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explain_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
@@ -405,7 +408,7 @@ def _explained(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _to_disk(path: Path) -> None:
+def _sync_to_disk(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -414,6 +417,7 @@ def _to_disk(path: Path) -> None:
 
 
 def _write_duckdb(path: Path, table: str | None, writer: _Writer, *, replace: bool) -> int:
+    """Write a table of a DuckDB file; a file created for it is removed again on failure."""
     if table is None:
         raise ParameterError(
             f"write_table: target must name a table, as in {path.name}?table=name, and does not."
@@ -433,11 +437,11 @@ def _write_duckdb(path: Path, table: str | None, writer: _Writer, *, replace: bo
             here = "database_name = 'attached' AND lower(schema_name) = lower(?)"
             if not connection.execute(f"FROM duckdb_schemas() WHERE {here}", [schema]).fetchall():
                 raise SourceError(f"{label} must be in a schema that exists. Create {schema!r} first.")
-            found = connection.execute(
+            existing = connection.execute(
                 f"FROM duckdb_tables() WHERE {here} AND lower(table_name) = lower(?)",
                 [schema, name],
             ).fetchall()
-            if found and not replace:
+            if existing and not replace:
                 raise SourceError(f"{label} exists already. Drop it, or pass replace=True.")
             command = f"CREATE OR REPLACE TABLE {full_name} AS {writer.select}"
             written = writer.run(connection, command, label, path.absolute().parent)

@@ -1,9 +1,9 @@
 """Columns of numbers in and out of DuckDB through the Arrow C interface, without pyarrow.
 
-DuckDB hands out its results, and takes in tables, as Arrow streams: three C structures and a few
-function pointers. That is all this module knows. :func:`read_stream` turns a stream of numbers and
-texts into numpy arrays while the query still runs, so that a table of any length passes through a
-constant amount of memory; :class:`ArrayStream` is the opposite direction, for numbers.
+DuckDB returns its results, and accepts tables, as Arrow streams: three C structures and a few function
+pointers. :func:`read_stream` turns a stream of numbers and texts into numpy arrays while the query still
+runs, so that a table of any length passes through a constant amount of memory; :class:`ArrayStream` is the
+opposite direction, for numbers.
 
 The structures are fixed by the Arrow C data and C stream interface specifications.
 """
@@ -92,7 +92,7 @@ _capsule_new.argtypes = [c_void_p, c_char_p, c_void_p]
 
 
 class StreamBroken(Exception):
-    """The other side of a stream reported an error; the message is its own, unfiltered."""
+    """Error that the other side of a stream reported; the message is its own and may quote rows."""
 
 
 def read_stream(capsule: Any) -> Generator[tuple[list[AnyArray], list[int | None]]]:
@@ -101,18 +101,18 @@ def read_stream(capsule: Any) -> Generator[tuple[list[AnyArray], list[int | None
     Parameters
     ----------
     capsule : PyCapsule
-        What ``__arrow_c_stream__()`` returned. Its columns are float64, int32, int64, uint64 or text.
+        Result of ``__arrow_c_stream__()``; its columns are float64, int32, int64, uint64 or text.
 
     Yields
     ------
     values : list of ndarray
         One fresh array per column; of text, an object array of its UTF-8 bytes.
     first_null : list of int or None
-        Where the first null of each column stands, None where there is none.
+        Position of the first null in each column, None where there is none.
     """
     stream = ctypes.cast(_capsule_pointer(capsule, _STREAM_NAME), POINTER(_Stream))
     schema = _Schema()
-    _check(stream, stream.contents.get_schema(stream, byref(schema)))
+    _check_status(stream, stream.contents.get_schema(stream, byref(schema)))
     try:
         formats = [schema.children[i].contents.format for i in range(schema.n_children)]
         dtypes = [np.dtype(object) if code == _TEXT else _FORMATS[code] for code in formats]
@@ -120,7 +120,7 @@ def read_stream(capsule: Any) -> Generator[tuple[list[AnyArray], list[int | None
         schema.release(byref(schema))
     while True:
         array = _Array()
-        _check(stream, stream.contents.get_next(stream, byref(array)))
+        _check_status(stream, stream.contents.get_next(stream, byref(array)))
         if not array.release:  # the specification's end of stream
             return
         try:
@@ -130,14 +130,15 @@ def read_stream(capsule: Any) -> Generator[tuple[list[AnyArray], list[int | None
         yield [values for values, _ in pairs], [null for _, null in pairs]
 
 
-def _check(stream: Any, code: int) -> None:
+def _check_status(stream: Any, code: int) -> None:
     if code:
         address = stream.contents.get_last_error(stream)
-        said = ctypes.string_at(address) if address else b"unknown error"
-        raise StreamBroken(said.decode("utf-8", "replace"))
+        message = ctypes.string_at(address) if address else b"unknown error"
+        raise StreamBroken(message.decode("utf-8", "replace"))
 
 
 def _copy_column(batch: _Array, index: int, dtype: np.dtype[Any]) -> tuple[AnyArray, int | None]:
+    """Return a copy of a column of a record batch, and the position of its first null or None."""
     column = batch.children[index].contents
     # A parent may be a slice of its children: its offset counts on top of theirs.
     start, length = column.offset + batch.offset, batch.length
@@ -146,25 +147,25 @@ def _copy_column(batch: _Array, index: int, dtype: np.dtype[Any]) -> tuple[AnyAr
     if dtype.hasobject:
         values = _copy_texts(column, start, length)
     else:
-        values = _view(column.buffers[1], start * dtype.itemsize, length, dtype).copy()
+        values = _memory_view(column.buffers[1], start * dtype.itemsize, length, dtype).copy()
     if column.null_count == 0 or not column.buffers[0]:
         return values, None
     first = start // 8
-    packed = _view(column.buffers[0], first, (start + length + 7) // 8 - first, np.dtype(np.uint8))
+    packed = _memory_view(column.buffers[0], first, (start + length + 7) // 8 - first, np.dtype(np.uint8))
     valid = np.unpackbits(packed, bitorder="little")[start - 8 * first :][:length]
     null = int(valid.argmin())
     return values, None if valid[null] else null
 
 
 def _copy_texts(column: _Array, start: int, length: int) -> AnyArray:
-    ends = _view(column.buffers[1], start * 4, length + 1, np.dtype(np.int32)).tolist()
+    ends = _memory_view(column.buffers[1], start * 4, length + 1, np.dtype(np.int32)).tolist()
     held = ctypes.string_at(column.buffers[2] + ends[0], ends[-1] - ends[0]) if ends[-1] > ends[0] else b""
     texts = np.empty(length, object)
     texts[:] = [held[a - ends[0] : b - ends[0]] for a, b in itertools.pairwise(ends)]
     return texts
 
 
-def _view(address: int, skip: int, length: int, dtype: np.dtype[Any]) -> AnyArray:
+def _memory_view(address: int, skip: int, length: int, dtype: np.dtype[Any]) -> AnyArray:
     memory = (ctypes.c_char * (length * dtype.itemsize)).from_address(address + skip)
     return np.frombuffer(memoryview(memory), dtype)
 
@@ -177,21 +178,21 @@ class ArrayStream:
     dtypes : mapping of str to dtype
         Name and type of each column: float64, int32, int64 or uint64.
     start : callable
-        Called once for each scan; returns an iterator over lists of arrays, one per column.
+        Function called once for each scan, which returns an iterator over lists of arrays, one per column.
 
     Attributes
     ----------
     failure : BaseException or None
-        What the iterator raised. The scan then ends as if that had been all: whoever runs it looks here
-        before keeping what was made of it, as :func:`~discreet.tables.duckdb.run_over` does.
+        Exception that the iterator raised. The scan then ends like a complete one: its caller must check
+        here before it uses the result, as :func:`~discreet.tables.duckdb.run_over` does.
 
     Notes
     -----
-    A structure belongs to whoever received it until that side calls its ``release``; until then
-    ``_kept`` holds the Python objects that own its memory, under the number in ``private_data``.
-    Keep this object until the connection that scans it is closed.
+    A structure belongs to its receiver until that side calls its ``release``; until then ``_kept`` holds
+    the Python objects that own its memory, under the number in ``private_data``. Keep this object until the
+    connection that scans it is closed.
 
-    A failure is not reported to DuckDB: a COPY to CSV that is told of one may wait forever for tasks of its
+    A failure is not reported to DuckDB: a COPY to CSV that receives one may wait forever for tasks of its
     own that it has just dropped.
     """
 
@@ -200,6 +201,7 @@ class ArrayStream:
         dtypes: Mapping[str, np.dtype[Any]],
         start: Callable[[], Iterator[list[AnyArray]]],
     ) -> None:
+        """Store the columns, and make the callbacks that C code will call."""
         self.failure: BaseException | None = None
         self._names = [name.encode() for name in dtypes]
         self._dtypes = [np.dtype(dtype) for dtype in dtypes.values()]
@@ -213,6 +215,7 @@ class ArrayStream:
         self._get_last_error = _GetLastError(lambda _: None)  # there is never one
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Return a capsule with a new Arrow stream over the batches."""
         batches = self._start()
 
         def get_schema(_: Any, out: Any) -> int:
@@ -255,6 +258,7 @@ class ArrayStream:
         structure.release = type(structure.release)()
 
     def _fill_schema(self, out: _Schema) -> None:
+        """Write the schema of a record batch: a struct with one child per column."""
         children = []
         for name, dtype in zip(self._names, self._dtypes, strict=True):
             child = _Schema(format=_CODES[dtype], name=name, release=self._release_schema)
@@ -268,6 +272,7 @@ class ArrayStream:
         out.private_data = self._keep((children, pointers))
 
     def _fill_array(self, out: _Array, columns: list[AnyArray]) -> None:
+        """Write a record batch whose buffers are the memory of the arrays, without a copy."""
         length = len(columns[0])
         children = []
         for values, dtype in zip(columns, self._dtypes, strict=True):

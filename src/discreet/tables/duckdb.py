@@ -1,4 +1,4 @@
-"""DuckDB as this package runs it: bounded, offline, in order."""
+"""DuckDB instances with bounded memory, without network, and with rows in order; quoting for SQL."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from discreet.tables.arrow import ArrayStream
 
 MEMORY_LIMIT = "512MB"
+"""Memory that a DuckDB instance may use."""
 _MOST_THREADS = 4  # each holds a row group or a text buffer; more would not fit the memory limit
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Open a DuckDB instance in memory that reads only what it is pointed at.
+    """Return a DuckDB instance in memory that reads only the files it is given.
 
     It loads and installs no extension, hence has no network; spills nothing to disk, so that no
     private row is left in a temporary file; and keeps rows in the order of their source.
@@ -43,47 +44,47 @@ def connect() -> duckdb.DuckDBPyConnection:
     connection.execute("SET GLOBAL disabled_optimizers = 'in_clause'")
     # A moment belongs to the day it has in UTC, whatever the zone of the machine.
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
-    return _quiet(connection)
+    return _disable_progress_bar(connection)
 
 
-def borrow() -> duckdb.DuckDBPyConnection:
-    """Open a connection to the one instance in which this process scans small tables that it holds itself.
+def connect_shared() -> duckdb.DuckDBPyConnection:
+    """Return a connection to the instance in which this process scans small tables in memory.
 
-    Opening an instance takes longer than scanning such a table. Nothing is kept in this one: what a
-    connection registers is its own and goes with it. It starts no threads, which a forked process would lose.
+    Opening an instance takes longer than scanning such a table. The shared one stores nothing: what a
+    connection registers is its own and ends with it. It starts no threads, which a forked process would lose.
     """
-    return session(_lent(os.getpid()))
+    return session(_shared_instance(os.getpid()))
 
 
 @cache
-def _lent(_: int) -> duckdb.DuckDBPyConnection:
+def _shared_instance(_: int) -> duckdb.DuckDBPyConnection:
     connection = connect()
     connection.execute("SET GLOBAL threads = 1")
     return connection
 
 
 def session(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """Open a second connection to an instance; one that streams a result can do nothing else."""
-    return _quiet(connection.cursor())
+    """Return another connection to an instance; one that streams a result can do nothing else."""
+    return _disable_progress_bar(connection.cursor())
 
 
-def _quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    # The bar would be drawn into our standard output; the setting is each connection's own.
+def _disable_progress_bar(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    # The bar would be drawn to standard output; each connection has its own setting.
     return connection.execute("SET enable_progress_bar = false")
 
 
 def run_over(
     connection: duckdb.DuckDBPyConnection, command: str, name: str, stream: ArrayStream
 ) -> tuple[Any, ...]:
-    """Run a command that reads a stream of ours under a name, whole or not at all.
+    """Run a command that reads a stream under a name, in one transaction.
 
-    A stream whose batches fail ends early, and the engine knows nothing of it: what it wrote is taken back
-    here, and the failure is raised as it was.
+    A stream whose batches fail ends early, and the engine does not notice: its writes are rolled back here,
+    and the failure is raised unchanged.
 
     Returns
     -------
     tuple
-        The one row that the command answers with.
+        The one row that the command returns.
     """
     connection.register(name, stream)
     connection.begin()
@@ -100,27 +101,27 @@ def run_over(
 
 
 def identifier(name: str) -> str:
-    """Quote a name of a table or column."""
+    """Return the quoted name of a table or column."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """Quote a string."""
+    """Return a quoted string."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def literals(texts: Iterable[str]) -> str:
-    """Quote strings, with commas between them."""
+    """Return quoted strings, separated by commas."""
     return ", ".join(literal(text) for text in texts)
 
 
 def one_file(path: Path) -> str:
-    """Quote a path so that it names one file, even if it has the signs of a pattern in it."""
+    """Return a quoted path that names one file, even if it contains the signs of a pattern."""
     return literal(re.sub(r"([*?\[])", r"[\1]", str(path.absolute())))
 
 
 def check_readable(path: Path) -> None:
-    """Raise unless the path is a file that can be opened and is not empty."""
+    """Raise SourceError unless the path is a file that can be opened and is not empty."""
     try:
         with path.open("rb") as file:
             empty = not file.read(1)
@@ -137,7 +138,7 @@ def check_readable(path: Path) -> None:
 
 
 def split_table_name(table: str) -> list[str]:
-    """Split ``schema.table`` at the dots outside double quotes, and take the quotes off."""
+    """Return the parts of ``schema.table``, split at dots outside double quotes and without the quotes."""
     parts = re.findall(r'"(?:[^"]|"")*"|[^."]+', table)
     if not table or ".".join(parts) != table:
         raise SourceError(

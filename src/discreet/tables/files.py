@@ -1,4 +1,4 @@
-"""Tables in files: CSV and its relatives, Parquet, DuckDB's own format."""
+"""Sources in files: CSV and TSV, Parquet, DuckDB databases."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _SMALLEST_PARQUET = 12  # two marks and the length of a footer
 class CsvSource(DuckSource):
     """A text file with a header line.
 
-    Cells are read as text and take their type from the schema. The delimiter is the sign among
-    comma, semicolon, tab and bar that stands most often in the header, unless given. An empty cell
-    is missing, quoted or not.
+    Cells are read as text and take their type from the schema. Unless given, the delimiter is the most
+    frequent of comma, semicolon, tab and bar in the header. An empty cell is missing, quoted or not.
     """
 
     def __init__(self, path: Path, *, delimiter: str | None, encoding: str) -> None:
+        """Read the header, and prepare the scan of the file with its names."""
         check_readable(path)
         label = f"The file {str(path)!r}"
         zipped = path.suffix.lower() == ".gz"
@@ -57,17 +57,17 @@ class CsvSource(DuckSource):
         super().__init__(connect(), relation, label=label, names=names)
 
     def declared_types(self) -> list[str]:
-        """Guess the type of each column from the first rows, the only cells ever looked at."""
-        with self.guarded(), self._cursor() as cursor:
+        """Return the type of each column guessed from the first rows; no other cells are read for it."""
+        with self.translate_errors(), self._cursor() as cursor:
             relation = f"read_csv({self._file}, sample_size={_ROWS_SNIFFED}, {self._options})"
             described = cursor.execute(f"DESCRIBE FROM {relation}").fetchall()
         return [declared_type(row[1]) for row in described]
 
     def explain(self, message: str) -> DiscreetError | None:
-        """Say what is wrong with the text, and on which line."""
-        found = re.search(r"CSV Error on Line: (\d+)", message)
-        line = int(found[1]) - 1 if found else None
-        place = f"{self.label}, row {line} of the data" if found else self.label
+        """Return an error that says what is wrong with the text and on which line; None if unknown."""
+        match = re.search(r"CSV Error on Line: (\d+)", message)
+        line = int(match[1]) - 1 if match else None
+        place = f"{self.label}, row {line} of the data" if match else self.label
         counts = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", message)
         if counts:
             return DataError(
@@ -92,7 +92,7 @@ class CsvSource(DuckSource):
                 line=line,
             )
         if "GZIP" in message:
-            return _not_gzip(self.label)
+            return _gzip_error(self.label)
         if "state machine" in message:
             return SourceError(
                 f"{self.label} must be CSV with one kind of line end, and is not. Write it again "
@@ -113,7 +113,7 @@ def _read_header(path: Path, label: str, *, encoding: str, zipped: bool) -> str:
                 if not line or raw.count(b'"') % 2 == 0:
                     break
     except (OSError, EOFError, zlib.error):
-        raise _not_gzip(label) from None
+        raise _gzip_error(label) from None
     try:
         header = raw.removeprefix(codecs.BOM_UTF8).decode(encoding)
     except UnicodeDecodeError:
@@ -130,7 +130,7 @@ def _read_header(path: Path, label: str, *, encoding: str, zipped: bool) -> str:
     return header
 
 
-def _not_gzip(label: str) -> SourceError:
+def _gzip_error(label: str) -> SourceError:
     return SourceError(
         f"{label} must be a whole gzip file, and is damaged, cut short or something else. Write it "
         "again, or take .gz off its name if it is plain text."
@@ -141,6 +141,7 @@ class ParquetSource(DuckSource):
     """A Parquet file."""
 
     def __init__(self, path: Path) -> None:
+        """Check the marks at both ends of the file, and read its column names."""
         check_readable(path)
         label = f"The file {str(path)!r}"
         with path.open("rb") as file:
@@ -154,19 +155,19 @@ class ParquetSource(DuckSource):
             )
         connection, file_name = connect(), one_file(path)
         super().__init__(connection, f"read_parquet({file_name}, hive_partitioning=false)", label=label)
-        self.names = self._own_names(connection, file_name)
+        self.names = self._read_names(connection, file_name)
 
-    def _own_names(self, connection: DuckDBPyConnection, file_name: str) -> list[str]:
-        """Return the top-level names as the file has them.
+    def _read_names(self, connection: DuckDBPyConnection, file_name: str) -> list[str]:
+        """Return the top-level column names as the file has them.
 
-        DuckDB, to which names that differ by case alone are the same, would rename the second.
+        DuckDB, for which names that differ by case alone are equal, would rename the second.
         """
-        with self.guarded():
+        with self.translate_errors():
             rows = connection.execute(
                 f"SELECT name, coalesce(num_children, 0) FROM parquet_schema({file_name})"  # noqa: S608 - quoted
             ).fetchall()
         names: list[str] = []
-        nested = 0  # fields still to come that belong to the column before
+        nested = 0  # following fields that belong to the column before
         for name, children in rows[1:]:
             if nested:
                 nested += children - 1
@@ -180,6 +181,7 @@ class DuckDBSource(DuckSource):
     """A table of a DuckDB file, which is opened for reading only."""
 
     def __init__(self, path: Path, table: str | None) -> None:
+        """Attach the file for reading, and choose its table."""
         check_readable(path)
         label = f"The file {str(path)!r}"
         connection = connect()
@@ -193,7 +195,7 @@ class DuckDBSource(DuckSource):
             "WHERE database_name = 'attached' AND NOT internal ORDER BY ALL"
         ).fetchall()
         try:
-            schema, name = _choose(rows, table, label)
+            schema, name = _choose_table(rows, table, label)
         except SourceError:
             connection.close()
             raise
@@ -202,7 +204,7 @@ class DuckDBSource(DuckSource):
 
 
 def attach(connection: DuckDBPyConnection, path: Path, mode: str) -> str | None:
-    """Attach a DuckDB file as ``attached``; return what is wrong with it, or None."""
+    """Attach a DuckDB file as ``attached``; return the problem as the end of a sentence, or None."""
     import duckdb
 
     try:
@@ -216,8 +218,8 @@ def attach(connection: DuckDBPyConnection, path: Path, mode: str) -> str | None:
     return None
 
 
-def _choose(rows: list[tuple[str, str]], table: str | None, label: str) -> tuple[str, str]:
-    """Find the table that was asked for, or the only one there is."""
+def _choose_table(rows: list[tuple[str, str]], table: str | None, label: str) -> tuple[str, str]:
+    """Return schema and name of the requested table, or of the only one."""
     listed = ", ".join(f"{schema}.{name}" for schema, name in rows) or "none"
     if table is None:
         if len(rows) == 1:
@@ -225,20 +227,20 @@ def _choose(rows: list[tuple[str, str]], table: str | None, label: str) -> tuple
         raise SourceError(
             f"{label} must be given with the name of a table, as in file.duckdb?table=name; it has {listed}."
         )
-    *schema, wanted = split_table_name(table)
-    # DuckDB's own rule: names that differ by case alone are the same.
-    found = [
+    *schema, name = split_table_name(table)
+    # DuckDB's own rule: names that differ by case alone are equal.
+    matches = [
         row
         for row in rows
-        if row[1].lower() == wanted.lower() and row[0].lower() == (schema or ["main"])[-1].lower()
+        if row[1].lower() == name.lower() and row[0].lower() == (schema or ["main"])[-1].lower()
     ]
-    if len(schema) > 1 or not found:
+    if len(schema) > 1 or not matches:
         raise SourceError(f"{label} must hold the table {table!r}, and does not; it has {listed}.")
-    return found[0]
+    return matches[0]
 
 
 def open_file(path: Path, *, table: str | None, delimiter: str | None, encoding: str) -> DuckSource:
-    """Open a file by the end of its name."""
+    """Return the source of a file, chosen by the end of its name."""
     if encoding not in ENCODINGS:
         raise ParameterError(
             f"open_table: encoding must be one of {', '.join(ENCODINGS)}, was {encoding!r}. Write "

@@ -1,7 +1,7 @@
-"""Tables in PostgreSQL, in and out by COPY.
+"""Reading and writing of PostgreSQL tables by COPY.
 
-Rows travel as CSV text through a pipe between the server's COPY and DuckDB, which encodes and decodes
-them as it does a file's: nothing is stored on the way, and no Python object is made per cell.
+Rows pass as CSV text through a pipe between the server's COPY and DuckDB, which encodes and decodes
+them like those of a file: nothing is stored on the way, and no Python object is made per cell.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 SCHEMES = ("postgresql", "postgres")
 _BLOCK = 2**18
-_BUFFER = 2**22  # how much text DuckDB gathers before it encodes
-# As what DuckDB takes the text of each server type; anything else stays text.
+_BUFFER = 2**22  # bytes of text that DuckDB gathers before it encodes
+# DuckDB type for the text of each server type; anything else stays text.
 _SQL_TYPES = {
     "bool": "BOOLEAN", "int2": "BIGINT", "int4": "BIGINT", "int8": "BIGINT", "oid": "BIGINT",
     "float4": "DOUBLE", "float8": "DOUBLE", "numeric": "DOUBLE", "date": "DATE",
@@ -35,22 +35,23 @@ _SQL_TYPES = {
 
 
 class Address:
-    """A ``postgresql://`` URL, taken apart.
+    """Parts of a ``postgresql://`` URL.
 
     Parameters
     ----------
     url : str
-        With ``?table=name`` or ``?table=schema.name``; other parameters are libpq's.
+        URL with ``?table=name`` or ``?table=schema.name``; other parameters are libpq's.
 
     Attributes
     ----------
     label : str
-        Server, database and table, for messages: no user, no password.
+        Server, database and table for messages, without user and password.
     table : tuple of str
-        The table's name, after its schema's if one was given.
+        Name of the table, after its schema's if one was given.
     """
 
     def __init__(self, url: str) -> None:
+        """Split the URL into the table and the rest for libpq."""
         parts = urlsplit(url)
         parameters = parse_qsl(parts.query, keep_blank_values=True)
         tables = [value for key, value in parameters if key == "table"]
@@ -71,7 +72,7 @@ class Address:
         self.label = f"The table {tables[0]!r} at postgresql://{where}"
 
     def connect(self) -> psycopg.Connection[Any]:
-        """Log in."""
+        """Return a connection to the server."""
         driver = _driver()
         try:
             server: psycopg.Connection[Any] = driver.connect(
@@ -87,7 +88,7 @@ class Address:
         )
 
     def identifier(self) -> Any:
-        """Return the table's name for use in a query."""
+        """Return the table's quoted name for use in a query."""
         from psycopg import sql
 
         return sql.Identifier(*self.table)
@@ -117,13 +118,14 @@ class PostgresSource:
         self._server = self._address.connect()
         self._engine = connect()
         try:
-            with self._guarded():
+            with self._translate_errors():
                 self._describe()
         except DiscreetError:
             self.close()
             raise
 
     def _describe(self) -> None:
+        """Start the read-only snapshot, fix the text format of cells, and read names and types."""
         driver = _driver()
         self._server.isolation_level = driver.IsolationLevel.REPEATABLE_READ
         self._server.read_only = True
@@ -137,7 +139,7 @@ class PostgresSource:
             "synchronize_seqscans = off",
         ):
             self._server.execute(f"SET LOCAL {setting}")
-        cursor = self._server.execute(self._select("*", " LIMIT 0"))
+        cursor = self._server.execute(self._select_query("*", " LIMIT 0"))
         columns = cursor.description or ()
         self.names: Sequence[str] = [column.name for column in columns]
         self.sql_types: Sequence[str] = [
@@ -145,14 +147,15 @@ class PostgresSource:
             for c in columns
         ]
 
-    def _select(self, what: Any, tail: str = "") -> Any:
+    def _select_query(self, what: Any, tail: str = "") -> Any:
         from psycopg import sql
 
         what = sql.SQL(what) if isinstance(what, str) else what
         return sql.SQL("SELECT {} FROM {}{}").format(what, self._address.identifier(), sql.SQL(tail))
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
+        """Replace errors of the driver, which may quote rows, by a SourceError."""
         driver = _driver()
         try:
             yield
@@ -168,13 +171,13 @@ class PostgresSource:
 
     @contextlib.contextmanager
     def scan(self, places: Sequence[int]) -> Iterator[tuple[DuckDBPyConnection, str]]:
-        """Start a COPY and give the FROM clause that reads its other end."""
+        """Start a COPY; yield a connection and the FROM clause that reads the rows."""
         from psycopg import sql
 
         texts = sql.SQL(", ").join(
             sql.SQL("CAST({} AS text)").format(sql.Identifier(self.names[i])) for i in places
         )
-        query = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv)").format(self._select(texts))
+        query = sql.SQL("COPY ({}) TO STDOUT (FORMAT csv)").format(self._select_query(texts))
         command = query.as_bytes(self._server)
         columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in places)
         # The server quotes an empty string and does not quote a NULL.
@@ -183,7 +186,7 @@ class PostgresSource:
             f"nullstr='', allow_quoted_nulls=false, buffer_size={_BUFFER}, columns={{{columns}}}"
         )
         typed = ", ".join(f"CAST(c{i} AS {self.sql_types[i]}) AS c{i}" for i in places)
-        # DuckDB lets go of its end of the pipe before the thread at the other is waited for.
+        # DuckDB closes its end of the pipe before the thread at the other end is joined.
         with (
             _pipe_from(lambda end: self._copy_out(command, end)) as end,
             contextlib.closing(session(self._engine)) as cursor,
@@ -195,44 +198,44 @@ class PostgresSource:
         """Send the rows of a COPY into a pipe."""
         # The savepoint keeps the snapshot when a reader leaves before the end.
         with (
-            self._guarded(),
+            self._translate_errors(),
             self._server.transaction(),
             contextlib.closing(copied(self._server, command)) as messages,
         ):
-            held = bytearray()
+            block = bytearray()
             for message in messages:
-                held += message
-                if len(held) >= _BLOCK:
-                    _write_all(end, held)
-                    held = bytearray()
-            _write_all(end, held)
+                block += message
+                if len(block) >= _BLOCK:
+                    _write_all(end, block)
+                    block = bytearray()
+            _write_all(end, block)
 
     def count(self) -> int:
-        """Count the rows."""
-        with self._guarded():
-            row = self._server.execute(self._select("count(*)")).fetchone()
+        """Return the number of rows."""
+        with self._translate_errors():
+            row = self._server.execute(self._select_query("count(*)")).fetchone()
         assert row is not None
         return int(row[0])
 
     def declared_types(self) -> list[str]:
-        """Name the type of each column in the words of a schema file."""
+        """Return the type of each column, named as in a schema file."""
         return [declared_type(sql_type) for sql_type in self.sql_types]
 
     def explain(self, message: str) -> DiscreetError | None:
-        """Leave the message to the caller: it may quote rows."""
+        """Return None: the caller withholds the message, which may quote rows."""
         return None
 
     def close(self) -> None:
-        """End the transaction and log out."""
+        """End the transaction and close both connections."""
         self._server.close()
         self._engine.close()
 
 
 def copied(server: Any, command: bytes) -> Generator[memoryview]:
-    """Yield the messages that a COPY ... TO STDOUT sends; each is good until the next is asked for.
+    """Yield the messages of a COPY ... TO STDOUT; each is valid until the next one.
 
-    This speaks to libpq itself: the driver's own iteration goes through its event loop for every row and
-    takes five times as long. Whoever leaves early closes the generator, which ends the COPY.
+    This calls libpq directly: the driver's own iteration runs its event loop for every row and takes five
+    times as long. A caller that stops early closes the generator, which ends the COPY.
     """
     from psycopg import pq
 
@@ -261,8 +264,8 @@ def copied(server: Any, command: bytes) -> Generator[memoryview]:
 def _pipe_from(feed: Callable[[int], None]) -> Iterator[int]:
     """Run `feed` in a thread that writes into a pipe; yield the end to read from.
 
-    What `feed` raises is raised here at the end, rather than what the reader made of a stream cut
-    short. When the reader leaves early, the pipe breaks, which ends the thread.
+    An exception of `feed` is raised here at the end, instead of the reader's own about a truncated stream.
+    When the reader stops early, the pipe breaks, which ends the thread.
     """
     reading, writing = os.pipe()
     failure: list[BaseException] = []
@@ -299,18 +302,18 @@ def write_postgres(
     *,
     replace: bool,
 ) -> int:
-    """Make a table and fill it, in one transaction.
+    """Create a table and fill it in one transaction; return the number of rows.
 
     Parameters
     ----------
     url : str
-        Where, with ``?table=``.
+        URL of the server and database, with ``?table=`` for the new table.
     columns : sequence of (name, SQL type)
-        What to make.
+        Columns of the new table, in order.
     copy_to : callable
-        Writes rows as CSV without a header into the file it is given; returns their number.
+        Function that writes rows as CSV without a header into a file, and returns their number.
     replace : bool
-        Whether a table of that name may be dropped.
+        Whether an existing table of that name may be dropped.
     """
     address, driver, written = Address(url), _driver(), [0]
     from psycopg import sql

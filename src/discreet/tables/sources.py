@@ -1,8 +1,7 @@
-"""Tables in memory: frames of pandas, polars and pyarrow, DuckDB relations, numpy arrays.
+"""The interface of a source of rows, sources that DuckDB scans, and sources in memory.
 
-None of those packages is needed; what a user has is recognized through narwhals.
-
-What every place that rows come from offers to :class:`~discreet.tables.table.Table`.
+Sources in memory are frames of pandas, polars and pyarrow, DuckDB relations, and numpy arrays. None of those
+packages is needed; frames are recognized through narwhals.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
 from discreet.tables._encoding import declared_type
 from discreet.tables.arrow import StreamBroken
-from discreet.tables.duckdb import borrow, connect, session
+from discreet.tables.duckdb import connect, connect_shared, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """A place that rows come from.
+    """Source of rows, as :class:`~discreet.tables.table.Table` uses it.
 
     Attributes
     ----------
     label : str
-        What messages call it; holds no password.
+        Name of the source in messages, without any password.
     names, sql_types : sequence of str
         Name and DuckDB type of each column, in order.
     """
@@ -44,37 +43,37 @@ class Source(Protocol):
     sql_types: Sequence[str]
 
     def scan(self, places: Sequence[int]) -> AbstractContextManager[tuple[duckdb.DuckDBPyConnection, str]]:
-        """Give a connection and a FROM clause in which column ``i`` is called ``ci``.
+        """Yield a connection and a FROM clause in which column ``i`` is called ``ci``.
 
         The clause may be used for one query, and need only hold the columns at `places`.
         """
 
     def count(self) -> int:
-        """Count the rows."""
+        """Return the number of rows."""
 
     def declared_types(self) -> list[str]:
-        """Name the type of each column in the words of a schema file."""
+        """Return the type of each column, named as in a schema file."""
 
     def explain(self, message: str) -> DiscreetError | None:
-        """Turn the engine's message, which may quote rows, into one that does not."""
+        """Return an error without rows for the engine's message, which may quote rows; None if unknown."""
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
 
 class DuckSource:
-    """A source that DuckDB scans by itself, any number of times.
+    """Source that DuckDB scans by itself, any number of times.
 
     Parameters
     ----------
     connection : DuckDBPyConnection
-        Of our own; closed with the source.
+        Connection that belongs to the source and is closed with it.
     relation : str
-        A FROM clause.
+        FROM clause that DuckDB can scan repeatedly.
     label : str
-        What messages call the source.
+        Name of the source in messages.
     names : sequence of str, optional
-        The columns' names, where DuckDB does not keep them as they are.
+        Names of the columns, where DuckDB would change them; None to take DuckDB's.
     """
 
     def __init__(
@@ -85,10 +84,11 @@ class DuckSource:
         label: str,
         names: Sequence[str] | None = None,
     ) -> None:
+        """Read the types, and the names unless given, from DuckDB's description."""
         self.label = label
         self._connection = connection
         self._relation = relation
-        with self.guarded(), self._cursor() as cursor:
+        with self.translate_errors(), self._cursor() as cursor:
             described = cursor.execute(f"DESCRIBE FROM {relation}").fetchall()
         self.sql_types: Sequence[str] = [row[1] for row in described]
         self.names: Sequence[str] = [row[0] for row in described] if names is None else names
@@ -105,44 +105,44 @@ class DuckSource:
             cursor.close()
 
     def _prepare(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Make known to a fresh connection what the relation needs."""
+        """Register on a new connection the objects that the relation needs."""
 
     @contextlib.contextmanager
     def scan(self, places: Sequence[int]) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
-        """Give a connection and a FROM clause in which column ``i`` is called ``ci``."""
+        """Yield a connection and a FROM clause in which column ``i`` is called ``ci``."""
         with self._cursor() as cursor:
             yield cursor, self._aliased
 
     def count(self) -> int:
-        """Count the rows."""
-        with self.guarded(), self._cursor() as cursor:
+        """Return the number of rows."""
+        with self.translate_errors(), self._cursor() as cursor:
             row = cursor.execute(f"SELECT count(*) FROM {self._relation}").fetchone()  # noqa: S608 - ours
         assert row is not None
         return int(row[0])
 
     def declared_types(self) -> list[str]:
-        """Name the type of each column in the words of a schema file."""
+        """Return the type of each column, named as in a schema file."""
         return [declared_type(sql_type) for sql_type in self.sql_types]
 
     def explain(self, message: str) -> DiscreetError | None:
-        """Leave the message to :func:`guarded`: it may quote rows."""
+        """Return None: :func:`translate_errors` withholds the message, which may quote rows."""
         return None
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
-    def guarded(self) -> AbstractContextManager[None]:
-        """See :func:`guarded`."""
-        return guarded(self)
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """See :func:`translate_errors`."""
+        return translate_errors(self)
 
 
 @contextlib.contextmanager
-def guarded(source: Source) -> Iterator[None]:
-    """Turn errors of the engine into ours.
+def translate_errors(source: Source) -> Iterator[None]:
+    """Replace errors of the engine by errors of this package.
 
     DuckDB quotes the offending line in its messages. Such a message is neither passed on nor left in
-    the chain of causes, where a log would find it.
+    the chain of causes, where a log would record it.
     """
     try:
         yield
@@ -162,7 +162,7 @@ def guarded(source: Source) -> Iterator[None]:
 
 
 def withhold(problem: BaseException) -> str:
-    """Take the message out of an exception, and out of those it came from; return it."""
+    """Remove the message from an exception and from its causes; return it."""
     message = str(problem)
     link: BaseException | None = problem
     while link is not None:
@@ -171,8 +171,8 @@ def withhold(problem: BaseException) -> str:
     return message
 
 
-def misplaced(source: Source, column: str, line: int, must: str, way_out: str) -> DataError:
-    """Make the error that names the place of a cell, and not what it holds."""
+def cell_error(source: Source, column: str, line: int, must: str, way_out: str) -> DataError:
+    """Return the error that names row and column of a cell, but not its content."""
     return DataError(
         f"{source.label}: column {column!r} must {must} in every row, and does not in row {line} "
         f"(the first row of data is row 1). {way_out}",
@@ -186,19 +186,19 @@ _SMALL = 1 << 16
 
 
 class MemorySource(DuckSource):
-    """An object that DuckDB scans in place, batch by batch."""
+    """Source in memory that DuckDB scans in place, batch by batch."""
 
     def __init__(self, held: Any, names: Sequence[str], label: str, n_rows: int | None = None) -> None:
         self._held = held
         small = n_rows is not None and n_rows <= _SMALL
-        super().__init__(borrow() if small else connect(), "held", label=label, names=names)
+        super().__init__(connect_shared() if small else connect(), "held", label=label, names=names)
 
     def _prepare(self, cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.register("held", self._held)
 
 
 class _ArrowOnly:
-    """A frame of which DuckDB sees the Arrow stream alone, which needs no pyarrow."""
+    """Frame with its Arrow stream alone, which DuckDB reads without pyarrow."""
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
@@ -208,7 +208,7 @@ class _ArrowOnly:
 
 
 def open_memory(source: Any) -> MemorySource:
-    """Open a frame, a relation or a mapping of arrays."""
+    """Return the source of a frame, a relation or a mapping of arrays."""
     if isinstance(source, duckdb.DuckDBPyRelation):
         return MemorySource(_ArrowOnly(source), source.columns, "The DuckDB relation")
     if isinstance(source, Mapping):
@@ -243,9 +243,10 @@ def open_memory(source: Any) -> MemorySource:
 
 
 def _open_arrays(source: Mapping[Any, Any]) -> MemorySource:
+    """Return the source of a mapping of names to arrays of one length."""
     held: dict[str, AnyArray] = {}
     for i, (name, values) in enumerate(source.items()):
-        held[f"c{i}"] = array = _scannable(name, values)
+        held[f"c{i}"] = array = _to_scannable(name, values)
         if len(array) != len(held["c0"]):
             raise SourceError(
                 f"open_table: source must have columns of one length, and {name!r} has "
@@ -256,8 +257,8 @@ def _open_arrays(source: Mapping[Any, Any]) -> MemorySource:
     return MemorySource(held, list(source), "The mapping of arrays", len(held["c0"]))
 
 
-def _scannable(name: object, values: Any) -> AnyArray:
-    """Bring an array into one of the types that DuckDB scans."""
+def _to_scannable(name: object, values: Any) -> AnyArray:
+    """Return an array in one of the types that DuckDB scans."""
     if not isinstance(name, str):
         raise SourceError(f"open_table: column names must be strings, and {name!r} is not.")
     array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)

@@ -1,7 +1,4 @@
-"""One batch is made while the one before it is written.
-
-A table to read from, and the encoded batches it hands out.
-"""
+"""Tables for reading: encoded batches of any source, and a thread that prefetches them."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from discreet.tables._encoding import MISSING_CODE, projection
 from discreet.tables.arrow import read_stream
 from discreet.tables.files import open_file
 from discreet.tables.postgres import SCHEMES, PostgresSource
-from discreet.tables.sources import Source, guarded, misplaced, open_memory
+from discreet.tables.sources import Source, cell_error, open_memory, translate_errors
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -37,55 +34,12 @@ _Batch = TypeVar("_Batch")
 _DEPTH = 2  # batches that wait
 
 
-def ahead(batches: Generator[_Batch, None, None]) -> Iterator[_Batch]:
-    """Run a generator of batches in a thread of its own, a little ahead of whoever takes them.
-
-    What it raises is raised here. Once this iterator is closed or has raised, the thread has ended and the
-    generator is closed.
-    """
-    waiting: queue.Queue[tuple[_Batch] | BaseException | None] = queue.Queue(_DEPTH)
-    stopped = threading.Event()
-
-    def hand_over(item: tuple[_Batch] | BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                waiting.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return
-
-    def work() -> None:
-        last: BaseException | None = None
-        try:
-            with closing(batches):
-                for batch in batches:
-                    hand_over((batch,))
-                    if stopped.is_set():
-                        return
-        except BaseException as problem:  # raised again by whoever takes the batches
-            last = problem
-        hand_over(last)
-
-    worker = threading.Thread(target=work, name="batches", daemon=True)
-    worker.start()
-    try:
-        while True:
-            item = waiting.get()
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item[0]
-    finally:
-        stopped.set()
-        worker.join()
-
-
 ROWS = 2**16
+"""Default number of rows in a batch."""
 
 
 class Batch(Mapping[str, "AnyArray"]):
-    """Some consecutive rows of a table: a mapping of column names to arrays.
+    """Consecutive rows of a table, as a mapping of column names to arrays.
 
     Numbers, integers and dates are float64, clipped to their bounds; a date is counted in days since
     its lower bound, and NaN means missing. Categories are int32 codes: positions in
@@ -95,14 +49,14 @@ class Batch(Mapping[str, "AnyArray"]):
     Attributes
     ----------
     start : int
-        How many rows of the table come before.
+        Number of rows of the table before this batch.
     n_rows : int
-        How many rows there are.
+        Number of rows in this batch.
     ids : array of uint64 or None
-        A fingerprint of each row's id where it was asked for: equal ids have equal fingerprints, and rows
-        without an id have :data:`~discreet.tables._encoding.NO_ID`.
+        Fingerprint of each row's id; equal ids have equal fingerprints, and rows without an id have
+        :data:`~discreet.tables._encoding.NO_ID`. None unless requested.
     id_texts : array of bytes or None
-        The ids themselves where they were asked for, as UTF-8; empty where there is none.
+        Ids themselves as UTF-8, empty where a row has none; None unless requested.
     """
 
     __slots__ = ("_columns", "id_texts", "ids", "n_rows", "start")
@@ -116,6 +70,7 @@ class Batch(Mapping[str, "AnyArray"]):
         ids: Words | None,
         id_texts: AnyArray | None = None,
     ) -> None:
+        """Store the arrays and the position of the batch."""
         self._columns = dict(columns)
         self.n_rows = n_rows
         self.start = start
@@ -133,14 +88,14 @@ class Batch(Mapping[str, "AnyArray"]):
 
 
 class Table:
-    """Where rows come from. Made by :func:`open_table`; use it in a ``with`` statement.
+    """Table to read rows from, returned by :func:`open_table`; use it in a ``with`` statement.
 
     Attributes
     ----------
     label : str
-        What messages call the table.
+        Name of the table in messages.
     names : tuple of str
-        Its columns, in order.
+        Names of its columns, in order.
     """
 
     def __init__(self, source: Source) -> None:
@@ -151,7 +106,7 @@ class Table:
 
     @property
     def types(self) -> dict[str, str]:
-        """Name and type of each column, in the words of ``Schema.draft``.
+        """Type of each column by its name, as ``Schema.draft`` names them.
 
         Taken from the table's own description, so that no cell is read. A text file has none: there
         the types, not the bounds, are guessed from the first 20,480 rows.
@@ -159,28 +114,28 @@ class Table:
         return dict(zip(self.names, self._source.declared_types(), strict=True))
 
     def extra(self, schema: Schema) -> tuple[str, ...]:
-        """Name the columns that `schema` does not declare: never read, never published."""
+        """Return the columns that `schema` does not declare: never read, never published."""
         return tuple(name for name in self.names if name not in schema)
 
     def count(self) -> int:
-        """Count the rows."""
+        """Return the number of rows."""
         return self._source.count()
 
     def batches(
         self, schema: Schema, *, rows: int = ROWS, ids: bool = False, id_texts: bool = False
     ) -> Iterator[Batch]:
-        """Read the declared columns, encoded, a batch at a time.
+        """Return the declared columns, encoded, as an iterator over batches.
 
         Parameters
         ----------
         schema : Schema
-            What to read and how. Ids, dropped and undeclared columns are not read.
+            Declarations of the columns to read. Ids, dropped and undeclared columns are not read.
         rows : int
-            Rows in a batch; the last may have fewer.
+            Number of rows in a batch; the last may have fewer.
         ids : bool
             Whether to read ``schema.id_column`` too, into :attr:`Batch.ids`.
         id_texts : bool
-            Whether to read it into :attr:`Batch.id_texts` besides; needs ``ids``.
+            Whether to read the id as text too, into :attr:`Batch.id_texts`; needs ``ids``.
 
         Returns
         -------
@@ -194,7 +149,7 @@ class Table:
         DataError
             While reading, at a cell that does not fit: letters in a number, an unlisted value in a
             closed list, a missing cell where one is required. It names row and column, never the
-            cell. Numbers out of bounds are clipped in silence.
+            cell. Numbers out of bounds are clipped without an error.
         """
         if rows < 1:
             raise ParameterError(f"Table.batches: rows must be at least 1, was {rows}.")
@@ -211,19 +166,20 @@ class Table:
                     "which column tells the units apart."
                 )
             columns.append(schema.column(schema.id_column))
-        places = self._find(columns)
+        places = self._find_columns(columns)
         types = [self._source.sql_types[place] for place in places]
-        # Built here once so that a declaration that does not fit is named before anything is read.
+        # Built here once so that a declaration that does not fit is an error before anything is read.
         projection(columns, places, types, schema.missing_values, "")
-        return self._read(schema, columns, places, types, rows=rows, ids=ids, id_texts=id_texts)
+        return self._read_batches(schema, columns, places, types, rows=rows, ids=ids, id_texts=id_texts)
 
-    def _find(self, columns: Sequence[Column]) -> list[int]:
+    def _find_columns(self, columns: Sequence[Column]) -> list[int]:
+        """Return the position of each column; raise SchemaError for those that are absent."""
         positions = {name: i for i, name in enumerate(self.names)}
         problems = []
         for column in columns:
             if column.name not in positions:
                 close = nearest(column.name, self.names)
-                hint = f"Did you mean {close!r}?" if close else f"It has {_some(self.names)}."
+                hint = f"Did you mean {close!r}?" if close else f"It has {_list_names(self.names)}."
                 problems.append(
                     f"{self.label} must have the declared column {column.name!r}, and has not. {hint}"
                 )
@@ -231,7 +187,7 @@ class Table:
             raise SchemaError(*problems)
         return [positions[column.name] for column in columns]
 
-    def _read(
+    def _read_batches(
         self,
         schema: Schema,
         columns: Sequence[Column],
@@ -242,8 +198,9 @@ class Table:
         ids: bool,
         id_texts: bool,
     ) -> Iterator[Batch]:
+        """Yield batches of ``rows`` rows from the pieces of the engine, numbers clipped."""
         start = 0
-        with contextlib.closing(self._pieces(schema, columns, places, types, id_texts)) as pieces:
+        with contextlib.closing(self._read_pieces(schema, columns, places, types, id_texts)) as pieces:
             for piece in _resize(pieces, rows):
                 texts = piece.pop() if id_texts else None
                 fingerprints = piece.pop() if ids else None
@@ -255,7 +212,7 @@ class Table:
                 yield Batch(named, n_rows=n_rows, start=start, ids=fingerprints, id_texts=texts)
                 start += n_rows
 
-    def _pieces(
+    def _read_pieces(
         self,
         schema: Schema,
         columns: Sequence[Column],
@@ -266,24 +223,25 @@ class Table:
         """Yield arrays as the engine delivers them, every cell checked."""
         start = 0
         source = self._source
-        with guarded(source), source.scan(places) as (connection, relation):
+        with translate_errors(source), source.scan(places) as (connection, relation):
             query = projection(columns, places, types, schema.missing_values, relation, id_texts=id_texts)
-            with contextlib.closing(read_stream(connection.sql(query).__arrow_c_stream__())) as all_:
-                for piece, first_null in all_:
+            with contextlib.closing(read_stream(connection.sql(query).__arrow_c_stream__())) as stream:
+                for piece, first_null in stream:
                     for column, values, null in zip(columns, piece, first_null, strict=False):
-                        self._check(column, values, null, start)
+                        self._check_cells(column, values, null, start)
                     yield piece
                     start += len(piece[0])
 
-    def _check(self, column: Column, values: AnyArray, null: int | None, start: int) -> None:
+    def _check_cells(self, column: Column, values: AnyArray, null: int | None, start: int) -> None:
+        """Raise DataError at the first cell that does not fit, or is missing where one is required."""
         if null is not None:
             must, way_out = _UNFIT[column.type or "number"]
-            raise misplaced(self._source, column.name, start + null + 1, must, way_out)
+            raise cell_error(self._source, column.name, start + null + 1, must, way_out)
         if not column.required or column.type == "id":
             return
         missing = values == MISSING_CODE if column.is_category else np.isnan(values)
         if missing.any():
-            raise misplaced(
+            raise cell_error(
                 self._source,
                 column.name,
                 start + int(missing.argmax()) + 1,
@@ -292,7 +250,7 @@ class Table:
             )
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         self._source.close()
 
     def __enter__(self) -> Self:
@@ -335,9 +293,9 @@ def open_table(source: Any, *, delimiter: str | None = None, encoding: str = "ut
         ``postgresql://host/database?table=schema.name``; a frame of pandas, polars or pyarrow; a
         DuckDB relation; a mapping of names to one-dimensional arrays.
     delimiter : str, optional
-        Of a text file; read off its header if left out.
+        Delimiter of a text file; None to infer it from the header.
     encoding : {"utf-8", "latin-1"}
-        Of a text file.
+        Character encoding of a text file.
 
     Returns
     -------
@@ -377,7 +335,7 @@ def _open_source(source: Any, *, delimiter: str | None, encoding: str) -> Source
 
 
 def duckdb_address(text: str) -> tuple[Path, str | None]:
-    """Take apart ``duckdb://path?table=name`` or ``path?table=name``; a plain path has no table."""
+    """Return path and table of ``duckdb://path?table=name`` or ``path?table=name``; None for no table."""
     is_url = text.startswith("duckdb://")
     text = text.removeprefix("duckdb://")
     place, mark, query = text.rpartition("?")
@@ -394,6 +352,7 @@ def duckdb_address(text: str) -> tuple[Path, str | None]:
 
 
 def _check_names(names: Sequence[str], label: str) -> None:
+    """Raise SourceError unless every column has a name, each once."""
     seen: set[str] = set()
     for place, name in enumerate(names, 1):
         if not name.strip():
@@ -408,30 +367,74 @@ def _check_names(names: Sequence[str], label: str) -> None:
         seen.add(name)
 
 
-def _some(names: Sequence[str], most: int = 8) -> str:
+def _list_names(names: Sequence[str], most: int = 8) -> str:
     listed = ", ".join(repr(name[:40]) for name in names[:most])
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
 
 
 def _resize(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
-    """Cut and join pieces so that each but the last has as many rows as asked for."""
-    kept: list[Piece] = []
-    n_kept = 0
+    """Yield the rows of all pieces again in pieces of ``rows`` rows; the last may have fewer."""
+    parts: list[Piece] = []
+    count = 0
     for piece in pieces:
-        at, length = 0, len(piece[0])
-        while at < length:
-            end = min(length, at + rows - n_kept)
-            kept.append([values[at:end] for values in piece])
-            n_kept += end - at
-            at = end
-            if n_kept == rows:
-                yield _join(kept)
-                kept, n_kept = [], 0
-    if kept:
-        yield _join(kept)
+        start, length = 0, len(piece[0])
+        while start < length:
+            end = min(length, start + rows - count)
+            parts.append([values[start:end] for values in piece])
+            count += end - start
+            start = end
+            if count == rows:
+                yield _join(parts)
+                parts, count = [], 0
+    if parts:
+        yield _join(parts)
 
 
 def _join(pieces: list[Piece]) -> Piece:
     if len(pieces) == 1:
         return pieces[0]
     return [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+
+
+def ahead(batches: Generator[_Batch, None, None]) -> Iterator[_Batch]:
+    """Yield the batches of a generator that runs in its own thread, two batches in advance.
+
+    Exceptions of the generator are raised here. Once this iterator is closed or has raised, the thread has
+    ended and the generator is closed.
+    """
+    waiting: queue.Queue[tuple[_Batch] | BaseException | None] = queue.Queue(_DEPTH)
+    stopped = threading.Event()
+
+    def put(item: tuple[_Batch] | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                waiting.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return
+
+    def work() -> None:
+        last: BaseException | None = None
+        try:
+            with closing(batches):
+                for batch in batches:
+                    put((batch,))
+                    if stopped.is_set():
+                        return
+        except BaseException as problem:  # raised again in the consumer's thread
+            last = problem
+        put(last)
+
+    worker = threading.Thread(target=work, name="batches", daemon=True)
+    worker.start()
+    try:
+        while True:
+            item = waiting.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item[0]
+    finally:
+        stopped.set()
+        worker.join()

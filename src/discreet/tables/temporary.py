@@ -1,8 +1,8 @@
-"""Temporary storage that a killed process does not leave readable.
+"""Temporary files that a killed process does not leave readable.
 
-Rows that do not fit into memory rest in files without a name, which end with the process that has them open.
-What must have a name for a while is locked by its owner. The lock ends with the process, so whoever comes
-later can tell what a killed one left, which is removed, from what a living one still uses.
+Rows that do not fit into memory go to files without a name, which disappear with the process that has them
+open. Files that need a name for a while are locked by their owner. The lock ends with the process, so that a
+later process can distinguish leftovers of a killed one, which it removes, from files still in use.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def temporary_folder() -> Iterator[Path]:
     Yields
     ------
     Path
-        It may hold files, but no folders.
+        Folder that may hold files, but no folders.
     """
     place = Path(tempfile.gettempdir())
     _remove_abandoned(place)
     handle = None
     while handle is None:
-        # Another process may take it for abandoned before it is locked; then there is a next one.
+        # Another process may remove it as abandoned before it is locked; then make another one.
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         handle = lock(folder, folder=True)
     try:
@@ -60,7 +60,7 @@ def _remove_abandoned(place: Path) -> None:
 
 
 def _remove(folder: Path, handle: int) -> None:
-    """Remove a locked folder and the files in it: by its handle, so that no other can take its place."""
+    """Remove a locked folder and its files by the handle, so that no other folder can take its place."""
     with contextlib.suppress(OSError):
         for name in os.listdir(handle):
             os.unlink(name, dir_fd=handle)
@@ -73,14 +73,14 @@ def lock(path: Path, *, folder: bool) -> int | None:
     Parameters
     ----------
     path : Path
-        An existing file or folder; a symbolic link is not followed.
+        Existing file or folder; a symbolic link is not followed.
     folder : bool
-        Whether it is a folder.
+        Whether the path is a folder, not a file.
 
     Returns
     -------
     int or None
-        The handle that holds the lock; None if somebody has it, or if the path was removed or renamed
+        Handle that holds the lock; None if another process has it, or if the path was removed or renamed
         meanwhile.
     """
     try:
@@ -101,7 +101,7 @@ def lock(path: Path, *, folder: bool) -> int | None:
 
 
 def lock_leftover(path: Path, *, folder: bool) -> int | None:
-    """Lock what a process of this user left; None if it lives, or if the path is another user's.
+    """Lock a file or folder left by a killed process of this user; None if in use, or another user's.
 
     Parameters
     ----------

@@ -1,9 +1,11 @@
-"""Which noise gives which promise, and back: exact trade-offs, rounded in the safe direction.
+"""Calibration of noise to promises and back: exact trade-offs, rounded in the safe direction.
+
+``_gaussian`` has the Gaussian mechanism, ``_pure`` Laplace noise, randomized response and groups of rows,
+``_zcdp`` zero-concentrated differential privacy and posterior odds.
 
 Every cost returned here (epsilon, delta, rho) is at least the true one, and every allowance (a mu, a
 rho, a keep probability) is allowed *as floats compare*: ``gaussian_delta(e, gaussian_mu(e, d)) <= d``
-holds exactly. ``mu`` is always L2 sensitivity / standard deviation. No function knows data or draws
-noise: numbers in, numbers out.
+holds exactly. ``mu`` is always L2 sensitivity / standard deviation. No function sees data or draws noise.
 """
 
 from __future__ import annotations

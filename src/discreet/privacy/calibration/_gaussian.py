@@ -1,4 +1,4 @@
-"""The trade-off curve of Gaussian noise, evaluated from above.
+"""The Gaussian mechanism: delta, mu and epsilon from each other, exact up to safe rounding.
 
 With a = epsilon/mu - mu/2, b = epsilon/mu + mu/2 and Mills' ratio R, the identity
 e^epsilon phi(b) = phi(a) turns the textbook difference into delta = phi(a) (R(a) - R(b)), where nothing
@@ -7,10 +7,8 @@ slope of -R, from a to b), mu large and a negative (1 - delta is a sum of positi
 as it stands. The slack added is twice the forward error of each case; its derivation is on the page
 ``docs/explanation/theorems/analytic-gaussian.md``.
 
-Rounding makes what is computed wobble by as much as the slack, so a mu one unit smaller may be given a delta
-one unit larger. What is allowed is therefore measured by :func:`delta_ceiling`, which lies above the wobble.
-
-The Gaussian mechanism: delta, mu and epsilon of one another, exact and safely rounded.
+Rounding perturbs the computed curve by as much as the slack, so a mu one unit smaller may get a delta one
+unit larger. Allowances are therefore measured by :func:`_delta_ceiling`, which lies above all of that.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _SMALL_MU = 0.25
 #: Above this argument 1 - x R(x) is replaced by its upper bound 1/(x^2+1), relative excess 2e-8.
 _FAR = 1e4
-#: How many slacks above what is computed the evaluations of all smaller deltas end.
+#: Multiple of the slack above a computed delta that exceeds every computed value of a smaller delta.
 _ABOVE_WOBBLE = 3.0
 # Gauss-Legendre nodes and weights on [0, 1]; eight are exact to 1e-25 on an interval of length 1/4.
 _NODES = (
@@ -65,35 +63,46 @@ _WEIGHTS = (
 
 
 def _mills(x: float) -> float:
-    """Mills' ratio (1 - Phi(x)) / phi(x), within 8 units for x >= -1/8."""
+    """Return Mills' ratio (1 - Phi(x)) / phi(x), within 8 units in the last place for x >= -1/8."""
     return float(math.sqrt(0.5 * math.pi) * erfcx(x * math.sqrt(0.5)))
 
 
-def _ends(epsilon: float, mu: float) -> tuple[float, float]:
+def _mills_arguments(epsilon: float, mu: float) -> tuple[float, float]:
     """Return (epsilon/mu - mu/2, epsilon/mu + mu/2), kept finite."""
     ratio = min(epsilon / mu, 1e150)
     return ratio - 0.5 * mu, ratio + 0.5 * mu
 
 
-def _use_complement(a: float, mu: float) -> bool:
+def _needs_complement(a: float, mu: float) -> bool:
     return a < 0.0 and mu > _SMALL_MU
 
 
 def _log_complement(a: float, b: float, slacks: float = 1.0) -> float:
-    """Lower bound on log(1 - delta) for a < 0: a sum of positive terms, so nothing cancels."""
+    """Return a lower bound on log(1 - delta) for a < 0.
+
+    Notes
+    -----
+    ``1 - delta = phi(a) (R(-a) + R(b))``, a sum of positive terms, so nothing cancels.
+    """
     if a < -1e100:
         return -math.inf
     value = -0.5 * a * a - _LOG_SQRT_TWO_PI + math.log(_mills(-a) + _mills(b))
     return value - 2.0 * UNIT * slacks * ((12.0 - a) * (b - a) + a * a + 32.0)
 
 
-def log_delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
-    a, b = _ends(epsilon, mu)
-    if _use_complement(a, mu):
+def _log_delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
+    """Return log(delta) plus ``slacks`` times the bound on its rounding error, at most 0.
+
+    Notes
+    -----
+    ``delta = phi(a) (R(a) - R(b))``. For large a the difference of Mills ratios is bounded by
+    ``mu / a^2`` and ``1 / a``; for small mu it is ``mu`` times the integral of ``1 - x R(x)``, by 8 nodes.
+    """
+    a, b = _mills_arguments(epsilon, mu)
+    if _needs_complement(a, mu):
         complement = math.exp(_log_complement(a, b, slacks)) * (1.0 - 4.0 * UNIT)
         return math.nextafter(math.log1p(-complement) * (1.0 - 4.0 * UNIT), math.inf)
-    # delta = phi(a) (R(a) - R(b)) by e^epsilon phi(b) = phi(a). The four terms of the slack are the
-    # rounding of a and b, of a^2/2, of the ratios, and of what is left.
+    # The four terms of the slack are the rounding of a and b, of a^2/2, of the ratios, and of the rest.
     if a > _FAR:
         log_difference = min(math.log(mu) - 2.0 * math.log(a), -math.log(a))
         ratios = 0.0
@@ -113,33 +122,34 @@ def log_delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
     return min(value + 2.0 * UNIT * slacks * slack, 0.0)
 
 
-def delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
-    a, b = _ends(epsilon, mu)
-    if _use_complement(a, mu):
+def _delta_up(epsilon: float, mu: float, slacks: float = 1.0) -> float:
+    """Return delta plus ``slacks`` times the bound on its rounding error, at most 1."""
+    a, b = _mills_arguments(epsilon, mu)
+    if _needs_complement(a, mu):
         complement = math.exp(_log_complement(a, b, slacks)) * (1.0 - 4.0 * UNIT)
         return round_up(1 - Fraction(complement))
-    value = math.exp(log_delta_up(epsilon, mu, slacks)) * (1.0 + 4.0 * UNIT)
+    value = math.exp(_log_delta_up(epsilon, mu, slacks)) * (1.0 + 4.0 * UNIT)
     return min(math.nextafter(value, math.inf), 1.0)
 
 
-def delta_ceiling(epsilon: float, mu: float) -> float:
-    """Return what :func:`delta_up` exceeds at no smaller mu and at no larger epsilon."""
-    here = delta_up(epsilon, mu, _ABOVE_WOBBLE)
-    # The other case, which begins there, may have the larger slack.
-    return here if mu <= _SMALL_MU else max(here, delta_up(epsilon, _SMALL_MU, _ABOVE_WOBBLE))
+def _delta_ceiling(epsilon: float, mu: float) -> float:
+    """Return a number that :func:`_delta_up` exceeds at no smaller mu and at no larger epsilon."""
+    here = _delta_up(epsilon, mu, _ABOVE_WOBBLE)
+    # The case of small mu, which ends there, may have the larger slack.
+    return here if mu <= _SMALL_MU else max(here, _delta_up(epsilon, _SMALL_MU, _ABOVE_WOBBLE))
 
 
-def score(epsilon: float, mu: float, delta: float) -> float:
+def _delta_score(epsilon: float, mu: float, delta: float) -> float:
     """Return a quantity that grows with delta(epsilon; mu) and is 0 where it equals ``delta``.
 
     Square roots of logarithms make it nearly linear in epsilon/mu - mu/2, so that few steps find the
     root; above one half the complement is compared, which keeps its digits where delta has none.
     """
     if delta <= 0.5:
-        here, target = log_delta_up(epsilon, mu), math.log(delta)
+        here, target = _log_delta_up(epsilon, mu), math.log(delta)
         return math.sqrt(-2.0 * target) - math.sqrt(-2.0 * min(here, 0.0))
-    a, b = _ends(epsilon, mu)
-    here = _log_complement(a, b) if _use_complement(a, mu) else math.log1p(-delta_up(epsilon, mu))
+    a, b = _mills_arguments(epsilon, mu)
+    here = _log_complement(a, b) if _needs_complement(a, mu) else math.log1p(-_delta_up(epsilon, mu))
     # 1 - delta is exact for delta above one half.
     return math.sqrt(-2.0 * max(here, -1e300)) - math.sqrt(-2.0 * math.log(1.0 - delta))
 
@@ -147,12 +157,12 @@ def score(epsilon: float, mu: float, delta: float) -> float:
 def gaussian_log_delta(epsilon: float, mu: float) -> float:
     """Return an upper bound on the natural logarithm of :func:`gaussian_delta`.
 
-    Useful where delta itself would underflow; otherwise ask for delta.
+    Useful where delta itself would underflow.
 
     Parameters
     ----------
     epsilon : float
-        At least 0.
+        Epsilon at which delta is read; at least 0.
     mu : float
         L2 sensitivity divided by the standard deviation of the noise; above 0.
 
@@ -172,7 +182,7 @@ def gaussian_log_delta(epsilon: float, mu: float) -> float:
     """
     epsilon = check_epsilon("gaussian_log_delta", epsilon)
     mu = check_mu("gaussian_log_delta", mu)
-    return log_delta_up(epsilon, mu)
+    return _log_delta_up(epsilon, mu)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -181,7 +191,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0.
+        Epsilon at which delta is read; at least 0.
     mu : float
         L2 sensitivity divided by the standard deviation of the noise; above 0.
 
@@ -208,7 +218,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     """
     epsilon = check_epsilon("gaussian_delta", epsilon)
     mu = check_mu("gaussian_delta", mu)
-    return delta_up(epsilon, mu)
+    return _delta_up(epsilon, mu)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -217,9 +227,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0.
+        Epsilon at which delta is read; at least 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -245,19 +255,19 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon = check_epsilon("gaussian_mu", epsilon)
     delta = check_delta("gaussian_mu", delta)
     low = high = 1.0
-    while score(epsilon, low, delta) >= 0.0:
+    while _delta_score(epsilon, low, delta) >= 0.0:
         low /= 8.0
-    while score(epsilon, high, delta) < 0.0:
+    while _delta_score(epsilon, high, delta) < 0.0:
         high *= 8.0
     log_root = brentq(
-        lambda log_mu: score(epsilon, math.exp(log_mu), delta),
+        lambda log_mu: _delta_score(epsilon, math.exp(log_mu), delta),
         math.log(low),
         math.log(high),
         xtol=1e-16,
         rtol=8.0 * UNIT,
     )
     root = math.exp(log_root)
-    return step_until(lambda mu: delta_ceiling(epsilon, mu) <= delta, root, -1.0)
+    return step_until(lambda mu: _delta_ceiling(epsilon, mu) <= delta, root, -1.0)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -268,7 +278,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     mu : float
         L2 sensitivity divided by the standard deviation of the noise; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -286,7 +296,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """
     mu = check_mu("gaussian_epsilon", mu)
     delta = check_delta("gaussian_epsilon", delta)
-    if delta_up(0.0, mu) <= delta:
+    if _delta_up(0.0, mu) <= delta:
         return 0.0
     # Phi(-a) <= delta already at a = sqrt(2 log(1/delta)), so the root is not above this end.
     high = (0.5 * mu + math.sqrt(-2.0 * math.log(delta))) * mu * (1.0 + 1e-9)
@@ -296,10 +306,12 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
             f"was {mu!r}. Add noise: at this mu the data are as good as published."
         )
     root = 0.0
-    if score(0.0, mu, delta) > 0.0:
-        root = brentq(lambda epsilon: score(epsilon, mu, delta), 0.0, high, xtol=1e-18 * mu, rtol=8.0 * UNIT)
+    if _delta_score(0.0, mu, delta) > 0.0:
+        root = brentq(
+            lambda epsilon: _delta_score(epsilon, mu, delta), 0.0, high, xtol=1e-18 * mu, rtol=8.0 * UNIT
+        )
     # The first units are taken of epsilon + mu: near 0 epsilon has no scale of its own.
-    shifted = step_until(lambda x: delta_up(max(x - mu, 0.0), mu) <= delta, root + mu, 1.0)
+    shifted = step_until(lambda x: _delta_up(max(x - mu, 0.0), mu) <= delta, root + mu, 1.0)
     return max(shifted - mu, 0.0)
 
 
@@ -309,7 +321,7 @@ def gaussian_rho(mu: float) -> float:
     Parameters
     ----------
     mu : float
-        Above 0.
+        L2 sensitivity divided by the standard deviation of the noise; above 0.
 
     Returns
     -------
@@ -357,9 +369,9 @@ def sd_for_mu(mu: float, sensitivity: float) -> float:
     Parameters
     ----------
     mu : float
-        Above 0.
+        Largest mu that the promise allows; above 0.
     sensitivity : float
-        L2 sensitivity; above 0.
+        L2 sensitivity of the answer; above 0.
 
     Returns
     -------
@@ -390,7 +402,7 @@ def mu_for_sd(sensitivity: float, sd: float) -> float:
     Returns
     -------
     float
-        What :func:`gaussian_delta` and the ledger ask for.
+        The mu that :func:`gaussian_delta` takes and a ledger charges.
 
     Privacy
     -------

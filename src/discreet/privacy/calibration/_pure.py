@@ -1,9 +1,7 @@
-"""A person with several rows: what a promise for one row becomes for all of them.
+"""Pure differential privacy (Laplace noise, randomized response) and group privacy for several rows.
 
-Every factor is rounded up. Extra rows beyond the declared ``max_rows_per_unit`` are dropped before any
-mechanism runs, so that the factor is public.
-
-Pure differential privacy: Laplace noise, randomized response, and what a pure promise implies.
+Group factors are rounded up. Rows of a person beyond the declared ``max_rows_per_unit`` are dropped before
+any mechanism runs, so that the factor is public.
 """
 
 from __future__ import annotations
@@ -21,140 +19,6 @@ from discreet.privacy.rounding import (
     whole,
 )
 
-_WAY_OUT = "Give what the promise for one row says."
-
-
-def _rows(function: str, value: int) -> int:
-    return whole(
-        function,
-        "rows",
-        value,
-        least=1,
-        way_out="Give the declared max_rows_per_unit; extra rows of a person are dropped.",
-    )
-
-
-def group_epsilon(epsilon: float, rows: int) -> float:
-    """Return the epsilon for a person with up to ``rows`` rows: ``rows * epsilon``, rounded up.
-
-    Parameters
-    ----------
-    epsilon : float
-        What holds for one row; at least 0.
-    rows : int
-        Declared largest number of rows of one person.
-
-    Returns
-    -------
-    float
-        For pure promises, and for the epsilon of an (epsilon, delta) promise.
-
-    Privacy
-    -------
-    Group privacy.
-
-    Reference
-    ---------
-    Dwork and Roth (2014), Theorem 2.2.
-    """
-    return round_up(
-        _rows("group_epsilon", rows)
-        * Fraction(finite("group_epsilon", "epsilon", epsilon, least=0.0, way_out=_WAY_OUT))
-    )
-
-
-def group_delta(epsilon: float, delta: float, rows: int) -> float:
-    """Return the delta for a person with up to ``rows`` rows at ``group_epsilon``, rounded up.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        What holds for one row.
-    rows : int
-        Declared largest number of rows of one person.
-
-    Returns
-    -------
-    float
-        ``delta (e^(rows epsilon) - 1) / (e^epsilon - 1)``, at most 1.
-
-    Privacy
-    -------
-    Group privacy. For Gaussian noise multiply mu (:func:`group_mu`) instead: it is exact.
-
-    Reference
-    ---------
-    Dwork and Roth (2014), section 2.3; by induction, the geometric sum kept.
-    """
-    epsilon = finite("group_delta", "epsilon", epsilon, least=0.0, way_out=_WAY_OUT)
-    delta = finite("group_delta", "delta", delta, above=0.0, below=1.0, way_out=_WAY_OUT)
-    rows = _rows("group_delta", rows)
-    if rows == 1:
-        return delta
-    if epsilon == 0.0:
-        return min(1.0, round_up(rows * Fraction(delta)))
-    if rows * epsilon > 700.0:
-        return 1.0
-    value = delta * (math.expm1(rows * epsilon) / math.expm1(epsilon))
-    slack = 1.0 + (8.0 + 2.0 * rows * epsilon) * UNIT
-    return min(1.0, math.nextafter(value * slack, math.inf))
-
-
-def group_mu(mu: float, rows: int) -> float:
-    """Return the mu for a person with up to ``rows`` rows: ``rows * mu``, rounded up.
-
-    Parameters
-    ----------
-    mu : float
-        What holds for one row; above 0.
-    rows : int
-        Declared largest number of rows of one person.
-
-    Returns
-    -------
-    float
-        Exact for Gaussian noise: the sensitivity grows by this factor.
-
-    Privacy
-    -------
-    Group privacy.
-
-    Reference
-    ---------
-    Dong, Roth, Su (2022), Theorem 2.14.
-    """
-    return round_up(
-        _rows("group_mu", rows) * Fraction(finite("group_mu", "mu", mu, above=0.0, way_out=_WAY_OUT))
-    )
-
-
-def group_rho(rho: float, rows: int) -> float:
-    """Return the rho for a person with up to ``rows`` rows: ``rows^2 * rho``, rounded up.
-
-    Parameters
-    ----------
-    rho : float
-        What holds for one row; above 0.
-    rows : int
-        Declared largest number of rows of one person.
-
-    Returns
-    -------
-    float
-        An upper bound on rho.
-
-    Privacy
-    -------
-    Group privacy.
-
-    Reference
-    ---------
-    Bun and Steinke (2016), Proposition 1.9.
-    """
-    return round_up(
-        _rows("group_rho", rows) ** 2 * Fraction(finite("group_rho", "rho", rho, above=0.0, way_out=_WAY_OUT))
-    )
-
 
 def laplace_epsilon(sensitivity: float, scale: float) -> float:
     """Return the pure epsilon of Laplace noise, ``sensitivity / scale``, rounded up.
@@ -162,9 +26,9 @@ def laplace_epsilon(sensitivity: float, scale: float) -> float:
     Parameters
     ----------
     sensitivity : float
-        L1 sensitivity; above 0.
+        L1 sensitivity of the answer; above 0.
     scale : float
-        Scale of the Laplace law; above 0.
+        Scale of the Laplace law, in the same unit; above 0.
 
     Returns
     -------
@@ -191,9 +55,9 @@ def laplace_scale(sensitivity: float, epsilon: float) -> float:
     Parameters
     ----------
     sensitivity : float
-        L1 sensitivity; above 0.
+        L1 sensitivity of the answer; above 0.
     epsilon : float
-        Above 0.
+        Pure epsilon to reach; above 0.
 
     Returns
     -------
@@ -220,7 +84,7 @@ def pure_rho(epsilon: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0.
+        Pure epsilon that holds; at least 0.
 
     Returns
     -------
@@ -270,7 +134,7 @@ def pure_delta(claimed: float, epsilon: float) -> float:
     return min(1.0, math.nextafter(value * (1.0 + 8.0 * UNIT), math.inf))
 
 
-def _levels(function: str, value: int) -> int:
+def _check_levels(function: str, value: int) -> int:
     return whole(function, "levels", value, least=2, way_out="Declare at least two categories, or drop it.")
 
 
@@ -305,7 +169,7 @@ def response_epsilon(keep: float, levels: int) -> float:
         below=1.0,
         way_out="At 1 the truth is published; at 0 it is excluded. Choose a value between.",
     )
-    levels = _levels("response_epsilon", levels)
+    levels = _check_levels("response_epsilon", levels)
     odds = Fraction(keep) * (levels - 1) / (1 - Fraction(keep))
     if odds == 1:
         return 0.0
@@ -321,7 +185,7 @@ def keep_probability(epsilon: float, levels: int) -> float:
     Parameters
     ----------
     epsilon : float
-        Above 0 (and above 1e-12: closer to a blind guess floats cannot express it).
+        Pure epsilon to reach; above 1e-12, since floats cannot express a closer approach to a blind guess.
     levels : int
         Number of declared categories; at least 2.
 
@@ -347,6 +211,142 @@ def keep_probability(epsilon: float, levels: int) -> float:
         above=1e-12,
         way_out="Ask for a larger epsilon, or drop the column.",
     )
-    levels = _levels("keep_probability", levels)
+    levels = _check_levels("keep_probability", levels)
     start = min(1.0 / (1.0 + (levels - 1) * math.exp(-epsilon)), 1.0 - UNIT)
     return step_until(lambda keep: response_epsilon(keep, levels) <= epsilon, start, -1.0)
+
+
+_WAY_OUT = "Give what the promise for one row says."
+
+
+def _check_rows(function: str, value: int) -> int:
+    return whole(
+        function,
+        "rows",
+        value,
+        least=1,
+        way_out="Give the declared max_rows_per_unit; extra rows of a person are dropped.",
+    )
+
+
+def group_epsilon(epsilon: float, rows: int) -> float:
+    """Return the epsilon for a person with up to ``rows`` rows: ``rows * epsilon``, rounded up.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon for one row; at least 0.
+    rows : int
+        Declared largest number of rows of one person.
+
+    Returns
+    -------
+    float
+        For pure promises, and for the epsilon of an (epsilon, delta) promise.
+
+    Privacy
+    -------
+    Group privacy.
+
+    Reference
+    ---------
+    Dwork and Roth (2014), Theorem 2.2.
+    """
+    return round_up(
+        _check_rows("group_epsilon", rows)
+        * Fraction(finite("group_epsilon", "epsilon", epsilon, least=0.0, way_out=_WAY_OUT))
+    )
+
+
+def group_delta(epsilon: float, delta: float, rows: int) -> float:
+    """Return the delta for a person with up to ``rows`` rows at ``group_epsilon``, rounded up.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Promise for one row: epsilon at least 0, delta strictly between 0 and 1.
+    rows : int
+        Declared largest number of rows of one person.
+
+    Returns
+    -------
+    float
+        ``delta (e^(rows epsilon) - 1) / (e^epsilon - 1)``, at most 1.
+
+    Privacy
+    -------
+    Group privacy. For Gaussian noise multiply mu (:func:`group_mu`) instead: it is exact.
+
+    Reference
+    ---------
+    Dwork and Roth (2014), section 2.3; by induction, the geometric sum kept.
+    """
+    epsilon = finite("group_delta", "epsilon", epsilon, least=0.0, way_out=_WAY_OUT)
+    delta = finite("group_delta", "delta", delta, above=0.0, below=1.0, way_out=_WAY_OUT)
+    rows = _check_rows("group_delta", rows)
+    if rows == 1:
+        return delta
+    if epsilon == 0.0:
+        return min(1.0, round_up(rows * Fraction(delta)))
+    if rows * epsilon > 700.0:
+        return 1.0
+    value = delta * (math.expm1(rows * epsilon) / math.expm1(epsilon))
+    slack = 1.0 + (8.0 + 2.0 * rows * epsilon) * UNIT
+    return min(1.0, math.nextafter(value * slack, math.inf))
+
+
+def group_mu(mu: float, rows: int) -> float:
+    """Return the mu for a person with up to ``rows`` rows: ``rows * mu``, rounded up.
+
+    Parameters
+    ----------
+    mu : float
+        Gaussian mu for one row; above 0.
+    rows : int
+        Declared largest number of rows of one person.
+
+    Returns
+    -------
+    float
+        Exact for Gaussian noise: the sensitivity grows by this factor.
+
+    Privacy
+    -------
+    Group privacy.
+
+    Reference
+    ---------
+    Dong, Roth, Su (2022), Theorem 2.14.
+    """
+    return round_up(
+        _check_rows("group_mu", rows) * Fraction(finite("group_mu", "mu", mu, above=0.0, way_out=_WAY_OUT))
+    )
+
+
+def group_rho(rho: float, rows: int) -> float:
+    """Return the rho for a person with up to ``rows`` rows: ``rows^2 * rho``, rounded up.
+
+    Parameters
+    ----------
+    rho : float
+        Concentrated rho for one row; above 0.
+    rows : int
+        Declared largest number of rows of one person.
+
+    Returns
+    -------
+    float
+        An upper bound on rho.
+
+    Privacy
+    -------
+    Group privacy.
+
+    Reference
+    ---------
+    Bun and Steinke (2016), Proposition 1.9.
+    """
+    return round_up(
+        _check_rows("group_rho", rows) ** 2
+        * Fraction(finite("group_rho", "rho", rho, above=0.0, way_out=_WAY_OUT))
+    )

@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy: what rho says as (epsilon, delta), or about odds."""
+"""Zero-concentrated differential privacy: rho read as (epsilon, delta) or as posterior odds, and back."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     Parameters
     ----------
     rho : float
-        Above 0.
+        Concentrated cost of the mechanism; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -44,12 +44,18 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """
     rho = check_rho("zcdp_epsilon", rho)
     delta = check_delta("zcdp_epsilon", delta)
-    return _zcdp_epsilon(rho, delta)
+    return _minimize_epsilon(rho, delta)
 
 
-def _zcdp_epsilon(rho: float, delta: float) -> float:
+def _minimize_epsilon(rho: float, delta: float) -> float:
+    """Return the minimum in :func:`zcdp_epsilon` for checked arguments, rounded up.
+
+    Notes
+    -----
+    The derivative in t vanishes where ``t^2 rho + log(1 + t) = log(1 / delta)``.
+    """
     log_inverse = -math.log(delta) * (1.0 + 2.0 * UNIT)
-    # At the minimum t^2 rho + log(1+t) = log(1/delta).
+    # The root is below each end at which one of the two terms alone reaches the right side.
     high = min(math.sqrt(log_inverse / rho), math.expm1(log_inverse)) * (1.0 + 1e-12)
     root = brentq(
         lambda t: t * t * rho + math.log1p(t) - log_inverse,
@@ -69,9 +75,9 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     Parameters
     ----------
     rho : float
-        Above 0.
+        Concentrated cost of the mechanism; above 0.
     epsilon : float
-        At least 0.
+        Epsilon at which delta is read; at least 0.
 
     Returns
     -------
@@ -108,9 +114,9 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        Epsilon of the promise; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -141,7 +147,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     while excess(low) < 0.0:
         low -= 2.0
     rho = rho_at(math.exp(brentq(excess, low, high, xtol=1e-16, rtol=8.0 * UNIT)))
-    return step_until(lambda r: r > 0.0 and _zcdp_epsilon(r, delta) <= epsilon, rho, -1.0)
+    return step_until(lambda r: r > 0.0 and _minimize_epsilon(r, delta) <= epsilon, rho, -1.0)
 
 
 def odds_epsilon(rho: float, delta: float) -> float:
@@ -152,7 +158,7 @@ def odds_epsilon(rho: float, delta: float) -> float:
     rho : float
         Total zCDP cost of the Gaussian answers; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------
@@ -180,9 +186,9 @@ def odds_rho(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        Epsilon of the promise; above 0.
     delta : float
-        Between 0 and 1, both excluded.
+        Delta of the promise; strictly between 0 and 1.
 
     Returns
     -------

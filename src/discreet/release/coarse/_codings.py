@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.privacy.floors import ListPrior
+from discreet.privacy.priors import ListPrior
 from discreet.schema import Column
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from discreet.formatting import is_chance, name, number, percent, printable
 from discreet.noise_law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw
-from discreet.privacy.floors import ListPrior
+from discreet.privacy.priors import ListPrior
 
 if TYPE_CHECKING:
     from discreet.privacy import ErrorFloor
-    from discreet.privacy.floors import Prior
+    from discreet.privacy.priors import Prior
     from discreet.release import ColumnSummary
     from discreet.schema import Column
 
