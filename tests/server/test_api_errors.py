@@ -237,7 +237,7 @@ def test_whatever_rows_cause_leaves_as_one_fixed_sentence(
     def fails(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(service.backend.dataset.database, "asking", fails)
+    monkeypatch.setattr(service.backend.dataset.database, "ask_task", fails)
     told = error_of(service.ask(COUNT))
     assert told["code"] == "engine-failed"
     assert told["message"] == str(EngineFailed())

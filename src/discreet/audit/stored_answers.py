@@ -159,7 +159,7 @@ def _read(database: QueryExecutor, entry: Entry, digests: Mapping[str, str | Non
     try:
         question = with_parsed(aggregate_from_dict(asked["question"]), database.curation)
         privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-        bound, noise = database.calibrate(question, privacy=privacy, variance=asked["variance"])
+        bound, noise = database.cost_model.calibrate(question, privacy=privacy, variance=asked["variance"])
         noisy = json.loads(entry.answer)["noisy"]
     except (DiscreetError, KeyError, TypeError, ValueError):
         return UNREADABLE

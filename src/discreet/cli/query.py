@@ -88,7 +88,7 @@ def _show(console: Console, reply: "QueryResult", delta: float) -> None:
 
     unit = f" {printable(reply.measure)}" if reply.measure else ""
     console.line(printable(reply.question))
-    if reply.axes:
+    if reply.group_by:
         _show_groups(console, reply)
     else:
         (cell,) = reply.cells
@@ -96,7 +96,7 @@ def _show(console: Console, reply: "QueryResult", delta: float) -> None:
     for sentence in (*_reading_words(reply), *_price_words(reply, delta)):
         console.paragraph(sentence)
     if reply.ledger is not None and reply.receipts:
-        flags = " ".join(f"--refine {receipt.id}" for receipt in reply.receipts)
+        flags = " ".join(f"--refine {receipt}" for receipt in reply.receipts)
         console.line(f"For more precision, pay again and merge: {flags}")
     console.json(reply.to_dict())
 
@@ -123,7 +123,7 @@ def _show_groups(console: Console, reply: "QueryResult") -> None:
         value, _, margin = _margin_of(cell).partition(" ± ")
         rows.append((*map(name, cell.key), value, f"± {margin}" if margin else "", _whisker(cell, low, high)))
     unit = reply.measure or reply.question.partition("(")[0].partition(" ")[0]
-    console.table("", (*map(name, reply.axes), unit, "at 95 %", ""), rows, left=len(reply.axes))
+    console.table("", (*map(name, reply.group_by), unit, "at 95 %", ""), rows, left=len(reply.group_by))
     if len(reply.cells) > len(shown):
         console.line(f"{len(reply.cells) - len(shown)} more groups are in --json.")
 
@@ -138,7 +138,7 @@ def _show_price(console: Console, reply: "QueryResult", delta: float) -> None:
     if reply.cells:
         (cell,) = reply.cells
         assert cell.margin is not None
-        each = " in each group" if reply.axes else ""
+        each = " in each group" if reply.group_by else ""
         least = " if it is over all rows; more with fewer" if mean and " where " in reply.question else ""
         console.line(f"  would be ± {rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.evaluation.learning import meter_for
 from discreet.evaluation.sample_size import EXPLAINED, recommend
-from discreet.evaluation.samples import RULE, PairedSample
+from discreet.evaluation.samples import PairedSample
 from discreet.evaluation.what_if import plan_table, what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
@@ -21,6 +21,7 @@ from discreet.pipeline._stages import Stages
 from discreet.pipeline.options import DEFAULT, method_for, promise_for, requested_floors
 from discreet.pipeline.result import Row, notes_of, rows_of, sentences_of
 from discreet.pipeline.sources import LedgerPlace, label_of, log_place, schema_of, table_of
+from discreet.query.dummy_rows import RULE
 from discreet.release.base import check_publishable
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.report.statement.build import promised_blocks

@@ -10,6 +10,7 @@ from discreet.pipeline._registry import charged_ledger
 from discreet.pipeline.sources import LedgerPlace, label_of, schema_of, table_of
 from discreet.query import Database
 from discreet.query.language.query import parse_query
+from discreet.query.results import remaining_amounts
 from discreet.query.text_query import preview_query, run_query
 from discreet.tables import open_table
 
@@ -81,7 +82,8 @@ def ask(
             reply = run_query(db, asked, privacy=privacy, sd=sd, refines=refines)
         if book is None:
             return reply
-        return dataclasses.replace(reply, ledger=book.identity, left=book.remaining(), spent=book.spent())
+        left = remaining_amounts(reply.cost, None, book.remaining())
+        return dataclasses.replace(reply, ledger=book.identity, remaining=left, spent=book.spent())
     finally:
         if book is not None and book is not ledger:
             book.close()

@@ -281,20 +281,20 @@ def _too_wide() -> PromiseError:
 
 
 class CostModel:
-    """Says what questions would cost; whoever answers them says the same.
+    """Cost and noise of aggregates, from public facts alone.
 
     Parameters
     ----------
     schema : Schema
-        What is public about a table.
+        Declared columns, unit and neighbors of the table.
     n_rows : int, optional
-        The number of rows where it is public.
+        Number of rows where it is public; None where it is not.
     curation : Curation, optional
-        The layout, where a table has one already.
+        Layout of the curated table; computed from the schema if left out.
 
     Privacy
     -------
-    No row is read: everything follows from the question and the schema.
+    No row is read: everything follows from the aggregate and the schema.
 
     Reference
     ---------
@@ -304,8 +304,8 @@ class CostModel:
     --------
     >>> from discreet import Column, GaussianDP, Schema
     >>> from discreet.query import Sums
-    >>> pricing = CostModel(Schema(columns=[Column("age", type="integer", lower=0, upper=120)]))
-    >>> pricing.expected_sd(Sums("age > 65"), privacy=GaussianDP(mu=0.5))
+    >>> costs = CostModel(Schema(columns=[Column("age", type="integer", lower=0, upper=120)]))
+    >>> costs.expected_sd(Sums("age > 65"), privacy=GaussianDP(mu=0.5))
     array([2.])
     """
 
@@ -317,37 +317,37 @@ class CostModel:
 
     @property
     def schema(self) -> Schema:
-        """What is public about the table."""
+        """Declared columns, unit and neighbors of the table."""
         return self._curation.schema
 
     @property
     def curation(self) -> Curation:
-        """How its columns are laid out. Public."""
+        """Layout of the curated table. Public."""
         return self._curation
 
     @property
     def neighbors(self) -> Neighbors:
-        """Which tables are hard to tell apart."""
+        """Which pairs of tables the promises make hard to tell apart."""
         return self.schema.neighbors
 
     @property
     def n_rows(self) -> int | None:
-        """The number of rows where it is public, else None."""
+        """Number of rows where it is public; None where it is not."""
         return self._n_rows
 
     def calibrate(
         self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> tuple[BoundAggregate, QueryNoise]:
-        """Lay a question out, and find its noise.
+        """Return an aggregate bound to the curated table, and its noise.
 
         Parameters
         ----------
         question : Aggregate
-            What to sum.
+            Sums to compute, over the declared columns.
         privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
-            What the answer shall promise.
+            Promise that the answer keeps; None where `variance` is given instead.
         variance : float
-            Instead of a promise: of the noise, in the answer's unit squared.
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
         """
         bound = question.bind(self._curation, self.neighbors)
         return bound, QueryNoise.calibrate(bound, self.schema, privacy=privacy, variance=variance)
@@ -355,13 +355,91 @@ class CostModel:
     def cost(
         self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
-        """Say what a question would be charged. Free, and the same for every table."""
+        """Return what an aggregate would be charged; empty if it is free. The same for every table.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`calibrate`.
+        """
         _, noise = self.calibrate(question, privacy=privacy, variance=variance)
         return () if noise.promise is None else (noise.promise,)
 
     def expected_sd(
         self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
     ) -> float | Floats:
-        """Say how noisy the answer would be, in its own unit. Free, and the same for every table."""
+        """Return the standard deviation of the noise, in the answer's unit. The same for every table.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`calibrate`.
+        """
         bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
         return shaped(bound.arrange(noise.sd(bound), 0.0))
+
+
+class CostedTable:
+    """A table whose costs are known in advance: the public part of databases, at hand or behind a service.
+
+    Parameters
+    ----------
+    cost_model : CostModel
+        Cost and noise of aggregates on this table.
+    """
+
+    def __init__(self, cost_model: CostModel) -> None:
+        self._cost_model = cost_model
+
+    @property
+    def cost_model(self) -> CostModel:
+        """Cost and noise of aggregates on this table, from public facts alone."""
+        return self._cost_model
+
+    @property
+    def schema(self) -> Schema:
+        """Declared columns, unit and neighbors of the table."""
+        return self._cost_model.schema
+
+    @property
+    def curation(self) -> Curation:
+        """Layout of the curated table. Public."""
+        return self._cost_model.curation
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Which pairs of tables the promises make hard to tell apart."""
+        return self._cost_model.neighbors
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows where it is public; None where it is not."""
+        return self._cost_model.n_rows
+
+    def cost(
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+    ) -> tuple[Promise, ...]:
+        """Return what an aggregate would be charged; empty if it is free. Nothing is asked or charged.
+
+        Parameters
+        ----------
+        question : Aggregate
+            Sums to compute, over the declared columns.
+        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
+            Promise that the answer keeps; None where `variance` is given instead.
+        variance : float
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+        """
+        return self._cost_model.cost(question, privacy=privacy, variance=variance)
+
+    def expected_sd(
+        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+    ) -> float | Floats:
+        """Return the standard deviation of the noise, in the answer's unit. Nothing is asked or charged.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`cost`.
+        """
+        return self._cost_model.expected_sd(question, privacy=privacy, variance=variance)

@@ -28,7 +28,7 @@ from discreet.privacy import PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer, shaped
-from discreet.query.calibration import CostModel, SeededNoise
+from discreet.query.calibration import CostedTable, CostModel, SeededNoise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -118,7 +118,7 @@ class QueryOptions(TypedDict, total=False):
     said: str | None
 
 
-class QueryExecutor(CostModel):
+class QueryExecutor(CostedTable):
     """Noisy sums over a curated table in an engine; :class:`Database` and :class:`LocalSums` are made of it.
 
     Parameters
@@ -162,7 +162,7 @@ class QueryExecutor(CostModel):
         assert engine.version is not None
         schema = curation.schema
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
-        super().__init__(schema, engine.count() if public else None, curation=curation)
+        super().__init__(CostModel(schema, engine.count() if public else None, curation=curation))
         self._slots = Slots(slots)
         self.ledger = ledger
         self._engine = engine
@@ -253,7 +253,7 @@ class QueryExecutor(CostModel):
         """
         privacy, variance, owner = how.get("privacy"), how.get("variance"), how.get("owner")
         refines, request = how.get("refines"), how.get("request")
-        bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
+        bound, noise = self.cost_model.calibrate(question, privacy=privacy, variance=variance)
         comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
         if noise.promise is None:
             if refines is not None:
@@ -309,7 +309,7 @@ class QueryExecutor(CostModel):
 
     def check_refines(self, question: Aggregate, receipt: str, *, owner: str | None = None) -> None:
         """Refuse a receipt that another draw of a question's answer could not be merged with. Free."""
-        self._refined(receipt, question.bind(self._curation, self.neighbors), owner)
+        self._refined(receipt, question.bind(self.curation, self.neighbors), owner)
 
     def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
         """Return an answer again as it left, merged with what it refined. Free.
@@ -371,7 +371,7 @@ class QueryExecutor(CostModel):
             if entry.receipt.schema != self._schema_digest:
                 raise _cannot_refine("be of an answer under the present schema, and the schema has changed")
             privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-            bound, noise = self.calibrate(
+            bound, noise = self.cost_model.calibrate(
                 aggregate_from_dict(asked["question"]), privacy=privacy, variance=asked["variance"]
             )
             if (noise.promise,) != entry.receipt.promises:

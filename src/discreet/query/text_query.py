@@ -269,7 +269,7 @@ def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOption
         for one, receipt in zip(asks, refines, strict=True) if check is not None else ():
             check(one.aggregate, receipt, owner=owner)
     answers: list[Answer] = []
-    words, flow = str(asked), getattr(db, "asking", None)
+    words, flow = str(asked), getattr(db, "ask_task", None)
     for i, one in enumerate(asks):
         suffix = "" if len(asks) == 1 else f"/{PAIR[i]}"
         how: dict[str, Any] = {
@@ -296,13 +296,14 @@ def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOption
     return QueryResult(
         question=words,
         measure=asked.measure,
-        axes=tuple(axis.column for axis in asked.by),
+        group_by=tuple(axis.column for axis in asked.by),
         cells=_cells(asked, answers[0].labels, values, spreads, law),
         law=law,
         cost=tuple(promise for answer in paid for promise in answer.receipt.promises),
-        count_margin=None if count_sd is None else count_sd * interval_width(law),
+        unreadable_below=_unreadable_below(asked, count_sd, law),
         cached=bool(paid) and all(answer.cached for answer in paid),
-        receipts=tuple(answer.receipt for answer in paid),
+        receipts=tuple(answer.receipt.id for answer in paid),
+        charges=tuple(answer.receipt for answer in paid),
         parts=tuple(answer.parts for answer in paid),
     )
 
@@ -408,14 +409,25 @@ def preview_query(
         sql=asked.sql,
         is_free=all(noise.promise is None for _, noise in fits),
         measure=asked.measure,
-        axes=tuple(axis.column for axis in asked.by),
+        group_by=tuple(axis.column for axis in asked.by),
         cells=()
         if one is None
         else (ResultCell(key=(), value=None, sd=one, margin=one * interval_width(law)),),
         law=law,
         cost=tuple(noise.promise for _, noise in fits if noise.promise is not None),
-        count_margin=None if count_sd is None else count_sd * interval_width(law),
+        unreadable_below=_unreadable_below(asked, count_sd, law),
     )
+
+
+def _unreadable_below(asked: Query, count_sd: float | None, law: Law) -> int | None:
+    """Return the number of rows below which a group cannot be told from an empty one.
+
+    Two margins: that of the group's count, and that of the empty group it is compared with. None without
+    groups, for sums, and if counts are exact.
+    """
+    if not asked.by or not count_sd:
+        return None
+    return math.ceil(2 * (count_sd * interval_width(law)))
 
 
 def _cells(
