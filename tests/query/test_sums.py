@@ -86,7 +86,7 @@ def test_gaussian_noise_is_wide_enough_for_the_charge_on_every_lattice(
     noise = QueryNoise.calibrate(bound, SCHEMA, privacy=privacy)
     assert isinstance(noise.promise, GaussianDP)
     draws = Recorder()
-    noisy = noise.added([1] * bound.size, draws)
+    noisy = noise.add_noise([1] * bound.size, draws)
     assert sum(n for _, _, n in draws.asked) == bound.size
     scales = [noise.groups[group] for group in noise.group]
     # mu^2 = sum over entries of change^2 / sd^2 at most, in exact arithmetic: weights are the precisions.
@@ -116,7 +116,7 @@ def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Aggregate
     asked = 0.3 if isinstance(privacy, PureDP) else 0.25
     assert noise.promise.epsilon == pytest.approx(asked, rel=1e-12)
     draws = Recorder()
-    noise.added([0] * bound.size, draws)
+    noise.add_noise([0] * bound.size, draws)
     assert {law for law, _, _ in draws.asked} == {"laplace"}
     assert noise.promise.total_variation == bound.size * samplers.LAPLACE_TOTAL_VARIATION
 
@@ -139,7 +139,7 @@ def test_a_matrix_gets_exactly_half_the_variance_off_the_diagonal() -> None:
     sd = bound.arrange(noise.sd(bound), 0.0)
     assert sd[0, 1] == pytest.approx(sd[0, 0] / math.sqrt(2), rel=1e-15)
     draws = Recorder()
-    noise.added([0] * 6, draws)
+    noise.add_noise([0] * 6, draws)
     (_, diagonal, three), (_, off, also_three) = draws.asked
     assert (three, also_three) == (3, 3)
     assert 2 * Fraction(off) ** 2 >= Fraction(diagonal) ** 2 > 2 * Fraction(math.nextafter(off, 0)) ** 2

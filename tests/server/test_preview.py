@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.ledger import Ledger
-from discreet.pipeline import asking
 from discreet.privacy import ZCDP
-from discreet.query import Histogram
+from discreet.query import Histogram, text_query
 from discreet.query.language.query import parse_query
 from discreet.query.text_query import plan_aggregates
 from tests.server.markup import Visitor, read
@@ -133,7 +132,7 @@ def test_a_mean_by_groups_is_free_only_if_both_of_its_questions_are_paid(service
 def test_a_preview_that_looked_at_one_of_them_would_be_wrong(
     service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "all", any, raising=False)
+    monkeypatch.setattr(text_query, "all", any, raising=False)
     assert wrongly_free(service)
 
 

@@ -111,6 +111,7 @@ class RemoteDatabase(PrivateTable):
         retries: int = 5,
         verify: bool | str | os.PathLike[str] | ssl.SSLContext = True,
     ) -> None:
+        """Check the parameters, connect, and read the schema of the table."""
         address = validate_url(url)
         _check_number("timeout", timeout, isinstance(timeout, int | float) and 0 < timeout < float("inf"))
         _check_number("retries", retries, isinstance(retries, int) and 0 <= retries <= 100)
@@ -214,13 +215,14 @@ class RemoteDatabase(PrivateTable):
         charges = [self._charge_of(receipt)]
         while (refined := charges[-1]["asked"].get("refines")) is not None:
             if len(charges) == _MAX_PARTS:
-                raise self._unexpected("an answer of too many parts")
+                raise self._unexpected_response("an answer of too many parts")
             charges.append(self._charge_of(refined))
         newest, asked = charges[0], charges[0]["asked"]
         if newest["value"] is None or asked.get("question") is None:
             raise ParameterError(
-                f"receipt of RemoteDatabase.recall must be of an answer that the history shows, and {receipt} "
-                "is not: it is of another schema, or has too many numbers. Ask the same again; that is free."
+                "receipt of RemoteDatabase.recall must be of an answer that the history shows, and "
+                f"{receipt} is not: it is of another schema, or has too many numbers. Ask the same again; "
+                "that is free."
             )
         try:
             privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
@@ -239,7 +241,7 @@ class RemoteDatabase(PrivateTable):
                 "about": None,
             }
         except (KeyError, TypeError, AttributeError, ValueError, DiscreetError):
-            raise self._unexpected("a history that cannot be read") from None
+            raise self._unexpected_response("a history that cannot be read") from None
         return self._read_answer(answer, bound, noise, refined=len(charges) > 1, pays=False)
 
     def _charge_of(self, receipt: str) -> Mapping[str, Any]:
@@ -254,11 +256,11 @@ class RemoteDatabase(PrivateTable):
             if entry is not None:
                 history_row(entry)
         except (KeyError, TypeError, AttributeError, DiscreetError):
-            raise self._unexpected("a history that cannot be read") from None
+            raise self._unexpected_response("a history that cannot be read") from None
         if entry is None:
             raise ParameterError(
-                f"receipt of RemoteDatabase.recall must name a charge of the token's holder, was {receipt!r}. "
-                "See history()."
+                "receipt of RemoteDatabase.recall must name a charge of the token's holder, was "
+                f"{receipt!r}. See history()."
             )
         return cast("Mapping[str, Any]", entry)
 
@@ -390,7 +392,7 @@ class RemoteDatabase(PrivateTable):
             except (KeyError, TypeError, AttributeError, DiscreetError):
                 fits = False
             if not fits:
-                raise self._unexpected("a history that cannot be read")
+                raise self._unexpected_response("a history that cannot be read")
             yield page
             if more:
                 after = rows[-1]
@@ -411,7 +413,7 @@ class RemoteDatabase(PrivateTable):
         rows = self._transport.get("/v1/dummy", n=n, seed=seed, format="json").get("rows")
         columns = list(rows.values()) if isinstance(rows, dict) else []
         if not columns or not all(isinstance(cells, list) and len(cells) == n for cells in columns):
-            raise self._unexpected("rows that cannot be read")
+            raise self._unexpected_response("rows that cannot be read")
         assert isinstance(rows, dict)
         return dummy_frame(self.schema, rows)
 
@@ -425,15 +427,15 @@ class RemoteDatabase(PrivateTable):
             schema = Schema.from_dict(response["schema"])
             n_rows, digest, dataset = response["n_rows"], response["digest"], response["dataset"]
         except (KeyError, TypeError, ValueError, DiscreetError):
-            raise self._unexpected("a schema that cannot be read") from None
+            raise self._unexpected_response("a schema that cannot be read") from None
         if schema.digest != digest:
-            raise self._unexpected("a schema whose digest is another here")
+            raise self._unexpected_response("a schema whose digest is another here")
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
         whole = isinstance(n_rows, int) and not isinstance(n_rows, bool) and n_rows >= 0
         if (not whole) if public else n_rows is not None:
-            raise self._unexpected("a number of rows that does not go with its schema")
+            raise self._unexpected_response("a number of rows that does not go with its schema")
         if not isinstance(dataset, str | None):
-            raise self._unexpected("a name that is no text")
+            raise self._unexpected_response("a name that is no text")
         self._dataset: str | None = dataset
         self._seeded = response.get("seeded") is True
         # Whether ids are kept is for the service to say: here they only have a place.
@@ -462,22 +464,22 @@ class RemoteDatabase(PrivateTable):
             value, sd = (_to_floats(values[name]) for name in ("value", "sd"))
             answer = Answer.from_dict(values)
         except (KeyError, TypeError, ValueError, AttributeError, DiscreetError):
-            raise self._unexpected("an answer that cannot be read", pays=pays) from None
+            raise self._unexpected_response("an answer that cannot be read", pays=pays) from None
         expected = bound.arrange(noise.sd(bound), 0.0)
         if value.shape != bound.shape or sd.shape != bound.shape:
-            raise self._unexpected("an answer of another shape", pays=pays)
+            raise self._unexpected_response("an answer of another shape", pays=pays)
         if not (np.isfinite(value).all() and np.isfinite(sd).all() and (sd >= 0).all()):
-            raise self._unexpected("an answer with numbers that are none", pays=pays)
+            raise self._unexpected_response("an answer with numbers that are none", pays=pays)
         # What is merged with earlier answers is less noisy than its own part, and has the law of the widest.
         fits = sd <= expected * (1 + _ROUNDING)
         if not refined:
             fits &= sd >= expected * (1 - _ROUNDING)
         if answer.law not in ((noise.law, "laplace") if refined else (noise.law,)) or not fits.all():
-            raise self._unexpected("an answer with other noise", pays=pays)
+            raise self._unexpected_response("an answer with other noise", pays=pays)
         if answer.receipt.schema != self.schema.digest:
-            raise self._unexpected("an answer under another schema than it told before", pays=pays)
+            raise self._unexpected_response("an answer under another schema than before", pays=pays)
         if not _is_same_cost(answer.cost[-1:] if refined else answer.cost, noise.promise):
-            raise self._unexpected("an answer at another price", pays=pays)
+            raise self._unexpected_response("an answer at another price", pays=pays)
         return dataclasses.replace(answer, labels=bound.labels)
 
     def _parse(
@@ -487,10 +489,10 @@ class RemoteDatabase(PrivateTable):
         try:
             return parser(response)
         except (ValidationError, DiscreetError, TypeError):
-            raise self._unexpected("an answer that cannot be read", pays=pays) from None
+            raise self._unexpected_response("an answer that cannot be read", pays=pays) from None
 
-    def _unexpected(self, what: str, *, pays: bool = False) -> DiscreetError:
-        return ResponseReader(self.url).unexpected(what).error(attempts=1, pays=pays, lost=True)
+    def _unexpected_response(self, what: str, *, pays: bool = False) -> DiscreetError:
+        return ResponseReader(self.url).unexpected_response(what).error(attempts=1, pays=pays, lost=True)
 
     def __repr__(self) -> str:
         return f"RemoteDatabase({self.url!r}, {len(self.schema.columns)} columns, {self.neighbors})"
@@ -512,7 +514,7 @@ class RemoteDatabase(PrivateTable):
 
 
 def _reconnect(url: str, timeout: float, retries: int, verify: Any) -> RemoteDatabase:
-    """Connect anew where a pickle was read, with the token that is there."""
+    """Connect again where a pickle is read, with the token of that environment."""
     return RemoteDatabase(url, timeout=timeout, retries=retries, verify=verify)
 
 
@@ -531,12 +533,12 @@ def _refuse_owner(verb: str, owner: str | None) -> None:
 
 
 def _promise_body(promise: Any) -> dict[str, Any]:
-    """Write a promise as a request has it: unit and neighbors are the schema's."""
+    """Return a promise as a request has it, without unit and neighbors, which are the schema's."""
     for kind, names in _NUMBERS.items():
         if isinstance(promise, kind):
             return {"kind": kind.kind, **{name: float(getattr(promise, name)) for name in names}}
     raise PromiseError(
-        f"privacy of RemoteDatabase must be PureDP, ApproxDP, ZCDP or GaussianDP, was "
+        "privacy of RemoteDatabase must be PureDP, ApproxDP, ZCDP or GaussianDP, was "
         f"{type(promise).__name__}. A service takes no other: cost() says what it comes to, and that can be "
         "asked for."
     )

@@ -61,7 +61,7 @@ class Transport:
     Parameters
     ----------
     url : str
-        Of the service, without a path below it.
+        Address of the service, without a path below it.
     token : Token
         Sent to this address alone: redirections are not followed.
     timeout : float
@@ -85,6 +85,7 @@ class Transport:
     def __init__(
         self, url: str, token: BearerToken, *, timeout: float, retries: int, verify: bool | ssl.SSLContext
     ) -> None:
+        """Keep the settings; clients are made at the first request of each process."""
         self.url = url
         self.timeout = timeout
         self.retries = retries
@@ -153,6 +154,7 @@ class Transport:
             sleep(wait)
 
     def _attempt(self, method: str, path: str, **more: Any) -> dict[str, Any] | FailedAttempt:
+        """Send one request once, and return its body or how it failed."""
         # Errors of httpx hold the request and its headers: none of them may leave, not even as a cause.
         httpx = self._httpx
         try:
@@ -161,7 +163,7 @@ class Transport:
                 for chunk in response.iter_bytes():
                     content += chunk
                     if len(content) > MAX_BYTES:
-                        return self._reader.unexpected("more than an answer can have")
+                        return self._reader.unexpected_response("more than an answer can have")
                 return self._reader.read(response.status_code, response.headers, bytes(content))
         except httpx.HTTPError as problem:
             before = isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
@@ -172,7 +174,7 @@ class Transport:
         if certificate is not None:
             return self._reader.insecure(certificate)
         if strange:
-            return self._reader.unexpected("something that cannot be unpacked")
+            return self._reader.unexpected_response("something that cannot be unpacked")
         return self._reader.no_response(self.timeout if late else None, lost=not before)
 
     def _client(self) -> httpx.Client:

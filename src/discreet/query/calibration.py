@@ -16,7 +16,7 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise,
 from discreet.privacy.amounts import exact, float_down
 from discreet.privacy.calibration import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
 from discreet.privacy.rounding import check_neighbors, root_down, round_up, sampling_delta, sqrt_up
-from discreet.query.answers import shaped
+from discreet.query.answers import unwrap_scalar
 from discreet.query.curation import Curation
 
 if TYPE_CHECKING:
@@ -63,20 +63,20 @@ class SeededNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryNoise:
-    """The noise on the integers of one question, and what it promises.
+    """Noise on the integers of one aggregate, and the promise that it keeps.
 
     Attributes
     ----------
     law : {"gaussian", "laplace"}
-        Which.
+        Distribution of the noise.
     promise : Promise or None
-        What is charged; None where the answer is the same for all neighbors, which costs nothing.
+        Promise that is charged; None where the answer is the same for all neighbors, which costs nothing.
     scale : float
         Standard deviation, or Laplace scale, of an entry of precision or weight 1, in integers.
     groups : tuple of (float, int)
-        For each group of entries the scale in lattice steps and the bits that integers are shifted by.
+        For each group of entries, the scale in lattice steps and the bits by which integers are shifted.
     group : array of int
-        Which group each entry is in.
+        Index of the group of each entry.
     """
 
     law: Law
@@ -94,7 +94,30 @@ class QueryNoise:
         privacy: Asked | None = None,
         variance: float | None = None,
     ) -> QueryNoise:
-        """Find the noise that keeps a promise, or the promise that noise keeps; exactly one is given."""
+        """Return the noise of a promise, or the noise of a variance with the promise that it keeps.
+
+        Parameters
+        ----------
+        bound : BoundAggregate
+            Aggregate on a curated table, with its sensitivity.
+        schema : Schema
+            Declared unit, neighbors and rows of each unit.
+        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds, optional
+            Promise that the answer keeps; None where `variance` is given instead.
+        variance : float, optional
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+
+        Notes
+        -----
+        With ``D`` the square root of ``squared`` and ``r`` the rows of a unit, an entry of precision ``p``
+        gets Gaussian noise of standard deviation ``s / sqrt(p)``, which keeps ``mu = r D / s``. With ``A``
+        for ``absolute``, an entry of weight ``w`` gets Laplace noise of scale ``b / w``, which keeps
+        ``epsilon = r A / b``. All roundings are towards more noise and a larger promise.
+
+        Reference
+        ---------
+        docs/explanation/theorems/sulq-sensitivity.md.
+        """
         if (privacy is None) == (variance is None):
             raise ParameterError(
                 "privacy and variance of a question must be given one at a time, and are "
@@ -139,8 +162,8 @@ class QueryNoise:
         sds: Floats = spread * scales[self.group] * np.abs(bound.unit)
         return sds
 
-    def added(self, integers: Sequence[int], draws: NoiseSource) -> list[int]:
-        """Return the integers, each on its lattice, with noise."""
+    def add_noise(self, integers: Sequence[int], draws: NoiseSource) -> list[int]:
+        """Return the integers with noise, each in steps of its own lattice."""
         if self.promise is None:
             return list(integers)
         noisy = list(integers)
@@ -152,7 +175,7 @@ class QueryNoise:
         return noisy
 
     def values(self, noisy: Sequence[int], bound: BoundAggregate, n_rows: int | None) -> Floats:
-        """Return what noisy integers stand for; all of this is post-processing."""
+        """Return the values that noisy integers stand for, by post-processing alone."""
         bits = [bits for _, bits in self.groups] or [0]
         steps = [1 << bits[i] for i in self.group.tolist()]
         # Dividing whole numbers rounds once, however large they are.
@@ -161,7 +184,7 @@ class QueryNoise:
         return entries
 
     def canonical(self) -> list[Any]:
-        """Return what fixes the noise, as JSON."""
+        """Return JSON values that fix the noise."""
         return [self.law, self.scale, [list(group) for group in self.groups]]
 
 
@@ -172,7 +195,7 @@ def _is_pure(privacy: Asked | None) -> bool:
 
 
 class _About(NamedTuple):
-    """Whom a promise protects, and what it stands on."""
+    """Unit and neighbors that a promise protects, and its assumptions."""
 
     unit: str
     neighbors: Neighbors
@@ -180,7 +203,7 @@ class _About(NamedTuple):
 
 
 def _rows_assumed(schema: Schema) -> tuple[str, ...]:
-    """Say how many rows of a person a promise covers, where the schema tells people apart."""
+    """Return how many rows of a unit a promise covers, as text, where the schema has an id column."""
     if schema.id_column is None:
         return ()
     most = schema.max_rows_per_unit
@@ -192,9 +215,9 @@ def _rows_assumed(schema: Schema) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> tuple[float, GaussianDP]:
-    """Return the standard deviation, in integers, of an entry of precision 1, and what it promises.
+    """Return the standard deviation, in integers, of an entry of precision 1, and its promise.
 
-    Kept, because people ask many questions under the same few promises.
+    Cached, because many aggregates are asked under the same few promises.
     """
     distance = sqrt_up(Fraction(squared))
     variation = size * samplers.GAUSSIAN_TOTAL_VARIATION
@@ -212,7 +235,7 @@ def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> 
 
 @lru_cache(maxsize=1024)
 def _laplace(privacy: Asked | None, absolute: int, size: int, about: _About) -> tuple[float, PureDP]:
-    """Return the scale, in integers, of an entry of weight 1, and what it promises."""
+    """Return the scale, in integers, of an entry of weight 1, and its promise."""
     assert isinstance(privacy, PureDP | PosteriorOdds)
     epsilon = privacy.epsilon if isinstance(privacy, PureDP) else privacy.pure_share
     scale = laplace_scale(float(absolute), epsilon)
@@ -224,7 +247,7 @@ def _laplace(privacy: Asked | None, absolute: int, size: int, about: _About) -> 
 
 
 def mu_of(privacy: Promise | None, variation: float) -> float:
-    """Return the largest mu that keeps a promise, for samplers that err by a total variation."""
+    """Return the largest mu that keeps a promise, for samplers with an error in total variation."""
     if isinstance(privacy, GaussianDP):
         return privacy.mu
     if isinstance(privacy, ZCDP):
@@ -239,6 +262,7 @@ def mu_of(privacy: Promise | None, variation: float) -> float:
 
 
 def _check_kind(privacy: Asked | None, neighbors: Neighbors) -> None:
+    """Refuse a promise that is not about whole rows under these neighbors."""
     if privacy is None:
         return
     if not isinstance(privacy, PureDP | ApproxDP | ZCDP | GaussianDP | PosteriorOdds):
@@ -255,6 +279,7 @@ def _check_kind(privacy: Asked | None, neighbors: Neighbors) -> None:
 
 
 def _root_of_variance(variance: float, bound: BoundAggregate) -> float:
+    """Return the standard deviation of an entry of precision 1, in integers, for a variance; rounded up."""
     if not (isinstance(variance, int | float) and math.isfinite(variance) and variance > 0):
         raise ParameterError(f"variance of a question must be a number above 0, was {variance!r}.")
     if not bound.plain_unit:
@@ -265,7 +290,7 @@ def _root_of_variance(variance: float, bound: BoundAggregate) -> float:
 
 
 def _lattice(scale: float) -> tuple[float, int]:
-    """Return the scale in lattice steps, and how many bits a lattice step is below an integer."""
+    """Return the scale in lattice steps, and the bits by which a lattice step is finer than an integer."""
     bits = max(0, _LEAST_BITS + 1 - math.frexp(scale)[1])
     steps = math.ldexp(scale, bits)
     if steps > samplers.LARGEST_SCALE:
@@ -376,7 +401,7 @@ class CostModel:
             As for :meth:`calibrate`.
         """
         bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
-        return shaped(bound.arrange(noise.sd(bound), 0.0))
+        return unwrap_scalar(bound.arrange(noise.sd(bound), 0.0))
 
 
 class CostedTable:

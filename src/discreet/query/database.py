@@ -105,6 +105,7 @@ class Database(QueryExecutor, PrivateTable):
         keep_ids: bool = False,
         slots: float | Mapping[str, float] | None = None,
     ) -> None:
+        """Register the rows with the engine; the engine is closed if that fails."""
         curation = Curation.from_schema(schema, ids=keep_ids)
         if isinstance(source, np.ndarray):
             source = _named_columns(source, curation)
@@ -173,7 +174,7 @@ class Database(QueryExecutor, PrivateTable):
         merged = (refines,) if isinstance(refines, str) else tuple(refines)
         query = parse_query(text, self.schema)
         result = run_query(self, query, privacy=privacy, sd=sd, refines=merged, owner=owner)
-        return dataclasses.replace(result, remaining=self._remaining(result, owner))
+        return dataclasses.replace(result, remaining=self._remaining_amounts(result, owner))
 
     def preview(
         self, text: str, *, privacy: Promise | None = None, sd: float | None = None, owner: str | None = None
@@ -196,9 +197,9 @@ class Database(QueryExecutor, PrivateTable):
         query = parse_query(text, self.schema)
         preview = preview_query(self.schema, self.n_rows, query, privacy=privacy, sd=sd)
         free = is_free(self, query, privacy=privacy, sd=sd, owner=owner)
-        return dataclasses.replace(preview, is_free=free, remaining=self._remaining(preview, owner))
+        return dataclasses.replace(preview, is_free=free, remaining=self._remaining_amounts(preview, owner))
 
-    def _remaining(self, result: QueryResult, owner: str | None) -> dict[str, Any]:
+    def _remaining_amounts(self, result: QueryResult, owner: str | None) -> dict[str, Any]:
         """Return what is left to the owner and in total, and how many more such queries that pays for."""
         left = result.charges[-1].left if result.charges else None
         own, total = self.ledger.remaining_of(owner, None) if left is None else left
@@ -298,7 +299,7 @@ class Database(QueryExecutor, PrivateTable):
         bound, noise = self.cost_model.calibrate(question, privacy=privacy, variance=variance)
         if noise.promise is None:
             return True
-        digest, _ = self._named(bound, noise, refines, owner)
+        digest, _ = self._find_question(bound, noise, refines, owner)
         return self.ledger.has_paid(digest, owner)
 
     def __enter__(self) -> Self:

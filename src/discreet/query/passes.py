@@ -178,7 +178,7 @@ class Features:
             coded = {band.place: band.codes(arrays) for band in self.bands}
             arrays = [coded.get(place, array) for place, array in enumerate(arrays)]
         for row, pick, middle in zip(made, self.picks, self.center, strict=False):
-            row[:] = _moved(arrays[pick.place], pick, middle)
+            row[:] = _centered_cells(arrays[pick.place], pick, middle)
         if self.clips:
             clip(made[: len(self.picks)], self.square)
         if self.intercept:
@@ -211,7 +211,7 @@ def square_of(name: str, radius: float) -> int:
     return int(scaled * scaled // 1)
 
 
-def _moved(values: AnyArray, pick: Pick, middle: int) -> AnyArray:
+def _centered_cells(values: AnyArray, pick: Pick, middle: int) -> AnyArray:
     """Return the cells as whole numbers from 0 to 2**16, less the middle."""
     if pick.code is not None:
         flags: AnyArray = ((values == pick.code).astype(np.int32) << PRODUCT_BITS) - middle

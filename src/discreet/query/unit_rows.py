@@ -109,7 +109,7 @@ def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
         words[filled : filled + len(found) // 16] = np.frombuffer(found, ">u8").reshape(-1, 2)
         filled += len(found) // 16
     if filled != len(places):
-        raise _changed(table)
+        raise _changed_error(table)
     units = ids[places]
     # Stable: rows with equal digests stay in the table's order.
     ranked = np.lexsort((words[:, 1], words[:, 0], units))
@@ -146,11 +146,11 @@ def _same_rows(table: Table, batch: Batch, ids: Words) -> slice:
     """Return the place of a batch, whose ids must be those that were read there before."""
     here = slice(batch.start, batch.start + batch.n_rows)
     if not np.array_equal(ids[here], np.asarray(batch.ids)):
-        raise _changed(table)
+        raise _changed_error(table)
     return here
 
 
-def _changed(table: Table) -> SourceError:
+def _changed_error(table: Table) -> SourceError:
     return SourceError(
         f"{table.label} must stay as it is while it is read, and its ids have changed. Read it again when "
         "no one writes to it."

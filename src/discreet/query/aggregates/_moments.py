@@ -68,7 +68,7 @@ class Moments(Aggregate):
         object.__setattr__(self, "columns", listed)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
         columns = [curation.column(name) for name in self.columns]
         numbers = [column for column in columns if not column.is_category]
         check_cells(sum(max(len(column.levels), 1) for column in columns) + len(numbers))

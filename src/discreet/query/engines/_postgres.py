@@ -94,7 +94,7 @@ class PostgresEngine(Engine):
                 with self._server.cursor() as cursor, cursor.copy(into) as copy:
                     copy.write(_HEADER)
                     for arrays in curated_batches(table, curation, tally, salt):
-                        copy.write(_packed(record, [arrays[name] for name in names]))
+                        copy.write(_pack_rows(record, [arrays[name] for name in names]))
                     copy.write(_TRAILER)
             self._server.execute(sql.SQL("ANALYZE {}").format(where))
             self._server.execute("SET default_transaction_read_only = on")
@@ -127,12 +127,12 @@ class PostgresEngine(Engine):
             for message in messages:
                 held += message
                 if len(held) >= start + rows * record.itemsize:
-                    yield _unpacked(record, held, start, rows)
+                    yield _unpack_rows(record, held, start, rows)
                     del held[: start + rows * record.itemsize]
                     start = 0
         length = (len(held) - start - len(_TRAILER)) // record.itemsize
         if length:
-            yield _unpacked(record, held, start, length)
+            yield _unpack_rows(record, held, start, length)
 
     def close(self) -> None:
         """Drop the curated table and log out."""
@@ -151,7 +151,7 @@ def _record(widths: Sequence[int]) -> np.dtype[Any]:
     return np.dtype(fields)
 
 
-def _packed(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
+def _pack_rows(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
     rows = np.empty(len(columns[0]), record)
     rows["n"] = len(columns)
     for i, values in enumerate(columns):
@@ -160,6 +160,6 @@ def _packed(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
     return rows.tobytes()
 
 
-def _unpacked(record: np.dtype[Any], held: bytearray, start: int, rows: int) -> list[AnyArray]:
+def _unpack_rows(record: np.dtype[Any], held: bytearray, start: int, rows: int) -> list[AnyArray]:
     block = np.frombuffer(bytes(held[start : start + rows * record.itemsize]), record)
     return [block[f"v{i}"].astype(np.int32) for i in range(len(record.names or ()) // 2)]

@@ -79,7 +79,7 @@ class SparkEngine(Engine):
         ]
         query = self._selection([exp.Count(this=exp.Star()), *sums])
         try:
-            self._frame = self._curated(frame, curation, salt).localCheckpoint(eager=True)
+            self._frame = self._curate_frame(frame, curation, salt).localCheckpoint(eager=True)
             self._frame.createOrReplaceTempView(self._name)
             (row,) = self._fetch(query)
             repeated = curation.ids and self._repeats(curation.id_identifiers())
@@ -96,18 +96,18 @@ class SparkEngine(Engine):
             "failed. Read a part of the table on one machine to be told which cell."
         )
 
-    def _curated(self, frame: Any, curation: Curation, salt: str) -> Any:
+    def _curate_frame(self, frame: Any, curation: Curation, salt: str) -> Any:
         schema = curation.schema
         names = curation.identifiers()
         limited = schema.id_column is not None
         wanted = [column.name for column in schema.released]
         if schema.id_column is not None:
             wanted.append(schema.id_column)
-        selected = frame.select(*(_quoted(name) for name in wanted))
+        selected = frame.select(*(_quote_name(name) for name in wanted))
         declared = ", ".join(f"{name} int" for name in names)
         if curation.ids:
             assert schema.id_column is not None
-            if selected.filter(f"{_quoted(schema.id_column)} IS NULL").head(1):
+            if selected.filter(f"{_quote_name(schema.id_column)} IS NULL").head(1):
                 raise missing_ids("The Spark data frame", curation)
         if curation.ids or not limited:
             return selected.mapInArrow(_curate(curation), declared)
@@ -144,7 +144,7 @@ class SparkEngine(Engine):
             for start in range(0, len(arrays[0]), rows):
                 yield [values[start : start + rows] for values in arrays]
 
-    def _reduced(self, kernel: Kernel) -> tuple[list[int], int]:
+    def _reduce_kernel(self, kernel: Kernel) -> tuple[list[int], int]:
         """Let the workers add up what a kernel gives, each over its part of the rows."""
         columns = list(dict.fromkeys(kernel.columns))
         parts = self._frame.select(*columns).mapInArrow(_reduce(kernel, columns), "n bigint, sums string")
@@ -238,7 +238,7 @@ def _check_id_type(frame: Any, curation: Curation) -> None:
         raise SchemaError(id_problem(name, kind.simpleString()))
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -122,7 +122,7 @@ class EngineTotals(EngineTask):
     @classmethod
     def found(cls, engine: Engine, wanted: Sequence[EngineTotals]) -> list[list[int]]:
         """Sum the expressions of all of them in one pass."""
-        return _dealt(engine.aggregate([tree for one in wanted for tree in one.trees]), wanted)
+        return _split_integers(engine.aggregate([tree for one in wanted for tree in one.trees]), wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Tables(EngineTask):
         """Fill the tables of all of them in one pass."""
         tables = [table for one in wanted for table in one.tables]
         filled = engine.grouped([cells for cells, _ in tables], [tree for _, tree in tables])
-        return _dealt([integer for cells in filled for integer in cells], wanted)
+        return _split_integers([integer for cells in filled for integer in cells], wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Engine(ABC):
         query = self._selection([*self._witness(), *sums])
         (row,) = self.run(lambda: self._fetch(query))
         # Without rows a sum is NULL.
-        return [int(value or 0) for value in self._witnessed(row)]
+        return [int(value or 0) for value in self._check_witness(row)]
 
     def grouped(self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]) -> list[list[int]]:
         """Count rows, or sum an expression, in every cell of some tables, in one pass.
@@ -299,11 +299,11 @@ class Engine(ABC):
     def reduce(self, kernel: Kernel) -> list[int]:
         """Add up what a kernel gives over all rows, as integers of any size."""
         self._check_version()
-        total, n_rows = self.run(lambda: self._reduced(kernel))
+        total, n_rows = self.run(lambda: self._reduce_kernel(kernel))
         self._check_count(n_rows)
         return total
 
-    def _reduced(self, kernel: Kernel) -> tuple[list[int], int]:
+    def _reduce_kernel(self, kernel: Kernel) -> tuple[list[int], int]:
         total, n_rows = [0] * kernel.size, 0
         for arrays in self.batches(kernel.columns):
             n_rows += len(arrays[0])
@@ -348,7 +348,7 @@ class Engine(ABC):
                 columns.append(_text(exp.func("COALESCE", total, exp.Literal.number(0))))
         return columns
 
-    def _witnessed(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _check_witness(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Check and take off what :meth:`_witness` selected."""
         self._check_count(int(row[0]))
         if not self.exposed:
@@ -364,7 +364,7 @@ class Engine(ABC):
         if self.exposed:
             query = self._selection(self._witness())
             (row,) = self.run(lambda: self._fetch(query))
-            self._witnessed(row)
+            self._check_witness(row)
 
     def _check_count(self, n_rows: int) -> None:
         if self.version is None or n_rows != self.version.n_rows:
@@ -440,7 +440,7 @@ def repeated_ids(label: str, curation: Curation) -> DataError:
     )
 
 
-def _dealt(found: list[int], wanted: Sequence[EngineTask]) -> list[list[int]]:
+def _split_integers(found: list[int], wanted: Sequence[EngineTask]) -> list[list[int]]:
     """Give each of those who share a pass what is theirs."""
     ends = list(itertools.accumulate((one.size for one in wanted), initial=0))
     return [found[start:end] for start, end in itertools.pairwise(ends)]

@@ -87,7 +87,7 @@ class Expression:
         if self.own_top == top:
             return sql.bigint(column(self.columns[0]))
         if self.is_condition:
-            return sql.write(self.program, self.place, column, lambda tree: _counted(tree, top))
+            return sql.write(self.program, self.place, column, lambda tree: _indicator_tree(tree, top))
         program, place = self._on_grid(top)
         return sql.write(program, place, column, sql.bigint)
 
@@ -173,16 +173,18 @@ def parse(text: str, schema: Schema) -> Expression:
     >>> parse("age BETWEEN 20 AND 29", schema).canonical
     '((20 <= age) AND (age <= 29))'
     """
-    return _parsed(text, SchemaKey(schema)) if isinstance(text, str) else _understood(text, schema)
+    return (
+        _parse_cached(text, SchemaKey(schema)) if isinstance(text, str) else _build_expression(text, schema)
+    )
 
 
 @lru_cache(maxsize=128)
-def _parsed(text: str, same: SchemaKey) -> Expression:
+def _parse_cached(text: str, same: SchemaKey) -> Expression:
     # Kept, because the same text is priced, previewed and asked one after the other.
-    return _understood(text, same.schema)
+    return _build_expression(text, same.schema)
 
 
-def _understood(text: str, schema: Schema) -> Expression:
+def _build_expression(text: str, schema: Schema) -> Expression:
     node = read(text, schema)
     asked = node.condition if isinstance(node, Indicator) else node
     curation = Curation.from_schema(schema)
@@ -214,7 +216,7 @@ def _understood(text: str, schema: Schema) -> Expression:
     )
 
 
-def _counted(tree: sql.Tree, top: int) -> sql.Tree:
+def _indicator_tree(tree: sql.Tree, top: int) -> sql.Tree:
     chosen = exp.If(this=tree, true=exp.Literal.number(top))
     return sql.bigint(exp.Case(ifs=[chosen], default=exp.Literal.number(0)))
 

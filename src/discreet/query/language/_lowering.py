@@ -87,7 +87,7 @@ def _power(program: Program, base: int, times: int) -> int:
 
 def exponential(program: Program, argument: int) -> int:
     """Return the place of ``exp(argument)``, for an argument of at most 200."""
-    return _clamped(program, argument, _exponential)
+    return _clamp_to_ends(program, argument, _exponential)
 
 
 def _exponential(program: Program, argument: int) -> int:
@@ -116,7 +116,7 @@ def _power_of_two(program: Program, k: int) -> int:
 
 def logarithm(program: Program, argument: int) -> int:
     """Return the place of the natural logarithm of an argument of at least 1e-9."""
-    return _clamped(program, argument, _logarithm)
+    return _clamp_to_ends(program, argument, _logarithm)
 
 
 def _logarithm(program: Program, argument: int) -> int:
@@ -124,9 +124,11 @@ def _logarithm(program: Program, argument: int) -> int:
     low, high = exponent(known.lower / _SQRT2) + 1, exponent(known.upper / _SQRT2) + 1
     m, e = argument, program.constant(0.0)
     if high - low > _RUNGS:
-        m, e = _reduced(program, m, range(low, high + 1, _RUNGS), upper=_MANTISSA[1] * 2.0 ** (_RUNGS - 1))
+        m, e = _reduce_argument(
+            program, m, range(low, high + 1, _RUNGS), upper=_MANTISSA[1] * 2.0 ** (_RUNGS - 1)
+        )
         low, high = 0, _RUNGS - 1
-    m, rest = _reduced(program, m, range(low, high + 1), upper=_MANTISSA[1])
+    m, rest = _reduce_argument(program, m, range(low, high + 1), upper=_MANTISSA[1])
     e = program.add(e, rest)
     one = program.constant(1.0)
     z = program.divide(program.subtract(m, one), program.add(m, one))
@@ -135,7 +137,7 @@ def _logarithm(program: Program, argument: int) -> int:
     return program.add(program.multiply(e, program.constant(_LN2_HIGH)), program.add(series, correction))
 
 
-def _reduced(program: Program, x: int, exponents: range, *, upper: float) -> tuple[int, int]:
+def _reduce_argument(program: Program, x: int, exponents: range, *, upper: float) -> tuple[int, int]:
     """Divide by the power of two, among those of ``exponents``, that leaves a mantissa; both places."""
     edges = [_SQRT2 * 2.0 ** (n - 1) for n in exponents[1:]]
     scale = program.ladder(x, edges, [2.0**-n for n in exponents])
@@ -151,7 +153,7 @@ def _polynomial(program: Program, x: int, terms: tuple[float, ...]) -> int:
     return value
 
 
-def _clamped(program: Program, argument: int, function: Callable[[Program, int], int]) -> int:
+def _clamp_to_ends(program: Program, argument: int, function: Callable[[Program, int], int]) -> int:
     interval = program.interval(argument)
     # On a constant the program carries the operations out as they are recorded.
     ends = [
@@ -227,7 +229,7 @@ class Lowering:
             case Sum(terms=terms):
                 return self._sum(terms)
             case Product(factors=factors):
-                return program.balanced(program.multiply, [self.place(factor) for factor in factors])
+                return program.combine_balanced(program.multiply, [self.place(factor) for factor in factors])
             case Quotient(numerator=above, denominator=below):
                 return self._quotient(self.place(above), self.place(below))
             case Power(base=base, exponent=exponent):
@@ -237,7 +239,7 @@ class Lowering:
                 return self._call(node)
             case Extreme(function=function, items=items):
                 combine = program.least if function == "LEAST" else program.greatest
-                return program.balanced(combine, [self.place(item) for item in items])
+                return program.combine_balanced(combine, [self.place(item) for item in items])
             case Case(branches=branches, otherwise=otherwise):
                 result = self.place(otherwise)
                 for condition, chosen in reversed(branches):
@@ -282,11 +284,11 @@ class Lowering:
         plus = [self.place(term) for sign, term in terms if sign > 0]
         minus = [self.place(term) for sign, term in terms if sign < 0]
         if not minus:
-            return program.balanced(program.add, plus)
-        taken = program.balanced(program.add, minus)
+            return program.combine_balanced(program.add, plus)
+        taken = program.combine_balanced(program.add, minus)
         if not plus:
             return program.negate(taken)
-        return program.subtract(program.balanced(program.add, plus), taken)
+        return program.subtract(program.combine_balanced(program.add, plus), taken)
 
     def _quotient(self, above: int, below: int) -> int:
         if self.program.interval(below).magnitude[0] < SMALLEST_DENOMINATOR:

@@ -96,11 +96,11 @@ class _Parser:
         self._count()
         row = _TABLE.get(type(node))
         if row is None:
-            raise ExpressionRefused(*_CONSTRUCTS.get(type(node).__name__, _unnamed(node)))
+            raise ExpressionRefused(*_CONSTRUCTS.get(type(node).__name__, _unknown_construct(node)))
         handler, arguments = row
         for name, value in node.args.items():
             if name not in arguments and value not in (None, False, []):
-                raise ExpressionRefused(*_ARGUMENTS.get((type(node), name), _unnamed(node)))
+                raise ExpressionRefused(*_ARGUMENTS.get((type(node), name), _unknown_construct(node)))
         return handler(self, node, depth + 1)
 
     def number(self, node: Any, depth: int) -> Number:
@@ -350,7 +350,7 @@ def _ungrammatical() -> ExpressionRefused:
     )
 
 
-def _unnamed(node: Any) -> tuple[str, str]:
+def _unknown_construct(node: Any) -> tuple[str, str]:
     return "words in an order that has no meaning", "Write an expression such as age * 2, or age < 40."
 
 

@@ -336,7 +336,7 @@ class Program:
         detail = (tuple(thresholds[first:last]), tuple(values[first : last + 1]))
         return self._record("ladder", (a,), detail, span(detail[1]))
 
-    def balanced(self, combine: Callable[[int, int], int], places: Sequence[int]) -> int:
+    def combine_balanced(self, combine: Callable[[int, int], int], places: Sequence[int]) -> int:
         """Combine many numbers in a tree of logarithmic depth, in an order that is fixed."""
         places = list(places)
         while len(places) > 1:
@@ -422,7 +422,7 @@ def values(program: Program, columns: Columns, place: int | None = None) -> list
         An array for each operation, or a scalar where all rows have the same value; None for what was
         not needed.
     """
-    needed = _needed(program, place)
+    needed = _find_needed(program, place)
     results: list[Any] = []
     for at, operation in enumerate(program.operations):
         inputs = [results[used] for used in operation.inputs] if at in needed else []
@@ -430,7 +430,7 @@ def values(program: Program, columns: Columns, place: int | None = None) -> list
     return results
 
 
-def _needed(program: Program, place: int | None) -> set[int]:
+def _find_needed(program: Program, place: int | None) -> set[int]:
     if place is None:
         return set(range(len(program.operations)))
     needed = {place}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from discreet.query.language.lexer import Token, shortened, source_text, split_list, tokenize
+from discreet.query.language.lexer import Token, shorten, source_text, split_list, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -151,9 +151,9 @@ class _Reader:
         self._hopeless = False
 
     def cut(self) -> SelectParts:
-        pieces = self._balanced(tokenize(self._text))
+        pieces = self._check_balance(tokenize(self._text))
         if not self._hopeless:
-            self._read(self._opened(pieces))
+            self._read(self._skip_to_select(pieces))
         kept, end = self._kept, len(self._text) + 1 if self._first is None else self._first[0]
         seen = {part for part, place in kept.places.items() if place < end}
         return SelectParts(
@@ -192,7 +192,7 @@ class _Reader:
             nearest.append(kept.written())
         return SelectRefusal(construct, tuple(nearest), otherwise)
 
-    def _balanced(self, pieces: list[Token]) -> list[Token]:
+    def _check_balance(self, pieces: list[Token]) -> list[Token]:
         """Refuse what makes all that follows unsure: open quotes and parentheses; leave comments out."""
         opened: list[int] = []
         for piece in pieces:
@@ -213,7 +213,7 @@ class _Reader:
             self._hopeless = True
         return [piece for piece in pieces if not piece.is_comment]
 
-    def _opened(self, pieces: list[Token]) -> list[Token]:
+    def _skip_to_select(self, pieces: list[Token]) -> list[Token]:
         """Leave out what stands before the SELECT that the statement ends in."""
         first = pieces[0]
         if first.word == "SELECT":
@@ -250,7 +250,7 @@ class _Reader:
         if "FROM" not in kept.places:
             self._refuse(end, "no FROM")
         for place, key in _loose(kept):
-            self._refuse(place, f"a column that is not in GROUP BY, {shortened(key)}")
+            self._refuse(place, f"a column that is not in GROUP BY, {shorten(key)}")
         if not kept.aggregate and self._first is None:
             self._refuse(end, "no COUNT, SUM or AVG")
 
@@ -282,11 +282,11 @@ class _Reader:
         if first.text == "(":
             self._refuse(first.start, "a sub-query as a table", one_table)
         elif not plain:
-            self._refuse(first.start, f"a table that is not a plain name, {shortened(first.text)}", one_table)
+            self._refuse(first.start, f"a table that is not a plain name, {shorten(first.text)}", one_table)
         elif after is None or after.text == "(":
-            self._refuse(first.start, f"a function as a table, {shortened(first.text)}", one_table)
+            self._refuse(first.start, f"a function as a table, {shorten(first.text)}", one_table)
         elif after.text == ".":
-            self._refuse(after.start, f"a table of a schema, {shortened(source_text(body))}", one_table)
+            self._refuse(after.start, f"a table of a schema, {shorten(source_text(body))}", one_table)
             named = body[2].text if len(body) > 2 else ""
             self._kept.table = named if named.isidentifier() and named.isascii() else ANY_TABLE
         else:
@@ -295,11 +295,11 @@ class _Reader:
             if after.word in _JOINS.split():
                 construct = f"a join, {after.word}{'' if after.word == 'JOIN' else ' JOIN'}"
             elif after.text == ",":
-                construct = f"a second table, {shortened(source_text(body[2:]))}"
+                construct = f"a second table, {shorten(source_text(body[2:]))}"
             elif name.is_name and len(body) <= 3:
-                construct = f"another name for the table, {shortened(name.text)}"
+                construct = f"another name for the table, {shorten(name.text)}"
             else:
-                construct = f"something after the table, {shortened(after.text)}"
+                construct = f"something after the table, {shorten(after.text)}"
             self._refuse(after.start, construct, one_table)
 
     def _select(self, head: Token, body: list[Token]) -> None:
@@ -308,13 +308,13 @@ class _Reader:
             body = body[1:]
         for part in split_list(body):
             if part:
-                self._item(_unnamed(part))
+                self._item(_strip_alias(part))
             else:
                 self._refuse(head.end, "an empty place after SELECT")
 
     def _item(self, part: list[Token]) -> None:
         top = [piece for piece in part if piece.depth == 0]
-        first, text = top[0], shortened(source_text(part))
+        first, text = top[0], shorten(source_text(part))
         called = len(top) > 2 and top[1].text == "(" and first.text.isidentifier()
         known = first.is_name and first.name.casefold() in self._columns
         if called and first.word in _AGGREGATES:
@@ -334,7 +334,7 @@ class _Reader:
     def _aggregate(self, name: Token, part: list[Token], after: Sequence[Token]) -> None:
         kept, inside = self._kept, _inside(part)
         if kept.aggregate:
-            self._refuse(name.start, f"a second aggregate, {shortened(source_text(part))}")
+            self._refuse(name.start, f"a second aggregate, {shorten(source_text(part))}")
             return
         kept.aggregate = name.word
         if inside and inside[0].word == "DISTINCT":
@@ -343,7 +343,7 @@ class _Reader:
             if name.word == "COUNT":
                 kept.groups.append(source_text(inside))
         elif name.word == "COUNT" and source_text(inside) != "*":
-            self._refuse(name.start, f"a count of something else than rows, {shortened(source_text(part))}")
+            self._refuse(name.start, f"a count of something else than rows, {shorten(source_text(part))}")
         if name.word != "COUNT":
             kept.expression, kept.places["expression"] = source_text(inside), name.start
             if not inside:
@@ -360,7 +360,7 @@ class _Reader:
             if condition and condition[0].word == "WHERE":
                 self._kept.where = source_text(condition[1:])
         else:
-            self._refuse(piece.start, f"something after an aggregate, {shortened(piece.text)}")
+            self._refuse(piece.start, f"something after an aggregate, {shorten(piece.text)}")
 
 
 def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
@@ -381,13 +381,13 @@ def _inside(pieces: Sequence[Token]) -> list[Token]:
     return list(pieces[start + 1 : end])
 
 
-def _unnamed(part: list[Token]) -> list[Token]:
+def _strip_alias(part: list[Token]) -> list[Token]:
     """Leave out ``AS name``: an answer has no columns to be named."""
     named = len(part) > 2 and part[-2].word == "AS" and part[-2].depth == 0 and part[-1].is_name
     return part[:-2] if named else part
 
 
-def _written(key: str) -> tuple[str, str]:
+def _split_key(key: str) -> tuple[str, str]:
     """Return a name, and its edges as they were typed."""
     pieces = tokenize(key)
     return pieces[0].name.casefold() if pieces else "", "".join(piece.text for piece in pieces[1:])
@@ -395,6 +395,6 @@ def _written(key: str) -> tuple[str, str]:
 
 def _loose(kept: _Kept) -> list[tuple[int, str]]:
     """Return the columns after SELECT that are not in GROUP BY, its edges left out or the same."""
-    groups = {_written(group) for group in kept.groups}
+    groups = {_split_key(group) for group in kept.groups}
     groups |= {(name, "") for name, _ in groups}
-    return [(place, key) for place, key in kept.keys if _written(key) not in groups]
+    return [(place, key) for place, key in kept.keys if _split_key(key) not in groups]

@@ -145,7 +145,7 @@ class _Writer:
     def __init__(self, program: Program, place: int, column: ColumnTree) -> None:
         self._operations = program.operations
         self._column = column
-        self._uses = self._counted(place)
+        self._uses = self._count_uses(place)
         self._shapes: dict[int, _Shape] = {}
         self._aliases: dict[int, str] = {}
         for at in self._uses:
@@ -164,7 +164,7 @@ class _Writer:
             return exp.column(self._aliases[at])
         return self._inline(at)
 
-    def _counted(self, place: int) -> dict[int, int]:
+    def _count_uses(self, place: int) -> dict[int, int]:
         """Count how often each value that is needed would be written, in program order."""
         uses = {place: 1}
         for at in range(place, -1, -1):
@@ -197,10 +197,10 @@ class _Writer:
         if kind == "truth":
             return exp.Boolean(this=bool(operation.detail[0]))
         if kind == "column":
-            return _cast(self._named(operation), "DOUBLE")
+            return _cast(self._column_tree(operation), "DOUBLE")
         if kind == "member":
             codes = [_integer(code) for code in operation.detail[1]]
-            return exp.In(this=self._named(operation), expressions=codes)
+            return exp.In(this=self._column_tree(operation), expressions=codes)
         if kind == "lookup":
             return self._lookup(operation)
         if kind == "ladder":
@@ -224,13 +224,15 @@ class _Writer:
         tree = self.value(at)
         return exp.Paren(this=tree) if isinstance(tree, _OPEN) else tree
 
-    def _named(self, operation: Operation) -> Tree:
+    def _column_tree(self, operation: Operation) -> Tree:
         return self._column(str(operation.detail[0]))
 
     def _lookup(self, operation: Operation) -> Tree:
         *first, last = operation.detail[1]
         ifs = [
-            exp.If(this=exp.EQ(this=self._named(operation), expression=_integer(code)), true=_double(value))
+            exp.If(
+                this=exp.EQ(this=self._column_tree(operation), expression=_integer(code)), true=_double(value)
+            )
             for code, value in enumerate(first)
         ]
         return exp.Case(ifs=ifs, default=_double(last))

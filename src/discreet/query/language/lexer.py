@@ -295,7 +295,7 @@ def source_text(tokens: Sequence[Token]) -> str:
     return "".join(words)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a text short enough for an error message, with a mark for what a screen could not show."""
     visible = "".join(sign if sign.isprintable() else "?" for sign in text)
     return visible if len(visible) <= _LONGEST_SHOWN else f"{visible[: _LONGEST_SHOWN - 3]}..."
@@ -349,7 +349,7 @@ def scan(text: object, schema: Schema) -> ScannedExpression:
 
 
 @lru_cache(maxsize=16)
-def _released(same: SchemaKey) -> dict[str, Column]:
+def _released_columns(same: SchemaKey) -> dict[str, Column]:
     """Return the columns that may be named, by their names without case."""
     return {column.name.casefold(): column for column in same.schema.released}
 
@@ -359,7 +359,7 @@ class _Reader:
         self.tokens: list[str] = []
         self.columns: list[Column] = []
         self.values: list[str] = []
-        self._released = _released(SchemaKey(schema))
+        self._released = _released_columns(SchemaKey(schema))
         self._names = tuple(column.name for column in schema.released)
         self._nested = self._prefixes = self._operands = 0
 

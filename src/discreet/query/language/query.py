@@ -20,7 +20,7 @@ from discreet.query.language._group_by import (
     write_name,
 )
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, split_select
-from discreet.query.language.lexer import Token, is_plain, shortened, tokenize
+from discreet.query.language.lexer import Token, is_plain, shorten, tokenize
 from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Query:
     def __str__(self) -> str:
         words: str = self.verb
         if self.expression is not None:
-            words += f"({_written(self.expression)})"
+            words += f"({_write_expression(self.expression)})"
         if self.where is not None:
             words += f" where {_clause(self.where)}"
         if self.by:
@@ -77,7 +77,7 @@ class Query:
     def sql(self) -> str:
         """The query as a SELECT, which is parsed as the same query."""
         aggregate = next(word for word, verb in _SQL.items() if verb == self.verb)
-        inside = "*" if self.expression is None else _written(self.expression)
+        inside = "*" if self.expression is None else _write_expression(self.expression)
         named = self.schema.dataset or ""
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
         keys = [write_name(axis.column) for axis in self.by]
@@ -276,7 +276,7 @@ def _verb(what: str, schema: Schema) -> tuple[Verb | None, str]:
     if word != "COUNT" and len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
         # SUM(a) + 1 would be read as SUM(a + 1), which is something else.
         raise ExpressionRefused(
-            f"something after {word}(...), {shortened(outside[2].text)}",
+            f"something after {word}(...), {shorten(outside[2].text)}",
             f"Put all that is computed of a row inside the parentheses: {word}(age * 2).",
         )
     return _VERBS[word], rest
@@ -291,7 +291,7 @@ def _columns(schema: Schema) -> frozenset[str]:
 
 def _clause(where: Expression) -> str:
     """Write a condition; in parentheses if a word in it would end it."""
-    bare = _written(where)
+    bare = _write_expression(where)
     capitals = bare.upper()
     if not any(word in capitals for word in WORDS):
         return bare
@@ -299,12 +299,12 @@ def _clause(where: Expression) -> str:
     return f"({bare})" if ends else bare
 
 
-def _written(expression: Expression) -> str:
+def _write_expression(expression: Expression) -> str:
     """Write an expression for people, so that it is read as the same one."""
-    return _bare(_dated(expression.canonical, expression.schema))
+    return _bare(_write_dates(expression.canonical, expression.schema))
 
 
-def _dated(text: str, schema: Schema) -> str:
+def _write_dates(text: str, schema: Schema) -> str:
     """Write the days that a date is compared with as dates: a canonical text has their numbers."""
     dates = {write_column(column.name): column for column in schema.released if column.type == "date"}
     if not any(name in text for name in dates):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column
 
 
-def joined_schema(databases: Sequence[NoisySums]) -> Schema:
+def join_schemas(databases: Sequence[NoisySums]) -> Schema:
     """Return the schema of all columns; refuse databases that do not go together."""
     if len(databases) < 2:
         raise ParameterError(
@@ -125,7 +125,7 @@ class Owners:
             for name in (column.name, column.missing_flag)
             if name is not None
         }
-        self._given = None if shares is None else _checked_shares(shares, len(schemas))
+        self._given = None if shares is None else _check_shares(shares, len(schemas))
 
     def parts(self, question: Gram) -> list[Part]:
         """Take the columns of a Gram matrix apart by database."""
@@ -233,7 +233,7 @@ class Owners:
         return {database: weight / total for database, weight in weights.items()}
 
 
-def _checked_shares(shares: Sequence[float], size: int) -> list[Fraction]:
+def _check_shares(shares: Sequence[float], size: int) -> list[Fraction]:
     given = [float(share) for share in shares]
     if len(given) != size or not all(0 < share < math.inf for share in given):
         raise ParameterError(

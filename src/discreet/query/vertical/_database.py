@@ -23,7 +23,7 @@ from discreet.query.aggregates._sketches import check_key, check_sketches
 from discreet.query.answers import Answer
 from discreet.query.calibration import mu_of
 from discreet.query.curation import Curation
-from discreet.query.vertical._columns import Owners, joined_schema
+from discreet.query.vertical._columns import Owners, join_schemas
 from discreet.query.vertical._gram import ACROSS, OWN, GramAcross, Part
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class VerticalDatabases:
             check_sketches(sketches, "VerticalDatabases")
         self.key = key
         self.sketches = sketches
-        self.schema: Schema = joined_schema(self.databases)
+        self.schema: Schema = join_schemas(self.databases)
         schemas = [database.schema for database in self.databases]
         self._owners = Owners(Curation.from_schema(self.schema), schemas, shares)
         self._paid: dict[tuple[int, str], tuple[Promise, ...]] = {}
@@ -203,7 +203,7 @@ class VerticalDatabases:
         budget = self._budget(privacy, variance)
         parts = self._owners.parts(question) if isinstance(question, Gram) else []
         if len(parts) < 2:
-            return self._owners.inside(question, self._previewing(budget))[1]
+            return self._owners.inside(question, self._preview_asker(budget))[1]
         assert isinstance(question, Gram)
         if self._count is None:
             raise ParameterError(
@@ -352,7 +352,7 @@ class VerticalDatabases:
     def _promise(self, squared: Fraction) -> GaussianDP:
         return GaussianDP(mu=root_down(squared), unit=self.schema.unit, neighbors=self.neighbors)
 
-    def _previewing(self, budget: Fraction) -> Asker:
+    def _preview_asker(self, budget: Fraction) -> Asker:
         """Return what looks up the noise of a question instead of asking it."""
 
         def sd_of(
@@ -379,7 +379,9 @@ class VerticalDatabases:
         )
 
     def _across(self, parts: Sequence[Part], budget: Fraction) -> GramAcross:
-        return GramAcross(self._owners.with_shares(parts), self.key, self.sketches, self._previewing(budget))
+        return GramAcross(
+            self._owners.with_shares(parts), self.key, self.sketches, self._preview_asker(budget)
+        )
 
 
 def _statement(size: int, unit: str, key: str, m: int | None) -> str:

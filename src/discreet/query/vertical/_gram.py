@@ -85,12 +85,12 @@ def cross_products(left: tuple[SignSketches, Answer], right: tuple[SignSketches,
                 f"{name} of the two questions of cross_products must be the same, were {one!r} and {two!r}. "
                 "People have other signs otherwise, and the estimate would be noise around 0: ask again."
             )
-    return estimated(
+    return estimate_products(
         np.asarray(answer.value), np.asarray(response.value), np.asarray(answer.sd), np.asarray(response.sd)
     )
 
 
-def estimated(left: Floats, right: Floats, left_sd: Floats, right_sd: Floats) -> CrossProducts:
+def estimate_products(left: Floats, right: Floats, left_sd: Floats, right_sd: Floats) -> CrossProducts:
     """Estimate products from sketches with the same signs, one row each, and their noise's deviations."""
     m = len(left)
     value = left.T @ right / m
@@ -249,7 +249,7 @@ class GramAcross:
         self._noises()  # first: a database without ids refuses here, before anything is paid
         counted = with_sums or n_rows is None
         own = self._own(asker, counted)
-        count, count_sd = _counted(n_rows, own)
+        count, count_sd = _estimate_count(n_rows, own)
         parts = [part for part, _ in self.parts]
         moves = [_MOVES if with_sums and part.radius is None else _MOVES[:1] for part in parts]
         # Paid for, so as good as public: how long the columns are says what sketches serve best.
@@ -266,7 +266,7 @@ class GramAcross:
         value, sd = _diagonal(parts, own)
         for i, k in itertools.combinations(range(len(parts)), 2):
             (x, x_sd), (y, y_sd), u, v = sketched[i], sketched[k], offsets[i], offsets[k]
-            found = estimated(x, y, x_sd, y_sd)
+            found = estimate_products(x, y, x_sd, y_sd)
             # sum (a - c)(b - d)' about c and d, from sketches about c + u and d + v.
             shift = np.outer(own[i].sums, v) + np.outer(u, own[k].sums) - count * np.outer(u, v)
             noise = np.outer(own[i].sums_sd, v) ** 2 + np.outer(u, own[k].sums_sd) ** 2
@@ -274,8 +274,8 @@ class GramAcross:
             _put(value, parts[i], parts[k], found.value + shift)
             _put(sd, parts[i], parts[k], np.sqrt(found.sd**2 + noise))
         if with_sums:
-            value = _bordered(value, parts, [each.sums for each in own], count)
-            sd = _bordered(sd, parts, [each.sums_sd for each in own], count_sd)
+            value = _add_border(value, parts, [each.sums for each in own], count)
+            sd = _add_border(sd, parts, [each.sums_sd for each in own], count_sd)
         return value, sd, m, count
 
     def expected_sd(self, *, with_sums: bool, n_rows: float) -> Floats:
@@ -290,7 +290,7 @@ class GramAcross:
             variance = sketch_variance((squares[i], squares[k]), (m * noises[i], m * noises[k]), sketches=m)
             block = np.full((len(parts[i].places), len(parts[k].places)), math.sqrt(variance))
             _put(sd, parts[i], parts[k], block)
-        return _bordered(sd, parts, [each.sums_sd for each in own], 0.0) if with_sums else sd
+        return _add_border(sd, parts, [each.sums_sd for each in own], 0.0) if with_sums else sd
 
     def _own(self, asker: Asker, counted: bool) -> list[Own]:
         made = []
@@ -346,7 +346,7 @@ def _put(matrix: Floats, one: Part, other: Part, block: Floats) -> None:
     matrix[np.ix_(other.places, one.places)] = block.T
 
 
-def _bordered(matrix: Floats, parts: Sequence[Part], edge: Sequence[Floats], corner: float) -> Floats:
+def _add_border(matrix: Floats, parts: Sequence[Part], edge: Sequence[Floats], corner: float) -> Floats:
     """Put sums and the number of rows before a matrix of products."""
     made = np.empty((len(matrix) + 1, len(matrix) + 1))
     made[0, 0], made[1:, 1:] = corner, matrix
@@ -355,7 +355,7 @@ def _bordered(matrix: Floats, parts: Sequence[Part], edge: Sequence[Floats], cor
     return made
 
 
-def _counted(n_rows: int | None, own: Sequence[Own]) -> tuple[float, float]:
+def _estimate_count(n_rows: int | None, own: Sequence[Own]) -> tuple[float, float]:
     """Return the number of rows and the deviation of its noise, from all that was counted."""
     if n_rows is not None:
         return float(max(n_rows, 1)), 0.0
