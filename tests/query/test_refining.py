@@ -33,17 +33,9 @@ def database(rows: int = 100, **more: Any) -> Database:
     return Database(people(rows), schema=SCHEMA, **more)
 
 
-class Dead:
-    """Takes the place of an engine, and fails."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def aggregate(self, expressions: Sequence[Any]) -> list[int]:
-        raise EngineFailed
+def fail(_: Sequence[Any]) -> list[int]:
+    """Fail in place of an engine's ``aggregate``."""
+    raise EngineFailed
 
 
 def test_a_refined_answer_is_the_average_of_its_draws_by_the_inverse_of_their_variances() -> None:
@@ -163,13 +155,12 @@ def test_what_cannot_be_refined_is_refused_and_nothing_is_charged() -> None:
             refused("schema has changed", "age > 40", anns, "ann", other)
 
 
-def test_an_answer_that_never_came_cannot_be_refined() -> None:
+def test_an_answer_that_never_came_cannot_be_refined(monkeypatch: pytest.MonkeyPatch) -> None:
     with database() as db:
-        engine = db._engine
-        db._engine = Dead(engine)  # type: ignore[assignment]
-        with pytest.raises(EngineFailed):
-            db.count("age > 40", privacy=MU, owner="ann")
-        db._engine = engine
+        with monkeypatch.context() as broken:
+            broken.setattr(db._engine, "aggregate", fail)
+            with pytest.raises(EngineFailed):
+                db.count("age > 40", privacy=MU, owner="ann")
         (receipt,) = db.ledger.history()
         with pytest.raises(ParameterError, match="was answered"):
             db.count("age > 40", privacy=MU, owner="ann", refines=receipt.id)
@@ -229,10 +220,12 @@ def test_a_request_gets_its_first_answer_also_after_the_rows_have_changed() -> N
         db.ask(question, privacy=MU, owner="ann", request="k1", said="the spread of ages")
 
 
-def test_a_request_that_was_never_answered_is_not_answered_from_other_rows() -> None:
+def test_a_request_that_was_never_answered_is_not_answered_from_other_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ledger = Ledger.open(":memory:")
     with database(100, ledger=ledger) as db:
-        db._engine = Dead(db._engine)  # type: ignore[assignment]
+        monkeypatch.setattr(db._engine, "aggregate", fail)
         with pytest.raises(EngineFailed):
             db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")
     with database(101, ledger=ledger) as db:

@@ -244,25 +244,18 @@ def test_a_ledger_in_a_server_recognizes_the_rows_from_any_machine(postgres_url:
         ledger.check()
 
 
-class Broken:
-    """Takes the place of a question's engine, and fails as often as told."""
-
-    def __init__(self, engine: Any, failures: int) -> None:
-        self._engine, self.failures = engine, failures
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def aggregate(self, expressions: Any) -> Any:
-        if self.failures:
-            self.failures -= 1
-            raise EngineFailed
-        return self._engine.aggregate(expressions)
-
-
-def test_the_charge_of_an_engine_that_dies_stands_and_the_repeat_is_free() -> None:
+def test_the_charge_of_an_engine_that_dies_stands_and_the_repeat_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with Database(people(100), schema=SCHEMA) as sums:
-        sums._engine = Broken(sums._engine, 2)  # type: ignore[assignment]
+        failures, aggregate = [EngineFailed(), EngineFailed()], sums._engine.aggregate
+
+        def fail_twice(expressions: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return aggregate(expressions)
+
+        monkeypatch.setattr(sums._engine, "aggregate", fail_twice)
         for _ in range(2):
             with pytest.raises(EngineFailed, match="the charge stands"):
                 sums.ask(Sums("age"), privacy=CLASSIC)
@@ -273,17 +266,15 @@ def test_the_charge_of_an_engine_that_dies_stands_and_the_repeat_is_free() -> No
         assert sums.ask(Sums("age"), privacy=CLASSIC).cached
 
 
-def test_the_charge_is_on_the_books_before_a_row_is_read() -> None:
+def test_the_charge_is_on_the_books_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with Database(people(100), schema=SCHEMA) as sums:
-        seen = []
-        engine = sums._engine
+        seen, aggregate = [], sums._engine.aggregate
 
-        class Watching(Broken):
-            def aggregate(self, expressions: Any) -> Any:
-                seen.append(sums.ledger.spent().charges)
-                return engine.aggregate(expressions)
+        def watch(expressions: Any) -> Any:
+            seen.append(sums.ledger.spent().charges)
+            return aggregate(expressions)
 
-        sums._engine = Watching(engine, 0)  # type: ignore[assignment]
+        monkeypatch.setattr(sums._engine, "aggregate", watch)
         sums.ask(Sums("age"), privacy=CLASSIC)
         assert seen == [1]
 

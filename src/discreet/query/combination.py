@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTerm:
-    """One number of a past answer, and how often it counts.
+    """One number of a past result, and its factor in a sum.
 
     Attributes
     ----------
     times : float
-        1 to add it, -1 to subtract it.
+        Factor of the number: 1 to add it, -1 to subtract it.
     question : str
-        As it was understood.
+        Query as it was understood.
     key : tuple of str
-        Which group; empty where there are none.
+        Values of its group; empty without groups.
     value, sd : float
-        The number, and the standard deviation of its noise.
+        Noisy number, and the standard deviation of its noise.
     law : {"gaussian", "laplace"}
-        Of the noise.
+        Distribution of the noise.
     parts : tuple of tuple of str
-        Receipts behind it, as in `QueryResult.parts`. Receipts of two owners may stand for one draw: only
-        answers of one owner are combined.
+        Receipt ids of its draws, as in `QueryResult.parts`. Receipts of two owners may stand for one draw:
+        only results of one owner are combined.
     measure : str or None
-        Its unit.
+        Unit of the number; None where there is none.
     """
 
     times: float
@@ -49,8 +49,8 @@ class ResultTerm:
     measure: str | None = None
 
     @classmethod
-    def from_cell(cls, reply: QueryResult, cell: ResultCell, times: float = 1.0) -> ResultTerm:
-        """Take one number of a reply."""
+    def from_cell(cls, result: QueryResult, cell: ResultCell, times: float = 1.0) -> ResultTerm:
+        """Return the term of one cell of a result."""
         if cell.value is None or cell.sd is None:
             raise ParameterError(
                 "cell of ResultTerm.of must have a value, and this one was over too few rows to have one. "
@@ -58,43 +58,43 @@ class ResultTerm:
             )
         return cls(
             times=times,
-            question=reply.question,
+            question=result.question,
             key=cell.key,
             value=cell.value,
             sd=cell.sd,
-            law=reply.law,
-            parts=reply.parts,
-            measure=reply.measure,
+            law=result.law,
+            parts=result.parts,
+            measure=result.measure,
         )
 
     @property
     def receipts(self) -> frozenset[str]:
-        """All receipts behind it."""
+        """Receipt ids of all draws in it."""
         return frozenset(receipt for merged in self.parts for receipt in merged)
 
     @property
     def words(self) -> str:
-        """Which number it is."""
+        """Query and group of the number, as text."""
         return f"{self.question} [{', '.join(self.key)}]" if self.key else self.question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinedResult:
-    """A sum or difference of answers.
+    """Sum or difference of past results.
 
     Attributes
     ----------
     formula : str
-        What was added and subtracted.
+        Terms that were added and subtracted, as text.
     value, sd, margin : float
-        The result, the standard deviation of its noise, and how far it may be off 95 times in 100; where
-        there is Laplace noise, at least as often.
+        Combined number, the standard deviation of its noise, and half the width of the interval that holds
+        the exact number 95 times in 100; where there is Laplace noise, at least as often.
     measure : str or None
-        The unit that all of them have.
+        Unit of all terms; None where one has none.
 
     Privacy
     -------
-    Made of answers that were paid for, and of nothing else: free.
+    Computed from paid results alone: free.
 
     Reference
     ---------
@@ -114,39 +114,39 @@ class CombinedResult:
 
     @property
     def words(self) -> str:
-        """The result as a sentence."""
+        """Result as a sentence."""
         unit = f" {self.measure}" if self.measure else ""
         number, margin = rounded(self.value, self.margin), rounded(self.margin, self.margin)
-        told = f"{self.formula} = {number} ± {margin}{unit}"
+        result = f"{self.formula} = {number} ± {margin}{unit}"
         if not self.margin:
-            return f"{told}: the same noise on both sides, or none."
+            return f"{result}: the same noise on both sides, or none."
         apart = abs(self.value) > self.margin
-        return f"{told}, {LEVEL * 100:.0f} times in 100: {'' if apart else 'not '}told from zero."
+        return f"{result}, {LEVEL * 100:.0f} times in 100: {'' if apart else 'not '}told from zero."
 
 
 def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
-    """Add and subtract past answers.
+    """Add and subtract numbers of past results.
 
     Parameters
     ----------
     terms : sequence of ResultTerm
-        At least one, all in one unit.
+        Terms of the sum: at least one, all in one unit.
 
     Returns
     -------
     CombinedResult
-        Its standard deviation accounts for noise that answers share: the same answer twice, or an answer and
-        its refinement.
+        Sum, whose standard deviation accounts for noise that results share: the same result twice, or a
+        result and its refinement.
 
     Raises
     ------
     ParameterError
-        If units differ, or if two answers share noise in a way that their standard deviations do not tell: a
-        mean and the count behind it, or two refinements of one answer.
+        Units differ, or two results share noise in a way that does not follow from their standard
+        deviations: a mean and its own count, or two refinements of one result.
 
     Privacy
     -------
-    Free: no row is asked.
+    Free: no row is read.
 
     Reference
     ---------
@@ -209,6 +209,7 @@ def _covariance(one: ResultTerm, other: ResultTerm) -> float:
 
 
 def _formula(terms: Sequence[ResultTerm]) -> str:
+    """Return the terms of a sum as text, with their signs and factors."""
     words = ""
     for term in terms:
         sign = "-" if term.times < 0 else "+" if words else ""

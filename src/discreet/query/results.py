@@ -104,7 +104,7 @@ def cost_fields(cost: tuple[Promise, ...], remaining: Mapping[str, Any] | None) 
     Parameters
     ----------
     cost : tuple of Promise
-        Charges, as promises.
+        Promises that were charged, or would be.
     remaining : mapping or None
         What is left, as :func:`remaining_amounts` returns it; None where it is not known.
     """

@@ -1,4 +1,4 @@
-"""Text queries: the aggregates that one needs, their calibration, and the result of it all."""
+"""Text queries: the aggregates that one needs, their noise, and the result."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 PAIR = ("counts", "sums")
-"""The two questions of a mean by groups; each gets half of the promise."""
+"""Names of the two aggregates of a mean by groups; each gets half of the promise."""
 _LEAST_COUNT = 3.0  # standard deviations of its noise that a count must have to be divided by
-_SMALLEST_SD = 1e-150  # whose square is a number yet
+_SMALLEST_SD = 1e-150  # its square is still a number
 _LARGEST_SD = 1e100
 
 
@@ -65,7 +65,7 @@ def plan_aggregates(
 
     Privacy
     -------
-    The two questions of a mean by groups get half of the promise each, rounded down.
+    The two aggregates of a mean by groups get half of the promise each, rounded down.
 
     Reference
     ---------
@@ -73,7 +73,7 @@ def plan_aggregates(
     """
     variance = _variance(asked, privacy, sd)
     if not (asked.verb == "mean" and asked.by):
-        return [PlannedAggregate(_question(asked, sums.n_rows), privacy, variance)]
+        return [PlannedAggregate(_single_aggregate(asked, sums.n_rows), privacy, variance)]
     halves = dict.fromkeys(PAIR, 1.0)
     shares = BudgetSplit(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
     pair = (_grouped(asked, asked.where), _grouped(asked, _displacement(asked)))
@@ -81,6 +81,7 @@ def plan_aggregates(
 
 
 def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float | None:
+    """Return the variance of an sd, None for a promise; refuses neither or both, and the sd of a mean."""
     if (privacy is None) == (sd is None):
         raise ParameterError(
             "A question must be told how much to protect, by exactly one of a promise and a noise, and was "
@@ -102,8 +103,8 @@ def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float 
     return float(sd) ** 2
 
 
-def _question(asked: Query, n_rows: int | None) -> Aggregate:
-    """Return the one question that answers a sentence."""
+def _single_aggregate(asked: Query, n_rows: int | None) -> Aggregate:
+    """Return the one aggregate of a query that needs no second one."""
     if asked.by:
         return _grouped(asked, None if asked.expression is None and asked.where is None else _scalar(asked))
     if asked.verb == "mean" and not _plain_mean(asked, n_rows):
@@ -112,12 +113,13 @@ def _question(asked: Query, n_rows: int | None) -> Aggregate:
 
 
 def _grouped(asked: Query, expression: Any) -> Histogram:
+    """Return the histogram of a query's groups, counting rows or summing an expression."""
     edges = {axis.column: axis.edges for axis in asked.by if axis.edges}
     return Histogram([axis.column for axis in asked.by], edges, expression)
 
 
 def _plain_mean(asked: Query, n_rows: int | None) -> bool:
-    """Whether a mean is over all rows, whose number is public."""
+    """Return whether a query is a mean over all rows, whose number is public."""
     return asked.verb == "mean" and not asked.by and asked.where is None and bool(n_rows)
 
 
@@ -133,16 +135,18 @@ def _scalar(asked: Query) -> Any:
 
 
 def _among(asked: Query, text: str) -> str:
+    """Return the text of an expression that is 0 outside the rows of WHERE."""
     return text if asked.where is None else f"CASE WHEN {asked.where.canonical} THEN {text} ELSE 0 END"
 
 
 def _middle(asked: Query) -> float:
-    """Return the middle of what is averaged: counted from there, one row moves a sum the least."""
+    """Return the middle of the averaged expression's range: about it, one row moves a sum the least."""
     assert asked.expression is not None
     return asked.expression.lower / 2 + asked.expression.upper / 2
 
 
 def _displacement(asked: Query) -> str:
+    """Return the text of the averaged expression, less the middle of its range, 0 outside WHERE."""
     assert asked.expression is not None
     middle = _middle(asked)
     text = asked.expression.canonical
@@ -154,7 +158,23 @@ def _displacement(asked: Query) -> str:
 def combine_values(
     asked: Query, values: list[Floats], sds: list[Floats], n_rows: int | None
 ) -> tuple[Floats, Floats, float | None]:
-    """Return the numbers of an answer, their standard deviations, and that of a count of rows."""
+    """Return the numbers of a result, their standard deviations, and that of a count of rows.
+
+    Parameters
+    ----------
+    asked : Query
+        Parsed query that the aggregates belong to.
+    values, sds : list of array
+        Noisy values of each aggregate, and their standard deviations.
+    n_rows : int or None
+        Number of rows where it is public; None where it is not.
+
+    Returns
+    -------
+    tuple
+        Values and standard deviations, NaN for a mean over too few rows; standard deviation of a count of
+        rows, None for a sum and for a mean over a public number of rows.
+    """
     if asked.verb != "mean":
         count_sd = float(np.ravel(sds[0])[0]) if asked.verb == "count" else None
         return values[0], sds[0], count_sd
@@ -172,7 +192,13 @@ def combine_values(
 def _ratio(
     asked: Query, sums: Floats, sum_sd: Floats, counts: Floats, count_sd: Floats
 ) -> tuple[Floats, Floats]:
-    """Divide sums of displacements by counts; where a count is within its noise there is no mean."""
+    """Return means from sums of displacements and counts, NaN where a count is within its noise.
+
+    Notes
+    -----
+    With ``d = S / N`` and ``m`` the middle of the range, the mean is ``m + d`` and its standard deviation, to
+    first order, ``sqrt(s_S**2 + d**2 s_N**2) / N``.
+    """
     enough = counts > _LEAST_COUNT * count_sd
     divisor = np.where(enough, counts, np.nan)
     offset = sums / divisor
@@ -190,30 +216,30 @@ def run_query(
     refines: Sequence[str] = (),
     request: str | None = None,
 ) -> QueryResult:
-    """Have a question answered by whoever answers noisy sums.
+    """Charge and answer a parsed query.
 
     Parameters
     ----------
     db : RefinableSums
-        A database, rows in memory, or a client of a server.
+        Database that answers the aggregates, at hand or behind a service.
     asked : Query
-        The question.
+        Parsed query to answer.
     privacy : PureDP, ApproxDP, ZCDP or GaussianDP
-        What the answer shall promise.
+        Promise that the whole result keeps; None where `sd` is given instead.
     sd : float
-        Instead of a promise: how noisy a count or a sum may be, in its unit.
+        Standard deviation of the noise on a count or a sum, in its unit; None where `privacy` is given.
     owner : str, optional
-        Who asks: charged beside the total.
+        Name that is charged beside the total; None charges the total alone.
     refines : sequence of str
-        Receipts of an earlier answer to the same question, as `QueryResult.receipts` names them: another one
-        is paid for, and all are merged.
+        Receipt ids of an earlier result of the same query, as in `QueryResult.receipts`: a new draw is
+        charged, and merged with it.
     request : str, optional
-        A key for this request: sent again with the same key it is never charged twice.
+        Key of this request: sent again under the same key, it is never charged twice.
 
     Returns
     -------
     QueryResult
-        Without the fields that only a ledger knows.
+        Result without the fields that only a ledger knows.
 
     Raises
     ------
@@ -222,7 +248,7 @@ def run_query(
 
     Privacy
     -------
-    A mean by groups asks two questions, each with half of the promise; the first is refused unless both fit
+    A mean by groups is two aggregates, each with half of the promise; the first is refused unless both fit
     what is left.
 
     Reference
@@ -235,7 +261,7 @@ def run_query(
 
 
 class TextQueryOptions(TypedDict, total=False):
-    """How a sentence is answered; see :func:`run_query`."""
+    """Keyword arguments of :func:`run_query`."""
 
     privacy: Promise | None
     sd: float | None
@@ -244,14 +270,16 @@ class TextQueryOptions(TypedDict, total=False):
     request: str | None
 
 
-def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOptions]) -> QueryTask[QueryResult]:
-    """Return the flow of a question, which is carried out together with those of others.
+def query_task(
+    db: RefinableSums, asked: Query, **options: Unpack[TextQueryOptions]
+) -> QueryTask[QueryResult]:
+    """Return the task of a query, whose steps are run in one batch with those of other callers.
 
     Parameters
     ----------
-    db, asked, **manner
-        As for :func:`run_query`. A `db` that has no flows of its own, as a client of a server, is asked
-        question by question.
+    db, asked, **options
+        As for :func:`run_query`. A `db` without tasks of its own, such as the client of a service, answers
+        one aggregate after the other.
 
     Privacy
     -------
@@ -261,30 +289,30 @@ def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOption
     ---------
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
-    owner, refines, request = manner.get("owner"), manner.get("refines", ()), manner.get("request")
-    asks = _asks(db, asked, manner.get("privacy"), manner.get("sd"), refines)
-    if refines and len(asks) > 1:
-        # All of them before the first is charged; a client has to leave that to its server.
+    owner, refines, request = options.get("owner"), options.get("refines", ()), options.get("request")
+    planned = _plan_refinable(db, asked, options.get("privacy"), options.get("sd"), refines)
+    if refines and len(planned) > 1:
+        # All of them before the first is charged; a client leaves that to its service.
         check: Any = getattr(db, "check_refines", None)
-        for one, receipt in zip(asks, refines, strict=True) if check is not None else ():
+        for one, receipt in zip(planned, refines, strict=True) if check is not None else ():
             check(one.aggregate, receipt, owner=owner)
     answers: list[Answer] = []
-    words, flow = str(asked), getattr(db, "ask_task", None)
-    for i, one in enumerate(asks):
-        suffix = "" if len(asks) == 1 else f"/{PAIR[i]}"
+    text, make_task = str(asked), getattr(db, "ask_task", None)
+    for i, one in enumerate(planned):
+        suffix = "" if len(planned) == 1 else f"/{PAIR[i]}"
         how: dict[str, Any] = {
             "privacy": one.privacy,
             "variance": one.variance,
             "owner": owner,
-            "plan": [later.privacy for later in asks[i + 1 :] if later.privacy is not None],
+            "plan": [later.privacy for later in planned[i + 1 :] if later.privacy is not None],
             "refines": refines[i] if refines else None,
             "request": None if request is None else request + suffix,
-            "said": words,
+            "said": text,
         }
-        if flow is None:
+        if make_task is None:
             answers.append(db.ask(one.aggregate, **how))
         else:
-            answers.append((yield from flow(one.aggregate, **how)))
+            answers.append((yield from make_task(one.aggregate, **how)))
     values, spreads, count_sd = combine_values(
         asked,
         [np.asarray(answer.value) for answer in answers],
@@ -294,7 +322,7 @@ def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOption
     paid = [answer for answer in answers if answer.cost]
     law = answers[0].law
     return QueryResult(
-        question=words,
+        question=text,
         measure=asked.measure,
         group_by=tuple(axis.column for axis in asked.by),
         cells=_cells(asked, answers[0].labels, values, spreads, law),
@@ -317,7 +345,7 @@ def is_free(
     owner: str | None = None,
     refines: Sequence[str] = (),
 ) -> bool:
-    """Say whether :func:`run_query` would charge nothing. Free.
+    """Return whether :func:`run_query` would charge nothing. Free.
 
     Parameters
     ----------
@@ -326,30 +354,31 @@ def is_free(
 
     Privacy
     -------
-    Follows from the schema and from what this owner has paid; of a mean by groups, for both questions.
+    Follows from the schema and from what this owner has paid; for a mean by groups, for both aggregates.
 
     Reference
     ---------
     docs/explanation/theorems/composition.md.
     """
-    asks = _asks(db, asked, privacy, sd, refines)
-    receipts: Sequence[str | None] = refines or [None] * len(asks)
+    planned = _plan_refinable(db, asked, privacy, sd, refines)
+    receipts: Sequence[str | None] = refines or [None] * len(planned)
     return all(
         db.is_free(one.aggregate, privacy=one.privacy, variance=one.variance, owner=owner, refines=receipt)
-        for one, receipt in zip(asks, receipts, strict=True)
+        for one, receipt in zip(planned, receipts, strict=True)
     )
 
 
-def _asks(
+def _plan_refinable(
     db: RefinableSums, asked: Query, privacy: Promise | None, sd: float | None, refines: Sequence[str]
 ) -> list[PlannedAggregate]:
-    asks = plan_aggregates(asked, db, privacy, sd)
-    if len(refines) not in (0, len(asks)):
+    """Return the planned aggregates; refuses another number of receipts to refine."""
+    planned = plan_aggregates(asked, db, privacy, sd)
+    if len(refines) not in (0, len(planned)):
         raise ParameterError(
-            f"refines must name one receipt for each noisy question behind an answer, here {len(asks)}, and "
-            f"named {len(refines)}. Give all receipts of the earlier answer, in their order."
+            "refines must name one receipt for each noisy question behind an answer, here "
+            f"{len(planned)}, and named {len(refines)}. Give all receipts of the earlier answer, in their order."
         )
-    return asks
+    return planned
 
 
 def preview_query(
@@ -360,24 +389,24 @@ def preview_query(
     privacy: Promise | None = None,
     sd: float | None = None,
 ) -> Preview:
-    """Say what a question would cost, and how noisy its answer would be. Free.
+    """Return what a query would cost, and how noisy its result would be. Free.
 
     Parameters
     ----------
     schema : Schema
-        What is declared.
+        Declared columns, unit and neighbors of the table.
     n_rows : int or None
-        The number of rows where it is public; None otherwise, and if nobody looked.
+        Number of rows where it is public; None where it is not, or not known yet.
     asked : Query
-        The question.
+        Parsed query to preview.
     privacy, sd
         As for :func:`run_query`.
 
     Returns
     -------
     Preview
-        With the noise of one group, which is that of all; with no cell where it depends on how many rows a
-        mean is over. A mean over chosen rows is at least as noisy as it says.
+        Preview with the noise of one group, which is that of all; without a cell where it depends on the
+        number of rows of a mean. A mean over chosen rows is at least as noisy as this.
 
     Privacy
     -------
@@ -387,10 +416,10 @@ def preview_query(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    pricing = CostModel(schema, n_rows)
+    costs = CostModel(schema, n_rows)
     fits = [
-        pricing.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance)
-        for one in plan_aggregates(asked, pricing, privacy, sd)
+        costs.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance)
+        for one in plan_aggregates(asked, costs, privacy, sd)
     ]
     bound, noise = fits[0]
     law, spread = noise.law, np.ravel(bound.arrange(noise.sd(bound), 0.0))
@@ -433,6 +462,7 @@ def _unreadable_below(asked: Query, count_sd: float | None, law: Law) -> int | N
 def _cells(
     asked: Query, labels: tuple[tuple[Any, ...], ...] | None, values: Floats, sds: Floats, law: Law
 ) -> tuple[ResultCell, ...]:
+    """Return the cells of a result: one, or one for each combination of group values."""
     keys: Any = [()]
     if asked.by:
         assert labels is not None
@@ -449,7 +479,7 @@ def _cells(
 
 
 def _label(value: Any, column: Column) -> str:
-    """Write a value of a column, or the two ends of a cell, for people."""
+    """Return a value of a column, or the two ends of a cell, as text."""
     if value is None:
         return "(missing)"
     if isinstance(value, tuple):

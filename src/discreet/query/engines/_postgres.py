@@ -55,6 +55,7 @@ class PostgresEngine(Engine):
     fences: ClassVar[bool] = True
 
     def __init__(self, url: str, *, into: str | None = None, timeout: float = 600.0) -> None:
+        """Connect, and set what makes sums fast and repeatable."""
         super().__init__()
         if not timeout > 0:
             raise ParameterError(f"timeout of PostgresEngine must be above 0 seconds, was {timeout!r}.")
@@ -78,6 +79,7 @@ class PostgresEngine(Engine):
             self._server.execute(f"SET {setting}")
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
+        """Create the curated table, fill it by binary COPY, and make the session read-only."""
         from psycopg import sql
 
         tally = Tally(curation)
@@ -115,7 +117,7 @@ class PostgresEngine(Engine):
         return self._server.execute(self.sql.of(query).encode()).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
         selected = exp.select(
             *(exp.Cast(this=exp.column(name), to=exp.DataType.build("INT")) for name in columns)
         ).from_(self._table())
@@ -152,6 +154,7 @@ def _record(widths: Sequence[int]) -> np.dtype[Any]:
 
 
 def _pack_rows(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
+    """Return columns of integers as rows of PostgreSQL's binary COPY."""
     rows = np.empty(len(columns[0]), record)
     rows["n"] = len(columns)
     for i, values in enumerate(columns):
@@ -161,5 +164,6 @@ def _pack_rows(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
 
 
 def _unpack_rows(record: np.dtype[Any], held: bytearray, start: int, rows: int) -> list[AnyArray]:
+    """Return the columns of rows of PostgreSQL's binary COPY."""
     block = np.frombuffer(bytes(held[start : start + rows * record.itemsize]), record)
     return [block[f"v{i}"].astype(np.int32) for i in range(len(record.names or ()) // 2)]

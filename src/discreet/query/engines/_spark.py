@@ -70,6 +70,13 @@ class SparkEngine(Engine):
         self._frame: Any = None
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
+        """Curate the data frame on the workers, keep it as a checkpoint, and return its version.
+
+        Raises
+        ------
+        SourceError
+            Spark failed; its own message may quote rows, and is dropped.
+        """
         frame = _frame(source)
         _check_names(frame, curation)
         _check_id_type(frame, curation)
@@ -97,6 +104,7 @@ class SparkEngine(Engine):
         )
 
     def _curate_frame(self, frame: Any, curation: Curation, salt: str) -> Any:
+        """Return the data frame of curated integers, with at most ``max_rows_per_unit`` rows of each unit."""
         schema = curation.schema
         names = curation.identifiers()
         limited = schema.id_column is not None
@@ -136,7 +144,7 @@ class SparkEngine(Engine):
         return [tuple(row) for row in rows]
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
         shape = ", ".join(f"b{i} binary" for i in range(len(columns)))
         packed = self._frame.select(*columns).mapInArrow(_pack(len(columns)), shape)
         for row in packed.toLocalIterator():
@@ -145,7 +153,7 @@ class SparkEngine(Engine):
                 yield [values[start : start + rows] for values in arrays]
 
     def _reduce_kernel(self, kernel: Kernel) -> tuple[list[int], int]:
-        """Let the workers add up what a kernel gives, each over its part of the rows."""
+        """Return the sums of a kernel and the number of rows, each worker's part summed by the worker."""
         columns = list(dict.fromkeys(kernel.columns))
         parts = self._frame.select(*columns).mapInArrow(_reduce(kernel, columns), "n bigint, sums string")
         total, n_rows = [0] * kernel.size, 0
@@ -175,7 +183,7 @@ def _modules() -> None:
 
 
 def _frame(source: Any) -> Any:
-    """Return the data frame that a source stands for."""
+    """Return the data frame of a source, itself or named by a ``spark://`` URL."""
     from pyspark.sql import SparkSession
 
     if isinstance(source, str):
@@ -243,7 +251,7 @@ def _quote_name(name: str) -> str:
 
 
 def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what a worker does with the rows of its part of the table; with a salt, it hashes them too."""
+    """Return the function by which a worker curates its rows; with a salt, it hashes them too."""
     limited = salt is not None
 
     def curate(batches: Iterator[Any]) -> Iterator[Any]:
@@ -269,6 +277,8 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
 
 
 def _pack(width: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function by which a worker packs each column of a batch into one binary cell."""
+
     def pack(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
@@ -280,6 +290,7 @@ def _pack(width: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 
 def _reduce(kernel: Kernel, columns: Sequence[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function that a worker runs on its batches: the number of rows and the sums of a kernel."""
     places = [columns.index(name) for name in kernel.columns]
 
     def reduce(batches: Iterator[Any]) -> Iterator[Any]:

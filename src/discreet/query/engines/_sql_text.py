@@ -1,8 +1,8 @@
-"""SQL text of the few kinds of tree that we make.
+"""SQL text of the trees that this package builds.
 
 sqlglot writes any tree for any database, and takes longer for it than an engine takes for the sums of a
-small table. Ours have thirty kinds of node, which DuckDB, PostgreSQL and Spark spell alike but for the
-names of types; a kind that is not listed here is not written.
+small table. Trees here have thirty kinds of node, which DuckDB, PostgreSQL and Spark spell alike but for the
+names of types; a kind that is not listed here is refused.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _CLAUSES = (FROM, "group", "offset")
 
 
 class SqlText:
-    """Writes trees for one engine.
+    """Writer of SQL text for one engine.
 
     Parameters
     ----------
     types : mapping of str to str
-        What the engine calls types that it does not call by their usual names.
+        Names of types in the engine, where they differ from the usual ones.
     exponents : bool
-        Whether the engine reads a number with an exponent as the double nearest to it, which spares it the
-        reading of a text.
+        Whether the engine reads a number with an exponent as the double nearest to it, so that no cast
+        from text is needed.
 
     Privacy
     -------
-    Trees are made of the layout and of parsed questions, names of columns among them are ours, and all
-    that is quoted is numbers: nothing that an analyst wrote is in the text.
+    Trees are made of the layout and of parsed expressions; names of columns are those of the curated table,
+    and only numbers are quoted: no text of an analyst is in the SQL.
 
     Reference
     ---------
@@ -54,6 +54,7 @@ class SqlText:
     """
 
     def __init__(self, types: Mapping[str, str], *, exponents: bool = False) -> None:
+        """Keep the names of types, and how numbers are written."""
         self._types = types
         self._exponents = exponents
         self._writers: dict[type, Callable[[Tree], str]] = {

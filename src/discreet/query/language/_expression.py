@@ -100,7 +100,7 @@ class Expression:
             The curated integers by the names in :attr:`columns`, and at least one array to tell the
             number of rows.
         bits : int, default 20
-            As in :meth:`integer_sql`.
+            Number of bits of the grid, as in :meth:`integer_sql`.
 
         Returns
         -------
@@ -141,7 +141,7 @@ def parse(text: str, schema: Schema) -> Expression:
     text : str
         A scalar SQL expression over the columns of the schema that leave.
     schema : Schema
-        What was declared.
+        Schema with the columns that may be named.
 
     Returns
     -------
@@ -180,11 +180,12 @@ def parse(text: str, schema: Schema) -> Expression:
 
 @lru_cache(maxsize=128)
 def _parse_cached(text: str, same: SchemaKey) -> Expression:
-    # Kept, because the same text is priced, previewed and asked one after the other.
+    # Cached, because the same text is calibrated, previewed and asked one after the other.
     return _build_expression(text, same.schema)
 
 
 def _build_expression(text: str, schema: Schema) -> Expression:
+    """Return the expression of a text: its program, range, columns and canonical form."""
     node = read(text, schema)
     asked = node.condition if isinstance(node, Indicator) else node
     curation = Curation.from_schema(schema)
@@ -217,6 +218,7 @@ def _build_expression(text: str, schema: Schema) -> Expression:
 
 
 def _indicator_tree(tree: sql.Tree, top: int) -> sql.Tree:
+    """Return a condition as an integer expression: `top` where it holds, else 0."""
     chosen = exp.If(this=tree, true=exp.Literal.number(top))
     return sql.bigint(exp.Case(ifs=[chosen], default=exp.Literal.number(0)))
 

@@ -212,7 +212,7 @@ def _first_day(column: Column) -> datetime.date:
 
 
 def _example_edges(column: Column) -> str:
-    """Show how edges are written, for a column: at the quarters of its declared range."""
+    """Return an example of edges for a column: at the quarters of its declared range."""
     low, high = column.range
     quarters = [low + (high - low) * i / 4 for i in (1, 2, 3)]
     edges = [edge if column.type == "number" else float(math.floor(edge)) for edge in quarters]
@@ -220,7 +220,7 @@ def _example_edges(column: Column) -> str:
 
 
 def write_edge(edge: float, column: Column) -> str:
-    """Write where a cell begins, so that it is read as the same number."""
+    """Return the start of a cell as text that is read as the same number."""
     if column.type == "date" and edge.is_integer():
         try:
             return f"'{_first_day(column) + datetime.timedelta(days=int(edge))}'"
@@ -230,6 +230,6 @@ def write_edge(edge: float, column: Column) -> str:
 
 
 def write_name(name: str) -> str:
-    """Write the name of a column to group by: in quotes if it could be taken for something else."""
+    """Return the name of a column to group by, quoted unless it is a plain word."""
     plain = is_plain(name) and name.upper() not in WORDS
     return name if plain else '"{}"'.format(name.replace('"', '""'))

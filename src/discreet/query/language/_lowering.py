@@ -72,6 +72,7 @@ def power(program: Program, base: int, times: int) -> int:
 
 
 def _power(program: Program, base: int, times: int) -> int:
+    """Return the place of ``base ** times`` by repeated squaring, in a fixed order of products."""
     factors, square = [], base
     while times:
         if times & 1:
@@ -91,6 +92,13 @@ def exponential(program: Program, argument: int) -> int:
 
 
 def _exponential(program: Program, argument: int) -> int:
+    """Return the place of ``exp(argument)``, not yet clamped to its values at the ends.
+
+    Notes
+    -----
+    ``exp(x) = 2**k exp(r)`` with ``k = floor(x / ln 2 + 1/2)`` and ``r = x - k ln 2``, ``ln 2`` in two parts;
+    ``exp(r)`` is a polynomial.
+    """
     x = program.greatest(argument, program.constant(-EXP_LARGEST))
     scaled = program.multiply(x, program.constant(_LOG2_E))
     k = program.floor(program.add(scaled, program.constant(0.5)))
@@ -120,6 +128,13 @@ def logarithm(program: Program, argument: int) -> int:
 
 
 def _logarithm(program: Program, argument: int) -> int:
+    """Return the place of ``ln(argument)``, not yet clamped to its values at the ends.
+
+    Notes
+    -----
+    ``x = m 2**e`` with ``m`` from ``sqrt(1/2)`` to ``sqrt(2)``; with ``z = (m - 1) / (m + 1)``,
+    ``ln x = e ln 2 + 2 atanh(z)``, whose series is a polynomial in ``z**2``; ``ln 2`` is in two parts.
+    """
     known = program.interval(argument)
     low, high = exponent(known.lower / _SQRT2) + 1, exponent(known.upper / _SQRT2) + 1
     m, e = argument, program.constant(0.0)
@@ -146,6 +161,7 @@ def _reduce_argument(program: Program, x: int, exponents: range, *, upper: float
 
 
 def _polynomial(program: Program, x: int, terms: tuple[float, ...]) -> int:
+    """Return the place of a polynomial by Horner's rule, coefficients lowest first."""
     *lower, highest = terms
     value = program.constant(highest)
     for term in reversed(lower):
@@ -154,6 +170,7 @@ def _polynomial(program: Program, x: int, terms: tuple[float, ...]) -> int:
 
 
 def _clamp_to_ends(program: Program, argument: int, function: Callable[[Program, int], int]) -> int:
+    """Return the place of a monotone function, clamped to its computed values at the argument's ends."""
     interval = program.interval(argument)
     # On a constant the program carries the operations out as they are recorded.
     ends = [
@@ -220,6 +237,7 @@ class Lowering:
             raise TooWide
 
     def _number(self, node: Number) -> int:
+        """Record the operations of a number, and return the place of its value."""
         program = self.program
         match node:
             case Constant(value=value):
@@ -249,6 +267,7 @@ class Lowering:
         return program.select(self.place(node.condition), program.constant(1.0), program.constant(0.0))
 
     def _condition(self, node: Node) -> int:
+        """Record the operations of a condition, and return the place of its truth value."""
         program = self.program
         match node:
             case Truth(value=value):
@@ -280,6 +299,7 @@ class Lowering:
         return program.least(value, program.constant(self._curation.schema.column(column.name).range[1]))
 
     def _sum(self, terms: tuple[tuple[int, Number], ...]) -> int:
+        """Record a sum: positive terms, less negative ones, each in a balanced tree."""
         program = self.program
         plus = [self.place(term) for sign, term in terms if sign > 0]
         minus = [self.place(term) for sign, term in terms if sign < 0]
@@ -299,6 +319,7 @@ class Lowering:
         return self.program.divide(above, below)
 
     def _call(self, node: Call) -> int:
+        """Record a function, and return its place; refuses arguments outside its domain."""
         program = self.program
         argument = self.place(node.argument)
         interval = program.interval(argument)

@@ -91,6 +91,7 @@ class _Parser:
         }
 
     def part(self, node: Any, depth: int) -> Part:
+        """Return the part of a sqlglot node; refuses kinds and arguments that are not in the language."""
         if depth > MOST_DEPTH:
             raise too_deep()
         self._count()
@@ -193,6 +194,7 @@ class _Parser:
         return normal.junction("AND", [normal.compare("<=", low, number), normal.compare("<=", number, high)])
 
     def among(self, node: Any, depth: int) -> Part:
+        """Return ``x IN (...)`` as a test of levels, or as equalities of a number."""
         part = self.part(node.this, depth)
         _check_items(node.expressions)
         items = [self.part(item, depth) for item in node.expressions]
@@ -207,6 +209,7 @@ class _Parser:
         return normal.junction("OR", [normal.compare("=", number, day) for day in days])
 
     def missing(self, node: Any, depth: int) -> Part:
+        """Return ``x IS NULL`` as a test of the missing level or of the flag."""
         if type(node.expression) is not exp.Null:
             raise ExpressionRefused("IS with something else than NULL", "Write x IS NULL, or x = TRUE.")
         part = self.part(node.this, depth)
@@ -325,6 +328,7 @@ def _code(column: Column, level: Level) -> int:
 
 
 def _fraction(written: str) -> Fraction:
+    """Return the exact value of a number's text; refuses too many digits and exponents beyond 100."""
     match = _NUMBER.fullmatch(written)
     if match is None:
         raise ExpressionRefused("a number that cannot be read", "Write numbers as 12, 0.5 or 1e6.")

@@ -151,6 +151,7 @@ class _Reader:
         self._hopeless = False
 
     def cut(self) -> SelectParts:
+        """Return the parts of the SELECT, with its first refusal; parts after the refusal are left out."""
         pieces = self._check_balance(tokenize(self._text))
         if not self._hopeless:
             self._read(self._skip_to_select(pieces))
@@ -171,11 +172,12 @@ class _Reader:
         self._check_whole()
 
     def _refuse(self, place: int, construct: str, otherwise: str = ONE_QUESTION) -> None:
-        """Keep the first in the text, not the first that was found."""
+        """Keep a refusal if it is the first in the text, in whatever order refusals come up."""
         if self._first is None or place < self._first[0]:
             self._first = (place, construct, otherwise)
 
     def _refusal(self) -> SelectRefusal | None:
+        """Return the first refusal with the nearest queries that are allowed; None if there is none."""
         if self._first is None:
             return None
         _, construct, otherwise = self._first
@@ -193,7 +195,7 @@ class _Reader:
         return SelectRefusal(construct, tuple(nearest), otherwise)
 
     def _check_balance(self, pieces: list[Token]) -> list[Token]:
-        """Refuse what makes all that follows unsure: open quotes and parentheses; leave comments out."""
+        """Return the tokens without comments; refuses open quotes and unbalanced parentheses."""
         opened: list[int] = []
         for piece in pieces:
             if piece.is_comment:
@@ -214,7 +216,7 @@ class _Reader:
         return [piece for piece in pieces if not piece.is_comment]
 
     def _skip_to_select(self, pieces: list[Token]) -> list[Token]:
-        """Leave out what stands before the SELECT that the statement ends in."""
+        """Return the tokens from the statement's last SELECT on; refuses what stands before it."""
         first = pieces[0]
         if first.word == "SELECT":
             return pieces
@@ -225,7 +227,7 @@ class _Reader:
         return [] if last is None else pieces[last:]
 
     def _take(self, head: Token, body: list[Token]) -> bool:
-        """Read one part; False if nothing after it belongs to the same question."""
+        """Read one clause; return False if nothing after it belongs to the same query."""
         word, kept = head.word, self._kept
         if word in _ENDINGS and (word != "SELECT" or "SELECT" in kept.places):
             by = " BY" if word == "ORDER" and body and body[0].word == "BY" else ""
@@ -270,6 +272,7 @@ class _Reader:
         self._kept.places["groups"] = head.start
 
     def _from(self, head: Token, body: list[Token]) -> None:
+        """Read FROM: a single plain name of a table, whatever it is; refuses everything else."""
         one_table = f"There is one table, whatever it is called: write FROM {ANY_TABLE}."
         if not body:
             self._refuse(head.start, "nothing after FROM", one_table)
@@ -313,6 +316,7 @@ class _Reader:
                 self._refuse(head.end, "an empty place after SELECT")
 
     def _item(self, part: list[Token]) -> None:
+        """Read one item after SELECT: an aggregate, or a column to group by."""
         top = [piece for piece in part if piece.depth == 0]
         first, text = top[0], shorten(source_text(part))
         called = len(top) > 2 and top[1].text == "(" and first.text.isidentifier()
@@ -332,6 +336,7 @@ class _Reader:
             self._refuse(first.start, f"something that is not an aggregate, {text}")
 
     def _aggregate(self, name: Token, part: list[Token], after: Sequence[Token]) -> None:
+        """Read an aggregate with its argument; refuses a second one, DISTINCT, and COUNT of a column."""
         kept, inside = self._kept, _inside(part)
         if kept.aggregate:
             self._refuse(name.start, f"a second aggregate, {shorten(source_text(part))}")
@@ -352,6 +357,7 @@ class _Reader:
             self._after(after[0], part)
 
     def _after(self, piece: Token, part: list[Token]) -> None:
+        """Refuse what follows an aggregate: a window, a FILTER, or anything else."""
         if piece.word == "OVER":
             self._refuse(piece.start, "a window, OVER")
         elif piece.word == "FILTER":
@@ -364,7 +370,7 @@ class _Reader:
 
 
 def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
-    """Cut a statement at its words, where they stand outside of quotes and parentheses."""
+    """Return the clauses of a statement: keywords outside of quotes and parentheses, with their tokens."""
     parts: list[tuple[Token, list[Token]]] = []
     for piece in pieces:
         if piece.depth == 0 and (piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"):
@@ -375,20 +381,20 @@ def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
 
 
 def _inside(pieces: Sequence[Token]) -> list[Token]:
-    """Return what stands in the first parentheses."""
+    """Return the tokens inside the first parentheses."""
     start = next((i for i, piece in enumerate(pieces) if piece.text == "("), len(pieces))
     end = next((i for i, p in enumerate(pieces) if i > start and p.text == ")" and p.depth == 0), len(pieces))
     return list(pieces[start + 1 : end])
 
 
 def _strip_alias(part: list[Token]) -> list[Token]:
-    """Leave out ``AS name``: an answer has no columns to be named."""
+    """Return an item without ``AS name``: a result has no columns to be named."""
     named = len(part) > 2 and part[-2].word == "AS" and part[-2].depth == 0 and part[-1].is_name
     return part[:-2] if named else part
 
 
 def _split_key(key: str) -> tuple[str, str]:
-    """Return a name, and its edges as they were typed."""
+    """Return the name of a group key without case, and its edges as they were typed."""
     pieces = tokenize(key)
     return pieces[0].name.casefold() if pieces else "", "".join(piece.text for piece in pieces[1:])
 

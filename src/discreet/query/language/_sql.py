@@ -48,7 +48,7 @@ class Stepwise(exp.Expression):
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How a value is written: how many operations stand in its place, how deep, and whether it is a step."""
+    """Form of a value in SQL: its number of operations, their depth, and whether it is a step."""
 
     size: int
     depth: int
@@ -56,23 +56,23 @@ class _Shape:
 
 
 def write(program: Program, place: int, column: ColumnTree, finish: Callable[[Tree], Tree]) -> Tree:
-    """Write a value of a program as SQL.
+    """Return a value of a program as an SQL tree.
 
     Parameters
     ----------
     program : Program
-        What is computed.
+        Operations that compute the value.
     place : int
-        Which of its values.
+        Place of the value in the program.
     column : callable
-        Gives the tree of a curated integer column, by its declared name.
+        Function from the declared name of a column to the tree of its curated integers.
     finish : callable
-        What is to be made of the tree of the value.
+        Function that is applied to the tree of the value.
 
     Returns
     -------
     sqlglot expression
-        A :class:`Stepwise` if there are steps.
+        Tree of the value; a :class:`Stepwise` if there are steps.
     """
     writer = _Writer(program, place, column)
     tree = finish(writer.value(place))
@@ -165,7 +165,7 @@ class _Writer:
         return self._inline(at)
 
     def _count_uses(self, place: int) -> dict[int, int]:
-        """Count how often each value that is needed would be written, in program order."""
+        """Return how often each needed value would be written, in program order."""
         uses = {place: 1}
         for at in range(place, -1, -1):
             if at in uses:
@@ -175,6 +175,7 @@ class _Writer:
         return dict(sorted(uses.items()))
 
     def _lay_out(self, at: int, *, final: bool) -> None:
+        """Decide whether a value is written inline or as a step: repeated and not cheap, or too deep."""
         operation = self._operations[at]
         inputs = [self._shapes[used] for used in operation.inputs]
         size = 1 + _times(operation) * sum(shape.size for shape in inputs)
@@ -190,6 +191,7 @@ class _Writer:
         self._aliases[at] = "s_" + hashlib.blake2b(repr(parts).encode(), digest_size=10).hexdigest()
 
     def _inline(self, at: int) -> Tree:
+        """Return the tree of one operation, with its inputs inline or as names of steps."""
         operation = self._operations[at]
         kind = operation.kind
         if kind == "constant":
@@ -228,6 +230,7 @@ class _Writer:
         return self._column(str(operation.detail[0]))
 
     def _lookup(self, operation: Operation) -> Tree:
+        """Return a CASE from the codes of a column to their values."""
         *first, last = operation.detail[1]
         ifs = [
             exp.If(
@@ -253,7 +256,7 @@ class _Writer:
 
 
 def _times(operation: Operation) -> int:
-    """How often an operation writes its inputs."""
+    """Return how often an operation writes its inputs."""
     return len(operation.detail[0]) if operation.kind == "ladder" else 1
 
 

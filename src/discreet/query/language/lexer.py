@@ -303,14 +303,14 @@ def shorten(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScannedExpression:
-    """A text in the words of the language.
+    """Text of an expression with stand-ins for columns and values.
 
     Attributes
     ----------
     text : str
-        With ``c_0``, ``c_1``, ... for columns and ``v_0``, ... for quoted values.
+        Expression with ``c_0``, ``c_1``, ... for columns and ``v_0``, ... for quoted values.
     columns, values : tuple
-        What these stand for.
+        Columns and values of the stand-ins, in their order.
     """
 
     text: str
@@ -319,7 +319,7 @@ class ScannedExpression:
 
 
 def scan(text: object, schema: Schema) -> ScannedExpression:
-    """Read a text word by word.
+    """Return the text of an expression with stand-ins, read token by token.
 
     Raises
     ------
@@ -350,7 +350,7 @@ def scan(text: object, schema: Schema) -> ScannedExpression:
 
 @lru_cache(maxsize=16)
 def _released_columns(same: SchemaKey) -> dict[str, Column]:
-    """Return the columns that may be named, by their names without case."""
+    """Return the columns that may be named, by name in lower case."""
     return {column.name.casefold(): column for column in same.schema.released}
 
 

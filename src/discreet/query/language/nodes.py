@@ -190,7 +190,7 @@ class Member(Condition):
     Attributes
     ----------
     name : str
-        The column.
+        Declared name of the column.
     levels : tuple
         All its levels, in declared order; ``None`` stands for a missing cell. A column of numbers that may be
         missing counts as one with the levels ``False`` (there) and ``None``.

@@ -300,12 +300,12 @@ def _clause(where: Expression) -> str:
 
 
 def _write_expression(expression: Expression) -> str:
-    """Write an expression for people, so that it is read as the same one."""
+    """Return an expression as text that is read as the same expression."""
     return _bare(_write_dates(expression.canonical, expression.schema))
 
 
 def _write_dates(text: str, schema: Schema) -> str:
-    """Write the days that a date is compared with as dates: a canonical text has their numbers."""
+    """Return a canonical text with dates in place of the day numbers that date columns are compared with."""
     dates = {write_column(column.name): column for column in schema.released if column.type == "date"}
     if not any(name in text for name in dates):
         return text
@@ -325,7 +325,7 @@ def _write_dates(text: str, schema: Schema) -> str:
 
 
 def _bare(text: str) -> str:
-    """Leave out parentheses around the whole."""
+    """Return a text without parentheses around the whole."""
     if not text.startswith("("):
         return text
     if "'" not in text and '"' not in text:
