@@ -45,8 +45,11 @@ in ``CHANGED`` with the reason.
 
 CHANGED: dict[str, str] = {
     "discreet.query.expression.parse_groups": "takes names, expressions or one text: `names` is `groups`",
+    "discreet.job.asking.answered": "`asked` is `query`",
+    "discreet.job.asking.priced": "`asked` is `query`",
     "discreet.job.reply.Reply": "one result for Database and RemoteDatabase: `axes` is `group_by`; "
-    "`receipts` are ids, `charges` the receipts; `unreadable_below` for `count_margin`; `remaining` for `left`",
+    "`receipts` are ids, `charges` the receipts; `unreadable_below` for `count_margin`, `remaining` for "
+    "`left`",
 }
 """Names whose parameters changed on purpose, with the reason."""
 

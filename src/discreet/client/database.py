@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats
     from discreet.query.aggregates import Aggregate, BoundAggregate
-    from discreet.query.calibration import Asked, QueryNoise
+    from discreet.query.calibration import QueryNoise
 
 _NUMBERS: dict[type[Promise], tuple[str, ...]] = {
     PureDP: ("epsilon",),
@@ -144,7 +144,7 @@ class RemoteDatabase(PrivateTable):
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),

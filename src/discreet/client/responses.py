@@ -41,7 +41,7 @@ class FailedAttempt:
     code : str
         Error code of the service; "silent", "insecure" or "strange" where it sent none.
     message : str
-        Message and hint of the service, or our own sentence.
+        Message and hint of the service, or one of the client.
     details : mapping
         Details of the error for programs, as the service sent them.
     retry : bool

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats
     from discreet.query.aggregates import Aggregate
-    from discreet.query.calibration import Asked, Law
+    from discreet.query.calibration import Law
     from discreet.schema import Schema
     from discreet.schema.schema import Neighbors
 
@@ -204,7 +204,7 @@ class NoisySums(Protocol):
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
@@ -212,12 +212,12 @@ class NoisySums(Protocol):
         """Charge and answer an aggregate; refused if the promises of `plan`, asked next, would not fit."""
 
     def cost(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Return what an aggregate would be charged. Free."""
 
     def expected_sd(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> float | Floats:
         """Return the standard deviation of the noise, in the answer's unit. Free."""
 
@@ -229,7 +229,7 @@ class RefinableSums(NoisySums, Protocol):
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),

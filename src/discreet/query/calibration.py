@@ -1,4 +1,4 @@
-"""From a promise to noise on integers, and what that costs in advance."""
+"""Noise on integers for a promise, and the cost of aggregates in advance."""
 
 from __future__ import annotations
 
@@ -30,34 +30,33 @@ if TYPE_CHECKING:
 
 
 Law: TypeAlias = Literal["gaussian", "laplace"]
-Asked: TypeAlias = Promise
-"""What a question may be asked to promise; :func:`_check_kind` says which kinds."""
+"""Distribution of the noise."""
 
 _LEAST_BITS = 16
 
 
 class NoiseSource(Protocol):
-    """Where noise comes from: a :class:`~discreet.noise.Pool`, or a seeded stream in tests."""
+    """Source of noise: a :class:`~discreet.noise.Pool`, or a seeded stream in tests."""
 
     def gaussian(self, s: float, n: int = 1) -> Ints:
-        """Return rounded Gaussians."""
+        """Return `n` rounded Gaussian draws with standard deviation `s`."""
 
     def laplace(self, scale: float, n: int = 1) -> Ints:
-        """Return discrete Laplace draws."""
+        """Return `n` discrete Laplace draws with scale `scale`."""
 
 
 class SeededNoise:
-    """Draws from a stream that a seed made: for tests, and marked on the receipt."""
+    """Noise from a seeded stream: for tests, and marked on the receipt."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     def gaussian(self, s: float, n: int = 1) -> Ints:
-        """Return rounded Gaussians."""
+        """Return `n` rounded Gaussian draws with standard deviation `s`."""
         return rounded_gaussian(s, n, self._stream)
 
     def laplace(self, scale: float, n: int = 1) -> Ints:
-        """Return discrete Laplace draws."""
+        """Return `n` discrete Laplace draws with scale `scale`."""
         return discrete_laplace(scale, n, self._stream)
 
 
@@ -91,7 +90,7 @@ class QueryNoise:
         bound: BoundAggregate,
         schema: Schema,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
     ) -> QueryNoise:
         """Return the noise of a promise, or the noise of a variance with the promise that it keeps.
@@ -138,9 +137,9 @@ class QueryNoise:
             by = bound.weight
             relative = {w: round_up(Fraction(scale) / w) for w in set(by)}
         else:
-            wanted = privacy if variance is None else _root_of_variance(variance, bound)
-            assert wanted is not None
-            scale, promise = _gaussian(wanted, squared, bound.size, about)
+            target = privacy if variance is None else _root_of_variance(variance, bound)
+            assert target is not None
+            scale, promise = _gaussian(target, squared, bound.size, about)
             by = bound.precision
             relative = {p: sqrt_up(Fraction(scale) ** 2 / p) for p in set(by)}
         kinds = sorted(relative)
@@ -188,7 +187,7 @@ class QueryNoise:
         return [self.law, self.scale, [list(group) for group in self.groups]]
 
 
-def _is_pure(privacy: Asked | None) -> bool:
+def _is_pure(privacy: Promise | None) -> bool:
     if isinstance(privacy, PosteriorOdds):
         return privacy.theorem == "theorem 5"
     return isinstance(privacy, PureDP)
@@ -214,19 +213,19 @@ def _rows_assumed(schema: Schema) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> tuple[float, GaussianDP]:
+def _gaussian(target: Promise | float, squared: int, size: int, about: _About) -> tuple[float, GaussianDP]:
     """Return the standard deviation, in integers, of an entry of precision 1, and its promise.
 
     Cached, because many aggregates are asked under the same few promises.
     """
     distance = sqrt_up(Fraction(squared))
     variation = size * samplers.GAUSSIAN_TOTAL_VARIATION
-    if isinstance(wanted, float):
-        scale = wanted
-    elif isinstance(wanted, PosteriorOdds):
-        scale = sd_for_mu(wanted.gaussian_share, distance)
+    if isinstance(target, float):
+        scale = target
+    elif isinstance(target, PosteriorOdds):
+        scale = sd_for_mu(target.gaussian_share, distance)
     else:
-        scale = sd_for_mu(mu_of(wanted, variation), distance)
+        scale = sd_for_mu(mu_of(target, variation), distance)
     if math.isinf(scale):
         raise _too_wide()
     mu = mu_for_sd(distance, scale)
@@ -234,7 +233,7 @@ def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> 
 
 
 @lru_cache(maxsize=1024)
-def _laplace(privacy: Asked | None, absolute: int, size: int, about: _About) -> tuple[float, PureDP]:
+def _laplace(privacy: Promise | None, absolute: int, size: int, about: _About) -> tuple[float, PureDP]:
     """Return the scale, in integers, of an entry of weight 1, and its promise."""
     assert isinstance(privacy, PureDP | PosteriorOdds)
     epsilon = privacy.epsilon if isinstance(privacy, PureDP) else privacy.pure_share
@@ -261,7 +260,7 @@ def mu_of(privacy: Promise | None, variation: float) -> float:
     )
 
 
-def _check_kind(privacy: Asked | None, neighbors: Neighbors) -> None:
+def _check_kind(privacy: Promise | None, neighbors: Neighbors) -> None:
     """Refuse a promise that is not about whole rows under these neighbors."""
     if privacy is None:
         return
@@ -361,7 +360,7 @@ class CostModel:
         return self._n_rows
 
     def calibrate(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[BoundAggregate, QueryNoise]:
         """Return an aggregate bound to the curated table, and its noise.
 
@@ -378,7 +377,7 @@ class CostModel:
         return bound, QueryNoise.calibrate(bound, self.schema, privacy=privacy, variance=variance)
 
     def cost(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Return what an aggregate would be charged; empty if it is free. The same for every table.
 
@@ -391,7 +390,7 @@ class CostModel:
         return () if noise.promise is None else (noise.promise,)
 
     def expected_sd(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> float | Floats:
         """Return the standard deviation of the noise, in the answer's unit. The same for every table.
 
@@ -405,7 +404,7 @@ class CostModel:
 
 
 class CostedTable:
-    """A table whose costs are known in advance: the public part of databases, at hand or behind a service.
+    """Table whose costs are known in advance: the public part of every database.
 
     Parameters
     ----------
@@ -442,7 +441,7 @@ class CostedTable:
         return self._cost_model.n_rows
 
     def cost(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Return what an aggregate would be charged; empty if it is free. Nothing is asked or charged.
 
@@ -458,7 +457,7 @@ class CostedTable:
         return self._cost_model.cost(question, privacy=privacy, variance=variance)
 
     def expected_sd(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> float | Floats:
         """Return the standard deviation of the noise, in the answer's unit. Nothing is asked or charged.
 

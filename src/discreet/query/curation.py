@@ -171,7 +171,7 @@ class Curation:
 
     @classmethod
     def from_schema(cls, schema: Schema, *, ids: bool = False) -> Curation:
-        """Lay out the columns of a schema that leave, and their ids if asked for."""
+        """Return the layout of the released columns of a schema, with fingerprints of ids if `ids`."""
         released = schema.released
         if ids and (schema.id_column is None or schema.max_rows_per_unit != 1):
             raise SchemaError(
@@ -214,7 +214,7 @@ class Curation:
         return _IDS
 
     def small(self, identifier: str) -> bool:
-        """Say whether a SQL column fits SMALLINT."""
+        """Return whether the integers of an SQL column fit SMALLINT."""
         if identifier in _IDS:
             return False
         return identifier.startswith("m") or self.columns[int(identifier[1:])].top < 2**15
@@ -229,7 +229,7 @@ class Curation:
         return exp.column(self.column(name).sql)
 
     def encode(self, batch: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-        """Turn a batch of rows into the integers of the curated table, int32 arrays by SQL name."""
+        """Return a batch of rows as the integers of the curated table, int32 arrays by SQL name."""
         made: dict[str, AnyArray] = {}
         for column in self.columns:
             values = batch[column.name]
@@ -239,7 +239,7 @@ class Curation:
         return made
 
     def encode_ids(self, fingerprints: Words) -> dict[str, AnyArray]:
-        """Turn fingerprints of ids into the integers of the curated table, int32 arrays by SQL name."""
+        """Return fingerprints of ids as the integers of the curated table, int32 arrays by SQL name."""
         return dict(zip(_IDS, id_lanes(fingerprints), strict=True))
 
     def named(self, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
@@ -267,7 +267,7 @@ class Curation:
         ]
 
     def checksum(self, arrays: Mapping[str, AnyArray]) -> tuple[int, ...]:
-        """Return the sums of the fingerprints of some rows; sums of parts add up to that of the whole."""
+        """Return the sums of the fingerprints of rows; sums of batches add up to those of the table."""
         sums = []
         for weights in self._weights:
             *per_column, last = weights

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from discreet.ledger import Entry
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
-    from discreet.query.calibration import Asked
     from discreet.query.engines import Engine
     from discreet.query.results import Preview, QueryResult
     from discreet.schema import Schema
@@ -54,8 +53,8 @@ class Database(QueryExecutor, PrivateTable):
     random_state : int, optional
         A seed, which makes the noise public: for tests, and marked on every receipt.
     version : str, optional
-        Public name of this state of the rows, such as a date. By default a secret fingerprint of the rows
-        tells the ledger whether it has seen them, as long as the ledger's key is there.
+        Public name of this state of the rows, such as a date. By default a secret fingerprint of the rows,
+        by which the ledger recognizes them as long as its key is there.
     keep_ids : bool
         Whether fingerprints of ``schema.id_column`` are kept beside the rows, for
         :class:`~discreet.query.vertical.VerticalDatabases`. Every id must then occur once.
@@ -278,7 +277,7 @@ class Database(QueryExecutor, PrivateTable):
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         refines: str | None = None,
@@ -294,7 +293,7 @@ class Database(QueryExecutor, PrivateTable):
 
         Privacy
         -------
-        Read from the ledger. With an owner it tells nothing about what others have asked.
+        Read from the ledger. With an owner it reveals nothing about the queries of others.
         """
         bound, noise = self.cost_model.calibrate(question, privacy=privacy, variance=variance)
         if noise.promise is None:

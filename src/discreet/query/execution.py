@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Entry, Ledger
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate, BoundAggregate
-    from discreet.query.calibration import Asked, NoiseSource, QueryNoise
+    from discreet.query.calibration import NoiseSource, QueryNoise
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
 
@@ -108,7 +108,7 @@ _MOST_PARTS = 64  # draws in one answer: each is read from the ledger at every r
 class QueryOptions(TypedDict, total=False):
     """Keyword arguments of :meth:`QueryExecutor.ask`."""
 
-    privacy: Asked | None
+    privacy: Promise | None
     variance: float | None
     owner: str | None
     plan: Sequence[Promise]
@@ -187,7 +187,7 @@ class QueryExecutor(CostedTable):
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),

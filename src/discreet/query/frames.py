@@ -129,7 +129,7 @@ class Budget(_FrozenModel):
     total : Amounts or None
         Budget of all owners together.
     collusion : str or None
-        What the limits assume about owners who share their results; None where there is nothing to say.
+        What the limits assume about owners who share their results; None for a table at hand.
     """
 
     own: Amounts | None

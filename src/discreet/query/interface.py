@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import Answer
-    from discreet.query.calibration import Asked
     from discreet.query.frames import Budget, Frame
     from discreet.query.results import Preview, QueryResult
 
@@ -110,7 +109,7 @@ class PrivateTable(CostedTable, ABC):
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
@@ -191,7 +190,7 @@ class PrivateTable(CostedTable, ABC):
         self,
         expression: Any,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         refines: str | None = None,
@@ -223,7 +222,7 @@ class PrivateTable(CostedTable, ABC):
         self,
         predicate: Any = "TRUE",
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         refines: str | None = None,
@@ -259,7 +258,7 @@ class PrivateTable(CostedTable, ABC):
         self,
         expression: Any,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         owner: str | None = None,
         refines: str | None = None,
     ) -> Answer:
@@ -308,7 +307,7 @@ class PrivateTable(CostedTable, ABC):
         *,
         edges: Mapping[str, Sequence[float]] | None = None,
         expression: Any = None,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         refines: str | None = None,

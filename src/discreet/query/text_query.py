@@ -40,7 +40,7 @@ _LARGEST_SD = 1e100
 
 @dataclass(frozen=True, slots=True)
 class PlannedAggregate:
-    """One aggregate behind a text query, paid by a promise or by the variance of its noise."""
+    """One aggregate of a text query, with its promise or the variance of its noise."""
 
     aggregate: Aggregate
     privacy: Promise | None
@@ -48,13 +48,13 @@ class PlannedAggregate:
 
 
 def plan_aggregates(
-    asked: Query, sums: Any, privacy: Promise | None, sd: float | None
+    query: Query, sums: Any, privacy: Promise | None, sd: float | None
 ) -> list[PlannedAggregate]:
     """Return the aggregates that a query needs: one, and two for a mean by groups.
 
     Parameters
     ----------
-    asked : Query
+    query : Query
         Parsed query that is planned.
     sums : CostModel or NoisySums
         Object that knows schema, neighbors and the public number of rows.
@@ -71,16 +71,16 @@ def plan_aggregates(
     ---------
     docs/explanation/theorems/composition.md.
     """
-    variance = _variance(asked, privacy, sd)
-    if not (asked.verb == "mean" and asked.by):
-        return [PlannedAggregate(_single_aggregate(asked, sums.n_rows), privacy, variance)]
+    variance = _variance(query, privacy, sd)
+    if not (query.verb == "mean" and query.by):
+        return [PlannedAggregate(_single_aggregate(query, sums.n_rows), privacy, variance)]
     halves = dict.fromkeys(PAIR, 1.0)
     shares = BudgetSplit(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
-    pair = (_grouped(asked, asked.where), _grouped(asked, _displacement(asked)))
+    pair = (_grouped(query, query.where), _grouped(query, _displacement(query)))
     return [PlannedAggregate(one, shares[name], None) for name, one in zip(PAIR, pair, strict=True)]
 
 
-def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float | None:
+def _variance(query: Query, privacy: Promise | None, sd: float | None) -> float | None:
     """Return the variance of an sd, None for a promise; refuses neither or both, and the sd of a mean."""
     if (privacy is None) == (sd is None):
         raise ParameterError(
@@ -90,7 +90,7 @@ def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float 
         )
     if sd is None:
         return None
-    if asked.verb == "mean":
+    if query.verb == "mean":
         raise ParameterError(
             "sd must be of a count or a sum, and a mean was asked for, whose noise depends on how many rows "
             "there are. Give an epsilon, a mu or a rho."
@@ -103,66 +103,66 @@ def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float 
     return float(sd) ** 2
 
 
-def _single_aggregate(asked: Query, n_rows: int | None) -> Aggregate:
+def _single_aggregate(query: Query, n_rows: int | None) -> Aggregate:
     """Return the one aggregate of a query that needs no second one."""
-    if asked.by:
-        return _grouped(asked, None if asked.expression is None and asked.where is None else _scalar(asked))
-    if asked.verb == "mean" and not _plain_mean(asked, n_rows):
-        return Sums((_displacement(asked), asked.where or "TRUE"))
-    return Sums((_scalar(asked),))
+    if query.by:
+        return _grouped(query, None if query.expression is None and query.where is None else _scalar(query))
+    if query.verb == "mean" and not _plain_mean(query, n_rows):
+        return Sums((_displacement(query), query.where or "TRUE"))
+    return Sums((_scalar(query),))
 
 
-def _grouped(asked: Query, expression: Any) -> Histogram:
+def _grouped(query: Query, expression: Any) -> Histogram:
     """Return the histogram of a query's groups, counting rows or summing an expression."""
-    edges = {axis.column: axis.edges for axis in asked.by if axis.edges}
-    return Histogram([axis.column for axis in asked.by], edges, expression)
+    edges = {axis.column: axis.edges for axis in query.by if axis.edges}
+    return Histogram([axis.column for axis in query.by], edges, expression)
 
 
-def _plain_mean(asked: Query, n_rows: int | None) -> bool:
+def _plain_mean(query: Query, n_rows: int | None) -> bool:
     """Return whether a query is a mean over all rows, whose number is public."""
-    return asked.verb == "mean" and not asked.by and asked.where is None and bool(n_rows)
+    return query.verb == "mean" and not query.by and query.where is None and bool(n_rows)
 
 
-def _scalar(asked: Query) -> Any:
+def _scalar(query: Query) -> Any:
     """Return the expression whose sum over all rows answers a count or a sum."""
-    if asked.expression is None:
-        return asked.where or "TRUE"
-    if asked.where is None:
-        return asked.expression
-    if asked.expression.is_condition:
-        return f"({asked.where.canonical}) AND ({asked.expression.canonical})"
-    return _among(asked, asked.expression.canonical)
+    if query.expression is None:
+        return query.where or "TRUE"
+    if query.where is None:
+        return query.expression
+    if query.expression.is_condition:
+        return f"({query.where.canonical}) AND ({query.expression.canonical})"
+    return _among(query, query.expression.canonical)
 
 
-def _among(asked: Query, text: str) -> str:
+def _among(query: Query, text: str) -> str:
     """Return the text of an expression that is 0 outside the rows of WHERE."""
-    return text if asked.where is None else f"CASE WHEN {asked.where.canonical} THEN {text} ELSE 0 END"
+    return text if query.where is None else f"CASE WHEN {query.where.canonical} THEN {text} ELSE 0 END"
 
 
-def _middle(asked: Query) -> float:
+def _middle(query: Query) -> float:
     """Return the middle of the averaged expression's range: about it, one row moves a sum the least."""
-    assert asked.expression is not None
-    return asked.expression.lower / 2 + asked.expression.upper / 2
+    assert query.expression is not None
+    return query.expression.lower / 2 + query.expression.upper / 2
 
 
-def _displacement(asked: Query) -> str:
+def _displacement(query: Query) -> str:
     """Return the text of the averaged expression, less the middle of its range, 0 outside WHERE."""
-    assert asked.expression is not None
-    middle = _middle(asked)
-    text = asked.expression.canonical
-    if asked.expression.is_condition:
+    assert query.expression is not None
+    middle = _middle(query)
+    text = query.expression.canonical
+    if query.expression.is_condition:
         text = f"CASE WHEN {text} THEN 1 ELSE 0 END"
-    return _among(asked, f"({text}) - ({middle!r})" if middle else text)
+    return _among(query, f"({text}) - ({middle!r})" if middle else text)
 
 
 def combine_values(
-    asked: Query, values: list[Floats], sds: list[Floats], n_rows: int | None
+    query: Query, values: list[Floats], sds: list[Floats], n_rows: int | None
 ) -> tuple[Floats, Floats, float | None]:
     """Return the numbers of a result, their standard deviations, and that of a count of rows.
 
     Parameters
     ----------
-    asked : Query
+    query : Query
         Parsed query that the aggregates belong to.
     values, sds : list of array
         Noisy values of each aggregate, and their standard deviations.
@@ -175,22 +175,22 @@ def combine_values(
         Values and standard deviations, NaN for a mean over too few rows; standard deviation of a count of
         rows, None for a sum and for a mean over a public number of rows.
     """
-    if asked.verb != "mean":
-        count_sd = float(np.ravel(sds[0])[0]) if asked.verb == "count" else None
+    if query.verb != "mean":
+        count_sd = float(np.ravel(sds[0])[0]) if query.verb == "count" else None
         return values[0], sds[0], count_sd
-    if _plain_mean(asked, n_rows):
+    if _plain_mean(query, n_rows):
         assert n_rows
         return values[0] / n_rows, sds[0] / n_rows, None
-    if asked.by:
+    if query.by:
         (counts, sums), (count_sds, sum_sds) = values, sds
     else:
         sums, counts, sum_sds, count_sds = values[0][:1], values[0][1:], sds[0][:1], sds[0][1:]
-    mean, spread = _ratio(asked, sums, sum_sds, counts, count_sds)
+    mean, spread = _ratio(query, sums, sum_sds, counts, count_sds)
     return mean, spread, float(np.ravel(count_sds)[0])
 
 
 def _ratio(
-    asked: Query, sums: Floats, sum_sd: Floats, counts: Floats, count_sd: Floats
+    query: Query, sums: Floats, sum_sd: Floats, counts: Floats, count_sd: Floats
 ) -> tuple[Floats, Floats]:
     """Return means from sums of displacements and counts, NaN where a count is within its noise.
 
@@ -203,12 +203,12 @@ def _ratio(
     divisor = np.where(enough, counts, np.nan)
     offset = sums / divisor
     spread = np.hypot(sum_sd, offset * count_sd) / divisor
-    return offset + _middle(asked), spread
+    return offset + _middle(query), spread
 
 
 def run_query(
     db: RefinableSums,
-    asked: Query,
+    query: Query,
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
@@ -222,7 +222,7 @@ def run_query(
     ----------
     db : RefinableSums
         Database that answers the aggregates, at hand or behind a service.
-    asked : Query
+    query : Query
         Parsed query to answer.
     privacy : PureDP, ApproxDP, ZCDP or GaussianDP
         Promise that the whole result keeps; None where `sd` is given instead.
@@ -256,7 +256,7 @@ def run_query(
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
     return run_one(
-        query_task(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
+        query_task(db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
     )
 
 
@@ -271,13 +271,13 @@ class TextQueryOptions(TypedDict, total=False):
 
 
 def query_task(
-    db: RefinableSums, asked: Query, **options: Unpack[TextQueryOptions]
+    db: RefinableSums, query: Query, **options: Unpack[TextQueryOptions]
 ) -> QueryTask[QueryResult]:
     """Return the task of a query, whose steps are run in one batch with those of other callers.
 
     Parameters
     ----------
-    db, asked, **options
+    db, query, **options
         As for :func:`run_query`. A `db` without tasks of its own, such as the client of a service, answers
         one aggregate after the other.
 
@@ -290,14 +290,14 @@ def query_task(
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
     owner, refines, request = options.get("owner"), options.get("refines", ()), options.get("request")
-    planned = _plan_refinable(db, asked, options.get("privacy"), options.get("sd"), refines)
+    planned = _plan_refinable(db, query, options.get("privacy"), options.get("sd"), refines)
     if refines and len(planned) > 1:
         # All of them before the first is charged; a client leaves that to its service.
         check: Any = getattr(db, "check_refines", None)
         for one, receipt in zip(planned, refines, strict=True) if check is not None else ():
             check(one.aggregate, receipt, owner=owner)
     answers: list[Answer] = []
-    text, make_task = str(asked), getattr(db, "ask_task", None)
+    text, make_task = str(query), getattr(db, "ask_task", None)
     for i, one in enumerate(planned):
         suffix = "" if len(planned) == 1 else f"/{PAIR[i]}"
         how: dict[str, Any] = {
@@ -314,7 +314,7 @@ def query_task(
         else:
             answers.append((yield from make_task(one.aggregate, **how)))
     values, spreads, count_sd = combine_values(
-        asked,
+        query,
         [np.asarray(answer.value) for answer in answers],
         [np.asarray(answer.sd) for answer in answers],
         db.n_rows,
@@ -323,12 +323,12 @@ def query_task(
     law = answers[0].law
     return QueryResult(
         question=text,
-        measure=asked.measure,
-        group_by=tuple(axis.column for axis in asked.by),
-        cells=_cells(asked, answers[0].labels, values, spreads, law),
+        measure=query.measure,
+        group_by=tuple(axis.column for axis in query.by),
+        cells=_cells(query, answers[0].labels, values, spreads, law),
         law=law,
         cost=tuple(promise for answer in paid for promise in answer.receipt.promises),
-        unreadable_below=_unreadable_below(asked, count_sd, law),
+        unreadable_below=_unreadable_below(query, count_sd, law),
         cached=bool(paid) and all(answer.cached for answer in paid),
         receipts=tuple(answer.receipt.id for answer in paid),
         charges=tuple(answer.receipt for answer in paid),
@@ -338,7 +338,7 @@ def query_task(
 
 def is_free(
     db: Database,
-    asked: Query,
+    query: Query,
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
@@ -349,7 +349,7 @@ def is_free(
 
     Parameters
     ----------
-    db, asked, privacy, sd, owner, refines
+    db, query, privacy, sd, owner, refines
         As for :func:`run_query`.
 
     Privacy
@@ -360,7 +360,7 @@ def is_free(
     ---------
     docs/explanation/theorems/composition.md.
     """
-    planned = _plan_refinable(db, asked, privacy, sd, refines)
+    planned = _plan_refinable(db, query, privacy, sd, refines)
     receipts: Sequence[str | None] = refines or [None] * len(planned)
     return all(
         db.is_free(one.aggregate, privacy=one.privacy, variance=one.variance, owner=owner, refines=receipt)
@@ -369,14 +369,15 @@ def is_free(
 
 
 def _plan_refinable(
-    db: RefinableSums, asked: Query, privacy: Promise | None, sd: float | None, refines: Sequence[str]
+    db: RefinableSums, query: Query, privacy: Promise | None, sd: float | None, refines: Sequence[str]
 ) -> list[PlannedAggregate]:
     """Return the planned aggregates; refuses another number of receipts to refine."""
-    planned = plan_aggregates(asked, db, privacy, sd)
+    planned = plan_aggregates(query, db, privacy, sd)
     if len(refines) not in (0, len(planned)):
         raise ParameterError(
             "refines must name one receipt for each noisy question behind an answer, here "
-            f"{len(planned)}, and named {len(refines)}. Give all receipts of the earlier answer, in their order."
+            f"{len(planned)}, and named {len(refines)}. Give all receipts of the earlier answer, in their "
+            "order."
         )
     return planned
 
@@ -384,7 +385,7 @@ def _plan_refinable(
 def preview_query(
     schema: Schema,
     n_rows: int | None,
-    asked: Query,
+    query: Query,
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
@@ -397,7 +398,7 @@ def preview_query(
         Declared columns, unit and neighbors of the table.
     n_rows : int or None
         Number of rows where it is public; None where it is not, or not known yet.
-    asked : Query
+    query : Query
         Parsed query to preview.
     privacy, sd
         As for :func:`run_query`.
@@ -419,54 +420,54 @@ def preview_query(
     costs = CostModel(schema, n_rows)
     fits = [
         costs.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance)
-        for one in plan_aggregates(asked, costs, privacy, sd)
+        for one in plan_aggregates(query, costs, privacy, sd)
     ]
     bound, noise = fits[0]
     law, spread = noise.law, np.ravel(bound.arrange(noise.sd(bound), 0.0))
     one: float | None = float(spread[0])  # all groups have the same noise
     count_sd = None
-    if asked.verb == "count":
+    if query.verb == "count":
         count_sd = one
-    elif asked.verb == "mean" and asked.by:
+    elif query.verb == "mean" and query.by:
         # How many rows a group has is not public, so that the noise of its mean is not either.
         one, count_sd = None, one
-    elif asked.verb == "mean":
+    elif query.verb == "mean":
         # With a condition fewer rows are averaged, and the answer is noisier.
         one = float(spread[0]) / n_rows if n_rows else None
     return Preview(
-        question=str(asked),
-        sql=asked.sql,
+        question=str(query),
+        sql=query.sql,
         is_free=all(noise.promise is None for _, noise in fits),
-        measure=asked.measure,
-        group_by=tuple(axis.column for axis in asked.by),
+        measure=query.measure,
+        group_by=tuple(axis.column for axis in query.by),
         cells=()
         if one is None
         else (ResultCell(key=(), value=None, sd=one, margin=one * interval_width(law)),),
         law=law,
         cost=tuple(noise.promise for _, noise in fits if noise.promise is not None),
-        unreadable_below=_unreadable_below(asked, count_sd, law),
+        unreadable_below=_unreadable_below(query, count_sd, law),
     )
 
 
-def _unreadable_below(asked: Query, count_sd: float | None, law: Law) -> int | None:
+def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | None:
     """Return the number of rows below which a group cannot be told from an empty one.
 
     Two margins: that of the group's count, and that of the empty group it is compared with. None without
     groups, for sums, and if counts are exact.
     """
-    if not asked.by or not count_sd:
+    if not query.by or not count_sd:
         return None
     return math.ceil(2 * (count_sd * interval_width(law)))
 
 
 def _cells(
-    asked: Query, labels: tuple[tuple[Any, ...], ...] | None, values: Floats, sds: Floats, law: Law
+    query: Query, labels: tuple[tuple[Any, ...], ...] | None, values: Floats, sds: Floats, law: Law
 ) -> tuple[ResultCell, ...]:
     """Return the cells of a result: one, or one for each combination of group values."""
     keys: Any = [()]
-    if asked.by:
+    if query.by:
         assert labels is not None
-        columns = [asked.schema.column(axis.column) for axis in asked.by]
+        columns = [query.schema.column(axis.column) for axis in query.by]
         named = ([_label(value, of) for value in axis] for axis, of in zip(labels, columns, strict=True))
         keys = itertools.product(*named)
     flat = zip(keys, np.ravel(values).tolist(), np.ravel(sds).tolist(), strict=True)

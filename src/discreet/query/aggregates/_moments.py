@@ -86,7 +86,7 @@ class Moments(Aggregate):
         unit: list[float] = []
         for column in columns:
             if column.is_category:
-                # Somebody is in one cell, and moves to another; a category of one level has no other.
+                # A person is in one cell, and moves to another; a category of one level has no other.
                 cells = 2 * (len(column.levels) > 1) if replaced else 1
                 squared += cells * ratio * widest**2
                 absolute += cells * widest**2
@@ -112,7 +112,7 @@ class Moments(Aggregate):
             absolute += sum(rounded)
         places = np.array([len(precision), *range(len(precision))])
         if not replaced:
-            # The number of rows is told as exactly as all the rest together.
+            # The number of rows gets as much of the promise as all the rest together.
             squared, absolute = max(squared, 1), max(absolute, 1)
             precision.append(squared)
             weight.append(absolute)

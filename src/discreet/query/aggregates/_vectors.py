@@ -273,7 +273,7 @@ class _Labeled(Aggregate):
             starts=_starts(curation, self.edges),
         )
         column = curation.column(self.target)
-        # True == 1 in Python; levels of one column are of one type, and so is what is asked for.
+        # True == 1 in Python; levels of one column are of one type, and so must be the positive one.
         matches = [
             i for i, v in enumerate(column.levels) if v == self.positive and type(v) is type(self.positive)
         ]

@@ -129,7 +129,7 @@ class DuckDBEngine(Engine):
         raise _no_room(kind)
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        return self._reader.execute(self.sql.of(query)).fetchall()
+        return self._reader.execute(self.sql.write(query)).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Yield the curated integers of columns, at most ``rows`` rows at a time."""

@@ -114,14 +114,14 @@ class PostgresEngine(Engine):
         return exp.Table(this=exp.to_identifier(TABLE), db=schema)
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        return self._server.execute(self.sql.of(query).encode()).fetchall()
+        return self._server.execute(self.sql.write(query).encode()).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Yield the curated integers of columns, at most ``rows`` rows at a time."""
         selected = exp.select(
             *(exp.Cast(this=exp.column(name), to=exp.DataType.build("INT")) for name in columns)
         ).from_(self._table())
-        command = f"COPY ({self.sql.of(selected)}) TO STDOUT (FORMAT binary)"
+        command = f"COPY ({self.sql.write(selected)}) TO STDOUT (FORMAT binary)"
         record = _record([4] * len(columns))
         held = bytearray()
         start = len(_HEADER)
@@ -141,7 +141,7 @@ class PostgresEngine(Engine):
         with contextlib.suppress(*self._failures):
             if self._into is not None and self.version is not None:
                 self._server.execute("SET default_transaction_read_only = off")
-                self._server.execute(f"DROP TABLE IF EXISTS {self.sql.of(self._table())}".encode())
+                self._server.execute(f"DROP TABLE IF EXISTS {self.sql.write(self._table())}".encode())
         self._server.close()
 
 

@@ -140,7 +140,7 @@ class SparkEngine(Engine):
         return exp.Cast(this=bigint(expression), to=exp.DataType.build("DECIMAL(20, 0)"))
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        rows = self._frame.sparkSession.sql(self.sql.of(query)).collect()
+        rows = self._frame.sparkSession.sql(self.sql.write(query)).collect()
         return [tuple(row) for row in rows]
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:

@@ -187,27 +187,27 @@ def _parse_cached(text: str, same: SchemaKey) -> Expression:
 def _build_expression(text: str, schema: Schema) -> Expression:
     """Return the expression of a text: its program, range, columns and canonical form."""
     node = read(text, schema)
-    asked = node.condition if isinstance(node, Indicator) else node
+    inner = node.condition if isinstance(node, Indicator) else node
     curation = Curation.from_schema(schema)
     lowering = Lowering(curation)
-    place = lowering.place(asked)
+    place = lowering.place(inner)
     program = lowering.program
-    if isinstance(asked, Truth):
-        lower = upper = float(asked.value)
-    elif isinstance(asked, Condition):
+    if isinstance(inner, Truth):
+        lower = upper = float(inner.value)
+    elif isinstance(inner, Condition):
         lower, upper = 0.0, 1.0
     else:
         interval = program.interval(place)
         lower, upper = interval.lower, interval.upper
-    bare = asked.name if isinstance(asked, Reference) else None
+    bare = inner.name if isinstance(inner, Reference) else None
     if bare is not None and not schema.column(bare).is_number:
         bare = None
     return Expression(
-        canonical=asked.text,
+        canonical=inner.text,
         lower=lower,
         upper=upper,
         columns=program.columns(),
-        is_condition=isinstance(asked, Condition),
+        is_condition=isinstance(inner, Condition),
         bare=bare,
         schema=schema,
         program=program,

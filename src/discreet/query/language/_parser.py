@@ -1,7 +1,7 @@
 """From words to nodes: sqlglot finds the structure, a table of exact classes decides what of it is allowed.
 
 A class that is not in the table is refused, and so is an argument that its row does not name: what sqlglot
-learns to parse tomorrow is refused until somebody writes a row for it.
+learns to parse tomorrow is refused until a row is added for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A question as SQL: ``SELECT sex, AVG(age) FROM people WHERE age > 40 GROUP BY sex``.
+"""Queries as SQL: ``SELECT sex, AVG(age) FROM people WHERE age > 40 GROUP BY sex``.
 
-One aggregate over one table, cut into the parts of a sentence. Whatever else SQL has is refused by the name
-of the first thing that was typed of it. While a statement is read, what of it can be kept is put together
-anew: the nearest statement that keeps to the language.
+A SELECT of one aggregate over one table is split into the parts of a query. Everything else of SQL is refused
+by the name of the first construct in the text. The parts that can be read make up the nearest statement that
+is in the language.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 ANY_TABLE = "data"
-"""What stands after FROM where nobody named a plain table: there is one, whatever it is called."""
+"""Name after FROM where the statement has no plain one: there is one table, whatever it is called."""
 
 _AGGREGATES = ("COUNT", "SUM", "AVG")
 _OPENINGS = (
@@ -42,7 +42,7 @@ _INSTEAD = {
     **dict.fromkeys(("STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP"), "AVG"),
 }
 WORDS = frozenset((*_ENDINGS, "FROM", "WHERE", "GROUP", "BY"))
-"""Words that end a part of a question where they stand outside of quotes and parentheses."""
+"""Words that end a part of a query where they stand outside of quotes and parentheses."""
 
 ONE_QUESTION = "A question is SELECT COUNT(*), SUM(x) or AVG(x) FROM a table, then WHERE and GROUP BY."
 _CLOSE = "Close it; a quote inside quotes is written twice."
@@ -50,15 +50,14 @@ _CLOSE = "Close it; a quote inside quotes is written twice."
 
 @dataclass(frozen=True, slots=True)
 class SelectRefusal:
-    """The first construct of a statement that is not read, and what could be asked instead.
+    """First construct of a statement that is refused, and the nearest queries.
 
     Attributes
     ----------
     construct : str
         Name of the construct, with what was typed of it.
     nearest : tuple of str
-        Statements that ask for nearly the same, the nearest first; whether a schema lets them be read is not
-        known here.
+        Statements that ask for nearly the same, the nearest first; they may still not fit the schema.
     otherwise : str
         Hint for the case that none of them can be read.
     """
@@ -70,18 +69,18 @@ class SelectRefusal:
 
 @dataclass(frozen=True, slots=True)
 class SelectParts:
-    """The parts of a SELECT, as typed; only those before what is refused.
+    """Parts of a SELECT, as typed; only those before the first refused construct.
 
     Attributes
     ----------
     verb : {"COUNT", "SUM", "AVG", ""}
         Aggregate as it is called in SQL; empty if there is none.
     expression, where : str or None
-        What stands in the parentheses of a SUM or AVG, and after WHERE.
+        Text in the parentheses of a SUM or AVG, and after WHERE; None without one.
     groups : str or None
-        Text that stands after GROUP BY.
+        Text after GROUP BY; None without one.
     refused : SelectRefusal or None
-        The first thing that is not read.
+        First construct that is refused; None if all is read.
     """
 
     verb: str
@@ -92,14 +91,14 @@ class SelectParts:
 
 
 def is_select(text: str, columns: Collection[str]) -> bool:
-    """Say whether a text is an SQL statement rather than a sentence.
+    """Return whether a text is an SQL statement rather than a query in words.
 
     Parameters
     ----------
     text : str
         Text as it was typed.
     columns : collection of str
-        Casefolded names of columns, with which a sentence may begin.
+        Casefolded names of columns, with which a query in words may begin.
     """
     first = next((piece for piece in tokenize(text) if not piece.is_comment), None)
     if first is None:
@@ -109,7 +108,7 @@ def is_select(text: str, columns: Collection[str]) -> bool:
 
 
 def split_select(text: str, columns: Collection[str]) -> SelectParts:
-    """Cut a SELECT into its parts, or say what of it is not read.
+    """Return the parts of a SELECT, with the first construct that is refused.
 
     Parameters
     ----------
@@ -123,7 +122,7 @@ def split_select(text: str, columns: Collection[str]) -> SelectParts:
 
 @dataclass(slots=True)
 class _Kept:
-    """What of a statement can be kept, and where its parts stand."""
+    """Parts of a statement that can be read, and their places in the text."""
 
     aggregate: str = ""
     expression: str | None = None

@@ -36,7 +36,7 @@ _OTHER_WORDS = {"AVG": "MEAN", "AVERAGE": "MEAN", "TOTAL": "SUM", "NUMBER": "COU
 _COUNTED = re.compile(r"\s*(\*|\(\s*\*?\s*\))?\s*")
 _RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
 _MOST = 8192  # characters; an expression has at most half of them
-_LONGEST_NEAREST = 1000  # characters that are repeated to whoever typed them
+_LONGEST_NEAREST = 1000  # characters of a query that an error repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def _condition(text: str | None, schema: Schema) -> Expression | None:
 
 
 def _parts(text: str) -> tuple[str, str | None, str | None]:
-    """Cut a sentence at WHERE and BY, where they stand outside of quotes and parentheses."""
+    """Return the parts of a query in words, split at WHERE and BY outside of quotes and parentheses."""
     found: dict[str, tuple[int, int]] = {}
     before: Token | None = None
     for piece in tokenize(text):

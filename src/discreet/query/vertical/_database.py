@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from discreet._types import Floats
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import NoisySums
-    from discreet.query.calibration import Asked
     from discreet.query.vertical._gram import Asker
     from discreet.schema import Schema
     from discreet.schema.schema import Neighbors
@@ -188,13 +187,13 @@ class VerticalDatabases:
         return self._total([promise for cost in self._paid.values() for promise in cost])
 
     def cost(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
         """Return what an aggregate is charged at most, in all databases together. Free."""
         return self._total([self._promise(self._budget(privacy, variance))])
 
     def expected_sd(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> float | Floats:
         """Return the standard deviations that the answer may have. Free.
 
@@ -217,7 +216,7 @@ class VerticalDatabases:
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
@@ -288,7 +287,7 @@ class VerticalDatabases:
         )
 
     def correlation(
-        self, columns: Sequence[str] | None = None, *, privacy: Asked, owner: str | None = None
+        self, columns: Sequence[str] | None = None, *, privacy: Promise, owner: str | None = None
     ) -> VerticalAnswer:
         """Return estimated correlations of coordinates, inside databases and across them.
 
@@ -333,7 +332,7 @@ class VerticalDatabases:
 
     # How a promise is divided.
 
-    def _budget(self, privacy: Asked | None, variance: float | None) -> Fraction:
+    def _budget(self, privacy: Promise | None, variance: float | None) -> Fraction:
         """Return the square of the mu that all databases together may spend."""
         if variance is not None or not isinstance(privacy, ApproxDP | ZCDP | GaussianDP):
             raise PromiseError(

@@ -78,8 +78,11 @@ def cross_products(left: tuple[SignSketches, Answer], right: tuple[SignSketches,
     ---------
     docs/explanation/theorems/sulq-vertical.md.
     """
-    (asked, answer), (other, response) = left, right
-    for name, one, two in (("key", asked.key, other.key), ("sketches", asked.sketches, other.sketches)):
+    (aggregate, answer), (other, response) = left, right
+    for name, one, two in (
+        ("key", aggregate.key, other.key),
+        ("sketches", aggregate.sketches, other.sketches),
+    ):
         if one != two:
             raise ParameterError(
                 f"{name} of the two questions of cross_products must be the same, were {one!r} and {two!r}. "
@@ -217,7 +220,7 @@ class Own:
     count_sd: float = math.nan
 
     @classmethod
-    def of(cls, value: Floats, sd: Floats, *, counted: bool) -> Own:
+    def from_answer(cls, value: Floats, sd: Floats, *, counted: bool) -> Own:
         """Return the parts of a Gram answer, with sums and count if `counted`."""
         if not counted:
             return cls(value, sd, np.zeros(len(value)), np.zeros(len(value)))
@@ -329,11 +332,12 @@ class GramAcross:
         return _add_border(sd, parts, [each.sums_sd for each in own], 0.0) if with_sums else sd
 
     def _own(self, asker: Asker, counted: bool) -> list[Own]:
-        made = []
+        """Return each database's own Gram matrix, with sums and count if `counted`."""
+        own = []
         for part, share in self.parts:
-            asked = Gram(part.columns, part.center.tolist(), part.radius, counted)
-            made.append(Own.of(*asker(part.database, asked, share, OWN), counted=counted))
-        return made
+            gram = Gram(part.columns, part.center.tolist(), part.radius, counted)
+            own.append(Own.from_answer(*asker(part.database, gram, share, OWN), counted=counted))
+        return own
 
     def _noises(self) -> list[float]:
         """Return the variance of a single sketch of each part."""
@@ -360,6 +364,7 @@ class GramAcross:
         return min(found, key=lambda each: each[1] * each[2])
 
     def _best(self, squares: Sequence[float], noises: Sequence[float]) -> int:
+        """Return the number of sketches: the given one, or the best within the limit on cells."""
         if self.sketches is not None:
             return self.sketches
         best = best_sketches([max(square, 2.0**-20) for square in squares], noises)
@@ -384,11 +389,11 @@ def _put(matrix: Floats, one: Part, other: Part, block: Floats) -> None:
 
 def _add_border(matrix: Floats, parts: Sequence[Part], edge: Sequence[Floats], corner: float) -> Floats:
     """Return a matrix of products with a first row and column for the sums, and the count in the corner."""
-    made = np.empty((len(matrix) + 1, len(matrix) + 1))
-    made[0, 0], made[1:, 1:] = corner, matrix
+    bordered = np.empty((len(matrix) + 1, len(matrix) + 1))
+    bordered[0, 0], bordered[1:, 1:] = corner, matrix
     for part, sums in zip(parts, edge, strict=True):
-        made[0, 1 + part.places] = made[1 + part.places, 0] = sums
-    return made
+        bordered[0, 1 + part.places] = bordered[1 + part.places, 0] = sums
+    return bordered
 
 
 def _estimate_count(n_rows: int | None, own: Sequence[Own]) -> tuple[float, float]:
