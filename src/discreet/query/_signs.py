@@ -98,8 +98,8 @@ def signs(ids: Words, key: str, sketches: int) -> Ints:
         (polynomial(ids, factors) >> places) & np.uint64(1)
         for factors in coefficients(key, -(-sketches // SIGNS))
     ]
-    made: Ints = 1 - 2 * np.concatenate(bits)[:sketches].astype(np.int64)
-    return made
+    values: Ints = 1 - 2 * np.concatenate(bits)[:sketches].astype(np.int64)
+    return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,14 +165,14 @@ class Answer:
                 f"keys of Answer must be kind, {', '.join(sorted(names))}, with the kind 'answer', got "
                 f"{', '.join(sorted(map(str, values)))}. Write them with to_dict()."
             )
-        made = {name: values[name] for name in names}
-        made["value"], made["sd"] = _read(values["value"]), _read(values["sd"])
-        made["cost"] = tuple(promise_from_dict(promise) for promise in values["cost"])
-        made["receipt"] = Receipt.from_dict(values["receipt"])
-        made["parts"] = tuple(values["parts"])
+        fields = {name: values[name] for name in names}
+        fields["value"], fields["sd"] = _read(values["value"]), _read(values["sd"])
+        fields["cost"] = tuple(promise_from_dict(promise) for promise in values["cost"])
+        fields["receipt"] = Receipt.from_dict(values["receipt"])
+        fields["parts"] = tuple(values["parts"])
         if values["labels"] is not None:
-            made["labels"] = tuple(tuple(_unplain(v) for v in axis) for axis in values["labels"])
-        return cls(**made)
+            fields["labels"] = tuple(tuple(_unplain(v) for v in axis) for axis in values["labels"])
+        return cls(**fields)
 
 
 class NoisySums(Protocol):

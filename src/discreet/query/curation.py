@@ -230,13 +230,13 @@ class Curation:
 
     def encode(self, batch: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
         """Return a batch of rows as the integers of the curated table, int32 arrays by SQL name."""
-        made: dict[str, AnyArray] = {}
+        arrays: dict[str, AnyArray] = {}
         for column in self.columns:
             values = batch[column.name]
-            made[column.sql] = column.encode(values)
+            arrays[column.sql] = column.encode(values)
             if column.flag is not None:
-                made[column.flag] = np.isnan(values).astype(np.int32)
-        return made
+                arrays[column.flag] = np.isnan(values).astype(np.int32)
+        return arrays
 
     def encode_ids(self, fingerprints: Words) -> dict[str, AnyArray]:
         """Return fingerprints of ids as the integers of the curated table, int32 arrays by SQL name."""
@@ -244,13 +244,13 @@ class Curation:
 
     def named(self, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
         """Return curated arrays by the names that expressions use, of columns and their flags."""
-        made: dict[str, AnyArray] = {}
+        result: dict[str, AnyArray] = {}
         for column in self.columns:
             if column.sql in arrays:
-                made[column.name] = arrays[column.sql]
+                result[column.name] = arrays[column.sql]
             if column.flag is not None and column.flag in arrays:
-                made[self.schema.column(column.name).missing_flag or ""] = arrays[column.flag]
-        return made
+                result[self.schema.column(column.name).missing_flag or ""] = arrays[column.flag]
+        return result
 
     @cached_property
     def _weights(self) -> list[list[int]]:

@@ -87,15 +87,15 @@ def describe_cost(cost: tuple[Promise, ...], delta: float) -> str:
     """Return a cost as text; that of Gaussian noise also as an epsilon at `delta`."""
     if not cost:
         return "nothing"
-    listed = " and ".join(describe_promise(promise.to_dict()) for promise in cost)
+    promises = " and ".join(describe_promise(promise.to_dict()) for promise in cost)
     spent = sum((Spending.from_promises(promise) for promise in cost), Spending())
     if not spent.rho or _is_pure(cost):
-        return listed
+        return promises
     try:
         epsilon = number(spent.epsilon_at(delta), digits=4, rounding="up")
     except PromiseError:  # so much, or so little, that no epsilon says it
-        return listed
-    return f"{listed} (epsilon {epsilon} at delta {delta:g})"
+        return promises
+    return f"{promises} (epsilon {epsilon} at delta {delta:g})"
 
 
 def cost_fields(cost: tuple[Promise, ...], remaining: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -66,12 +66,12 @@ def row_digests(curation: Curation, salt: str, batch: Batch, rows: Bools | None 
     hexadecimal text.
     """
     assert batch.id_texts is not None
-    wanted = np.ones(batch.n_rows, bool) if rows is None else rows
-    integers = np.column_stack(list(curation.encode(batch).values()))[wanted].tolist()
+    mask = np.ones(batch.n_rows, bool) if rows is None else rows
+    integers = np.column_stack(list(curation.encode(batch).values()))[mask].tolist()
     start = f"{salt}:".encode()
     return [
         hashlib.md5(start + text + b":" + ",".join(map(str, row)).encode(), usedforsecurity=False).digest()
-        for text, row in zip(batch.id_texts[wanted], integers, strict=True)
+        for text, row in zip(batch.id_texts[mask], integers, strict=True)
     ]
 
 
@@ -105,9 +105,9 @@ def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
     words, filled = np.empty((len(places), 2), np.uint64), 0
     for batch in table.batches(schema, ids=True, id_texts=True):
         here = _same_rows(table, batch, ids)
-        found = b"".join(row_digests(curation, salt, batch, crowded[here]))
-        words[filled : filled + len(found) // 16] = np.frombuffer(found, ">u8").reshape(-1, 2)
-        filled += len(found) // 16
+        digests = b"".join(row_digests(curation, salt, batch, crowded[here]))
+        words[filled : filled + len(digests) // 16] = np.frombuffer(digests, ">u8").reshape(-1, 2)
+        filled += len(digests) // 16
     if filled != len(places):
         raise _changed_error(table)
     units = ids[places]

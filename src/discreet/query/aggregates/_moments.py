@@ -62,10 +62,10 @@ class Moments(Aggregate):
     columns: Sequence[str]
 
     def __post_init__(self) -> None:
-        listed = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
-        if not listed or len(set(listed)) != len(listed):
-            raise ParameterError(f"columns of Moments must be at least one, each once, was {list(listed)}.")
-        object.__setattr__(self, "columns", listed)
+        columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        if not columns or len(set(columns)) != len(columns):
+            raise ParameterError(f"columns of Moments must be at least one, each once, was {list(columns)}.")
+        object.__setattr__(self, "columns", columns)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
@@ -119,8 +119,8 @@ class Moments(Aggregate):
             unit.append(1.0)
             squared, absolute = 2 * squared, 2 * absolute
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
-            summed = iter(found)
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            summed = iter(integers)
             sums, squares = [], []
             for column in columns:
                 if column.is_category:

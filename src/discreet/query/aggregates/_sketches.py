@@ -71,8 +71,8 @@ class SignSketches(Aggregate):
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        listed = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
-        object.__setattr__(self, "columns", listed)
+        columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        object.__setattr__(self, "columns", columns)
         if self.center is not None:
             object.__setattr__(self, "center", tuple(float(value) for value in self.center))
         check_sketches(self.sketches, "SignSketches")

@@ -113,8 +113,8 @@ class Gram(Aggregate):
         # Cauchy-Schwarz: sum sqrt(p) |change| <= sqrt(size) sqrt(sum p change^2); whole weights are smaller.
         weight = [math.isqrt(p) for p in precision]
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
-            return [*found, n_rows] if counts else found
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            return [*integers, n_rows] if counts else integers
 
         return BoundAggregate(
             canonical=_canonical(self.kind, features, self.columns, with_sums=self.with_sums),
@@ -389,15 +389,15 @@ class GradientSums(_Labeled):
 
 def _normalize_fields(question: Any) -> None:
     """Set columns, center and edges of a frozen aggregate to tuples and plain values."""
-    listed = (question.columns,) if isinstance(question.columns, str) else tuple(question.columns)
-    object.__setattr__(question, "columns", listed)
+    columns = (question.columns,) if isinstance(question.columns, str) else tuple(question.columns)
+    object.__setattr__(question, "columns", columns)
     center = getattr(question, "center", None)
     if center is not None:
         object.__setattr__(question, "center", tuple(float(value) for value in center))
     edges = getattr(question, "edges", None)
     if edges is not None:
         object.__setattr__(question, "edges", plain_edges(edges))
-        check_edges(edges, listed)
+        check_edges(edges, columns)
 
 
 def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[str, tuple[int, ...]]:

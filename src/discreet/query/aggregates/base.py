@@ -30,9 +30,9 @@ MOST_CELLS = 2**22
 """Largest number of entries of one aggregate."""
 
 
-def _keep_integers(found: list[int], n_rows: int) -> list[int]:
+def _keep_integers(integers: list[int], n_rows: int) -> list[int]:
     """Return the integers of an engine as they are."""
-    return found
+    return integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +90,8 @@ class BoundAggregate:
 
     def exact(self, engine: Engine) -> list[int]:
         """Return the exact integers of the entries, computed by an engine. Private."""
-        (found,) = self.wanted.found(engine, [self.wanted])
-        return self.finish(found, engine.count())
+        (integers,) = self.wanted.found(engine, [self.wanted])
+        return self.finish(integers, engine.count())
 
     def arrange(self, entries: Floats, n_rows: float) -> Floats:
         """Return the answer as an array: entries, and the number of rows, at their places."""
@@ -218,24 +218,24 @@ class Sums(Aggregate):
 
     def __post_init__(self) -> None:
         given: Any = self.expressions
-        listed = (given,) if isinstance(given, str) or not isinstance(given, Sequence) else tuple(given)
-        if not 0 < len(listed) <= _MOST_EXPRESSIONS:
+        expressions = (given,) if isinstance(given, str) or not isinstance(given, Sequence) else tuple(given)
+        if not 0 < len(expressions) <= _MOST_EXPRESSIONS:
             raise ParameterError(
-                f"expressions of Sums must be 1 to {_MOST_EXPRESSIONS}, and are {len(listed)}. Ask in "
+                f"expressions of Sums must be 1 to {_MOST_EXPRESSIONS}, and are {len(expressions)}. Ask in "
                 "several questions."
             )
-        object.__setattr__(self, "expressions", listed)
+        object.__setattr__(self, "expressions", expressions)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        found = [parsed(expression, curation) for expression in self.expressions]
-        terms = [term_of(expression, curation) for expression in found]
+        expressions = [parsed(expression, curation) for expression in self.expressions]
+        terms = [term_of(expression, curation) for expression in expressions]
         moves = [term.moves(neighbors) for term in terms]
         # Every entry gets noise in proportion to how far it can move.
         weights = [-(-(2**BITS) // move) if 0 < move < 2**BITS and len(terms) > 1 else 1 for move in moves]
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
-            summed = iter(found)
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            summed = iter(integers)
             return [term.total(0 if term.tree is None else next(summed), n_rows) for term in terms]
 
         steps = np.array([term.step for term in terms])
@@ -243,7 +243,7 @@ class Sums(Aggregate):
         return BoundAggregate(
             canonical={
                 "kind": self.kind,
-                "expressions": [str(expression.canonical) for expression in found],
+                "expressions": [str(expression.canonical) for expression in expressions],
                 "terms": [[term.top, term.anchor, term.lower, term.step] for term in terms],
             },
             squared=sum((w * m) ** 2 for w, m in zip(weights, moves, strict=True)),

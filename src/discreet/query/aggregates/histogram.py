@@ -148,12 +148,14 @@ class Histogram(Aggregate):
     expression: Any = None
 
     def __post_init__(self) -> None:
-        listed = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
-        if not listed or len(set(listed)) != len(listed):
-            raise ParameterError(f"columns of Histogram must be at least one, each once, was {list(listed)}.")
-        object.__setattr__(self, "columns", listed)
+        columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        if not columns or len(set(columns)) != len(columns):
+            raise ParameterError(
+                f"columns of Histogram must be at least one, each once, was {list(columns)}."
+            )
+        object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "edges", plain_edges(self.edges))
-        check_edges(self.edges, listed)
+        check_edges(self.edges, columns)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
@@ -162,11 +164,11 @@ class Histogram(Aggregate):
         size = math.prod(shape)
         check_cells(size)
         table = EngineCells(tuple((key.tree, len(key.labels)) for key in keys))
-        found = None if self.expression is None else parsed(self.expression, curation)
-        term = IntegerTerm(None, 0, 1.0, 1.0, 1) if found is None else term_of(found, curation)
+        expression = None if self.expression is None else parsed(self.expression, curation)
+        term = IntegerTerm(None, 0, 1.0, 1.0, 1) if expression is None else term_of(expression, curation)
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
-            counts, sums = found[:size], found[size:] or [0] * size
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            counts, sums = integers[:size], integers[size:] or [0] * size
             return [term.total(s, c) for s, c in zip(sums, counts, strict=True)]
 
         if neighbors == "add-remove":
@@ -182,7 +184,7 @@ class Histogram(Aggregate):
                 "kind": self.kind,
                 "columns": list(self.columns),
                 "edges": plain_edges(self.edges),
-                "expression": None if found is None else str(found.canonical),
+                "expression": None if expression is None else str(expression.canonical),
                 "term": [term.top, term.anchor, term.step],
                 "shape": list(shape),
             },
@@ -309,13 +311,13 @@ class NodeTables(Aggregate):
             zip(attributes, itertools.accumulate((t.size for t in tables), initial=0), strict=False)
         )
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
+        def finish(integers: list[int], n_rows: int) -> list[int]:
             cells: list[int] = []
             for i, node in enumerate(self.nodes):
                 for a in node.attributes:
                     length = len(keys[a].labels) * labels
                     start = starts[a] + i * length
-                    cells.extend(found[start : start + length])
+                    cells.extend(integers[start : start + length])
             return cells
 
         most = max(len(node.attributes) for node in self.nodes)
@@ -337,15 +339,15 @@ class NodeTables(Aggregate):
     def split(self, values: Floats, curation: Curation) -> list[dict[str, Floats]]:
         """Return the tables of an answer by node and attribute, each of shape (values, labels)."""
         keys = self._keys(curation)
-        labels, at, found = len(keys[self.target].labels), 0, []
+        labels, at, nodes = len(keys[self.target].labels), 0, []
         for node in self.nodes:
             tables: dict[str, Floats] = {}
             for a in node.attributes:
                 length = len(keys[a].labels)
                 tables[a] = values[at : at + length * labels].reshape(length, labels)
                 at += length * labels
-            found.append(tables)
-        return found
+            nodes.append(tables)
+        return nodes
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -133,8 +133,8 @@ class DuckDBEngine(Engine):
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Yield the curated integers of columns, at most ``rows`` rows at a time."""
-        listed = ", ".join(f"CAST({name} AS INTEGER)" for name in columns)
-        query = f"SELECT {listed} FROM {TABLE}"  # noqa: S608 - names are ours
+        selected = ", ".join(f"CAST({name} AS INTEGER)" for name in columns)
+        query = f"SELECT {selected} FROM {TABLE}"  # noqa: S608 - names are ours
         with contextlib.closing(read_stream(self._reader.sql(query).__arrow_c_stream__())) as stream:
             for piece, _ in stream:
                 for start in range(0, len(piece[0]), rows):

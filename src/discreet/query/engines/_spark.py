@@ -108,10 +108,10 @@ class SparkEngine(Engine):
         schema = curation.schema
         names = curation.identifiers()
         limited = schema.id_column is not None
-        wanted = [column.name for column in schema.released]
+        needed = [column.name for column in schema.released]
         if schema.id_column is not None:
-            wanted.append(schema.id_column)
-        selected = frame.select(*(_quote_name(name) for name in wanted))
+            needed.append(schema.id_column)
+        selected = frame.select(*(_quote_name(name) for name in needed))
         declared = ", ".join(f"{name} int" for name in names)
         if curation.ids:
             assert schema.id_column is not None
@@ -225,10 +225,10 @@ def _frame(source: Any) -> Any:
 
 
 def _check_names(frame: Any, curation: Curation) -> None:
-    wanted = [column.name for column in curation.columns]
+    needed = [column.name for column in curation.columns]
     if curation.schema.id_column is not None:
-        wanted.append(curation.schema.id_column)
-    absent = [name for name in wanted if name not in frame.columns]
+        needed.append(curation.schema.id_column)
+    absent = [name for name in needed if name not in frame.columns]
     if absent:
         raise SourceError(
             f"The Spark data frame must have the declared column {absent[0]!r}, and has not. Rename its "
@@ -266,12 +266,12 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
                     if curation.ids:
                         assert rows.ids is not None
                         arrays |= curation.encode_ids(rows.ids)
-                    made = {name: pa.array(values) for name, values in arrays.items()}
+                    columns = {name: pa.array(values) for name, values in arrays.items()}
                     if salt is not None:
                         assert rows.ids is not None
-                        made["unit_"] = pa.array(rows.ids.view(np.int64))
-                        made["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
-                    yield pa.RecordBatch.from_pydict(made)
+                        columns["unit_"] = pa.array(rows.ids.view(np.int64))
+                        columns["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
+                    yield pa.RecordBatch.from_pydict(columns)
 
     return curate
 

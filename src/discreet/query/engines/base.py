@@ -98,7 +98,7 @@ class EngineTask(ABC):
 
     @classmethod
     @abstractmethod
-    def found(cls, engine: Engine, wanted: Sequence[Any]) -> list[list[int]]:
+    def found(cls, engine: Engine, tasks: Sequence[Any]) -> list[list[int]]:
         """Return the integers of tasks of this kind, computed in as few passes as possible."""
 
 
@@ -120,9 +120,9 @@ class EngineTotals(EngineTask):
         return len(self.trees)
 
     @classmethod
-    def found(cls, engine: Engine, wanted: Sequence[EngineTotals]) -> list[list[int]]:
+    def found(cls, engine: Engine, tasks: Sequence[EngineTotals]) -> list[list[int]]:
         """Return the sums of all tasks, computed in one pass."""
-        return _split_integers(engine.aggregate([tree for one in wanted for tree in one.trees]), wanted)
+        return _split_integers(engine.aggregate([tree for one in tasks for tree in one.trees]), tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,11 @@ class Tables(EngineTask):
         return sum(cells.size for cells, _ in self.tables)
 
     @classmethod
-    def found(cls, engine: Engine, wanted: Sequence[Tables]) -> list[list[int]]:
+    def found(cls, engine: Engine, tasks: Sequence[Tables]) -> list[list[int]]:
         """Return the tables of all tasks, computed in one pass."""
-        tables = [table for one in wanted for table in one.tables]
+        tables = [table for one in tasks for table in one.tables]
         filled = engine.grouped([cells for cells, _ in tables], [tree for _, tree in tables])
-        return _split_integers([integer for cells in filled for integer in cells], wanted)
+        return _split_integers([integer for cells in filled for integer in cells], tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +173,9 @@ class KernelTotals(EngineTask):
         return self.kernel.size
 
     @classmethod
-    def found(cls, engine: Engine, wanted: Sequence[KernelTotals]) -> list[list[int]]:
+    def found(cls, engine: Engine, tasks: Sequence[KernelTotals]) -> list[list[int]]:
         """Return the sums of each kernel, computed in a pass of its own."""
-        return [engine.reduce(one.kernel) for one in wanted]
+        return [engine.reduce(one.kernel) for one in tasks]
 
 
 class Engine(ABC):
@@ -278,22 +278,22 @@ class Engine(ABC):
             grouping = [exp.column(name) for name in next(iter(sets))]
             group = exp.Group(expressions=grouping)
         else:
-            listed = [exp.Tuple(expressions=[exp.column(n) for n in names]) for names in sorted(sets)]
-            group = exp.Group(grouping_sets=[exp.GroupingSets(expressions=listed)])
+            sets_of_keys = [exp.Tuple(expressions=[exp.column(n) for n in names]) for names in sorted(sets)]
+            group = exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets_of_keys)])
         # Keys are never NULL, so a NULL says that the key is not part of this grouping set.
         columns = [exp.func("COALESCE", exp.column(name), exp.Literal.number(-2)) for name in keys.values()]
         totals = [_text(exp.Sum(this=self._wide(exp.column(name)))) for name in sums.values()]
         query = exp.Select(expressions=[*columns, exp.Count(this=exp.Star()), *totals], group=group)
         query.set(FROM, exp.From(this=inner.subquery("rows_", copy=False)))
         self._check_version()
-        found = self.run(lambda: self._fetch(query))
+        rows = self.run(lambda: self._fetch(query))
         names = list(keys.values())
         places = [names.index(keys[key]) for table in tables for key, _ in table.keys]
         answers = []
         for table, expression in zip(tables, expressions, strict=True):
             own, places = places[: len(table.keys)], places[len(table.keys) :]
             column = len(names) + (0 if expression is None else 1 + list(sums).index(expression))
-            answers.append(_dense(found, own, len(names), column, table.shape))
+            answers.append(_dense(rows, own, len(names), column, table.shape))
         return answers
 
     def reduce(self, kernel: Kernel) -> list[int]:
@@ -441,10 +441,10 @@ def repeated_ids(label: str, curation: Curation) -> DataError:
     )
 
 
-def _split_integers(found: list[int], wanted: Sequence[EngineTask]) -> list[list[int]]:
+def _split_integers(integers: list[int], tasks: Sequence[EngineTask]) -> list[list[int]]:
     """Return the integers of each task, cut from those of a shared pass."""
-    ends = list(itertools.accumulate((one.size for one in wanted), initial=0))
-    return [found[start:end] for start, end in itertools.pairwise(ends)]
+    ends = list(itertools.accumulate((one.size for one in tasks), initial=0))
+    return [integers[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def _text(expression: Tree) -> Tree:

@@ -110,12 +110,12 @@ def hoist(select: exp.Select, *, fence: bool = False) -> exp.Select:
     for alias in steps:  # an expression lists a step after those that it needs
         levels[alias] = 1 + max((levels[name] for name in used[alias] if name in levels), default=0)
     clause = select.args[FROM]
-    source, wanted = clause.this, _names(select)
+    source, needed = clause.this, _names(select)
     for level in range(1, max(levels.values()) + 1):
-        later = wanted.union(*(used[alias] for alias in steps if levels[alias] > level))
+        later = needed.union(*(used[alias] for alias in steps if levels[alias] > level))
         passed = [exp.column(name) for name in sorted(later) if levels.get(name, 0) < level]
-        made = [_alias(tree, alias) for alias, tree in steps.items() if levels[alias] == level]
-        inner = exp.Select(expressions=[*passed, *made])
+        computed = [_alias(tree, alias) for alias, tree in steps.items() if levels[alias] == level]
+        inner = exp.Select(expressions=[*passed, *computed])
         inner.set(FROM, exp.From(this=source))
         source = (inner.offset(0, copy=False) if fence else inner).subquery(f"steps_{level}", copy=False)
     clause.set("this", source)

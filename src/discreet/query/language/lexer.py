@@ -263,13 +263,13 @@ def tokenize(text: str) -> list[Token]:
     """Return the tokens of any text; blanks are left out and seen in the places of the others."""
     tokens, depth = [], 0
     for match in _TOKEN.finditer(text):
-        kind, found = match.lastgroup, match[0]
+        kind, word = match.lastgroup, match[0]
         if kind == "blank":
             continue
         assert kind is not None
-        depth -= found == ")"
-        tokens.append(Token(found, match.start(), match.end(), depth, kind))
-        depth += found == "("
+        depth -= word == ")"
+        tokens.append(Token(word, match.start(), match.end(), depth, kind))
+        depth += word == "("
     return tokens
 
 

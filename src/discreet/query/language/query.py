@@ -144,13 +144,13 @@ def parse_query(text: str, schema: Schema) -> Query:
     if verb == "count":
         if not _COUNTED.fullmatch(rest):
             raise _not_rows()
-        return _made("count", None, condition, groups, schema)
+        return _build_parsed("count", None, condition, groups, schema)
     if not rest.strip():
         raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age), then WHERE or BY.")
-    made = _made(verb or "sum", rest, condition, groups, schema)
-    if verb is None and condition is None and made.expression is not None and made.expression.is_condition:
-        return Query("count", None, made.expression, made.by, schema)
-    return made
+    query = _build_parsed(verb or "sum", rest, condition, groups, schema)
+    if verb is None and condition is None and query.expression is not None and query.expression.is_condition:
+        return Query("count", None, query.expression, query.by, schema)
+    return query
 
 
 def build_query(
@@ -198,16 +198,16 @@ def build_query(
         raise _not_rows()
     if verb != "count" and expression is None:
         raise ExpressionRefused("nothing to compute", f"Give {verb} a column or an expression.")
-    return _made(verb, expression, where, by, schema)
+    return _build_parsed(verb, expression, where, by, schema)
 
 
 def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     """Return the query of a SELECT, or refuse it with the nearest one that the schema lets be read."""
     cut = split_select(text, _columns(schema))
     if cut.refused is None:
-        return _made(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
+        return _build_parsed(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
     # What stands before the refused thing is read first, so that the first one is named.
-    _made("sum", cut.expression, cut.where, cut.groups, schema)
+    _build_parsed("sum", cut.expression, cut.where, cut.groups, schema)
     for nearest in cut.refused.nearest if suggest else ():
         try:
             _read_select(nearest, schema, suggest=False)
@@ -218,7 +218,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     raise ExpressionRefused(cut.refused.construct, cut.refused.otherwise)
 
 
-def _made(
+def _build_parsed(
     verb: Verb,
     expression: str | None,
     where: str | None,
@@ -244,18 +244,18 @@ def _condition(text: str | None, schema: Schema) -> Expression | None:
 
 def _parts(text: str) -> tuple[str, str | None, str | None]:
     """Return the parts of a query in words, split at WHERE and BY outside of quotes and parentheses."""
-    found: dict[str, tuple[int, int]] = {}
+    places: dict[str, tuple[int, int]] = {}
     before: Token | None = None
     for piece in tokenize(text):
         if piece.depth == 0 and piece.word in ("WHERE", "BY"):
-            if piece.word in found:
+            if piece.word in places:
                 raise ExpressionRefused(
                     f"a second {piece.word}", "Join conditions with AND, groups by commas."
                 )
             grouped = piece.word == "BY" and before is not None and before.word == "GROUP"
-            found[piece.word] = (before.start if grouped and before else piece.start, piece.end)
+            places[piece.word] = (before.start if grouped and before else piece.start, piece.end)
         before = piece
-    where, by = found.get("WHERE"), found.get("BY")
+    where, by = places.get("WHERE"), places.get("BY")
     if where and by and by < where:
         raise ExpressionRefused("BY before WHERE", "Write WHERE first: COUNT WHERE age > 40 BY sex.")
     end = by[0] if by else len(text)

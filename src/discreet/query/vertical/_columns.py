@@ -150,7 +150,7 @@ class Owners:
         features = Features.of(self._curation, columns, center=center, radius=radius)
         middle = np.array(features.center) / ONE
         owners = np.array([self._owner[columns[pick.place]] for pick in features.picks])
-        made = []
+        parts = []
         for database in dict.fromkeys(owners.tolist()):
             places = np.flatnonzero(owners == database)
             own = tuple(name for name in columns if self._owner[name] == database)
@@ -159,8 +159,8 @@ class Owners:
                 assert radius is not None
                 # Squares of the parts add up to the square of the whole.
                 short = max(float(radius) * math.sqrt(len(places) / features.size), 1 / ONE)
-            made.append(Part(database, own, places, middle[places], short, self._spread(own, short)))
-        return made
+            parts.append(Part(database, own, places, middle[places], short, self._spread(own, short)))
+        return parts
 
     def _spread(self, columns: Sequence[str], radius: float | None) -> float:
         """Return the mean square of a coordinate, for rows spread evenly over the declared ranges."""
@@ -186,9 +186,9 @@ class Owners:
 
     def _sums(self, question: Sums, asker: Asker) -> tuple[Floats, Floats]:
         """Ask each database for the expressions over its columns; refuses an expression over several."""
-        found = [parsed(expression, self._curation) for expression in question.expressions]
+        expressions = [parsed(expression, self._curation) for expression in question.expressions]
         owners = []
-        for expression in found:
+        for expression in expressions:
             here = {self._owner[name] for name in expression.columns}
             if len(here) > 1:
                 raise ParameterError(
@@ -196,10 +196,10 @@ class Owners:
                     f"{expression.canonical} has not. Only sums of products go across: ask for a Gram."
                 )
             owners.append(here.pop() if here else 0)
-        value, sd = np.empty(len(found)), np.empty(len(found))
+        value, sd = np.empty(len(expressions)), np.empty(len(expressions))
         for database, share in self._shares(Counter(owners)).items():
             places = [i for i, owner in enumerate(owners) if owner == database]
-            texts = tuple(str(found[i].canonical) for i in places)
+            texts = tuple(str(expressions[i].canonical) for i in places)
             value[places], sd[places] = asker(database, Sums(texts), share, _ALL)
         return value, sd
 

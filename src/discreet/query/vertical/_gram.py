@@ -305,13 +305,13 @@ class GramAcross:
         value, sd = _diagonal(parts, own)
         for i, k in itertools.combinations(range(len(parts)), 2):
             (x, x_sd), (y, y_sd), u, v = sketched[i], sketched[k], offsets[i], offsets[k]
-            found = estimate_products(x, y, x_sd, y_sd)
+            products = estimate_products(x, y, x_sd, y_sd)
             # sum (a - c)(b - d)' about c and d, from sketches about c + u and d + v.
             shift = np.outer(own[i].sums, v) + np.outer(u, own[k].sums) - count * np.outer(u, v)
             noise = np.outer(own[i].sums_sd, v) ** 2 + np.outer(u, own[k].sums_sd) ** 2
             noise += (count_sd * np.outer(u, v)) ** 2
-            _put(value, parts[i], parts[k], found.value + shift)
-            _put(sd, parts[i], parts[k], np.sqrt(found.sd**2 + noise))
+            _put(value, parts[i], parts[k], products.value + shift)
+            _put(sd, parts[i], parts[k], np.sqrt(products.sd**2 + noise))
         if with_sums:
             value = _add_border(value, parts, [each.sums for each in own], count)
             sd = _add_border(sd, parts, [each.sums_sd for each in own], count_sd)
@@ -360,8 +360,8 @@ class GramAcross:
         """
         part, _ = self.parts[place]
         tried = [_offset(part.center, moved * own.sums / count) for moved in moves]
-        found = [(offset, own.square(count, offset), self._noise(place, offset)) for offset in tried]
-        return min(found, key=lambda each: each[1] * each[2])
+        choices = [(offset, own.square(count, offset), self._noise(place, offset)) for offset in tried]
+        return min(choices, key=lambda each: each[1] * each[2])
 
     def _best(self, squares: Sequence[float], noises: Sequence[float]) -> int:
         """Return the number of sketches: the given one, or the best within the limit on cells."""
