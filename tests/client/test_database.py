@@ -92,9 +92,9 @@ def test_it_answers_like_the_database_behind_it_bit_for_bit() -> None:
 class Rounding(RemoteDatabase):
     """The wrong twin: numbers lose their last digits on the way."""
 
-    def _read_answer(self, told: Any, *rest: Any, **more: Any) -> Any:
-        told = {**told, "value": np.round(told["value"], 12).tolist()}
-        return super()._read_answer(told, *rest, **more)
+    def _read_answer(self, values: Any, *rest: Any, **more: Any) -> Any:
+        values = {**values, "value": np.round(values["value"], 12).tolist()}
+        return super()._read_answer(values, *rest, **more)
 
 
 def test_a_client_that_rounds_would_be_seen() -> None:

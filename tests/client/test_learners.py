@@ -141,10 +141,10 @@ def test_a_learner_gets_the_same_model_through_a_service(name: str, tmp_path: Pa
 class Rounding(RemoteDatabase):
     """The wrong twin: numbers lose their last digits on the way."""
 
-    def _read_answer(self, told: Any, *rest: Any, **more: Any) -> Any:
-        value = [float(f"{v:.7g}") for v in np.ravel(told["value"])]
-        told = {**told, "value": np.reshape(value, np.shape(told["value"])).tolist()}
-        return super()._read_answer(told, *rest, **more)
+    def _read_answer(self, values: Any, *rest: Any, **more: Any) -> Any:
+        value = [float(f"{v:.7g}") for v in np.ravel(values["value"])]
+        values = {**values, "value": np.reshape(value, np.shape(values["value"])).tolist()}
+        return super()._read_answer(values, *rest, **more)
 
 
 @pytest.mark.parametrize("name", ["pca", "ridge", "kmeans", "logistic in cells"])

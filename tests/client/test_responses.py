@@ -12,9 +12,10 @@ import pytest
 
 from discreet import RemoteDatabase
 from discreet.client import transport
-from discreet.client.results import Frame, QueryResult
 from discreet.errors import MissingExtra, ServiceError
 from discreet.query import Sums
+from discreet.query.frames import Frame
+from discreet.query.results import QueryResult
 from discreet.schema import Column, Schema
 from tests.server.scripted import Heard, Say, served
 from tests.server.stand_in import MU, N_ROWS, TOKEN, StandIn, public, standing_in
@@ -154,13 +155,13 @@ def _last(stand_in: StandIn) -> dict[str, Any]:
 
 
 def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
-    cell = {"key": ["low"], "value": 3.0, "sd": 1.0, "lower": 1.0, "upper": 5.0}
+    cell = {"key": ["low"], "value": 3.0, "sd": 0.0, "lower": 3.0, "upper": 3.0}
     told = {
         **{"kind": "answer", "question": "count by value", "measure": "rows", "by": ["value"]},
         **{"cells": [cell], "value": None, "sd": None, "interval": None, "law": "gaussian", "cost": []},
         **{"cost_words": "", "cached": False, "receipts": [], "remaining": {}},
     }
-    columns = QueryResult.model_validate(told).frame.columns
+    columns = QueryResult.from_wire(told).frame.columns
     assert columns["value"] == ["low"]
     assert columns["noisy value"] == [3.0]
 
@@ -172,15 +173,22 @@ def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
         {"sd": -1.0},
         {"sd": "1"},
         {"cells": [{"key": ["low"], "value": 3.0}]},
+        {"cells": []},
+        {"cells": [{"key": [], "value": 1.0, "sd": 0.0, "lower": 0.9, "upper": 1.0}]},
+        {"cells": [{"key": [], "value": 1.0, "sd": 0.0, "lower": None, "upper": 1.0}]},
+        {"value": 2.0},
+        {"law": "uniform"},
+        {"by": ["sex"]},
         {"cost": [{"kind": "no-such-promise"}]},
         {"kind": "model"},
         {"cached": "perhaps"},
     ],
 )
 def test_a_reply_of_another_shape_is_refused(change: dict[str, Any]) -> None:
+    cell = {"key": [], "value": 1.0, "sd": 0.0, "lower": 1.0, "upper": 1.0}
     told = {
-        **{"kind": "answer", "question": "count", "measure": "rows", "by": [], "cells": [], "value": 1.0},
-        **{"sd": 1.0, "interval": None, "law": "gaussian", "cost": [], "cost_words": "", "cached": False},
+        **{"kind": "answer", "question": "count", "measure": "rows", "by": [], "cells": [cell], "value": 1.0},
+        **{"sd": 0.0, "interval": None, "law": "gaussian", "cost": [], "cost_words": "", "cached": False},
         **{"receipts": [], "remaining": {}},
     }
 

@@ -36,7 +36,7 @@ def test_a_sentence_and_its_select_are_one_question_with_cells_and_frames(
         assert not words.cached
         assert select.cached
         assert select.cells == words.cells
-        assert words.by == ("sex",)
+        assert words.group_by == ("sex",)
         assert [cell.key for cell in words.cells] == [("f",), ("m",), ("other",)]
         assert len(words.receipts) == len(words.cost) == 2
         frame = words.to_pandas()

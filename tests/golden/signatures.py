@@ -20,6 +20,24 @@ RENAMED: dict[str, str | None] = {
     "discreet.job.PublishedModel": "discreet.pipeline.PublishedModel",
     "discreet.job.asking.ask": "discreet.pipeline.query.query_table",
     "discreet.job.asking.price": "discreet.pipeline.query.preview_table_query",
+    "discreet.query.LocalSums": None,  # Database takes an array
+    "discreet.query.Pricing": "discreet.query.CostModel",
+    "discreet.query.Pricing.fit": "discreet.query.CostModel.calibrate",
+    "discreet.query.Node": "discreet.query.TreeNode",
+    "discreet.query.question_from_dict": "discreet.query.aggregate_from_dict",
+    "discreet.query.expression.parse": "discreet.query.language.parse",
+    "discreet.query.expression.Expression": "discreet.query.language.Expression",
+    "discreet.query.expression.parse_groups": "discreet.query.language.parse_groups",
+    "discreet.job.sentence.read_sentence": "discreet.query.language.query.parse_query",
+    "discreet.job.sentence.sentence_of": "discreet.query.language.query.build_query",
+    "discreet.job.sentence.Sentence": "discreet.query.language.query.Query",
+    "discreet.job.asking.answered": "discreet.query.text_query.run_query",
+    "discreet.job.asking.priced": "discreet.query.text_query.preview_query",
+    "discreet.job.reply.Reply": "discreet.query.results.QueryResult",
+    "discreet.job.combining.combined": "discreet.query.combination.combine_results",
+    "discreet.job.combining.Term": "discreet.query.combination.ResultTerm",
+    "discreet.job.combining.Combined": "discreet.query.combination.CombinedResult",
+    "discreet.job.dummy.dummy_rows": "discreet.query.dummy_rows.dummy_rows",
 }
 """Intended changes: recorded name -> name today, or None where it is no longer public.
 
@@ -30,6 +48,12 @@ in ``CHANGED`` with the reason.
 CHANGED: dict[str, str] = {
     "discreet.publish": "options of the key, the signature, the files and the run are grouped in four values",
     "discreet.publish_model": "takes the four values of discreet.publish",
+    "discreet.query.expression.parse_groups": "takes names, expressions or one text: `names` is `groups`",
+    "discreet.job.asking.answered": "`asked` is `query`",
+    "discreet.job.asking.priced": "`asked` is `query`",
+    "discreet.job.reply.Reply": "one result for Database and RemoteDatabase: `axes` is `group_by`; "
+    "`receipts` are ids, `charges` the receipts; `unreadable_below` for `count_margin`, `remaining` for "
+    "`left`",
 }
 """Names whose parameters changed on purpose, with the reason."""
 

@@ -267,7 +267,7 @@ def test_whoever_is_interrupted_while_waiting_is_not_waited_for(leads: bool) -> 
     began, engine = threading.Event(), Gate()
     with Database(ROWS, schema=SCHEMA, engine=engine) as db:
         passes = db._passes
-        bound, _ = db.calibrate(Sums("age > 40"), privacy=MU)
+        bound, _ = db.cost_model.calibrate(Sums("age > 40"), privacy=MU)
         worker = threading.Thread(target=passes.submit, args=([bound],))
         worker.start()
         assert engine.entered.wait(LONG)

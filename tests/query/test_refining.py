@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -32,6 +31,11 @@ LESS = GaussianDP(mu=0.25)
 
 def database(rows: int = 100, **more: Any) -> Database:
     return Database(people(rows), schema=SCHEMA, **more)
+
+
+def fail(_: Sequence[Any]) -> list[int]:
+    """Fail in place of an engine's ``aggregate``."""
+    raise EngineFailed
 
 
 def test_a_refined_answer_is_the_average_of_its_draws_by_the_inverse_of_their_variances() -> None:
@@ -151,13 +155,12 @@ def test_what_cannot_be_refined_is_refused_and_nothing_is_charged() -> None:
             refused("schema has changed", "age > 40", anns, "ann", other)
 
 
-def test_an_answer_that_never_came_cannot_be_refined() -> None:
+def test_an_answer_that_never_came_cannot_be_refined(monkeypatch: pytest.MonkeyPatch) -> None:
     with database() as db:
-        with (
-            mock.patch.object(db._engine, "aggregate", side_effect=EngineFailed),
-            pytest.raises(EngineFailed),
-        ):
-            db.count("age > 40", privacy=MU, owner="ann")
+        with monkeypatch.context() as broken:
+            broken.setattr(db._engine, "aggregate", fail)
+            with pytest.raises(EngineFailed):
+                db.count("age > 40", privacy=MU, owner="ann")
         (receipt,) = db.ledger.history()
         with pytest.raises(ParameterError, match="was answered"):
             db.count("age > 40", privacy=MU, owner="ann", refines=receipt.id)
@@ -217,14 +220,14 @@ def test_a_request_gets_its_first_answer_also_after_the_rows_have_changed() -> N
         db.ask(question, privacy=MU, owner="ann", request="k1", said="the spread of ages")
 
 
-def test_a_request_that_was_never_answered_is_not_answered_from_other_rows() -> None:
+def test_a_request_that_was_never_answered_is_not_answered_from_other_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ledger = Ledger.open(":memory:")
-    with (
-        database(100, ledger=ledger) as db,
-        mock.patch.object(db._engine, "aggregate", side_effect=EngineFailed),
-        pytest.raises(EngineFailed),
-    ):
-        db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")
+    with database(100, ledger=ledger) as db:
+        monkeypatch.setattr(db._engine, "aggregate", fail)
+        with pytest.raises(EngineFailed):
+            db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")
     with database(101, ledger=ledger) as db:
         with pytest.raises(ParameterError, match="another key"):
             db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")

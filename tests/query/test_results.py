@@ -12,16 +12,9 @@ from scipy import integrate
 
 from discreet import Database, GaussianDP, PureDP
 from discreet.errors import ParameterError
+from discreet.query.combination import CombinedResult, ResultTerm, combine_results
 from discreet.query.language.query import parse_query
-from discreet.query.results import (
-    LEVEL,
-    CombinedResult,
-    QueryResult,
-    ResultCell,
-    ResultTerm,
-    combine_results,
-    interval_width,
-)
+from discreet.query.results import LEVEL, QueryResult, ResultCell, interval_width
 from discreet.query.text_query import run_query
 from tests.query.survey import ROWS, SCHEMA
 
@@ -82,7 +75,7 @@ def test_the_same_answer_twice_is_no_second_look(db: Database) -> None:
 
 def test_an_answer_and_its_refinement_share_the_part_that_they_share(db: Database) -> None:
     first = asked(db, "count where age < 42")
-    refined = asked(db, "count where age < 42", privacy=GaussianDP(mu=0.8), refines=[first.receipts[0].id])
+    refined = asked(db, "count where age < 42", privacy=GaussianDP(mu=0.8), refines=[first.receipts[0]])
     old, new = term(first), term(refined, -1.0)
     # The refinement is w * old + (1 - w) * fresh, with weights by precision.
     fresh_sd = 1 / 0.8
@@ -100,7 +93,7 @@ def test_draws_of_a_refinement_confirm_the_standard_deviation_of_the_difference(
     with Database(ROWS, schema=SCHEMA, random_state=11) as db:
         for age in range(20, 60):
             first = asked(db, f"count where age < {age} AND smoker")
-            refined = asked(db, f"count where age < {age} AND smoker", refines=[first.receipts[0].id])
+            refined = asked(db, f"count where age < {age} AND smoker", refines=[first.receipts[0]])
             both = combine_results([term(first), term(refined, -1.0)])
             found.append(both.value)
             said = both.sd
@@ -111,13 +104,13 @@ def test_draws_of_a_refinement_confirm_the_standard_deviation_of_the_difference(
 def test_noise_that_is_shared_in_another_way_is_refused(db: Database) -> None:
     first = asked(db, "count where age < 43")
     one, other = (
-        asked(db, "count where age < 43", privacy=GaussianDP(mu=mu), refines=[first.receipts[0].id])
+        asked(db, "count where age < 43", privacy=GaussianDP(mu=mu), refines=[first.receipts[0]])
         for mu in (0.6, 0.7)
     )
     with pytest.raises(ParameterError, match="some of the same draws"):
         combine_results([term(one), term(other)])
     old_mean = asked(db, "mean(age) by sex")
-    new_mean = asked(db, "mean(age) by sex", refines=[receipt.id for receipt in old_mean.receipts])
+    new_mean = asked(db, "mean(age) by sex", refines=old_mean.receipts)
     with pytest.raises(ParameterError, match="some of the same draws"):
         combine_results([term(old_mean), term(new_mean)])
     mean, total = asked(db, "mean(age)"), asked(db, "sum(age)")

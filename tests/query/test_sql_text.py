@@ -86,7 +86,7 @@ def test_our_text_and_the_text_of_sqlglot_are_read_as_the_same_query(
     (query,) = queries(kind, question)
     # Numbers are written in another way where an engine reads that faster; the next test is about these.
     written = SqlText({}) if kind is DuckDBEngine else kind.sql
-    ours, theirs = written.of(query), query.sql(dialect)
+    ours, theirs = written.write(query), query.sql(dialect)
     assert sqlglot.parse_one(ours, dialect=dialect) == sqlglot.parse_one(theirs, dialect=dialect)
     # The comparison sees a change of one sign.
     assert sqlglot.parse_one(
@@ -103,50 +103,52 @@ def test_duckdb_reads_a_number_with_an_exponent_as_the_double_that_was_meant() -
     trees = [exp.Cast(this=exp.Literal.string(repr(number)), to=double.copy()) for number in numbers]
     with closing(duckdb.connect()) as connection:
         for start in range(0, len(trees), 500):
-            ours = ", ".join(map(DuckDBEngine.sql.of, trees[start : start + 500]))
+            ours = ", ".join(map(DuckDBEngine.sql.write, trees[start : start + 500]))
             (row,) = connection.execute(f"SELECT {ours}").fetchall()
             assert "CAST" not in ours
             assert list(row) == numbers[start : start + 500]
     # Without an exponent it would be a decimal, which loses digits in a product.
-    assert DuckDBEngine.sql.of(trees[2]) == "20.0e0"
-    assert DuckDBEngine.sql.of(exp.Cast(this=exp.Literal.string("inf"), to=double)) == "CAST('inf' AS DOUBLE)"
+    assert DuckDBEngine.sql.write(trees[2]) == "20.0e0"
+    assert (
+        DuckDBEngine.sql.write(exp.Cast(this=exp.Literal.string("inf"), to=double)) == "CAST('inf' AS DOUBLE)"
+    )
 
 
 def test_each_engine_has_its_own_names_of_types() -> None:
     tree = parse("height * 2", SCHEMA).integer_sql(CURATION.sql_column)
-    texts = {dialect: kind.sql.of(tree) for kind, dialect in ENGINES}
+    texts = {dialect: kind.sql.write(tree) for kind, dialect in ENGINES}
     assert "AS DOUBLE)" in texts["duckdb"]
     assert "AS DOUBLE PRECISION)" in texts["postgres"]
-    assert SparkEngine.sql.of(exp.Cast(this=exp.column("c0"), to=exp.DataType.build("TEXT"))) == (
+    assert SparkEngine.sql.write(exp.Cast(this=exp.column("c0"), to=exp.DataType.build("TEXT"))) == (
         "CAST(c0 AS STRING)"
     )
     wide = exp.Cast(this=exp.column("c0"), to=exp.DataType.build("DECIMAL(20, 0)"))
-    assert SparkEngine.sql.of(wide) == "CAST(c0 AS DECIMAL(20, 0))"
+    assert SparkEngine.sql.write(wide) == "CAST(c0 AS DECIMAL(20, 0))"
 
 
 def test_two_signs_in_a_row_are_no_comment() -> None:
     tree = exp.Neg(this=exp.Neg(this=exp.Literal.number(1)))
-    assert DuckDBEngine.sql.of(tree) == "- -1"
+    assert DuckDBEngine.sql.write(tree) == "- -1"
 
 
 def test_quotes_are_doubled() -> None:
-    assert DuckDBEngine.sql.of(exp.Literal.string("it's")) == "'it''s'"
-    assert DuckDBEngine.sql.of(exp.to_identifier('a"b', quoted=True)) == '"a""b"'
+    assert DuckDBEngine.sql.write(exp.Literal.string("it's")) == "'it''s'"
+    assert DuckDBEngine.sql.write(exp.to_identifier('a"b', quoted=True)) == '"a""b"'
 
 
 def test_a_long_chain_of_operators_is_written_without_recursion() -> None:
     chain: Any = exp.column("c0")
     for _ in range(5000):
         chain = exp.Add(this=chain, expression=exp.Literal.number(1))
-    assert DuckDBEngine.sql.of(chain) == "c0" + " + 1" * 5000
+    assert DuckDBEngine.sql.write(chain) == "c0" + " + 1" * 5000
 
 
 def test_what_we_never_make_is_not_written() -> None:
     with pytest.raises(KeyError):
-        DuckDBEngine.sql.of(sqlglot.parse_one("SELECT x FROM t WHERE x IN (SELECT y FROM u)"))
+        DuckDBEngine.sql.write(sqlglot.parse_one("SELECT x FROM t WHERE x IN (SELECT y FROM u)"))
 
 
 def test_no_clause_of_a_query_is_left_out() -> None:
     query = exp.select(exp.column("c0")).from_("curated").limit(3)
     with pytest.raises((KeyError, AssertionError)):
-        DuckDBEngine.sql.of(query)
+        DuckDBEngine.sql.write(query)

@@ -30,14 +30,14 @@ from discreet.query._signs import (
     SketchPass,
     coefficients,
     id_lanes,
-    joined_lanes,
+    join_lanes,
     polynomial,
     signs,
 )
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.passes import ONE
-from discreet.query.vertical._gram import best_sketches, estimated, sketch_variance
+from discreet.query.vertical._gram import best_sketches, estimate_products, sketch_variance
 from tests.query.people import corners
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_the_polynomial_is_the_one_over_the_field() -> None:
 
 def test_lanes_hold_sixty_bits_of_a_fingerprint() -> None:
     ids = np.array([0, 2**60 - 1, 2**64 - 1, 0x0123456789ABCDEF], np.uint64)
-    assert joined_lanes(id_lanes(ids)).tolist() == [i % 2**60 for i in ids.tolist()]
+    assert join_lanes(id_lanes(ids)).tolist() == [i % 2**60 for i in ids.tolist()]
 
 
 def _four_point_means(factors: Sequence[Sequence[int]]) -> Floats:
@@ -465,7 +465,7 @@ def test_the_stated_deviation_is_that_of_the_theorem_and_intervals_cover() -> No
     covered, deviations = 0, []
     for r in range(repetitions):
         here = slice(r * m, (r + 1) * m)
-        found = estimated(x[here], y[here], np.full((m, 1), 3.0), np.full((m, 1), 3.0))
+        found = estimate_products(x[here], y[here], np.full((m, 1), 3.0), np.full((m, 1), 3.0))
         low, high = found.interval(0.9)
         covered += bool(low[0, 0] <= true <= high[0, 0])
         deviations.append(found.sd[0, 0])

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from discreet.formatting import format_amount, format_amounts, format_share, number_with_margin
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, PureDP
+from discreet.query.frames import spent_amounts
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar, share_bar, spending_steps
-from discreet.server import accounting
 from discreet.server.pages.budget import account_currency, budget_view, cost_in_currency, spent_share
 from tests.server.markup import read
 
@@ -137,7 +137,7 @@ def test_a_budget_that_its_first_charge_used_up_is_not_told_as_no_limit() -> Non
             account = {
                 "left": ledger.remaining(),
                 "limit": limit.to_dict(),
-                "spent": accounting.spent_amounts(ledger.spent(), pooled=False),
+                "spent": spent_amounts(ledger.spent(), pooled=False),
             }
         assert account_currency(account) == ("epsilon", 1.0)
         assert spent_share(account) == (0.0 if first is None else 1.0)

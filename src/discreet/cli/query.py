@@ -86,7 +86,7 @@ def _show(console: Console, result: "QueryResult", delta: float) -> None:
 
     unit = f" {printable(result.measure)}" if result.measure else ""
     console.line(printable(result.question))
-    if result.axes:
+    if result.group_by:
         _show_groups(console, result)
     else:
         (cell,) = result.cells
@@ -94,7 +94,7 @@ def _show(console: Console, result: "QueryResult", delta: float) -> None:
     for sentence in (*_describe_values(result), *_describe_cost(result, delta)):
         console.paragraph(sentence)
     if result.ledger is not None and result.receipts:
-        flags = " ".join(f"--refine {receipt.id}" for receipt in result.receipts)
+        flags = " ".join(f"--refine {receipt}" for receipt in result.receipts)
         console.line(f"For more precision, pay again and merge: {flags}")
     console.json(result.to_dict())
 
@@ -122,7 +122,7 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
         value, _, margin = _format_cell(cell).partition(" ± ")
         rows.append((*map(name, cell.key), value, f"± {margin}" if margin else "", _whisker(cell, low, high)))
     unit = result.measure or result.question.partition("(")[0].partition(" ")[0]
-    console.table("", (*map(name, result.axes), unit, "at 95 %", ""), rows, left=len(result.axes))
+    console.table("", (*map(name, result.group_by), unit, "at 95 %", ""), rows, left=len(result.group_by))
     if len(result.cells) > len(shown):
         console.line(f"{len(result.cells) - len(shown)} more groups are in --json.")
 
@@ -138,7 +138,7 @@ def _show_cost(console: Console, result: "QueryResult", delta: float) -> None:
     if result.cells:
         (cell,) = result.cells
         assert cell.margin is not None
-        each = " in each group" if result.axes else ""
+        each = " in each group" if result.group_by else ""
         least = " if it is over all rows; more with fewer" if mean and " where " in result.question else ""
         console.line(f"  would be ± {rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
     else:

@@ -1,18 +1,15 @@
-"""A table behind a service, asked like one at hand."""
+"""A private table behind a service, with the interface of one at hand."""
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import itertools
-import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from discreet.client.responses import ResponseReader
-from discreet.client.results import Budget, Frame, Preview, QueryResult
 from discreet.client.transport import (
     Transport,
     read_token,
@@ -21,25 +18,36 @@ from discreet.client.transport import (
     warn_if_unencrypted,
 )
 from discreet.errors import DiscreetError, ParameterError, PromiseError
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
-from discreet.privacy.promises import describe_promise
+from discreet.privacy import (
+    ZCDP,
+    ApproxDP,
+    GaussianDP,
+    PosteriorOdds,
+    Promise,
+    PureDP,
+    Receipt,
+    promise_from_dict,
+)
 from discreet.privacy.rounding import check_neighbors
+from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer
 from discreet.query.calibration import CostModel
 from discreet.query.curation import Curation
+from discreet.query.dummy_rows import dummy_frame
+from discreet.query.frames import HISTORY_COLUMNS, Budget, Frame, history_row
 from discreet.query.interface import PrivateTable
+from discreet.query.results import Preview, QueryResult
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
     import os
     import ssl
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
     from discreet._types import Floats
     from discreet.query.aggregates import Aggregate, BoundAggregate
-    from discreet.query.calibration import Asked, QueryNoise
-    from discreet.schema.schema import Neighbors
+    from discreet.query.calibration import QueryNoise
 
 _NUMBERS: dict[type[Promise], tuple[str, ...]] = {
     PureDP: ("epsilon",),
@@ -47,49 +55,47 @@ _NUMBERS: dict[type[Promise], tuple[str, ...]] = {
     ZCDP: ("rho",),
     GaussianDP: ("mu",),
 }
-_HISTORY = ("row", "when", "receipt", "what", "question", "value", "sd", "law", "cost")
-_PAGE = 1000  # charges that are asked for at once
+_PAGE = 1000  # charges of one request
+_MAX_PARTS = 64  # answers that may be merged into one
 _ROUNDING = 1e-9  # relative; another machine may compute a standard deviation a few units differently
 
-Model = TypeVar("Model", bound=BaseModel)
+Body = TypeVar("Body")
 
 
 class RemoteDatabase(PrivateTable):
-    """A private table behind a service: the questions and learners of a database, without its rows.
+    """A private table behind a service: queries and learners of a database, without its rows.
 
     Parameters
     ----------
     url : str
-        Of the service, such as ``https://data.example.org``.
+        Address of the service, such as ``https://data.example.org``.
     token : str, optional
-        From the curator; by default what the variable ``DISCREET_TOKEN`` holds.
+        Access token from the curator; by default the value of the variable ``DISCREET_TOKEN``.
     timeout : float
         Seconds that one attempt may take.
     retries : int
-        How many more attempts follow one that failed: a lost connection, or a service that is busy.
+        Number of attempts after one that failed: a lost connection, or a service that is busy.
     verify : True, path or ssl.SSLContext
-        By which certificates the service proves who it is; a file, for one that signed its own.
+        Certificates by which the service is recognized; a file for a service that signed its own.
 
     Attributes
     ----------
-    schema, n_rows, neighbors
-        What is public about the table, as the service told it when this was made.
-    dataset : str
-        The table's lasting name.
+    schema, n_rows, neighbors, dataset
+        Public facts about the table, as the service sent them when this was made.
 
     Notes
     -----
     Everything is checked here first, from the public schema: what a database at hand would refuse is refused
     without a request, and :meth:`cost` and :meth:`expected_sd` need none. Answers must have the shape, the
-    noise and the price that were computed here. It can be used by several threads, after a fork, and in a
+    noise and the cost that were computed here. It can be used by several threads, after a fork, and in a
     ``with`` block. A pickle holds the address and not the token.
 
     Privacy
     -------
-    The service charges before it draws; what is asked is charged to whoever holds the token and to the
-    total. Each question has a random key, the same at every attempt, so that a lost answer is never paid
-    twice; the same question again is free and gets the same answer, bit for bit. The token is sent to this
-    address alone, and is in no message, representation, log or pickle.
+    The service charges before it draws noise; a query is charged to the holder of the token and to the
+    total. Each query has a random key, the same at every attempt, so that a lost answer is never paid twice;
+    the same query again is free and gets the same answer, bit for bit. The token is sent to this address
+    alone, and is in no message, representation, log or pickle.
 
     Reference
     ---------
@@ -105,6 +111,7 @@ class RemoteDatabase(PrivateTable):
         retries: int = 5,
         verify: bool | str | os.PathLike[str] | ssl.SSLContext = True,
     ) -> None:
+        """Check the parameters, connect, and read the schema of the table."""
         address = validate_url(url)
         _check_number("timeout", timeout, isinstance(timeout, int | float) and 0 < timeout < float("inf"))
         _check_number("retries", retries, isinstance(retries, int) and 0 <= retries <= 100)
@@ -125,64 +132,42 @@ class RemoteDatabase(PrivateTable):
 
     @property
     def url(self) -> str:
-        """Where the service is."""
+        """Address of the service."""
         return self._transport.url
 
     @property
-    def schema(self) -> Schema:
-        """What is public about the table."""
-        return self._cost_model.schema
-
-    @property
-    def neighbors(self) -> Neighbors:
-        """Which tables are hard to tell apart."""
-        return self.schema.neighbors
-
-    @property
-    def n_rows(self) -> int | None:
-        """The number of rows where it is public, else None."""
-        return self._cost_model.n_rows
-
-    # What learners and programs ask.
-
-    def cost(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
-    ) -> tuple[Promise, ...]:
-        """Say what a question would be charged. Free, without a request."""
-        return self._cost_model.cost(question, privacy=privacy, variance=variance)
-
-    def expected_sd(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
-    ) -> float | Floats:
-        """Say how noisy the answer would be, in its own unit. Free, without a request."""
-        return self._cost_model.expected_sd(question, privacy=privacy, variance=variance)
+    def dataset(self) -> str | None:
+        """Lasting name of the table."""
+        return self._dataset
 
     def ask(
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
         refines: str | None = None,
     ) -> Answer:
-        """Have a question charged and answered.
+        """Charge and answer an aggregate.
 
         Parameters
         ----------
         question : Aggregate
-            What to sum.
+            Sums to compute, over the declared columns.
         privacy : PureDP, ApproxDP, ZCDP or GaussianDP
-            What the answer shall promise. Unit and neighbors are the schema's.
+            Promise that the answer keeps, with the unit and neighbors of the schema; None where `variance`
+            is given instead.
         variance : float
-            Instead of a promise: of the noise, in the answer's unit squared.
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
         owner : None
-            The service charges whoever holds the token.
+            Refused: the service charges the holder of the token.
         plan : sequence of Promise
-            What will be asked after this: refused unless all of it fits what is left. It is not charged now.
+            Promises that will be asked for next: refused unless all of them fit what is left. They are not
+            charged now.
         refines : str, optional
-            The receipt id of an earlier answer to the same question, with which the new one is merged.
+            Receipt id of an earlier answer to the same aggregate, which the new one is merged with.
 
         Raises
         ------
@@ -193,22 +178,105 @@ class RemoteDatabase(PrivateTable):
         ServiceUnavailable
             No answer came; it says whether something may have been charged. Asking again is free then.
         """
-        if owner is not None:
-            raise ParameterError(
-                "owner of RemoteDatabase.ask must be None, was given: the service charges whoever holds the "
-                "token. Use the token of that person."
-            )
-        bound, noise = self._cost_model.calibrate(question, privacy=privacy, variance=variance)
+        _refuse_owner("ask", owner)
+        bound, noise = self.cost_model.calibrate(question, privacy=privacy, variance=variance)
         body: dict[str, Any] = {"kind": "statistical", "question": question.to_dict()}
         body |= {"variance": float(variance)} if variance is not None else {"privacy": _promise_body(privacy)}
         if plan:
             body["plan"] = [_promise_body(promise) for promise in plan]
         if refines is not None:
             body["refines"] = [refines]
-        told = self._transport.post("/v1/query", body, pays=True)
-        return self._read_answer(told.get("answer"), bound, noise, refined=refines is not None)
+        response = self._transport.post("/v1/query", body, pays=True)
+        return self._read_answer(response.get("answer"), bound, noise, refined=refines is not None)
 
-    # What people ask.
+    def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
+        """Return an answer that was paid for, merged with those it refined, from the history. Free.
+
+        Parameters
+        ----------
+        receipt : str
+            Id of its receipt.
+        owner : None
+            Refused: the service shows the charges of the token's holder alone.
+
+        Returns
+        -------
+        Answer
+            Its receipt lacks what a history does not show: the hash of its row and the digest of the
+            aggregate. So it cannot be merged with other answers.
+
+        Raises
+        ------
+        ParameterError
+            The holder of the token has no such charge, or the history leaves its answer out: of another
+            schema, or of very many numbers. Asking again is free.
+        """
+        _refuse_owner("recall", owner)
+        charges = [self._charge_of(receipt)]
+        while (refined := charges[-1]["asked"].get("refines")) is not None:
+            if len(charges) == _MAX_PARTS:
+                raise self._unexpected_response("an answer of too many parts")
+            charges.append(self._charge_of(refined))
+        newest, asked = charges[0], charges[0]["asked"]
+        if newest["value"] is None or asked.get("question") is None:
+            raise ParameterError(
+                "receipt of RemoteDatabase.recall must be of an answer that the history shows, and "
+                f"{receipt} is not: it is of another schema, or has too many numbers. Ask the same again; "
+                "that is free."
+            )
+        try:
+            privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
+            bound, noise = self.cost_model.calibrate(
+                aggregate_from_dict(asked["question"]), privacy=privacy, variance=asked["variance"]
+            )
+            answer = {
+                "kind": "answer",
+                **{name: newest[name] for name in ("value", "sd", "law")},
+                "cost": [promise for charge in reversed(charges) for promise in charge["cost"]],
+                "cached": True,
+                "receipt": self._receipt_of(newest).to_dict(),
+                "labels": None,
+                "comparison": privacy.comparison() if isinstance(privacy, PosteriorOdds) else None,
+                "parts": [charge["receipt"] for charge in reversed(charges)],
+                "about": None,
+            }
+        except (KeyError, TypeError, AttributeError, ValueError, DiscreetError):
+            raise self._unexpected_response("a history that cannot be read") from None
+        return self._read_answer(answer, bound, noise, refined=len(charges) > 1, pays=False)
+
+    def _charge_of(self, receipt: str) -> Mapping[str, Any]:
+        """Return the entry of the history with a receipt id, which ends in the row of its charge."""
+        row = receipt.rpartition("-")[2] if isinstance(receipt, str) else ""
+        entries: Any = []
+        if row.isascii() and row.isdigit() and 0 < int(row) < 2**53:
+            entries = self._transport.get("/v1/history", after=int(row) - 1, first=1, format="json")
+            entries = entries.get("entries")
+        try:
+            entry = next((entry for entry in entries if entry["receipt"] == receipt), None)
+            if entry is not None:
+                history_row(entry)
+        except (KeyError, TypeError, AttributeError, DiscreetError):
+            raise self._unexpected_response("a history that cannot be read") from None
+        if entry is None:
+            raise ParameterError(
+                "receipt of RemoteDatabase.recall must name a charge of the token's holder, was "
+                f"{receipt!r}. See history()."
+            )
+        return cast("Mapping[str, Any]", entry)
+
+    def _receipt_of(self, entry: Mapping[str, Any]) -> Receipt:
+        """Return the receipt of a charge, as far as a history shows it."""
+        return Receipt(
+            id=entry["receipt"],
+            what=entry["what"],
+            when=entry["when"],
+            promises=tuple(promise_from_dict(promise) for promise in entry["cost"]),
+            owner=entry["who"],
+            seq=entry["row"],
+            schema=self.schema.digest,
+            version="unknown",
+            seeded=self._seeded,
+        )
 
     def query(
         self,
@@ -217,43 +285,55 @@ class RemoteDatabase(PrivateTable):
         privacy: Promise | None = None,
         sd: float | None = None,
         refines: str | Sequence[str] = (),
+        owner: str | None = None,
     ) -> QueryResult:
-        """Ask in words or in SQL.
+        """Charge and answer a query in words or as a SELECT.
 
         Parameters
         ----------
         text : str
-            ``mean(age) where job = 'clerk' by town``, or the same as a SELECT.
+            Query such as ``mean(age) where job = 'clerk' by town``, or the same as a SELECT.
         privacy : PureDP, ApproxDP, ZCDP or GaussianDP
-            What the answer shall promise.
+            Promise that the whole result keeps; None where `sd` is given instead.
         sd : float
-            Instead of a promise: how noisy a count or a sum may be, in its unit.
+            Standard deviation of the noise on a count or a sum, in its unit; None where `privacy` is given.
         refines : str or sequence of str
-            Receipt ids of an earlier answer to the same question, with which the new one is merged.
+            Receipt ids of an earlier result of the same query, which the new one is merged with.
+        owner : None
+            Refused: the service charges the holder of the token.
 
         Raises
         ------
         ExpressionRefused
-            The question is not in the language; nothing was charged.
+            The text is not in the language; nothing was charged.
+        ParameterError
+            Neither or both of `privacy` and `sd` are given; nothing was charged.
+        BudgetExceeded
+            The limit does not allow it; nothing was charged.
         """
+        _refuse_owner("query", owner)
         body = self._text_query_body(text, privacy, sd)
         if refines:
             body["refines"] = [refines] if isinstance(refines, str) else list(refines)
-        return self._parse(QueryResult, self._transport.post("/v1/query", body, pays=True))
+        response = self._transport.post("/v1/query", body, pays=True)
+        return self._parse(QueryResult.from_wire, response, pays=True)
 
-    def preview(self, text: str, *, privacy: Promise | None = None, sd: float | None = None) -> Preview:
-        """Say what a sentence would cost and how noisy its answer would be. Free.
+    def preview(
+        self, text: str, *, privacy: Promise | None = None, sd: float | None = None, owner: str | None = None
+    ) -> Preview:
+        """Return what :meth:`query` would charge, and how noisy its result would be. Free.
 
         Parameters
         ----------
-        text, privacy, sd
+        text, privacy, sd, owner
             As for :meth:`query`.
         """
+        _refuse_owner("preview", owner)
         body = self._text_query_body(text, privacy, sd)
-        return self._parse(Preview, self._transport.post("/v1/preview", body, pays=False))
+        return self._parse(Preview.from_wire, self._transport.post("/v1/preview", body, pays=False))
 
     def _text_query_body(self, text: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
-        """Return the body of a request for a sentence."""
+        """Return the body of a request with a text query."""
         if (privacy is None) == (sd is None):
             raise ParameterError(
                 "privacy and sd of a question must be given one at a time, and are "
@@ -263,16 +343,23 @@ class RemoteDatabase(PrivateTable):
         body: dict[str, Any] = {"kind": "sentence", "text": str(text)}
         if sd is not None:
             return body | {"sd": float(sd)}
-        wanted = _promise_body(privacy)
+        promise = _promise_body(privacy)
         assert privacy is not None
         check_neighbors(privacy, self.neighbors, "a question")
-        return body | {"privacy": wanted}
+        return body | {"privacy": promise}
 
-    def budget(self) -> Budget:
-        """Say what the holder of the token, and everybody together, has spent and has left. Free."""
-        return self._parse(Budget, self._transport.get("/v1/budget"))
+    def budget(self, *, owner: str | None = None) -> Budget:
+        """Return what the holder of the token, and all together, have spent and have left. Free.
 
-    def history(self, *, after: int = 0, last: int | None = None) -> Frame:
+        Parameters
+        ----------
+        owner : None
+            Refused: the service shows the budget of the token's holder alone.
+        """
+        _refuse_owner("budget", owner)
+        return self._parse(Budget.model_validate, self._transport.get("/v1/budget"))
+
+    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> Frame:
         """Return what the holder of the token has paid for, with the answers, oldest first. Free.
 
         It comes page by page: no response is larger than a few megabytes, however much there is.
@@ -280,29 +367,32 @@ class RemoteDatabase(PrivateTable):
         Parameters
         ----------
         after : int
-            Rows of the ledger up to this one are left out.
+            Row of the ledger after which the history begins.
         last : int, optional
-            How many of the rest, the newest, to return; at most 10,000. All of them if left out.
+            Maximum number of charges, the newest of the rest, at most 10,000; None for all of them.
+        owner : None
+            Refused: the service shows the charges of the token's holder alone.
         """
+        _refuse_owner("history", owner)
         rows = [row for page in self._pages(after, last) for row in page]
-        return Frame.from_rows(_HISTORY, rows)
+        return Frame.from_rows(HISTORY_COLUMNS, rows)
 
     def _pages(self, after: int, last: int | None) -> Iterator[list[dict[str, Any]]]:
-        """Go through a history as it comes; each page begins after the last row of the one before."""
+        """Yield the pages of a history; each begins after the last row of the one before."""
         which, left = ({"first": _PAGE}, None) if last is None else ({"last": last}, last)
         more = True
         while more:
-            told = self._transport.get("/v1/history", after=after, **which, format="json")
+            response = self._transport.get("/v1/history", after=after, **which, format="json")
             try:
-                page = [_history_row(entry) for entry in told["entries"]]
-                rows, more = [entry["row"] for entry in page], told["more"]
-                # A page that is empty, or goes back, would be asked for again without end.
+                page = [history_row(entry) for entry in response["entries"]]
+                rows, more = [entry["row"] for entry in page], response["more"]
+                # A page that is empty, or goes back, would be requested again without end.
                 onward = all(a < b for a, b in itertools.pairwise([after, *rows]))
                 fits = isinstance(more, bool) and onward and bool(rows or not more)
             except (KeyError, TypeError, AttributeError, DiscreetError):
                 fits = False
             if not fits:
-                raise self._unexpected("a history that cannot be read")
+                raise self._unexpected_response("a history that cannot be read")
             yield page
             if more:
                 after = rows[-1]
@@ -311,87 +401,98 @@ class RemoteDatabase(PrivateTable):
                 more = left is None or left > 0
 
     def dummy(self, n: int = 100, seed: int = 0) -> Frame:
-        """Return rows that were drawn from the schema alone, to try a program on. Free.
+        """Return rows that the service drew from the schema alone, to try a program on. Free.
 
         Parameters
         ----------
         n : int
-            How many.
+            Number of rows, from 1 to 10,000.
         seed : int
-            The same rows for the same seed.
+            Seed of the draw; the same rows for the same seed.
         """
-        told = self._transport.get("/v1/dummy", n=n, seed=seed, format="json").get("rows")
-        columns = list(told.values()) if isinstance(told, dict) else []
+        rows = self._transport.get("/v1/dummy", n=n, seed=seed, format="json").get("rows")
+        columns = list(rows.values()) if isinstance(rows, dict) else []
         if not columns or not all(isinstance(cells, list) and len(cells) == n for cells in columns):
-            raise self._unexpected("rows that cannot be read")
-        assert isinstance(told, dict)
-        dates = {column.name for column in self.schema.columns if column.type == "date"}
-        return Frame(
-            {
-                name: [_to_date(cell) for cell in cells] if name in dates else cells
-                for name, cells in told.items()
-            }
-        )
+            raise self._unexpected_response("rows that cannot be read")
+        assert isinstance(rows, dict)
+        return dummy_frame(self.schema, rows)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._transport.close()
 
-    # What came back.
-
-    def _read_schema(self, told: Mapping[str, Any]) -> None:
-        """Keep what is public, if it is what it says it is."""
+    def _read_schema(self, response: Mapping[str, Any]) -> None:
+        """Store the public facts of a response to ``/v1/schema``; refuses facts that do not fit together."""
         try:
-            schema = Schema.from_dict(told["schema"])
-            n_rows, digest, dataset = told["n_rows"], told["digest"], told["dataset"]
+            schema = Schema.from_dict(response["schema"])
+            n_rows, digest, dataset = response["n_rows"], response["digest"], response["dataset"]
         except (KeyError, TypeError, ValueError, DiscreetError):
-            raise self._unexpected("a schema that cannot be read") from None
+            raise self._unexpected_response("a schema that cannot be read") from None
         if schema.digest != digest:
-            raise self._unexpected("a schema whose digest is another here")
+            raise self._unexpected_response("a schema whose digest is another here")
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
         whole = isinstance(n_rows, int) and not isinstance(n_rows, bool) and n_rows >= 0
         if (not whole) if public else n_rows is not None:
-            raise self._unexpected("a number of rows that does not go with its schema")
+            raise self._unexpected_response("a number of rows that does not go with its schema")
         if not isinstance(dataset, str | None):
-            raise self._unexpected("a name that is no text")
-        self.dataset = dataset
+            raise self._unexpected_response("a name that is no text")
+        self._dataset: str | None = dataset
+        self._seeded = response.get("seeded") is True
         # Whether ids are kept is for the service to say: here they only have a place.
         ids = schema.id_column is not None and schema.max_rows_per_unit == 1
-        self._cost_model = CostModel(schema, n_rows, curation=Curation.from_schema(schema, ids=ids))
+        super().__init__(CostModel(schema, n_rows, curation=Curation.from_schema(schema, ids=ids)))
 
-    def _read_answer(self, told: Any, bound: BoundAggregate, noise: QueryNoise, *, refined: bool) -> Answer:
-        """Read an answer, and refuse one that was not computed for this question at this price."""
+    def _read_answer(
+        self, values: Any, bound: BoundAggregate, noise: QueryNoise, *, refined: bool, pays: bool = True
+    ) -> Answer:
+        """Return an answer; refuses one that was not computed for this aggregate at this cost.
+
+        Parameters
+        ----------
+        values : dict
+            Answer as ``Answer.to_dict`` writes it.
+        bound : BoundAggregate
+            Aggregate that was asked for; it fixes the shape.
+        noise : QueryNoise
+            Noise that was asked for; it fixes the law, the standard deviations and the cost.
+        refined : bool
+            Whether earlier answers were merged into it, so that it is less noisy.
+        pays : bool
+            Whether it may have been charged just now; the error says so.
+        """
         try:
-            value, sd = (_to_floats(told[name]) for name in ("value", "sd"))
-            answer = Answer.from_dict(told)
+            value, sd = (_to_floats(values[name]) for name in ("value", "sd"))
+            answer = Answer.from_dict(values)
         except (KeyError, TypeError, ValueError, AttributeError, DiscreetError):
-            raise self._unexpected("an answer that cannot be read", pays=True) from None
+            raise self._unexpected_response("an answer that cannot be read", pays=pays) from None
         expected = bound.arrange(noise.sd(bound), 0.0)
         if value.shape != bound.shape or sd.shape != bound.shape:
-            raise self._unexpected("an answer of another shape", pays=True)
+            raise self._unexpected_response("an answer of another shape", pays=pays)
         if not (np.isfinite(value).all() and np.isfinite(sd).all() and (sd >= 0).all()):
-            raise self._unexpected("an answer with numbers that are none", pays=True)
+            raise self._unexpected_response("an answer with numbers that are none", pays=pays)
         # What is merged with earlier answers is less noisy than its own part, and has the law of the widest.
         fits = sd <= expected * (1 + _ROUNDING)
         if not refined:
             fits &= sd >= expected * (1 - _ROUNDING)
         if answer.law not in ((noise.law, "laplace") if refined else (noise.law,)) or not fits.all():
-            raise self._unexpected("an answer with other noise", pays=True)
+            raise self._unexpected_response("an answer with other noise", pays=pays)
         if answer.receipt.schema != self.schema.digest:
-            raise self._unexpected("an answer under another schema than it told before", pays=True)
+            raise self._unexpected_response("an answer under another schema than before", pays=pays)
         if not _is_same_cost(answer.cost[-1:] if refined else answer.cost, noise.promise):
-            raise self._unexpected("an answer at another price", pays=True)
+            raise self._unexpected_response("an answer at another price", pays=pays)
         return dataclasses.replace(answer, labels=bound.labels)
 
-    def _parse(self, model: type[Model], told: Mapping[str, Any]) -> Model:
+    def _parse(
+        self, parser: Callable[[Mapping[str, Any]], Body], response: Mapping[str, Any], *, pays: bool = False
+    ) -> Body:
+        """Return a response parsed; `pays` if it may be the answer to a charged query."""
         try:
-            return model.model_validate(told)
+            return parser(response)
         except (ValidationError, DiscreetError, TypeError):
-            pays = model is QueryResult
-            raise self._unexpected("an answer that cannot be read", pays=pays) from None
+            raise self._unexpected_response("an answer that cannot be read", pays=pays) from None
 
-    def _unexpected(self, what: str, *, pays: bool = False) -> DiscreetError:
-        return ResponseReader(self.url).unexpected(what).error(attempts=1, pays=pays, lost=True)
+    def _unexpected_response(self, what: str, *, pays: bool = False) -> DiscreetError:
+        return ResponseReader(self.url).unexpected_response(what).error(attempts=1, pays=pays, lost=True)
 
     def __repr__(self) -> str:
         return f"RemoteDatabase({self.url!r}, {len(self.schema.columns)} columns, {self.neighbors})"
@@ -413,7 +514,7 @@ class RemoteDatabase(PrivateTable):
 
 
 def _reconnect(url: str, timeout: float, retries: int, verify: Any) -> RemoteDatabase:
-    """Connect anew where a pickle was read, with the token that is there."""
+    """Connect again where a pickle is read, with the token of that environment."""
     return RemoteDatabase(url, timeout=timeout, retries=retries, verify=verify)
 
 
@@ -423,13 +524,21 @@ def _check_number(name: str, value: Any, fits: bool) -> None:
         raise ParameterError(f"{name} of RemoteDatabase must be {must}, was {value!r}.")
 
 
+def _refuse_owner(verb: str, owner: str | None) -> None:
+    if owner is not None:
+        raise ParameterError(
+            f"owner of RemoteDatabase.{verb} must be None, was given: the service charges the holder of the "
+            "token. Use the token of that person."
+        )
+
+
 def _promise_body(promise: Any) -> dict[str, Any]:
-    """Write a promise as a request has it: unit and neighbors are the schema's."""
+    """Return a promise as a request has it, without unit and neighbors, which are the schema's."""
     for kind, names in _NUMBERS.items():
         if isinstance(promise, kind):
             return {"kind": kind.kind, **{name: float(getattr(promise, name)) for name in names}}
     raise PromiseError(
-        f"privacy of RemoteDatabase must be PureDP, ApproxDP, ZCDP or GaussianDP, was "
+        "privacy of RemoteDatabase must be PureDP, ApproxDP, ZCDP or GaussianDP, was "
         f"{type(promise).__name__}. A service takes no other: cost() says what it comes to, and that can be "
         "asked for."
     )
@@ -445,29 +554,9 @@ def _is_same_cost(cost: tuple[Promise, ...], promise: Promise | None) -> bool:
     return about and all(abs(a - b) <= _ROUNDING * b for a, b in numbers)
 
 
-def _history_row(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one paid question as a row of a table; an answer of one number is that number."""
-    asked = told["asked"]
-    question = asked.get("said") or json.dumps(asked.get("question"))
-    single = {
-        name: told[name][0] if isinstance(told[name], list) and len(told[name]) == 1 else told[name]
-        for name in ("value", "sd")
-    }
-    cost = " and ".join(describe_promise(promise) for promise in told["cost"])
-    row = {**told, "question": question, "cost": cost, **single}
-    return {name: row[name] for name in _HISTORY}
-
-
-def _to_floats(told: Any) -> Floats:
-    """Return numbers as an array; texts that look like numbers are none."""
-    array = np.asarray(told)
+def _to_floats(values: Any) -> Floats:
+    """Return numbers as an array; refuses texts that look like numbers."""
+    array = np.asarray(values)
     if array.dtype.kind not in "fiu":
         raise ValueError
     return array.astype(np.float64)
-
-
-def _to_date(cell: Any) -> Any:
-    try:
-        return datetime.date.fromisoformat(cell)
-    except (TypeError, ValueError):
-        return cell

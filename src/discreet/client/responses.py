@@ -41,7 +41,7 @@ class FailedAttempt:
     code : str
         Error code of the service; "silent", "insecure" or "strange" where it sent none.
     message : str
-        Message and hint of the service, or our own sentence.
+        Message and hint of the service, or one of the client.
     details : mapping
         Details of the error for programs, as the service sent them.
     retry : bool
@@ -130,10 +130,12 @@ class ResponseReader:
             Body of the response, unpacked.
         """
         if 300 <= status < 400:
-            return self.unexpected("a redirection, which is not followed: a token is for one address alone")
+            return self.unexpected_response(
+                "a redirection, which is not followed: a token is for one address alone"
+            )
         values = _values(headers, content)
         if 200 <= status < 300:
-            return self.unexpected("something else than JSON") if values is None else values
+            return self.unexpected_response("something else than JSON") if values is None else values
         error = values.get("error") if values is not None else None
         if not isinstance(error, dict) or not isinstance(error.get("code"), str):
             return self._from_intermediary(status, _seconds(headers))
@@ -174,7 +176,7 @@ class ResponseReader:
         )
         return FailedAttempt(code="insecure", message=message)
 
-    def unexpected(self, what: str) -> FailedAttempt:
+    def unexpected_response(self, what: str) -> FailedAttempt:
         """Return that a response came which a service of this version does not send."""
         message = (
             f"The service at {self.url} must answer as discreet of this version does, and sent {what}. Check "
@@ -194,7 +196,7 @@ class ResponseReader:
         if status in (429, 502, 503, 504):
             message = f"The service at {self.url} must answer itself, and something before it said {status}."
             return FailedAttempt(code="silent", message=message, retry=True, lost=status != 429, wait=wait)
-        return self.unexpected(f"status {status} without an error of its own")
+        return self.unexpected_response(f"status {status} without an error of its own")
 
 
 def _values(headers: Mapping[str, str], content: bytes) -> dict[str, Any] | None:

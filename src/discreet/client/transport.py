@@ -1,4 +1,4 @@
-"""Requests to a service: repeated without paying twice, refused in the words of a database at hand."""
+"""Requests to a service, with retries that never pay twice."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 TOKEN = "DISCREET_TOKEN"  # noqa: S105 - the name of a variable
 MAX_BYTES = 2**29
-"""Of one answer, unpacked."""
+"""Largest size of a response, unpacked."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.25, 8.0  # seconds between attempts, doubling
-_CONNECTING, _IDLE = 10.0, 64  # seconds for a connection; how many are kept
-_MAX_UNANSWERED = 10_000  # questions whose keys are kept
-_MOST_PATIENCE = 120.0  # seconds that a service may ask to be left alone before that is told instead
+_CONNECTING, _IDLE = 10.0, 64  # seconds for a connection; idle connections that are kept
+_MAX_UNANSWERED = 10_000  # requests without an answer whose keys are kept
+_MOST_PATIENCE = 120.0  # longest seconds of Retry-After that are waited for
 
 
 class BearerToken:
-    """A bearer token that shows itself to nobody but the service."""
+    """Bearer token that is sent to the service and shown nowhere else."""
 
     __slots__ = ("_text",)
 
@@ -43,7 +43,7 @@ class BearerToken:
         self._text = text
 
     def header(self) -> dict[str, str]:
-        """Return the header that carries it."""
+        """Return the header that carries the token."""
         return {"Authorization": f"Bearer {self._text}"}
 
     def __repr__(self) -> str:
@@ -56,25 +56,25 @@ class BearerToken:
 
 
 class Transport:
-    """Sends requests to one service, from any thread and on both sides of a fork.
+    """Sender of requests to one service, from any thread and on both sides of a fork.
 
     Parameters
     ----------
     url : str
-        Of the service, without a path below it.
-    token : Token
-        Sent to this address alone: redirections are not followed.
+        Address of the service, without a path below it.
+    token : BearerToken
+        Access token, sent to this address alone: redirections are not followed.
     timeout : float
         Seconds that one attempt may take.
     retries : int
-        How many more attempts follow one that failed.
+        Number of attempts after one that failed.
     verify : bool or ssl.SSLContext
-        As httpx takes it.
+        Certificates by which the service is recognized, as httpx takes them.
 
     Privacy
     -------
-    Every question has a key of 128 random bits, the same at each attempt: whatever is lost on the way, the
-    service charges it once. The key of a question that got no answer is kept: asked again, also after the
+    Every paid request has a key of 128 random bits, the same at each attempt: whatever is lost on the way,
+    the service charges it once. The key of a request without an answer is kept: sent again, also after the
     table was replaced, it gets the answer that was paid for.
 
     Reference
@@ -85,6 +85,7 @@ class Transport:
     def __init__(
         self, url: str, token: BearerToken, *, timeout: float, retries: int, verify: bool | ssl.SSLContext
     ) -> None:
+        """Keep the settings; clients are made at the first request of each process."""
         self.url = url
         self.timeout = timeout
         self.retries = retries
@@ -98,12 +99,12 @@ class Transport:
         self._unanswered: dict[str, str] = {}
 
     def get(self, path: str, **parameters: Any) -> dict[str, Any]:
-        """Fetch something, free."""
+        """Return the response to a GET request, which is free; parameters that are None are left out."""
         given = {name: str(value) for name, value in parameters.items() if value is not None}
         return self._send("GET", path, params=given)
 
     def post(self, path: str, body: Mapping[str, Any], *, pays: bool) -> dict[str, Any]:
-        """Send something; what pays has a key that makes it safe to repeat."""
+        """Return the response to a POST request; one that `pays` has a key that makes it safe to repeat."""
         content = json.dumps(body, allow_nan=False).encode("ascii")
         if not pays:
             return self._send("POST", path, content=content)
@@ -111,7 +112,7 @@ class Transport:
             return self._send("POST", path, content=content, key=key)
 
     def close(self) -> None:
-        """Let go of all connections. May be called again."""
+        """Close all connections. May be called again."""
         with self._lock:
             self._closed = True
             mine = self._clients.pop(os.getpid(), None)
@@ -120,7 +121,7 @@ class Transport:
 
     @contextlib.contextmanager
     def _key(self, path: str, content: bytes) -> Iterator[str]:
-        """Lend the key of a question; it stays its key until there is an answer."""
+        """Yield the key of a request, which stays the same until there is an answer."""
         question = hashlib.sha256(path.encode() + b"\0" + content).hexdigest()
         with self._lock:
             key = self._unanswered.setdefault(question, f"{Stream().integer(128):032x}")
@@ -132,13 +133,13 @@ class Transport:
             self._unanswered.pop(question, None)
 
     def _send(self, method: str, path: str, *, key: str | None = None, **more: Any) -> dict[str, Any]:
-        """Send a request until the service has answered it, or patience is at its end."""
+        """Send a request until the service has answered it, or no attempt is left."""
         headers = {"Accept": "application/json", **self._token.header()}
         if "content" in more:
             headers["Content-Type"] = "application/json"
         if key is not None:
             headers["Idempotency-Key"] = key
-        # Many who were turned away together should not come back together.
+        # Clients that were refused together should not come back together.
         jitter = 1.0 if key is None else 0.5 + int(key[:4], 16) / 2**17
         attempt, lost = 0, False
         while True:
@@ -153,6 +154,7 @@ class Transport:
             sleep(wait)
 
     def _attempt(self, method: str, path: str, **more: Any) -> dict[str, Any] | FailedAttempt:
+        """Send one request once, and return its body or how it failed."""
         # Errors of httpx hold the request and its headers: none of them may leave, not even as a cause.
         httpx = self._httpx
         try:
@@ -161,22 +163,22 @@ class Transport:
                 for chunk in response.iter_bytes():
                     content += chunk
                     if len(content) > MAX_BYTES:
-                        return self._reader.unexpected("more than an answer can have")
+                        return self._reader.unexpected_response("more than an answer can have")
                 return self._reader.read(response.status_code, response.headers, bytes(content))
         except httpx.HTTPError as problem:
             before = isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-            # Later, a secure connection that breaks is one that breaks.
+            # After the handshake, an error of a secure connection is a lost connection.
             certificate = _find_tls_error(problem) if before else None
             strange = isinstance(problem, httpx.DecodingError | httpx.TooManyRedirects)
             late = isinstance(problem, httpx.TimeoutException)
         if certificate is not None:
             return self._reader.insecure(certificate)
         if strange:
-            return self._reader.unexpected("something that cannot be unpacked")
+            return self._reader.unexpected_response("something that cannot be unpacked")
         return self._reader.no_response(self.timeout if late else None, lost=not before)
 
     def _client(self) -> httpx.Client:
-        """Return this process's own connections: those of a parent belong to the parent."""
+        """Return the connections of this process; those of a parent process are not used after a fork."""
         with self._lock:
             if self._closed:
                 raise ServiceError("RemoteDatabase must not be closed to be asked, and is. Make another one.")
@@ -188,12 +190,12 @@ class Transport:
                     follow_redirects=False,
                     limits=self._httpx.Limits(max_connections=None, max_keepalive_connections=_IDLE),
                 )
-                weakref.finalize(self, mine.close)  # for whoever does not close
+                weakref.finalize(self, mine.close)  # for callers that do not close
             return mine
 
 
 def validate_url(url: str) -> str:
-    """Return the address of a service without what does not belong there; secrets are not quoted."""
+    """Return the address of a service in its canonical form; refuses others without quoting secrets."""
     must = "url of RemoteDatabase must be http:// or https:// and a host"
     wrong = ParameterError(f"{must}, was something else. For instance https://data.example.org.")
     httpx = _package()
@@ -233,7 +235,7 @@ def read_token(given: str | None) -> BearerToken:
 
 
 def tls_verification(verify: Any) -> bool | ssl.SSLContext:
-    """Return by what a service proves who it is, as httpx takes it."""
+    """Return the certificates by which a service is recognized, as httpx takes them."""
     if verify is True or isinstance(verify, ssl.SSLContext):
         return verify
     if isinstance(verify, str | os.PathLike):
@@ -251,7 +253,7 @@ def tls_verification(verify: Any) -> bool | ssl.SSLContext:
 
 
 def warn_if_unencrypted(url: str) -> None:
-    """Warn where a token would travel in the clear."""
+    """Warn if the token would be sent unencrypted to another machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
@@ -279,7 +281,7 @@ def _package() -> Any:
 
 
 def _find_tls_error(problem: BaseException) -> str | None:
-    """Return what OpenSSL calls the reason why no secure connection was made."""
+    """Return OpenSSL's reason why no secure connection was made; None for another error."""
     link: BaseException | None = problem
     while link is not None:
         if isinstance(link, ssl.SSLError):

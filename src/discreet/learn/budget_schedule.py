@@ -54,7 +54,7 @@ class NoiselessSums(Database):
         receipt = self.ledger.charge(
             privacy, owner=owner, what=question.kind, schema=self.schema.digest, seeded=self._seeded
         )
-        bound = question.bind(self._curation, self.neighbors)
+        bound = question.bind(self.curation, self.neighbors)
         no_noise = QueryNoise(
             law="gaussian", promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64)
         )
@@ -64,7 +64,7 @@ class NoiselessSums(Database):
         self, question: Aggregate, *, privacy: Any = None, variance: float | None = None
     ) -> float | Floats:
         """Return zeros of the answer's shape: exact answers have no noise."""
-        return np.zeros(question.bind(self._curation, self.neighbors).shape)
+        return np.zeros(question.bind(self.curation, self.neighbors).shape)
 
 
 class BudgetSchedule:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.evaluation.learning import meter_for
 from discreet.evaluation.sample_size import EXPLAINED, recommend
-from discreet.evaluation.samples import RULE, PairedSample
+from discreet.evaluation.samples import PairedSample
 from discreet.evaluation.what_if import plan_table, what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
@@ -24,6 +24,7 @@ from discreet.pipeline.options import (
 )
 from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, log_path, schema_of, table_of
+from discreet.query.dummy_rows import RULE
 from discreet.release.base import check_publishable
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.report.statement.build import promised_blocks

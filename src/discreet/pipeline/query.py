@@ -10,6 +10,7 @@ from discreet.pipeline._registry import open_charged_ledger
 from discreet.pipeline.sources import LedgerPlace, describe_source, schema_of, table_of
 from discreet.query import Database
 from discreet.query.language.query import parse_query
+from discreet.query.results import remaining_amounts
 from discreet.query.text_query import preview_query, run_query
 from discreet.tables import open_table
 
@@ -84,7 +85,7 @@ def query_table(
         return dataclasses.replace(
             result,
             ledger=table_ledger.identity,
-            left=table_ledger.remaining(),
+            remaining=remaining_amounts(result.cost, None, table_ledger.remaining()),
             spent=table_ledger.spent(),
         )
     finally:

@@ -1,13 +1,14 @@
-"""A query in, a noisy number out.
+"""Noisy answers about a private table.
 
-Reading order: ``curation`` says what private rows look like to an engine; ``engines`` add integers up;
-``language`` is what analysts may write; ``aggregates`` know how far one row can move their sums, ``passes``
-how batches of rows become sums; ``calibration`` turns a promise into noise on integers and says what it
-costs; ``answers`` has the protocol that learners use and the answer they get; ``answering`` charges, adds
-up, draws and stores, with ``together``, ``turns`` and ``slots`` for many callers at once; ``interface`` is
-what all databases have in common, ``database`` the one at hand; ``text_query`` plans and runs a typed
-query, ``results`` is what it returns. ``vertical`` asks several databases that hold columns of the same
-people.
+Reading order: ``curation`` defines the layout of private rows in an engine, and ``unit_rows`` which rows of
+a person are used; ``engines`` compute exact integer sums; ``language`` is what analysts may write;
+``aggregates`` know how far one row can move their sums, and ``passes`` how batches of rows become sums;
+``calibration`` turns a promise into noise on integers and its cost; ``answers`` has the protocol that
+learners use and the answer they get; ``execution`` charges, sums, adds noise and stores, for many callers at
+once. ``interface`` is what all databases have in common, and ``database`` the one at hand; ``text_query``
+plans and runs a text query, ``results`` is what it returns, ``combination`` adds and subtracts past results,
+``frames`` has tables for notebooks, and ``dummy_rows`` draws rows from the schema alone. ``vertical``
+queries several databases that hold columns of the same people.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from discreet.query.aggregates import (
 from discreet.query.answers import Answer, NoisySums, RefinableSums
 from discreet.query.calibration import CostModel
 from discreet.query.database import Database
+from discreet.query.interface import PrivateTable
 from discreet.query.vertical import VerticalDatabases
 from discreet.query.vertical._gram import cross_products
 
@@ -47,6 +49,7 @@ __all__ = [
     "NodeTables",
     "NoisySums",
     "PosteriorOdds",
+    "PrivateTable",
     "RefinableSums",
     "SignSketches",
     "Sums",

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 PRIME = 2**61 - 1
 SIGNS = 60
-"""Signs that one polynomial gives."""
+"""Number of signs that one polynomial gives."""
 ID_BITS = 60
-"""Of a fingerprint, so that all of them are elements of the field."""
+"""Bits of a fingerprint of an id, so that all fingerprints are elements of the field."""
 LANE_BITS = 20
-"""A fingerprint is kept in three integers of this many bits, small enough for every engine's 32."""
+"""Bits of each of the three integers that hold a fingerprint; engines have 32."""
 
 _DEGREE = 3
 _BYTES = 16  # for each coefficient: the remainder is uniform up to 2**-67
@@ -38,14 +38,14 @@ _COMBINATIONS = 2**_WORD_BITS
 
 
 def id_lanes(fingerprints: Words) -> list[AnyArray]:
-    """Split fingerprints of ids into the integers that a curated table holds."""
+    """Split fingerprints of ids into the three integers that a curated table holds."""
     mask = np.uint64(2**LANE_BITS - 1)
     shifts = range(0, ID_BITS, LANE_BITS)
     return [((fingerprints >> np.uint64(shift)) & mask).astype(np.int32) for shift in shifts]
 
 
-def joined_lanes(lanes: Sequence[AnyArray]) -> Words:
-    """Put fingerprints together again."""
+def join_lanes(lanes: Sequence[AnyArray]) -> Words:
+    """Return the fingerprints whose integers are given, the inverse of :func:`id_lanes`."""
     joined = np.zeros(len(lanes[0]), np.uint64)
     for i, lane in enumerate(lanes):
         joined |= lane.astype(np.uint64) << np.uint64(i * LANE_BITS)
@@ -54,7 +54,7 @@ def joined_lanes(lanes: Sequence[AnyArray]) -> Words:
 
 @lru_cache(maxsize=8)
 def coefficients(key: str, polynomials: int) -> tuple[tuple[int, ...], ...]:
-    """Return the coefficients of some polynomials, highest first: public, and fixed by the key."""
+    """Return the coefficients of polynomials, highest first: public, and fixed by the key."""
     each = (_DEGREE + 1) * _BYTES
     stream = hashlib.shake_256(b"discreet sign sketches\0" + key.encode()).digest(polynomials * each)
     return tuple(
@@ -66,16 +66,16 @@ def coefficients(key: str, polynomials: int) -> tuple[tuple[int, ...], ...]:
 
 
 def polynomial(ids: Words, factors: Sequence[int]) -> Words:
-    """Return the values of a polynomial over the field at some ids, by Horner's rule."""
+    """Return the values of a polynomial over the field of 2**61 - 1 elements at ids, by Horner's rule."""
     high, low = ids >> np.uint64(31), ids & np.uint64(2**31 - 1)
     value = np.full(len(ids), factors[0], np.uint64)
     for factor in factors[1:]:
-        value = _reduced(_product(value, high, low) + np.uint64(factor))
+        value = _reduce_modulo(_product(value, high, low) + np.uint64(factor))
     return value
 
 
 def _product(value: Words, high: Words, low: Words) -> Words:
-    """Multiply by ``high * 2**31 + low``; congruent to the product, and below 2**63."""
+    """Return a number below 2**63 that is congruent to ``value * (high * 2**31 + low)``."""
     upper, lower = value >> np.uint64(31), value & np.uint64(2**31 - 1)
     middle = upper * low + lower * high  # below 2**62
     # 2**62 is 2, and 2**61 is 1, modulo the prime.
@@ -84,21 +84,22 @@ def _product(value: Words, high: Words, low: Words) -> Words:
     return product
 
 
-def _reduced(value: Words) -> Words:
+def _reduce_modulo(value: Words) -> Words:
+    """Return values below 2**63 modulo the prime 2**61 - 1."""
     prime = np.uint64(PRIME)
     once = (value & prime) + (value >> np.uint64(61))
     return np.where(once >= prime, once - prime, once)
 
 
 def signs(ids: Words, key: str, sketches: int) -> Ints:
-    """Return the signs of some ids in every sketch, of shape (sketches, n_ids)."""
+    """Return the signs of ids in every sketch, 1 or -1, of shape (sketches, n_ids)."""
     places = np.arange(SIGNS, dtype=np.uint64)[:, None]
     bits = [
         (polynomial(ids, factors) >> places) & np.uint64(1)
         for factors in coefficients(key, -(-sketches // SIGNS))
     ]
-    made: Ints = 1 - 2 * np.concatenate(bits)[:sketches].astype(np.int64)
-    return made
+    values: Ints = 1 - 2 * np.concatenate(bits)[:sketches].astype(np.int64)
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,28 +113,31 @@ class SketchPass:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read."""
+        """SQL names of the columns that are read."""
         return (*self.features.columns, *self.ids)
 
     @property
     def size(self) -> int:
-        """How many integers it gives."""
+        """Number of integers that a call returns."""
         return self.sketches * self.features.size
 
     def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
-        """Return the sums over some rows."""
+        """Return the sums over a batch of rows, sketch by sketch."""
         rows = self.features.rows(arrays[: -len(self.ids)])
-        ids = joined_lanes(arrays[-len(self.ids) :])
+        ids = join_lanes(arrays[-len(self.ids) :])
         polynomials = coefficients(self.key, -(-self.sketches // SIGNS))
-        minus = np.concatenate([_summed(ids, factors, rows) for factors in polynomials])
+        minus = np.concatenate([_sum_negative_rows(ids, factors, rows) for factors in polynomials])
         sums = rows.sum(axis=1) - 2 * minus[: self.sketches]
         return np.asarray(sums.ravel(), np.int64)
 
 
-def _summed(ids: Words, factors: Sequence[int], rows: Floats) -> Floats:
-    """Add up the rows whose sign is -1, for each of the signs of a polynomial.
+def _sum_negative_rows(ids: Words, factors: Sequence[int], rows: Floats) -> Floats:
+    """Return the sum of the rows whose sign is -1, for each of the signs of a polynomial.
 
-    Rows are first added up by ten bits at a time; sums of whole numbers below 2**53 are exact in any order.
+    Notes
+    -----
+    Rows are first summed by the value of ten sign bits at a time (1024 cells), and cells then by bit: sums
+    of whole numbers below 2**53 are exact in any order.
     """
     tables = np.zeros((_WORDS, len(rows), _COMBINATIONS))
     for start in range(0, len(ids), _CHUNK):

@@ -1,4 +1,4 @@
-"""The one thing that learners ask: noisy sums. Who is asked, and what an answer is."""
+"""Noisy sums: the protocol that learners use, and the answer that they get."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats
     from discreet.query.aggregates import Aggregate
-    from discreet.query.calibration import Asked, Law
+    from discreet.query.calibration import Law
     from discreet.schema import Schema
     from discreet.schema.schema import Neighbors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Answer:
-    """What a question was answered with.
+    """Noisy answer to an aggregate.
 
     Attributes
     ----------
     value : float or array
-        The noisy answer, as it is: counts may be negative.
+        Noisy numbers, not rounded: counts may be negative.
     sd : float or array
-        Standard deviation of the noise, of the same shape. Public.
+        Standard deviation of the noise, in the shape and unit of the value. Public.
     law : {"gaussian", "laplace"}
-        Of the noise; of a merge, "laplace" if that of any part is.
+        Distribution of the noise; for a merge, "laplace" if any part has it.
     cost : tuple of Promise
-        What the answer promises, and what was charged for it; of a merge, for all its parts.
+        Promises that the answer keeps and that were charged; for a merge, those of all its parts.
     cached : bool
         Whether it had been paid for before, and is the same answer again.
     receipt : Receipt
-        Of the charge; of a merge, that of the last part.
+        Receipt of the charge; for a merge, that of the last part.
     labels : tuple or None
-        What stands along each axis, where that is a declared list.
+        Levels along each axis; None where the axes are no declared lists.
     comparison : dict or None
-        Under the paper's budget, the variance that each of its theorems asks for.
+        Under a :class:`PosteriorOdds` promise, the variance that each theorem of the paper asks for.
     parts : tuple of str
-        Ids of the receipts of all draws in it: one, unless it was refined.
+        Receipt ids of all draws in it: one, unless it was refined.
     about : str or None
         Digest of what was summed: the rows, their schema and neighbors, and the aggregate. Answers with the
-        same one may be merged; None, of what several databases answered, may not.
+        same digest may be merged; those with None, of several databases, may not.
 
     Privacy
     -------
     Everything in it may be published, for the cost that it names; the standard deviation and the cost are the
-    same for every table. That an answer is cached shows that somebody asked before.
+    same for every table. That an answer is cached shows that the same was asked before.
 
     Reference
     ---------
@@ -80,17 +80,18 @@ class Answer:
 
     @classmethod
     def merged(cls, *answers: Answer) -> Answer:
-        """Put answers to the same question together, each weighted by the inverse of its variance.
+        """Return the mean of answers to the same aggregate, each weighted by the inverse of its variance.
 
         Parameters
         ----------
         *answers : Answer
-            With draws of their own, oldest first. Two owners who paid for one question have the same draw.
+            Answers with draws of their own, oldest first. Two owners who paid for one aggregate have the
+            same draw.
 
         Returns
         -------
         Answer
-            With the least variance that an unbiased average can have.
+            Average with the least variance that an unbiased one can have.
 
         Privacy
         -------
@@ -106,7 +107,7 @@ class Answer:
         values = np.array([np.asarray(answer.value) for answer in answers])
         sds = np.array([np.asarray(answer.sd) for answer in answers])
         best = sds.min(axis=0)
-        # Relative to the best, so that no square underflows; what is exact counts for all of it.
+        # Relative to the best, so that no square underflows; an exact part gets all the weight.
         weights = np.divide(best, sds, out=(sds == best).astype(np.float64), where=sds > 0) ** 2
         total = weights.sum(axis=0)
         known = np.where(weights > 0, values, 0.0)
@@ -114,8 +115,10 @@ class Answer:
         last = answers[-1]
         return dataclasses.replace(
             last,
-            value=shaped(np.where(best > 0, value, np.take_along_axis(values, _first(sds), axis=0)[0])),
-            sd=shaped(best / np.sqrt(total)),
+            value=unwrap_scalar(
+                np.where(best > 0, value, np.take_along_axis(values, _first(sds), axis=0)[0])
+            ),
+            sd=unwrap_scalar(best / np.sqrt(total)),
             law="laplace" if any(answer.law == "laplace" for answer in answers) else "gaussian",
             cost=tuple(promise for answer in answers for promise in answer.cost),
             cached=all(answer.cached for answer in answers),
@@ -141,8 +144,8 @@ class Answer:
         """Return plain JSON values."""
         return {
             "kind": "answer",
-            "value": _listed(self.value),
-            "sd": _listed(self.sd),
+            "value": _to_json(self.value),
+            "sd": _to_json(self.sd),
             "law": self.law,
             "cost": [promise.to_dict() for promise in self.cost],
             "cached": self.cached,
@@ -162,71 +165,71 @@ class Answer:
                 f"keys of Answer must be kind, {', '.join(sorted(names))}, with the kind 'answer', got "
                 f"{', '.join(sorted(map(str, values)))}. Write them with to_dict()."
             )
-        made = {name: values[name] for name in names}
-        made["value"], made["sd"] = _read(values["value"]), _read(values["sd"])
-        made["cost"] = tuple(promise_from_dict(promise) for promise in values["cost"])
-        made["receipt"] = Receipt.from_dict(values["receipt"])
-        made["parts"] = tuple(values["parts"])
+        fields = {name: values[name] for name in names}
+        fields["value"], fields["sd"] = _read(values["value"]), _read(values["sd"])
+        fields["cost"] = tuple(promise_from_dict(promise) for promise in values["cost"])
+        fields["receipt"] = Receipt.from_dict(values["receipt"])
+        fields["parts"] = tuple(values["parts"])
         if values["labels"] is not None:
-            made["labels"] = tuple(tuple(_unplain(v) for v in axis) for axis in values["labels"])
-        return cls(**made)
+            fields["labels"] = tuple(tuple(_unplain(v) for v in axis) for axis in values["labels"])
+        return cls(**fields)
 
 
 class NoisySums(Protocol):
-    """Whoever answers questions with noisy sums: rows in memory, a database, a client of a server.
+    """Table that answers aggregates with noisy sums: a database, at hand or behind a service.
 
     Attributes
     ----------
     schema : Schema
-        What is public about the table.
+        Declared columns, unit and neighbors of the table.
     n_rows : int or None
-        The number of rows where it is public, else None.
+        Number of rows where it is public; None where it is not.
     neighbors : {"replace-one", "add-remove"}
-        Which tables the promises make hard to tell apart.
+        Which pairs of tables the promises make hard to tell apart.
     """
 
     @property
     def schema(self) -> Schema:
-        """What is public about the table."""
+        """Declared columns, unit and neighbors of the table."""
 
     @property
     def n_rows(self) -> int | None:
-        """The number of rows where it is public."""
+        """Number of rows where it is public; None where it is not."""
 
     @property
     def neighbors(self) -> Neighbors:
-        """Which tables are hard to tell apart."""
+        """Which pairs of tables the promises make hard to tell apart."""
 
     def ask(
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
     ) -> Answer:
-        """Charge, answer, keep the answer; refuse if the plan of what will be asked next does not fit."""
+        """Charge and answer an aggregate; refused if the promises of `plan`, asked next, would not fit."""
 
     def cost(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
-        """Say what a question would be charged. Free."""
+        """Return what an aggregate would be charged. Free."""
 
     def expected_sd(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> float | Floats:
-        """Say how noisy the answer would be. Free."""
+        """Return the standard deviation of the noise, in the answer's unit. Free."""
 
 
 class RefinableSums(NoisySums, Protocol):
-    """Noisy sums that keep what was asked, so that an answer can be refined and a request repeated."""
+    """Noisy sums that store their answers, so that an answer can be refined and a request repeated."""
 
     def ask(
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
@@ -234,20 +237,21 @@ class RefinableSums(NoisySums, Protocol):
         request: str | None = None,
         said: str | None = None,
     ) -> Answer:
-        """Charge, answer, keep the answer; with ``refines``, merge it with the answer of that receipt."""
+        """Charge and answer an aggregate; with ``refines``, merge it with the answer of that receipt."""
 
 
-def shaped(values: Floats) -> float | Floats:
-    """Return a number for an array without axes."""
+def unwrap_scalar(values: Floats) -> float | Floats:
+    """Return an array without axes as a number, and any other as it is."""
     return float(values) if values.ndim == 0 else values
 
 
 def _first(sds: Floats) -> Any:
-    """Return which of the answers is exact, for every entry, as an index along the first axis."""
+    """Return the index of the least noisy answer for every entry, with an axis for the answers."""
     return np.expand_dims(sds.argmin(axis=0), 0)
 
 
 def _check_alike(answers: Sequence[Answer]) -> None:
+    """Refuse to merge answers to different aggregates, about different rows, or with a draw in common."""
     first = answers[0]
     for answer in answers[1:]:
         same_shape = np.shape(answer.value) == np.shape(first.value)
@@ -266,8 +270,8 @@ def _check_alike(answers: Sequence[Answer]) -> None:
         )
 
 
-def _listed(values: float | Floats) -> Any:
-    """Write numbers as JSON: one that is not known is null."""
+def _to_json(values: float | Floats) -> Any:
+    """Return numbers as JSON values, with null for NaN."""
     array = np.asarray(values)
     if np.isnan(array).any():
         unknown = np.isnan(array)
@@ -277,7 +281,7 @@ def _listed(values: float | Floats) -> Any:
 
 
 def _read(values: Any) -> float | Floats:
-    return shaped(np.array(values, np.float64))
+    return unwrap_scalar(np.array(values, np.float64))
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""From a promise to noise on integers, and what that costs in advance."""
+"""Noise on integers for a promise, and the cost of aggregates in advance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise,
 from discreet.privacy.amounts import exact, float_down
 from discreet.privacy.calibration import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
 from discreet.privacy.rounding import check_neighbors, root_down, round_up, sampling_delta, sqrt_up
-from discreet.query.answers import shaped
+from discreet.query.answers import unwrap_scalar
 from discreet.query.curation import Curation
 
 if TYPE_CHECKING:
@@ -30,53 +30,52 @@ if TYPE_CHECKING:
 
 
 Law: TypeAlias = Literal["gaussian", "laplace"]
-Asked: TypeAlias = Promise
-"""What a question may be asked to promise; :func:`_check_kind` says which kinds."""
+"""Distribution of the noise."""
 
 _LEAST_BITS = 16
 
 
 class NoiseSource(Protocol):
-    """Where noise comes from: a :class:`~discreet.noise.Pool`, or a seeded stream in tests."""
+    """Source of noise: a :class:`~discreet.noise.Pool`, or a seeded stream in tests."""
 
     def gaussian(self, s: float, n: int = 1) -> Ints:
-        """Return rounded Gaussians."""
+        """Return `n` rounded Gaussian draws with standard deviation `s`."""
 
     def laplace(self, scale: float, n: int = 1) -> Ints:
-        """Return discrete Laplace draws."""
+        """Return `n` discrete Laplace draws with scale `scale`."""
 
 
 class SeededNoise:
-    """Draws from a stream that a seed made: for tests, and marked on the receipt."""
+    """Noise from a seeded stream: for tests, and marked on the receipt."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     def gaussian(self, s: float, n: int = 1) -> Ints:
-        """Return rounded Gaussians."""
+        """Return `n` rounded Gaussian draws with standard deviation `s`."""
         return rounded_gaussian(s, n, self._stream)
 
     def laplace(self, scale: float, n: int = 1) -> Ints:
-        """Return discrete Laplace draws."""
+        """Return `n` discrete Laplace draws with scale `scale`."""
         return discrete_laplace(scale, n, self._stream)
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryNoise:
-    """The noise on the integers of one question, and what it promises.
+    """Noise on the integers of one aggregate, and the promise that it keeps.
 
     Attributes
     ----------
     law : {"gaussian", "laplace"}
-        Which.
+        Distribution of the noise.
     promise : Promise or None
-        What is charged; None where the answer is the same for all neighbors, which costs nothing.
+        Promise that is charged; None where the answer is the same for all neighbors, which costs nothing.
     scale : float
         Standard deviation, or Laplace scale, of an entry of precision or weight 1, in integers.
     groups : tuple of (float, int)
-        For each group of entries the scale in lattice steps and the bits that integers are shifted by.
+        For each group of entries, the scale in lattice steps and the bits by which integers are shifted.
     group : array of int
-        Which group each entry is in.
+        Index of the group of each entry.
     """
 
     law: Law
@@ -91,10 +90,33 @@ class QueryNoise:
         bound: BoundAggregate,
         schema: Schema,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
     ) -> QueryNoise:
-        """Find the noise that keeps a promise, or the promise that noise keeps; exactly one is given."""
+        """Return the noise of a promise, or the noise of a variance with the promise that it keeps.
+
+        Parameters
+        ----------
+        bound : BoundAggregate
+            Aggregate on a curated table, with its sensitivity.
+        schema : Schema
+            Declared unit, neighbors and rows of each unit.
+        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds, optional
+            Promise that the answer keeps; None where `variance` is given instead.
+        variance : float, optional
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+
+        Notes
+        -----
+        With ``D`` the square root of ``squared`` and ``r`` the rows of a unit, an entry of precision ``p``
+        gets Gaussian noise of standard deviation ``s / sqrt(p)``, which keeps ``mu = r D / s``. With ``A``
+        for ``absolute``, an entry of weight ``w`` gets Laplace noise of scale ``b / w``, which keeps
+        ``epsilon = r A / b``. All roundings are towards more noise and a larger promise.
+
+        Reference
+        ---------
+        docs/explanation/theorems/sulq-sensitivity.md.
+        """
         if (privacy is None) == (variance is None):
             raise ParameterError(
                 "privacy and variance of a question must be given one at a time, and are "
@@ -115,9 +137,9 @@ class QueryNoise:
             by = bound.weight
             relative = {w: round_up(Fraction(scale) / w) for w in set(by)}
         else:
-            wanted = privacy if variance is None else _root_of_variance(variance, bound)
-            assert wanted is not None
-            scale, promise = _gaussian(wanted, squared, bound.size, about)
+            target = privacy if variance is None else _root_of_variance(variance, bound)
+            assert target is not None
+            scale, promise = _gaussian(target, squared, bound.size, about)
             by = bound.precision
             relative = {p: sqrt_up(Fraction(scale) ** 2 / p) for p in set(by)}
         kinds = sorted(relative)
@@ -139,8 +161,8 @@ class QueryNoise:
         sds: Floats = spread * scales[self.group] * np.abs(bound.unit)
         return sds
 
-    def added(self, integers: Sequence[int], draws: NoiseSource) -> list[int]:
-        """Return the integers, each on its lattice, with noise."""
+    def add_noise(self, integers: Sequence[int], draws: NoiseSource) -> list[int]:
+        """Return the integers with noise, each in steps of its own lattice."""
         if self.promise is None:
             return list(integers)
         noisy = list(integers)
@@ -152,7 +174,7 @@ class QueryNoise:
         return noisy
 
     def values(self, noisy: Sequence[int], bound: BoundAggregate, n_rows: int | None) -> Floats:
-        """Return what noisy integers stand for; all of this is post-processing."""
+        """Return the values that noisy integers stand for, by post-processing alone."""
         bits = [bits for _, bits in self.groups] or [0]
         steps = [1 << bits[i] for i in self.group.tolist()]
         # Dividing whole numbers rounds once, however large they are.
@@ -161,18 +183,18 @@ class QueryNoise:
         return entries
 
     def canonical(self) -> list[Any]:
-        """Return what fixes the noise, as JSON."""
+        """Return JSON values that fix the noise."""
         return [self.law, self.scale, [list(group) for group in self.groups]]
 
 
-def _is_pure(privacy: Asked | None) -> bool:
+def _is_pure(privacy: Promise | None) -> bool:
     if isinstance(privacy, PosteriorOdds):
         return privacy.theorem == "theorem 5"
     return isinstance(privacy, PureDP)
 
 
 class _About(NamedTuple):
-    """Whom a promise protects, and what it stands on."""
+    """Unit and neighbors that a promise protects, and its assumptions."""
 
     unit: str
     neighbors: Neighbors
@@ -180,7 +202,7 @@ class _About(NamedTuple):
 
 
 def _rows_assumed(schema: Schema) -> tuple[str, ...]:
-    """Say how many rows of a person a promise covers, where the schema tells people apart."""
+    """Return how many rows of a unit a promise covers, as text, where the schema has an id column."""
     if schema.id_column is None:
         return ()
     most = schema.max_rows_per_unit
@@ -191,19 +213,19 @@ def _rows_assumed(schema: Schema) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> tuple[float, GaussianDP]:
-    """Return the standard deviation, in integers, of an entry of precision 1, and what it promises.
+def _gaussian(target: Promise | float, squared: int, size: int, about: _About) -> tuple[float, GaussianDP]:
+    """Return the standard deviation, in integers, of an entry of precision 1, and its promise.
 
-    Kept, because people ask many questions under the same few promises.
+    Cached, because many aggregates are asked under the same few promises.
     """
     distance = sqrt_up(Fraction(squared))
     variation = size * samplers.GAUSSIAN_TOTAL_VARIATION
-    if isinstance(wanted, float):
-        scale = wanted
-    elif isinstance(wanted, PosteriorOdds):
-        scale = sd_for_mu(wanted.gaussian_share, distance)
+    if isinstance(target, float):
+        scale = target
+    elif isinstance(target, PosteriorOdds):
+        scale = sd_for_mu(target.gaussian_share, distance)
     else:
-        scale = sd_for_mu(mu_of(wanted, variation), distance)
+        scale = sd_for_mu(mu_of(target, variation), distance)
     if math.isinf(scale):
         raise _too_wide()
     mu = mu_for_sd(distance, scale)
@@ -211,8 +233,8 @@ def _gaussian(wanted: Asked | float, squared: int, size: int, about: _About) -> 
 
 
 @lru_cache(maxsize=1024)
-def _laplace(privacy: Asked | None, absolute: int, size: int, about: _About) -> tuple[float, PureDP]:
-    """Return the scale, in integers, of an entry of weight 1, and what it promises."""
+def _laplace(privacy: Promise | None, absolute: int, size: int, about: _About) -> tuple[float, PureDP]:
+    """Return the scale, in integers, of an entry of weight 1, and its promise."""
     assert isinstance(privacy, PureDP | PosteriorOdds)
     epsilon = privacy.epsilon if isinstance(privacy, PureDP) else privacy.pure_share
     scale = laplace_scale(float(absolute), epsilon)
@@ -224,7 +246,7 @@ def _laplace(privacy: Asked | None, absolute: int, size: int, about: _About) -> 
 
 
 def mu_of(privacy: Promise | None, variation: float) -> float:
-    """Return the largest mu that keeps a promise, for samplers that err by a total variation."""
+    """Return the largest mu that keeps a promise, for samplers with an error in total variation."""
     if isinstance(privacy, GaussianDP):
         return privacy.mu
     if isinstance(privacy, ZCDP):
@@ -238,7 +260,8 @@ def mu_of(privacy: Promise | None, variation: float) -> float:
     )
 
 
-def _check_kind(privacy: Asked | None, neighbors: Neighbors) -> None:
+def _check_kind(privacy: Promise | None, neighbors: Neighbors) -> None:
+    """Refuse a promise that is not about whole rows under these neighbors."""
     if privacy is None:
         return
     if not isinstance(privacy, PureDP | ApproxDP | ZCDP | GaussianDP | PosteriorOdds):
@@ -255,6 +278,7 @@ def _check_kind(privacy: Asked | None, neighbors: Neighbors) -> None:
 
 
 def _root_of_variance(variance: float, bound: BoundAggregate) -> float:
+    """Return the standard deviation of an entry of precision 1, in integers, for a variance; rounded up."""
     if not (isinstance(variance, int | float) and math.isfinite(variance) and variance > 0):
         raise ParameterError(f"variance of a question must be a number above 0, was {variance!r}.")
     if not bound.plain_unit:
@@ -265,7 +289,7 @@ def _root_of_variance(variance: float, bound: BoundAggregate) -> float:
 
 
 def _lattice(scale: float) -> tuple[float, int]:
-    """Return the scale in lattice steps, and how many bits a lattice step is below an integer."""
+    """Return the scale in lattice steps, and the bits by which a lattice step is finer than an integer."""
     bits = max(0, _LEAST_BITS + 1 - math.frexp(scale)[1])
     steps = math.ldexp(scale, bits)
     if steps > samplers.LARGEST_SCALE:
@@ -281,20 +305,20 @@ def _too_wide() -> PromiseError:
 
 
 class CostModel:
-    """Says what questions would cost; whoever answers them says the same.
+    """Cost and noise of aggregates, from public facts alone.
 
     Parameters
     ----------
     schema : Schema
-        What is public about a table.
+        Declared columns, unit and neighbors of the table.
     n_rows : int, optional
-        The number of rows where it is public.
+        Number of rows where it is public; None where it is not.
     curation : Curation, optional
-        The layout, where a table has one already.
+        Layout of the curated table; computed from the schema if left out.
 
     Privacy
     -------
-    No row is read: everything follows from the question and the schema.
+    No row is read: everything follows from the aggregate and the schema.
 
     Reference
     ---------
@@ -304,8 +328,8 @@ class CostModel:
     --------
     >>> from discreet import Column, GaussianDP, Schema
     >>> from discreet.query import Sums
-    >>> pricing = CostModel(Schema(columns=[Column("age", type="integer", lower=0, upper=120)]))
-    >>> pricing.expected_sd(Sums("age > 65"), privacy=GaussianDP(mu=0.5))
+    >>> costs = CostModel(Schema(columns=[Column("age", type="integer", lower=0, upper=120)]))
+    >>> costs.expected_sd(Sums("age > 65"), privacy=GaussianDP(mu=0.5))
     array([2.])
     """
 
@@ -317,51 +341,129 @@ class CostModel:
 
     @property
     def schema(self) -> Schema:
-        """What is public about the table."""
+        """Declared columns, unit and neighbors of the table."""
         return self._curation.schema
 
     @property
     def curation(self) -> Curation:
-        """How its columns are laid out. Public."""
+        """Layout of the curated table. Public."""
         return self._curation
 
     @property
     def neighbors(self) -> Neighbors:
-        """Which tables are hard to tell apart."""
+        """Which pairs of tables the promises make hard to tell apart."""
         return self.schema.neighbors
 
     @property
     def n_rows(self) -> int | None:
-        """The number of rows where it is public, else None."""
+        """Number of rows where it is public; None where it is not."""
         return self._n_rows
 
     def calibrate(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[BoundAggregate, QueryNoise]:
-        """Lay a question out, and find its noise.
+        """Return an aggregate bound to the curated table, and its noise.
 
         Parameters
         ----------
         question : Aggregate
-            What to sum.
+            Sums to compute, over the declared columns.
         privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
-            What the answer shall promise.
+            Promise that the answer keeps; None where `variance` is given instead.
         variance : float
-            Instead of a promise: of the noise, in the answer's unit squared.
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
         """
         bound = question.bind(self._curation, self.neighbors)
         return bound, QueryNoise.calibrate(bound, self.schema, privacy=privacy, variance=variance)
 
     def cost(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
-        """Say what a question would be charged. Free, and the same for every table."""
+        """Return what an aggregate would be charged; empty if it is free. The same for every table.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`calibrate`.
+        """
         _, noise = self.calibrate(question, privacy=privacy, variance=variance)
         return () if noise.promise is None else (noise.promise,)
 
     def expected_sd(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> float | Floats:
-        """Say how noisy the answer would be, in its own unit. Free, and the same for every table."""
+        """Return the standard deviation of the noise, in the answer's unit. The same for every table.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`calibrate`.
+        """
         bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
-        return shaped(bound.arrange(noise.sd(bound), 0.0))
+        return unwrap_scalar(bound.arrange(noise.sd(bound), 0.0))
+
+
+class CostedTable:
+    """Table whose costs are known in advance: the public part of every database.
+
+    Parameters
+    ----------
+    cost_model : CostModel
+        Cost and noise of aggregates on this table.
+    """
+
+    def __init__(self, cost_model: CostModel) -> None:
+        self._cost_model = cost_model
+
+    @property
+    def cost_model(self) -> CostModel:
+        """Cost and noise of aggregates on this table, from public facts alone."""
+        return self._cost_model
+
+    @property
+    def schema(self) -> Schema:
+        """Declared columns, unit and neighbors of the table."""
+        return self._cost_model.schema
+
+    @property
+    def curation(self) -> Curation:
+        """Layout of the curated table. Public."""
+        return self._cost_model.curation
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Which pairs of tables the promises make hard to tell apart."""
+        return self._cost_model.neighbors
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows where it is public; None where it is not."""
+        return self._cost_model.n_rows
+
+    def cost(
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+    ) -> tuple[Promise, ...]:
+        """Return what an aggregate would be charged; empty if it is free. Nothing is asked or charged.
+
+        Parameters
+        ----------
+        question : Aggregate
+            Sums to compute, over the declared columns.
+        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
+            Promise that the answer keeps; None where `variance` is given instead.
+        variance : float
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+        """
+        return self._cost_model.cost(question, privacy=privacy, variance=variance)
+
+    def expected_sd(
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+    ) -> float | Floats:
+        """Return the standard deviation of the noise, in the answer's unit. Nothing is asked or charged.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`cost`.
+        """
+        return self._cost_model.expected_sd(question, privacy=privacy, variance=variance)

@@ -55,19 +55,19 @@ class Curated:
     Attributes
     ----------
     name : str
-        As declared.
+        Declared name of the column.
     sql : str
-        What the column is called in the engine.
+        Name of the column in the engine.
     flag : str or None
-        What the column of 0 and 1 is called that says whether the cell was missing.
+        Name of the column that is 1 where the cell was missing and 0 elsewhere; None if none can be.
     top : int
-        The largest integer that a cell may hold; the smallest is 0.
+        Largest integer of a cell; the smallest is 0.
     lower, step : float
         An integer ``i`` stands for ``lower + step * i``; for a category the code itself.
     levels : tuple
-        Of a category.
+        Declared levels of a category; empty for a number.
     fill : int
-        What stands in for a missing number.
+        Integer in place of a missing number.
     whole : bool
         Whether the integers are the cells themselves, counted from ``lower``.
     """
@@ -88,7 +88,7 @@ class Curated:
         return bool(self.levels)
 
     def encode(self, values: AnyArray) -> AnyArray:
-        """Turn cells as :meth:`Table.batches` gives them into integers."""
+        """Return cells of :meth:`Table.batches` as integers."""
         if self.levels:
             return np.asarray(values, np.int32)
         cells = np.asarray(values, np.float64)
@@ -122,29 +122,29 @@ class Version:
 
     Privacy
     -------
-    Private. Somebody who knows all rows but one could test guesses at that one against it, so it is kept in
-    the curator's process and enters what is written down only under a secret key.
+    Private. An attacker who knows all rows but one could test guesses at that one against it, so it is kept
+    in the curator's process and is written down only under a secret key.
     """
 
     n_rows: int
     checksum: tuple[int, ...]
 
     def digest(self, key: bytes) -> str:
-        """Return a name for these rows that tells nothing to whoever has not got the key."""
+        """Return a name for these rows that reveals nothing without the key."""
         text = ",".join(map(str, (self.n_rows, *self.checksum)))
         return hashlib.blake2b(text.encode(), key=key[:64], digest_size=32).hexdigest()
 
 
 @dataclass(frozen=True)
 class Curation:
-    """The public layout of a curated table. Made by :meth:`of`.
+    """Public layout of a curated table, made by :meth:`from_schema`.
 
     Attributes
     ----------
     schema : Schema
-        What was declared.
+        Schema of the table, with its declared columns.
     columns : tuple of Curated
-        One for each column that leaves.
+        Layout of each released column, in the order of the schema.
     ids : bool
         Whether fingerprints of ids are kept, for sums that other databases have about the same people.
 
@@ -171,7 +171,7 @@ class Curation:
 
     @classmethod
     def from_schema(cls, schema: Schema, *, ids: bool = False) -> Curation:
-        """Lay out the columns of a schema that leave, and their ids if asked for."""
+        """Return the layout of the released columns of a schema, with fingerprints of ids if `ids`."""
         released = schema.released
         if ids and (schema.id_column is None or schema.max_rows_per_unit != 1):
             raise SchemaError(
@@ -214,7 +214,7 @@ class Curation:
         return _IDS
 
     def small(self, identifier: str) -> bool:
-        """Say whether a SQL column fits SMALLINT."""
+        """Return whether the integers of an SQL column fit SMALLINT."""
         if identifier in _IDS:
             return False
         return identifier.startswith("m") or self.columns[int(identifier[1:])].top < 2**15
@@ -229,28 +229,28 @@ class Curation:
         return exp.column(self.column(name).sql)
 
     def encode(self, batch: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-        """Turn a batch of rows into the integers of the curated table, int32 arrays by SQL name."""
-        made: dict[str, AnyArray] = {}
+        """Return a batch of rows as the integers of the curated table, int32 arrays by SQL name."""
+        arrays: dict[str, AnyArray] = {}
         for column in self.columns:
             values = batch[column.name]
-            made[column.sql] = column.encode(values)
+            arrays[column.sql] = column.encode(values)
             if column.flag is not None:
-                made[column.flag] = np.isnan(values).astype(np.int32)
-        return made
+                arrays[column.flag] = np.isnan(values).astype(np.int32)
+        return arrays
 
     def encode_ids(self, fingerprints: Words) -> dict[str, AnyArray]:
-        """Turn fingerprints of ids into the integers of the curated table, int32 arrays by SQL name."""
+        """Return fingerprints of ids as the integers of the curated table, int32 arrays by SQL name."""
         return dict(zip(_IDS, id_lanes(fingerprints), strict=True))
 
     def named(self, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-        """Give curated arrays by SQL name the names that expressions use: columns and their flags."""
-        made: dict[str, AnyArray] = {}
+        """Return curated arrays by the names that expressions use, of columns and their flags."""
+        result: dict[str, AnyArray] = {}
         for column in self.columns:
             if column.sql in arrays:
-                made[column.name] = arrays[column.sql]
+                result[column.name] = arrays[column.sql]
             if column.flag is not None and column.flag in arrays:
-                made[self.schema.column(column.name).missing_flag or ""] = arrays[column.flag]
-        return made
+                result[self.schema.column(column.name).missing_flag or ""] = arrays[column.flag]
+        return result
 
     @cached_property
     def _weights(self) -> list[list[int]]:
@@ -267,7 +267,7 @@ class Curation:
         ]
 
     def checksum(self, arrays: Mapping[str, AnyArray]) -> tuple[int, ...]:
-        """Return the sums of the fingerprints of some rows; sums of parts add up to that of the whole."""
+        """Return the sums of the fingerprints of rows; sums of batches add up to those of the table."""
         sums = []
         for weights in self._weights:
             *per_column, last = weights
@@ -283,6 +283,13 @@ class Curation:
         return [self._fingerprint(weights) for weights in self._weights]
 
     def _fingerprint(self, weights: list[int]) -> Tree:
+        """Return the fingerprint of a row as an integer expression.
+
+        Notes
+        -----
+        ``(w_0 c_0 + ... + w_k) ** 2 mod p`` with ``p = 2**31 - 1``, public weights ``w`` and the integers
+        ``c`` of the row, as in :meth:`checksum`.
+        """
         *per_column, last = weights
         terms: list[Tree] = [
             exp.Mul(this=bigint(exp.column(name)), expression=bigint(exp.Literal.number(weight)))
@@ -337,6 +344,11 @@ def balanced_sum(terms: list[Tree]) -> Tree:
 
 
 def _layout(i: int, column: Column) -> Curated:
+    """Return the layout of the i-th released column.
+
+    Whole numbers and dates with a range of at most ``2**BITS`` keep their own steps; other numbers get
+    ``2**BITS`` steps.
+    """
     sql = f"c{i}"
     if column.is_category:
         levels = column.levels

@@ -1,19 +1,23 @@
-"""A private table that answers questions: exact sums in an engine, noise in the curator's process."""
+"""A private table at hand: exact sums in an engine, noise in the curator's process."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.errors import DataError
+from discreet.errors import DataError, ParameterError
 from discreet.ledger import Ledger
 from discreet.query.curation import Curation
+from discreet.query.dummy_rows import dummy_frame, dummy_rows
 from discreet.query.engines import engine_for
 from discreet.query.execution import QueryExecutor
+from discreet.query.frames import HISTORY_COLUMNS, Budget, Frame, history_row
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
+from discreet.query.results import remaining_amounts
 from discreet.query.text_query import is_free, preview_query, run_query
 from discreet.query.unit_rows import check_matrix_allowed, ledger_salt
 
@@ -22,9 +26,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from discreet._types import AnyArray
+    from discreet.ledger import Entry
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
-    from discreet.query.calibration import Asked
     from discreet.query.engines import Engine
     from discreet.query.results import Preview, QueryResult
     from discreet.schema import Schema
@@ -41,37 +45,37 @@ class Database(QueryExecutor, PrivateTable):
         ``.duckdb`` file; ``duckdb://file?table=name``; ``postgresql://host/database?table=schema.name``; a
         Spark data frame or ``spark://path-or-table``.
     schema : Schema
-        What is public about the table: columns, bounds, lists, neighbors.
+        Declared columns, bounds, lists of values, unit and neighbors. Public.
     ledger : Ledger, optional
-        What questions are charged to. Without one they are counted in memory, under no limit.
+        Ledger that is charged. Without one, charges are counted in memory, under no limit.
     engine : Engine, optional
-        Who adds up; chosen by the source if left out.
+        Engine that computes the exact sums; chosen by the source if left out.
     random_state : int, optional
         A seed, which makes the noise public: for tests, and marked on every receipt.
     version : str, optional
-        A public name for this state of the rows, such as a date. By default a secret fingerprint of the
-        rows tells the ledger whether it has seen them, as long as the ledger's key is there.
+        Public name of this state of the rows, such as a date. By default a secret fingerprint of the rows,
+        by which the ledger recognizes them as long as its key is there.
     keep_ids : bool
         Whether fingerprints of ``schema.id_column`` are kept beside the rows, for
         :class:`~discreet.query.vertical.VerticalDatabases`. Every id must then occur once.
     slots : float or mapping of str to float, optional
-        Seconds, the same or one for each kind of question: an answer, or the failure of an engine, leaves a
-        whole number of them after the engine was asked. None is for a curator who asks about her own table;
-        whoever lets others ask gives about four times what a question usually takes, such as 1.
+        Seconds, the same or one for each kind of aggregate: an answer, or the failure of an engine, leaves a
+        whole number of them after the engine was called. None is for curators who query their own table; to
+        let others query it, give about four times what a query usually takes, such as 1.
 
     Attributes
     ----------
-    schema, n_rows, neighbors
-        What is public. ``n_rows`` is None where neighbors differ in it.
+    schema, n_rows, neighbors, dataset
+        Public facts about the table. ``n_rows`` is None where neighbors differ in it.
     ledger : Ledger
-        What has been charged.
+        Ledger with the charges made so far.
 
     Privacy
     -------
     At registration every cell becomes a small integer; from there on all arithmetic before the noise is
-    exact, and no question can fail or overflow because of a row. A question is charged the exact cost of
-    its noise, for the largest change that one person can cause in its whole vector of sums. Protected is
-    one ``unit`` of the schema; under replace-one, with as many rows. Open: the schema, the questions, the
+    exact, and no query can fail or overflow because of a row. A query is charged the exact cost of its
+    noise, for the largest change that one person can cause in its whole vector of sums. Protected is one
+    ``unit`` of the schema; under replace-one, with as many rows. Public are the schema, the queries, the
     time an answer takes (with ``slots`` only how many of them), and under replace-one the number of rows.
 
     Reference
@@ -100,6 +104,7 @@ class Database(QueryExecutor, PrivateTable):
         keep_ids: bool = False,
         slots: float | Mapping[str, float] | None = None,
     ) -> None:
+        """Register the rows with the engine; the engine is closed if that fails."""
         curation = Curation.from_schema(schema, ids=keep_ids)
         if isinstance(source, np.ndarray):
             source = _named_columns(source, curation)
@@ -149,7 +154,7 @@ class Database(QueryExecutor, PrivateTable):
 
         Privacy
         -------
-        Charged before the engine is asked; the same query about the same rows is free and gets the same
+        Charged before the engine is called; the same query about the same rows is free and gets the same
         result. A mean by groups is two charges of half of the promise each.
 
         Reference
@@ -166,8 +171,9 @@ class Database(QueryExecutor, PrivateTable):
         True
         """
         merged = (refines,) if isinstance(refines, str) else tuple(refines)
-        asked = parse_query(text, self.schema)
-        return run_query(self, asked, privacy=privacy, sd=sd, refines=merged, owner=owner)
+        query = parse_query(text, self.schema)
+        result = run_query(self, query, privacy=privacy, sd=sd, refines=merged, owner=owner)
+        return dataclasses.replace(result, remaining=self._remaining_amounts(result, owner))
 
     def preview(
         self, text: str, *, privacy: Promise | None = None, sd: float | None = None, owner: str | None = None
@@ -187,37 +193,112 @@ class Database(QueryExecutor, PrivateTable):
         ---------
         docs/explanation/theorems/sulq-sensitivity.md.
         """
-        asked = parse_query(text, self.schema)
-        cost = preview_query(self.schema, self.n_rows, asked, privacy=privacy, sd=sd)
-        paid = is_free(self, asked, privacy=privacy, sd=sd, owner=owner)
-        return dataclasses.replace(cost, is_free=paid)
+        query = parse_query(text, self.schema)
+        preview = preview_query(self.schema, self.n_rows, query, privacy=privacy, sd=sd)
+        free = is_free(self, query, privacy=privacy, sd=sd, owner=owner)
+        return dataclasses.replace(preview, is_free=free, remaining=self._remaining_amounts(preview, owner))
+
+    def _remaining_amounts(self, result: QueryResult, owner: str | None) -> dict[str, Any]:
+        """Return what is left to the owner and in total, and how many more such queries that pays for."""
+        left = result.charges[-1].left if result.charges else None
+        own, total = self.ledger.remaining_of(owner, None) if left is None else left
+        return remaining_amounts(result.cost, None if owner is None else own, total)
+
+    @property
+    def dataset(self) -> str | None:
+        """Lasting name of the table; None where the schema declares none."""
+        return self.schema.dataset
+
+    def budget(self, *, owner: str | None = None) -> Budget:
+        """Return what the ledger's limits allow, what was spent and what is left. Free.
+
+        Parameters
+        ----------
+        owner : str, optional
+            Name whose own budget is returned beside the total; None for the total alone.
+        """
+        return Budget.from_ledger(self.ledger, owner)
+
+    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> Frame:
+        """Return the charges of the ledger with their answers, oldest first. Free.
+
+        Parameters
+        ----------
+        after : int
+            Row of the ledger after which the history begins.
+        last : int, optional
+            Maximum number of charges, the newest of the rest; None for all of them.
+        owner : str, optional
+            Name whose charges are returned; None for those of all.
+
+        Privacy
+        -------
+        Noisy answers that were paid for, and public facts.
+        """
+        entries = self.ledger.entries(owner, after=after, last=last)
+        return Frame.from_rows(HISTORY_COLUMNS, [self._history_row(entry) for entry in entries])
+
+    def _history_row(self, entry: Entry) -> dict[str, Any]:
+        """Return one charge as a row; value, sd and law are None for what is no answer of this table."""
+        receipt = entry.receipt
+        answer: dict[str, Any] = {}
+        if entry.answer is not None and (entry.asked or {}).get("question") is not None:
+            with contextlib.suppress(ParameterError):  # answered under an earlier schema
+                answer = self.recall(receipt.id).to_dict()
+        return history_row(
+            {
+                "receipt": receipt.id,
+                "row": receipt.seq,
+                "when": receipt.when,
+                "what": receipt.what,
+                "asked": entry.asked or {},
+                "cost": [promise.to_dict() for promise in receipt.promises],
+                **{name: answer.get(name) for name in ("value", "sd", "law")},
+            }
+        )
+
+    def dummy(self, n: int = 100, seed: int = 0) -> Frame:
+        """Return rows drawn from the schema alone, to try a program on. Free.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows, from 1 to 100,000.
+        seed : int
+            Seed of the draw; the same rows for the same seed.
+
+        Privacy
+        -------
+        No row is read: every column is uniform on what was declared.
+        """
+        return dummy_frame(self.schema, dummy_rows(self.schema, n, seed))
 
     def is_free(
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         refines: str | None = None,
     ) -> bool:
-        """Say whether :meth:`ask` would charge nothing: it needs no noise, or the same was paid for. Free.
+        """Return whether :meth:`ask` would charge nothing: it needs no noise, or was paid for before. Free.
 
         Parameters
         ----------
         question, privacy, variance, refines
             As for :meth:`ask`.
         owner : str, optional
-            Who would ask. What others paid does not count: their share would have to be paid.
+            Name that would be charged. What others paid does not count: their share would have to be paid.
 
         Privacy
         -------
-        Read from the ledger. With an owner it tells nothing about what others have asked.
+        Read from the ledger. With an owner it reveals nothing about the queries of others.
         """
-        bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
+        bound, noise = self.cost_model.calibrate(question, privacy=privacy, variance=variance)
         if noise.promise is None:
             return True
-        digest, _ = self._named(bound, noise, refines, owner)
+        digest, _ = self._find_question(bound, noise, refines, owner)
         return self.ledger.has_paid(digest, owner)
 
     def __enter__(self) -> Self:

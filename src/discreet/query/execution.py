@@ -1,10 +1,7 @@
-"""Noisy sums over a curated table: charge, add up, draw, keep.
+"""Noisy sums over a curated table: charge, sum, add noise, store.
 
-Answers that leave at public moments, so that their time tells nothing finer than a slot.
-
-QueryOptions long an engine takes depends on rows: a branch that nobody takes is skipped, and one person more in a
-block of rows can change the time of a count by a third. Work done inside :meth:`Slots.slot` ends a whole
-number of slots after it began.
+The time of an engine depends on rows: a branch that no row takes is skipped, and one person more in a block
+of rows can change the time of a count by a third. :class:`Slots` round that time up.
 """
 
 from __future__ import annotations
@@ -27,8 +24,8 @@ from discreet.noise import Pool, Stream
 from discreet.privacy import PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.aggregates import aggregate_from_dict
-from discreet.query.answers import Answer, shaped
-from discreet.query.calibration import CostModel, SeededNoise
+from discreet.query.answers import Answer, unwrap_scalar
+from discreet.query.calibration import CostedTable, CostModel, SeededNoise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,27 +34,27 @@ if TYPE_CHECKING:
     from discreet.ledger import Entry, Ledger
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate, BoundAggregate
-    from discreet.query.calibration import Asked, NoiseSource, QueryNoise
+    from discreet.query.calibration import NoiseSource, QueryNoise
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
 
 
 class Slots:
-    """Lengths of time by which work on private rows is seen to take.
+    """Lengths of time to whose multiples the time of work on private rows is rounded up.
 
     Parameters
     ----------
     lengths : float, mapping of str to float, or None
-        Seconds: the same for all questions, or one for each ``kind`` of question, where a kind that is not
-        named gets the longest. None lets work end when it ends.
+        Seconds: the same for all aggregates, or one for each ``kind`` of aggregate, where a kind that is not
+        named gets the longest. None for no rounding.
 
     Privacy
     -------
     Of the time that an answer took, only the number of slots can be seen. It is the same for all tables on
     which the work takes less than one slot, so choose them several times as long as the work usually takes.
-    A slot begins before the wait for others who ask, which takes as long as their work, and nobody waits for
-    the rest of another's slot. What remains: a table that is so slow that one slot more is needed, and the
-    load of the machine.
+    A slot begins before the wait for other callers, which takes as long as their work, and no caller waits
+    for the rest of another's slot. What remains visible: a table that is so slow that one slot more is
+    needed, and the load of the machine.
 
     Reference
     ---------
@@ -70,6 +67,7 @@ class Slots:
     """
 
     def __init__(self, lengths: float | Mapping[str, float] | None) -> None:
+        """Check the lengths, and keep one for each kind of aggregate."""
         named: Mapping[str, Any] = lengths if isinstance(lengths, Mapping) else {"": lengths}
         for kind, length in named.items():
             fits = isinstance(length, int | float) and math.isfinite(length) and length > 0
@@ -83,33 +81,34 @@ class Slots:
         self._lengths = {kind: float(length) for kind, length in named.items() if length is not None}
 
     def length(self, kind: str) -> float | None:
-        """Return the seconds of a slot for one kind of question; None if there are no slots."""
+        """Return the seconds of a slot for one kind of aggregate; None if there are no slots."""
         if not self._lengths:
             return None
         return self._lengths.get(kind, max(self._lengths.values()))
 
     @contextlib.contextmanager
     def slot(self, *kinds: str) -> Iterator[None]:
-        """Do what is inside and go on, or fail, at the end of a slot from now; the longest of several."""
-        length = max((found for kind in kinds if (found := self.length(kind)) is not None), default=None)
+        """Leave the ``with`` block at the end of a slot, also after an error; the longest slot of several."""
+        lengths = [self.length(kind) for kind in kinds]
+        length = max((seconds for seconds in lengths if seconds is not None), default=None)
         start = monotonic()
         try:
             yield
         finally:
             if length is not None:
                 passed = monotonic() - start
-                # Counted from the start and not by the clock: the moment of asking is no secret.
+                # Counted from the start and not by the clock: when a query was sent is no secret.
                 sleep(max(0.0, math.floor(passed / length + 1) * length - passed))
 
 
-_MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, for which all wait
-_MOST_PARTS = 64  # draws in one answer: each is read from the ledger whenever it is refined
+_MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, and all callers wait
+_MOST_PARTS = 64  # draws in one answer: each is read from the ledger at every refinement
 
 
 class QueryOptions(TypedDict, total=False):
-    """QueryOptions a question is asked; see :meth:`QueryExecutor.ask`."""
+    """Keyword arguments of :meth:`QueryExecutor.ask`."""
 
-    privacy: Asked | None
+    privacy: Promise | None
     variance: float | None
     owner: str | None
     plan: Sequence[Promise]
@@ -118,31 +117,32 @@ class QueryOptions(TypedDict, total=False):
     said: str | None
 
 
-class QueryExecutor(CostModel):
-    """Noisy sums over a curated table in an engine; :class:`Database` and :class:`LocalSums` are made of it.
+class QueryExecutor(CostedTable):
+    """Noisy sums over a curated table in an engine; the base of :class:`~discreet.query.database.Database`.
 
     Parameters
     ----------
     engine : Engine
-        With its table registered.
+        Engine with its curated table registered.
     curation : Curation
-        The layout.
+        Layout of the curated table.
     ledger : Ledger
-        What is charged.
+        Ledger that is charged, and that stores the answers.
     random_state : int, optional
-        A seed, which makes the noise public: for tests, and marked on every receipt.
+        Seed of the noise, which makes it public: for tests, and marked on every receipt.
     version : str, optional
-        A public name for these rows; a secret fingerprint of them if left out.
+        Public name of these rows; a secret fingerprint of them if left out.
     slots : float or mapping of str to float, optional
-        Seconds by which answers are seen to take: see :class:`~discreet.query.execution.Slots`.
+        Seconds to whose multiples the time of an answer is rounded up: see :class:`Slots`.
 
     Privacy
     -------
     The charge is on disk before the first random number. The exact answer stays in this process; the noisy
-    one is stored in the ledger before it leaves, so that a repeat is free and the same, bit for bit. Any
-    number of threads may ask at once: the same question is then charged once for each owner, and one draw
-    leaves, the one that is stored first. A failure is not refunded; asking again is free. With ``slots`` an
-    answer or a failure leaves, and is entered in the ledger, at the end of a slot; without, its time is open.
+    one is stored in the ledger before it is returned, so that a repeat is free and the same, bit for bit. Any
+    number of threads may ask at once: the same aggregate is then charged once for each owner, and one draw is
+    returned, the one that is stored first. A failure is not refunded; asking again is free. With ``slots``
+    an answer or a failure is returned, and entered in the ledger, at the end of a slot; without, its time is
+    visible.
 
     Reference
     ---------
@@ -159,10 +159,11 @@ class QueryExecutor(CostModel):
         version: str | None = None,
         slots: float | Mapping[str, float] | None = None,
     ) -> None:
+        """Keep the engine with its table, and the executor of its batches."""
         assert engine.version is not None
         schema = curation.schema
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
-        super().__init__(schema, engine.count() if public else None, curation=curation)
+        super().__init__(CostModel(schema, engine.count() if public else None, curation=curation))
         self._slots = Slots(slots)
         self.ledger = ledger
         self._engine = engine
@@ -186,7 +187,7 @@ class QueryExecutor(CostModel):
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
@@ -194,30 +195,30 @@ class QueryExecutor(CostModel):
         request: str | None = None,
         said: str | None = None,
     ) -> Answer:
-        """Charge a question, answer it, and keep the answer.
+        """Charge and answer an aggregate, and store the answer.
 
         Parameters
         ----------
         question : Aggregate
-            What to sum.
+            Sums to compute, over the declared columns.
         privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
-            What the answer shall promise. Pure promises get Laplace noise, all others Gaussian. Unit and
-            neighbors are the schema's.
+            Promise that the answer keeps, with the unit and neighbors of the schema; None where `variance`
+            is given instead. Pure promises get Laplace noise, all others Gaussian.
         variance : float
-            Instead of a promise: of the noise, in the answer's unit squared.
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
         owner : str, optional
-            Who asks: charged beside the total.
+            Name that is charged beside the total; None charges the total alone.
         plan : sequence of Promise
-            What will be asked after this: the question is refused unless all of it fits what the ledger has
-            left. It is not charged now.
+            Promises that will be asked for next: refused unless all of them fit what the ledger has left.
+            They are not charged now.
         refines : str, optional
-            Id of the receipt of an earlier answer to the same question about the same rows, which the owner
-            paid for. A new draw is charged, and merged with that answer and all that it refined in turn.
+            Receipt id of an earlier answer to the same aggregate about the same rows, which the owner paid
+            for. A new draw is charged, and merged with that answer and all that it refined in turn.
         request : str, optional
-            A key of the owner's choice. The same request under the same key is answered as it was the first
-            time, also if rows have changed since; another request under it is refused.
+            Key of the owner's choice. The same request under the same key gets the same answer, also if rows
+            have changed since; another request under it is refused.
         said : str, optional
-            The question in the asker's words, for the record.
+            Text of the query, for the record.
 
         Raises
         ------
@@ -240,7 +241,7 @@ class QueryExecutor(CostModel):
         )
 
     def ask_task(self, question: Aggregate, **how: Unpack[QueryOptions]) -> QueryTask[Answer]:
-        """Return the task of a question, whose steps are executed together with those of others.
+        """Return the task of an aggregate, whose steps are run in one batch with those of other callers.
 
         Parameters
         ----------
@@ -253,13 +254,13 @@ class QueryExecutor(CostModel):
         """
         privacy, variance, owner = how.get("privacy"), how.get("variance"), how.get("owner")
         refines, request = how.get("refines"), how.get("request")
-        bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
+        bound, noise = self.cost_model.calibrate(question, privacy=privacy, variance=variance)
         comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
         if noise.promise is None:
             if refines is not None:
                 raise _cannot_refine("be of an answer with noise, and this question has none")
-            return (yield from self._free(question, bound, noise, comparison))
-        digest, earlier = self._named(bound, noise, refines, owner)
+            return (yield from self._answer_free(question, bound, noise, comparison))
+        digest, earlier = self._find_question(bound, noise, refines, owner)
         charge = self.ledger.prepare_charge(
             noise.promise,
             owner=owner,
@@ -286,82 +287,87 @@ class QueryExecutor(CostModel):
                 f"and {request!r} was used before rows or schema changed. Ask under another key."
             )
         if stored is None:
-            noisy = yield Step(self._measured, (question.kind, bound, noise))
-            # After the slot: the record shows when an answer was stored. Of several who have paid for the
-            # same question and drawn for it, the first is kept, and all get that one.
-            kept = canonical({"n_rows": self.n_rows, "noisy": noisy}).encode()
-            stored = yield Step(self.ledger.execute, self.ledger.prepare_answer(receipt, kept))
-        about = self._about(bound) if receipt.question == digest else _earlier(receipt)
-        answer = self._kept(stored, bound, noise, receipt, receipt.answer is not None, comparison, about)
+            noisy = yield Step(self._measure, (question.kind, bound, noise))
+            # After the slot: the record shows when an answer was stored. Of several owners who have paid for
+            # the same aggregate and drawn noise for it, the first is stored, and all get that answer.
+            content = canonical({"n_rows": self.n_rows, "noisy": noisy}).encode()
+            stored = yield Step(self.ledger.execute, self.ledger.prepare_answer(receipt, content))
+        about = self._about(bound) if receipt.question == digest else _earlier_about(receipt)
+        answer = self._read_stored(
+            stored, bound, noise, receipt, receipt.answer is not None, comparison, about
+        )
         return Answer.merged(*earlier, answer) if earlier else answer
 
-    def _measured(
-        self, wanted: Sequence[tuple[str, BoundAggregate, QueryNoise | None]]
+    def _measure(
+        self, items: Sequence[tuple[str, BoundAggregate, QueryNoise | None]]
     ) -> list[list[int] | Exception]:
-        """Ask the engine, and add noise where there is some, within one slot."""
+        """Return the noisy integers of aggregates, computed within one slot; exact ones without a noise."""
         # The wait for the engine is inside, and the rest of a slot is slept through outside all locks.
-        with self._slots.slot(*(kind for kind, _, _ in wanted)):
-            found = self._passes.submit([bound for _, bound, _ in wanted])
+        with self._slots.slot(*(kind for kind, _, _ in items)):
+            results = self._passes.submit([bound for _, bound, _ in items])
             return [
-                exact if noise is None or isinstance(exact, Exception) else noise.added(exact, self._draws)
-                for (_, _, noise), exact in zip(wanted, found, strict=True)
+                exact
+                if noise is None or isinstance(exact, Exception)
+                else noise.add_noise(exact, self._draws)
+                for (_, _, noise), exact in zip(items, results, strict=True)
             ]
 
     def check_refines(self, question: Aggregate, receipt: str, *, owner: str | None = None) -> None:
-        """Refuse a receipt that another draw of a question's answer could not be merged with. Free."""
-        self._refined(receipt, question.bind(self._curation, self.neighbors), owner)
+        """Refuse a receipt whose answer a new draw of an aggregate could not be merged with. Free."""
+        self._find_refined(receipt, question.bind(self.curation, self.neighbors), owner)
 
     def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
-        """Return an answer again as it left, merged with what it refined. Free.
+        """Return an answer that was paid for, merged with those it refined. Free.
 
         Parameters
         ----------
         receipt : str
             Id of its receipt.
         owner : str, optional
-            Only if it is theirs.
+            Name that must have paid for it; None accepts any.
         """
         return Answer.merged(*(answer for *_, answer in self._chain(receipt, owner)))
 
-    def _free(
+    def _answer_free(
         self,
         question: Aggregate,
         bound: BoundAggregate,
         noise: QueryNoise,
         comparison: Mapping[str, float] | None,
     ) -> QueryTask[Answer]:
-        """Answer what is the same for every neighbor: only the public number of rows is in it."""
+        """Return the task of an aggregate that is the same for all neighbors: it only counts public rows."""
         if self.n_rows is None:
             raise ParameterError(
                 "A question must depend on a column where the number of rows is not public, and this one "
                 "does not. Ask for the number of rows under add-remove neighbors."
             )
         receipt = Receipt.unrecorded((), what=question.kind, schema=self._schema_digest, seeded=self._seeded)
-        exact = yield Step(self._measured, (question.kind, bound, None))
+        exact = yield Step(self._measure, (question.kind, bound, None))
         return self._answer(bound, noise, exact, self.n_rows, receipt, False, comparison)
 
-    def _named(
+    def _find_question(
         self, bound: BoundAggregate, noise: QueryNoise, refines: str | None, owner: str | None
     ) -> tuple[str, list[Answer]]:
-        """Return the digest under which a question is charged, and the answers that it refines."""
-        earlier = [] if refines is None else self._refined(refines, bound, owner)
+        """Return the digest under which an aggregate is charged, and the answers that it refines."""
+        earlier = [] if refines is None else self._find_refined(refines, bound, owner)
         return self._digest(bound, noise, earlier[-1].receipt.question if earlier else None), earlier
 
     def _digest(self, bound: BoundAggregate, noise: QueryNoise, refined: str | None) -> str:
+        """Return the digest of rows, schema, aggregate, noise and refined answer: the same for repeats."""
         assert noise.promise is not None
         noised = [noise.canonical(), noise.promise.to_dict()]
-        # By the question and not by the receipt: two owners who refine the same answer share the draw.
+        # By the digest and not by the receipt: two owners who refine the same answer share the draw.
         fixed = [self._version, self._schema_digest, bound.canonical, noised, refined]
         return hashlib.sha256(canonical(fixed).encode()).hexdigest()
 
     def _about(self, bound: BoundAggregate) -> str:
-        """Name what a question sums: see :attr:`Answer.about`."""
+        """Return the digest of what an aggregate sums: see :attr:`Answer.about`."""
         fixed = ["about", self._version, self._schema_digest, self.neighbors, bound.canonical]
         return hashlib.sha256(canonical(fixed).encode()).hexdigest()
 
     def _chain(self, receipt: str, owner: str | None) -> list[tuple[BoundAggregate, QueryNoise, Answer]]:
-        """Return an answer and all that it refined, oldest first, as the ledger kept them."""
-        found: list[tuple[BoundAggregate, QueryNoise, Answer]] = []
+        """Return an answer and all that it refined, oldest first, as the ledger stored them."""
+        chain: list[tuple[BoundAggregate, QueryNoise, Answer]] = []
         following: str | None = receipt
         while following is not None:
             entry = self._entry(following, owner)
@@ -371,22 +377,24 @@ class QueryExecutor(CostModel):
             if entry.receipt.schema != self._schema_digest:
                 raise _cannot_refine("be of an answer under the present schema, and the schema has changed")
             privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-            bound, noise = self.calibrate(
+            bound, noise = self.cost_model.calibrate(
                 aggregate_from_dict(asked["question"]), privacy=privacy, variance=asked["variance"]
             )
             if (noise.promise,) != entry.receipt.promises:
                 raise _cannot_refine("be of an answer by this version of the product, and is of another")
             comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
-            found.append((bound, noise, self._kept(stored, bound, noise, entry.receipt, True, comparison)))
+            chain.append(
+                (bound, noise, self._read_stored(stored, bound, noise, entry.receipt, True, comparison))
+            )
             following = asked["refines"]
-        bound, noise, oldest = found[-1]
+        bound, noise, oldest = chain[-1]
         if self._digest(bound, noise, None) != oldest.receipt.question:
-            # Of rows as they once were: only with one another.
-            about = _earlier(oldest.receipt)
-            found = [(b, n, dataclasses.replace(answer, about=about)) for b, n, answer in found]
-        return found[::-1]
+            # About rows as they once were: to be merged only with one another.
+            about = _earlier_about(oldest.receipt)
+            chain = [(b, n, dataclasses.replace(answer, about=about)) for b, n, answer in chain]
+        return chain[::-1]
 
-    def _refined(self, receipt: str, bound: BoundAggregate, owner: str | None) -> list[Answer]:
+    def _find_refined(self, receipt: str, bound: BoundAggregate, owner: str | None) -> list[Answer]:
         """Return the answers that a new draw is merged with, if they are about the same sums."""
         chain = self._chain(receipt, owner)
         before = None
@@ -401,16 +409,17 @@ class QueryExecutor(CostModel):
         return [answer for *_, answer in chain]
 
     def _entry(self, receipt: str, owner: str | None) -> Entry:
+        """Return the ledger's entry of a receipt; refuses one of another owner."""
         try:
             entry = self.ledger.entry(receipt)
         except LedgerError:
             entry = None
-        # Somebody else's is not told from one that is not there; nor is it free to whoever did not pay.
+        # A charge of another owner is refused like one that does not exist.
         if entry is None or (owner is not None and entry.receipt.owner != owner):
             raise _cannot_refine("name a charge of the same owner in this ledger, and does not")
         return entry
 
-    def _kept(
+    def _read_stored(
         self,
         stored: bytes,
         bound: BoundAggregate,
@@ -420,9 +429,11 @@ class QueryExecutor(CostModel):
         comparison: Mapping[str, float] | None,
         about: str | None = None,
     ) -> Answer:
-        """Read what was stored, with the number of rows of that time."""
-        kept = json.loads(stored)
-        return self._answer(bound, noise, kept["noisy"], kept["n_rows"], receipt, cached, comparison, about)
+        """Return the answer of a stored text, with the number of rows of that time."""
+        content = json.loads(stored)
+        return self._answer(
+            bound, noise, content["noisy"], content["n_rows"], receipt, cached, comparison, about
+        )
 
     def _answer(
         self,
@@ -435,10 +446,11 @@ class QueryExecutor(CostModel):
         comparison: Mapping[str, float] | None,
         about: str | None = None,
     ) -> Answer:
+        """Return the answer that noisy integers stand for, without the stored text on its receipt."""
         entries = noise.values(noisy, bound, n_rows)
         return Answer(
-            value=shaped(bound.arrange(entries, np.nan if n_rows is None else n_rows)),
-            sd=shaped(bound.arrange(noise.sd(bound), 0.0)),
+            value=unwrap_scalar(bound.arrange(entries, np.nan if n_rows is None else n_rows)),
+            sd=unwrap_scalar(bound.arrange(noise.sd(bound), 0.0)),
             law=noise.law,
             cost=() if noise.promise is None else (noise.promise,),
             cached=cached,
@@ -449,7 +461,7 @@ class QueryExecutor(CostModel):
         )
 
     def close(self) -> None:
-        """Drop the curated table and let go of the engine."""
+        """Drop the curated table and close the engine."""
         self._engine.close()
 
     def __enter__(self) -> Any:
@@ -460,21 +472,21 @@ class QueryExecutor(CostModel):
 
 
 def _sum_batch(engine: Engine, take: Callable[[], list[BoundAggregate]]) -> list[list[int] | Exception]:
-    """Return the exact integers of questions, summed in one pass, or each in its own if that one fails.
+    """Return the exact integers of aggregates, summed in one pass, or each in its own if that one fails.
 
     Privacy
     -------
-    The integers of a question are the same in a pass of its own and in a shared one, and no question fails
-    because of what another caller asked.
+    The integers of an aggregate are the same in a pass of its own and in a shared one, and no aggregate
+    fails because of another caller's.
     """
     bounds = take()
     if len(bounds) > 1:
         with contextlib.suppress(EngineFailed):
-            # Questions of one canonical form are summed once.
+            # Aggregates of one canonical form are summed once.
             names = [canonical(bound.canonical) for bound in bounds]
-            wanted = {name: bound.wanted for name, bound in zip(names, bounds, strict=True)}
-            shared = [*wanted.values()]
-            totals = dict(zip(wanted, shared[0].found(engine, shared), strict=True))
+            tasks = {name: bound.wanted for name, bound in zip(names, bounds, strict=True)}
+            shared = [*tasks.values()]
+            totals = dict(zip(tasks, shared[0].found(engine, shared), strict=True))
             return [
                 bound.finish(totals[name], engine.count()) for name, bound in zip(names, bounds, strict=True)
             ]
@@ -482,14 +494,15 @@ def _sum_batch(engine: Engine, take: Callable[[], list[BoundAggregate]]) -> list
 
 
 def _sum_alone(engine: Engine, bound: BoundAggregate) -> list[int] | Exception:
+    """Return the exact integers of one aggregate, or the failure of the engine."""
     try:
         return bound.exact(engine)
     except EngineFailed as failure:
         return failure
 
 
-def _earlier(receipt: Receipt) -> str:
-    """Name what was summed for a charge whose rows have changed since."""
+def _earlier_about(receipt: Receipt) -> str:
+    """Return the :attr:`Answer.about` of a charge whose rows have changed since."""
     return hashlib.sha256(canonical(["about", receipt.question]).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Sums, counts, means and histograms, of whoever answers with noisy sums."""
+"""Common interface of the databases, at hand and behind a service."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates import Histogram, Sums
+from discreet.query.calibration import CostedTable
 from discreet.query.language import parse
 
 if TYPE_CHECKING:
@@ -18,21 +19,33 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import Answer
-    from discreet.query.calibration import Asked
-    from discreet.schema import Schema
+    from discreet.query.frames import Budget, Frame
+    from discreet.query.results import Preview, QueryResult
 
 _LEAST_COUNT = 3.0  # standard deviations of noise below which nothing is divided by a count
 
 
-class PrivateTable(ABC):
-    """What people ask by name; everything else is asked as a question.
+class PrivateTable(CostedTable, ABC):
+    """Private table that answers aggregates and text queries with noise.
 
-    A class that has ``schema``, ``n_rows`` and ``ask`` of :class:`~discreet.query.answers.NoisySums` gets the
-    rest from here, so that a database and the client of a service are asked in the same words.
+    The one interface of :class:`~discreet.query.database.Database` and of
+    :class:`~discreet.client.database.RemoteDatabase`: what runs on one runs on the other, and under the same
+    noise gets the same numbers.
+
+    Attributes
+    ----------
+    schema : Schema
+        Declared columns, unit and neighbors of the table.
+    n_rows : int or None
+        Number of rows where it is public; None where it is not.
+    neighbors : {"replace-one", "add-remove"}
+        Which pairs of tables the promises make hard to tell apart.
+    dataset : str or None
+        Lasting name of the table; None where the schema declares none.
 
     Privacy
     -------
-    All that is here is one question each, and arithmetic on its answer.
+    Every verb that returns a noisy number is charged before the noise is drawn; all others are free.
 
     Reference
     ---------
@@ -41,32 +54,143 @@ class PrivateTable(ABC):
 
     @property
     @abstractmethod
-    def schema(self) -> Schema:
-        """What is public about the table."""
+    def dataset(self) -> str | None:
+        """Lasting name of the table; None where the schema declares none."""
 
-    @property
     @abstractmethod
-    def n_rows(self) -> int | None:
-        """The number of rows where it is public, else None."""
+    def query(
+        self,
+        text: str,
+        *,
+        privacy: Promise | None = None,
+        sd: float | None = None,
+        refines: str | Sequence[str] = (),
+        owner: str | None = None,
+    ) -> QueryResult:
+        """Charge and answer a query in words or as a SELECT.
+
+        Parameters
+        ----------
+        text : str
+            Query such as ``mean(age) where job = 'clerk' by town``, or the same as a SELECT.
+        privacy : PureDP, ApproxDP, ZCDP or GaussianDP
+            Promise that the whole result keeps; None where `sd` is given instead.
+        sd : float
+            Standard deviation of the noise on a count or a sum, in its unit; None where `privacy` is given.
+        refines : str or sequence of str
+            Receipt ids of an earlier result of the same query, which the new one is merged with.
+        owner : str, optional
+            Name that is charged beside the total; None charges the total alone, or the holder of the token.
+
+        Raises
+        ------
+        ExpressionRefused
+            The text is not in the language; nothing was charged.
+        ParameterError
+            Neither or both of `privacy` and `sd` are given; nothing was charged.
+        BudgetExceeded
+            The limit does not allow it; nothing was charged.
+        """
+
+    @abstractmethod
+    def preview(
+        self, text: str, *, privacy: Promise | None = None, sd: float | None = None, owner: str | None = None
+    ) -> Preview:
+        """Return what :meth:`query` would charge, and how noisy its result would be. Free.
+
+        Parameters
+        ----------
+        text, privacy, sd, owner
+            As for :meth:`query`.
+        """
 
     @abstractmethod
     def ask(
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
         refines: str | None = None,
     ) -> Answer:
-        """Charge, answer, keep the answer."""
+        """Charge and answer an aggregate.
+
+        Parameters
+        ----------
+        question : Aggregate
+            Sums to compute, over the declared columns.
+        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
+            Promise that the answer keeps; None where `variance` is given instead.
+        variance : float
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+        owner : str, optional
+            Name that is charged beside the total; None charges the total alone, or the holder of the token.
+        plan : sequence of Promise
+            Promises that will be asked for next: refused unless all of them fit what is left. They are not
+            charged now.
+        refines : str, optional
+            Receipt id of an earlier answer to the same aggregate, which the new one is merged with.
+        """
+
+    @abstractmethod
+    def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
+        """Return an answer that was paid for, merged with those it refined. Free.
+
+        Parameters
+        ----------
+        receipt : str
+            Id of its receipt.
+        owner : str, optional
+            Name that must have paid for it; None accepts any, or the holder of the token.
+        """
+
+    @abstractmethod
+    def budget(self, *, owner: str | None = None) -> Budget:
+        """Return what the owner, and all together, may spend, have spent and have left. Free.
+
+        Parameters
+        ----------
+        owner : str, optional
+            Name whose own budget is returned; None for the total alone, or for the holder of the token.
+        """
+
+    @abstractmethod
+    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> Frame:
+        """Return what was paid for, with the answers, oldest first. Free.
+
+        Parameters
+        ----------
+        after : int
+            Row of the ledger after which the history begins.
+        last : int, optional
+            Maximum number of charges, the newest of the rest; None for all of them.
+        owner : str, optional
+            Name whose charges are returned; None for all, or for the holder of the token.
+        """
+
+    @abstractmethod
+    def dummy(self, n: int = 100, seed: int = 0) -> Frame:
+        """Return rows drawn from the schema alone, to try a program on. Free.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows to draw.
+        seed : int
+            Seed of the draw; the same rows for the same seed.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the engine or the connections."""
 
     def sum(
         self,
         expression: Any,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         refines: str | None = None,
@@ -76,7 +200,7 @@ class PrivateTable(ABC):
         Parameters
         ----------
         expression : str or Expression
-            A scalar SQL expression over the declared columns: ``"income / 12"``.
+            Scalar SQL expression over the declared columns: ``"income / 12"``.
         privacy, variance, owner, refines
             As for :meth:`ask`.
 
@@ -98,7 +222,7 @@ class PrivateTable(ABC):
         self,
         predicate: Any = "TRUE",
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         refines: str | None = None,
@@ -108,7 +232,7 @@ class PrivateTable(ABC):
         Parameters
         ----------
         predicate : str or Expression
-            A condition: ``"age >= 65 AND owner = 1"``.
+            Condition over the declared columns: ``"age >= 65 AND owner = 1"``.
         privacy, variance, owner, refines
             As for :meth:`ask`.
 
@@ -134,7 +258,7 @@ class PrivateTable(ABC):
         self,
         expression: Any,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         owner: str | None = None,
         refines: str | None = None,
     ) -> Answer:
@@ -143,15 +267,15 @@ class PrivateTable(ABC):
         Parameters
         ----------
         expression : str or Expression
-            A scalar SQL expression over the declared columns.
+            Scalar SQL expression over the declared columns.
         privacy, owner, refines
             As for :meth:`ask`.
 
         Raises
         ------
         ParameterError
-            If the number of rows is too small to divide by, for its noise. The sums behind it have been paid
-            for: ``ask(Sums((expression, "TRUE")), ...)`` gives them again, free.
+            The number of rows is too small to divide by, for its noise. The sums have been paid for:
+            ``ask(Sums((expression, "TRUE")), ...)`` returns them again, free.
 
         Privacy
         -------
@@ -183,7 +307,7 @@ class PrivateTable(ABC):
         *,
         edges: Mapping[str, Sequence[float]] | None = None,
         expression: Any = None,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         refines: str | None = None,
@@ -193,11 +317,11 @@ class PrivateTable(ABC):
         Parameters
         ----------
         columns : str or sequence of str
-            One axis each.
+            Columns of the groups; the answer has one axis for each.
         edges : mapping of str to sequence of float
-            For numbers, where cells begin.
+            For each column of numbers, the values at which its cells begin.
         expression : str or Expression, optional
-            What to sum; counts if left out.
+            Expression that is summed in every cell; rows are counted if left out.
         privacy, variance, owner, refines
             As for :meth:`ask`.
 

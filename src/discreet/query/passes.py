@@ -38,11 +38,11 @@ class Pick:
     Attributes
     ----------
     place : int
-        Which of the columns that are read.
+        Index of its column among the columns that are read.
     top : int
-        The largest integer of the column.
+        Largest integer of the column.
     code : int or None
-        The code that counts as 1; None for a number.
+        Code of the level that counts as 1; None for a number.
     """
 
     place: int
@@ -57,11 +57,11 @@ class Band:
     Attributes
     ----------
     place : int
-        Which of the columns that are read.
+        Index of its column among the columns that are read.
     starts : tuple of int
         Integers at which the second and later cells begin.
     flag : int or None
-        Which of the columns that are read says that the number is missing, which is a cell of its own.
+        Index of the column that is 1 where the number is missing, which is a cell of its own; None without.
     """
 
     place: int
@@ -70,13 +70,13 @@ class Band:
 
     @property
     def size(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         return len(self.starts) + 1 + (self.flag is not None)
 
     def codes(self, arrays: Sequence[AnyArray]) -> AnyArray:
-        """Return the position of each row's cell."""
-        found = np.searchsorted(np.array(self.starts), arrays[self.place], side="right")
-        return found if self.flag is None else np.where(arrays[self.flag] == 1, self.size - 1, found)
+        """Return the index of each row's cell."""
+        codes = np.searchsorted(np.array(self.starts), arrays[self.place], side="right")
+        return codes if self.flag is None else np.where(arrays[self.flag] == 1, self.size - 1, codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,15 @@ class Features:
     Attributes
     ----------
     columns : tuple of str
-        SQL names of what is read.
+        SQL names of the columns that are read.
     picks : tuple of Pick
-        The coordinates.
+        Coordinates of the vectors, in their order.
     center : tuple of int
-        Subtracted, in units of 2**-16 of each range.
+        Origin that is subtracted, in units of 2**-16 of each range.
     square : int
-        No vector is longer than the square root of this, intercept not included.
+        Largest squared length of a vector, in units of 2**-32, intercept not included.
     clips : bool
-        Whether a row of the declared box can be longer, so that rows must be looked at.
+        Whether a row of the declared box can be longer, so that rows must be clipped.
     intercept : bool
         Whether a last coordinate that is 1 for every row is added after clipping.
     bands : tuple of Band
@@ -120,9 +120,28 @@ class Features:
         intercept: bool = False,
         starts: Mapping[str, tuple[int, ...]] | None = None,
     ) -> Features:
-        """Lay out coordinates: one for each number, one for each level of a category or cell of a number.
+        """Return the features of columns: a coordinate for each number, level of a category, or cell.
 
-        ``starts`` has for numbers that are read as cells where those begin.
+        Parameters
+        ----------
+        curation : Curation
+            Layout of the curated table.
+        columns : sequence of str
+            Declared columns, each once.
+        center : sequence of float or None
+            Origin of each coordinate, from 0 to 1; the middle of the ranges if None.
+        radius : float or None
+            Length to which longer rows are shortened, as a fraction of the ranges; None for no clipping.
+        intercept : bool
+            Whether a last coordinate that is 1 for every row is added after clipping.
+        starts : mapping of str to tuple of int, optional
+            For numbers that are read as cells, the integers at which cells begin; None for no such column.
+
+        Notes
+        -----
+        The longest row of the declared box has the squared length ``sum max(c, 1 - c)**2`` over numbers,
+        plus ``|c|**2 + 1 - 2 min(c)`` for each category, with ``c`` the center; rows are clipped only if
+        ``radius**2`` is less.
         """
         if not columns or len(set(columns)) != len(columns):
             raise ParameterError(
@@ -163,7 +182,7 @@ class Features:
 
     @property
     def size(self) -> int:
-        """How many coordinates there are."""
+        """Number of coordinates."""
         return len(self.picks) + self.intercept
 
     @property
@@ -172,22 +191,22 @@ class Features:
         return self.square + (ONE**2 if self.intercept else 0)
 
     def rows(self, arrays: Sequence[AnyArray]) -> Floats:
-        """Return the vectors of some rows, one column each, as whole numbers in floats."""
-        made = np.empty((self.size, len(arrays[0])))
+        """Return the vectors of a batch of rows, one column each, as whole numbers in floats."""
+        vectors = np.empty((self.size, len(arrays[0])))
         if self.bands:
             coded = {band.place: band.codes(arrays) for band in self.bands}
             arrays = [coded.get(place, array) for place, array in enumerate(arrays)]
-        for row, pick, middle in zip(made, self.picks, self.center, strict=False):
-            row[:] = _moved(arrays[pick.place], pick, middle)
+        for row, pick, middle in zip(vectors, self.picks, self.center, strict=False):
+            row[:] = _centered_cells(arrays[pick.place], pick, middle)
         if self.clips:
-            clip(made[: len(self.picks)], self.square)
+            clip(vectors[: len(self.picks)], self.square)
         if self.intercept:
-            made[-1] = ONE
-        return made
+            vectors[-1] = ONE
+        return vectors
 
 
 def center_of(center: Sequence[float] | None, size: int) -> tuple[int, ...]:
-    """Put a center on the grid; the middle of every range if None."""
+    """Return a center in units of 2**-16; the middle of every range if None."""
     if center is None:
         return (ONE // 2,) * size
     values = [float(value) for value in center]
@@ -211,7 +230,7 @@ def square_of(name: str, radius: float) -> int:
     return int(scaled * scaled // 1)
 
 
-def _moved(values: AnyArray, pick: Pick, middle: int) -> AnyArray:
+def _centered_cells(values: AnyArray, pick: Pick, middle: int) -> AnyArray:
     """Return the cells as whole numbers from 0 to 2**16, less the middle."""
     if pick.code is not None:
         flags: AnyArray = ((values == pick.code).astype(np.int32) << PRODUCT_BITS) - middle

@@ -1,95 +1,131 @@
-"""Results of text queries: cells with their margins, cost, and sums and differences of past results."""
+"""Results of text queries: cells with their noise, their cost, and the messages that carry them over HTTP."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import number
-from discreet.privacy import PureDP, Spending
+from discreet.privacy import PureDP, Spending, promise_from_dict
 from discreet.privacy.promises import describe_promise
+from discreet.query.frames import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from typing import Self
 
     from discreet.privacy import Promise, Receipt
     from discreet.query.calibration import Law
 
+LEVEL = 0.95
+"""Probability with which an interval holds the exact number."""
+DELTA = 1e-6
+"""Delta at which the cost of Gaussian noise is also given as an epsilon."""
+_GAUSSIAN_WIDTH = 1.959963984540054  # standard deviations on either side, at LEVEL
+_CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
+_ROUNDING = 1e-9  # relative; another machine may compute the ends of an interval a few units differently
 
-_KEPT = 4096  # costs that are remembered: the same few are asked again and again
 
-
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def cost_amounts(cost: tuple[Promise, ...]) -> Mapping[str, float]:
-    """Return what a cost comes to in each currency that a limit may be told in; pure costs count in both."""
+    """Return a cost in each currency that a limit may have; pure costs count in both."""
     spent = sum((Spending.from_promises(promise) for promise in cost), Spending())
     return {
         "epsilon": float(spent.pure),
-        "rho": float(spent.pooled if _pure(cost) else spent.gaussian),
+        "rho": float(spent.pooled if _is_pure(cost) else spent.gaussian),
         "queries": float(spent.charges),
     }
 
 
 def affordable_count(cost: tuple[Promise, ...], left: Mapping[str, float] | None) -> int | None:
-    """Say how many more like this an amount would pay for.
+    """Return how many more queries of this cost a budget pays for.
 
     Parameters
     ----------
     cost : tuple of Promise
-        Of one.
+        Charges of one query.
     left : mapping of str to float or None
-        What is left in each currency, as :meth:`Ledger.remaining` says it; None without a limit.
+        Amount left in each currency, as :meth:`Ledger.remaining` returns it; None without a limit.
 
     Returns
     -------
     int or None
-        None without a limit, and for what costs nothing.
+        None without a limit, and for a query that costs nothing.
     """
     if left is None or not cost:
         return None
-    paid_in = {"epsilon" if _pure(cost) and "epsilon" in left else "rho", "queries"} & set(left)
+    paid_in = {"epsilon" if _is_pure(cost) and "epsilon" in left else "rho", "queries"} & set(left)
     counts = (
-        math.floor(left[name] / price)
-        for name, price in cost_amounts(cost).items()
-        if name in paid_in and price
+        math.floor(left[name] / amount)
+        for name, amount in cost_amounts(cost).items()
+        if name in paid_in and amount
     )
     return min(counts, default=None)
 
 
-@lru_cache(maxsize=_KEPT)
+def remaining_amounts(
+    cost: tuple[Promise, ...], own: Mapping[str, float] | None, total: Mapping[str, float] | None
+) -> dict[str, Any]:
+    """Return what is left of two budgets, and how many more queries of this cost both pay for.
+
+    Parameters
+    ----------
+    cost : tuple of Promise
+        Charges of one query.
+    own, total : mapping of str to float or None
+        Amounts left to the owner and to all together, by currency; None without a limit.
+    """
+    counts = [n for n in (affordable_count(cost, own), affordable_count(cost, total)) if n is not None]
+    return {"own": own, "total": total, "more": min(counts, default=None)}
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
 def describe_cost(cost: tuple[Promise, ...], delta: float) -> str:
-    """Write a price; Gaussian ones also as an epsilon at `delta`."""
+    """Return a cost as text; that of Gaussian noise also as an epsilon at `delta`."""
     if not cost:
         return "nothing"
-    listed = " and ".join(describe_promise(promise.to_dict()) for promise in cost)
+    promises = " and ".join(describe_promise(promise.to_dict()) for promise in cost)
     spent = sum((Spending.from_promises(promise) for promise in cost), Spending())
-    if not spent.rho or _pure(cost):
-        return listed
+    if not spent.rho or _is_pure(cost):
+        return promises
     try:
         epsilon = number(spent.epsilon_at(delta), digits=4, rounding="up")
     except PromiseError:  # so much, or so little, that no epsilon says it
-        return listed
-    return f"{listed} (epsilon {epsilon} at delta {delta:g})"
+        return promises
+    return f"{promises} (epsilon {epsilon} at delta {delta:g})"
 
 
-def _pure(cost: tuple[Promise, ...]) -> bool:
+def cost_fields(cost: tuple[Promise, ...], remaining: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of a message that say what something costs and what is left.
+
+    Parameters
+    ----------
+    cost : tuple of Promise
+        Promises that were charged, or would be.
+    remaining : mapping or None
+        What is left, as :func:`remaining_amounts` returns it; None where it is not known.
+    """
+    return {
+        "cost": [promise.to_dict() for promise in cost],
+        "cost_words": describe_cost(cost, DELTA),
+        "remaining": remaining_amounts((), None, None) if remaining is None else dict(remaining),
+    }
+
+
+def _is_pure(cost: tuple[Promise, ...]) -> bool:
     return all(isinstance(promise, PureDP) for promise in cost)
 
 
-LEVEL = 0.95
-_GAUSSIAN_WIDTH = 1.959963984540054  # standard deviations on either side, at LEVEL
-
-
 def interval_width(law: Law) -> float:
-    """Return how many standard deviations a margin is at :data:`LEVEL`."""
+    """Return half the width of an interval at :data:`LEVEL`, in standard deviations."""
     return _GAUSSIAN_WIDTH if law == "gaussian" else -math.log1p(-LEVEL) / math.sqrt(2)
 
 
 def rounded(value: float, margin: float) -> str:
-    """Write a number with as many digits as its margin leaves."""
+    """Return a number as text, with as many digits as its margin leaves."""
     if margin == 0:
         return f"{value:,.10g}"
     decimals = max(0, 1 - math.floor(math.log10(margin)))
@@ -97,18 +133,27 @@ def rounded(value: float, margin: float) -> str:
     return "0" if float(text.replace(",", "")) == 0 else text
 
 
+class ResultInterval(NamedTuple):
+    """Ends between which the exact number lies, with probability :data:`LEVEL`."""
+
+    lower: float
+    upper: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultCell:
-    """One number of an answer.
+    """One number of a result: of the whole table, or of one group.
 
     Attributes
     ----------
     key : tuple of str
-        Which group, in words; empty where there are none.
+        Values of the group, one for each column of ``group_by``; empty without groups.
     value : float or None
-        The noisy number; None for a mean over too few rows, and for a price.
-    sd, margin : float or None
-        Standard deviation of its noise, and how far it may be off at :data:`LEVEL`.
+        Noisy number; None for a mean over too few rows, and in a preview.
+    sd : float or None
+        Standard deviation of the noise, in the unit of the number; None where it is not known.
+    margin : float or None
+        Half the width of the interval at :data:`LEVEL`, in the unit of the number; None without an sd.
     """
 
     key: tuple[str, ...]
@@ -117,50 +162,91 @@ class ResultCell:
     margin: float | None
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """Between which ends the exact number lies at :data:`LEVEL`; None where there is no number."""
+    def interval(self) -> ResultInterval | None:
+        """Interval that holds the exact number at :data:`LEVEL`; None without a number."""
         if self.value is None or self.margin is None:
             return None
-        return self.value - self.margin, self.value + self.margin
+        return ResultInterval(self.value - self.margin, self.value + self.margin)
+
+    @property
+    def lower(self) -> float | None:
+        """Lower end of the interval; None without a number."""
+        return None if self.interval is None else self.interval.lower
+
+    @property
+    def upper(self) -> float | None:
+        """Upper end of the interval; None without a number."""
+        return None if self.interval is None else self.interval.upper
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {"key": list(self.key), "value": self.value, "sd": self.sd, "margin": self.margin}
 
+    def to_wire(self) -> dict[str, Any]:
+        """Return the cell as the HTTP interface has it, with the ends of its interval."""
+        ends = self.interval or (None, None)
+        return {
+            "key": list(self.key),
+            "value": self.value,
+            "sd": self.sd,
+            "lower": ends[0],
+            "upper": ends[1],
+        }
+
+    @classmethod
+    def from_wire(cls, values: Mapping[str, Any], law: Law) -> ResultCell:
+        """Return the cell that :meth:`to_wire` wrote under a noise law; refuses ends that do not fit it."""
+        value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
+        ends = _read_number(values["lower"]), _read_number(values["upper"])
+        margin = None if value is None or sd is None else sd * interval_width(law)
+        cell = cls(key=_read_texts(values["key"]), value=value, sd=sd, margin=margin)
+        if value is None or margin is None:
+            fits = ends == (None, None)
+        else:
+            expected = (value - margin, value + margin)
+            allowed = _ROUNDING * (abs(value) + margin)
+            fits = all(e is not None and abs(e - x) <= allowed for e, x in zip(ends, expected, strict=True))
+        if not fits:
+            raise ValueError
+        return cell
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryResult:
-    """What a question was answered with, or what it would cost.
+    """Result of a text query, of a table at hand or behind a service.
 
     Attributes
     ----------
     question : str
-        As it was understood.
+        Query as it was understood.
     measure : str or None
-        The unit of the answer.
-    axes : tuple of str
-        Columns of the groups.
+        Unit of the numbers; None where the columns declare none.
+    group_by : tuple of str
+        Columns of the groups; empty without groups.
     cells : tuple of ResultCell
-        One, or one for each group; also for those that no row is in. None at all for the price of a mean
-        whose noise depends on how many rows there are.
+        One cell, or one for each declared group, also for groups without a row.
     law : {"gaussian", "laplace"}
-        Of the noise.
+        Distribution of the noise.
     cost : tuple of Promise
-        What was charged, or would be; empty if it is free. Of a refined answer, for its newest part alone.
-    count_margin : float or None
-        How far a count of rows under the same noise may be off; None for a sum.
+        Promises that were charged; empty for a free result. For a refined result, those of its newest part.
+    unreadable_below : int or None
+        Number of rows below which a group cannot be told from an empty one; None without groups, for sums,
+        and for exact results.
     cached : bool
-        Whether it had been paid for before, and is the same answer again.
-    receipts : tuple of Receipt
-        Of the charges, one for each noisy question behind it: two for a mean by groups.
+        Whether it had been paid for before, and is the same result again.
+    receipts : tuple of str
+        Ids of the charges, one for each aggregate of the query: two for a mean by groups.
     parts : tuple of tuple of str
-        For each of these questions, the receipts of all answers that were merged into it.
+        For each aggregate, the receipt ids of all answers that were merged into it.
+    charges : tuple of Receipt
+        Receipts of the charges, as the ledger wrote them; empty for a result that a service sent.
     ledger : str or None
-        Where it was charged; None if nobody counts, or if whoever asks does not say.
-    left : mapping of str to float or None
-        What is left in each currency of the ledger's limit; None if it has none, or is not known.
+        Identity of the ledger that was charged; None where it is not known.
+    remaining : mapping or None
+        What is left to the owner and in total, and how many more such queries that pays for: keys ``own``,
+        ``total`` and ``more``. None where it is not known.
     spent : Spending or None
-        What all charges of the ledger come to.
+        Sum of all charges of the ledger; None where it is not known.
 
     Privacy
     -------
@@ -173,42 +259,59 @@ class QueryResult:
 
     question: str
     measure: str | None
-    axes: tuple[str, ...]
+    group_by: tuple[str, ...]
     cells: tuple[ResultCell, ...]
     law: Law
     cost: tuple[Promise, ...]
-    count_margin: float | None = None
+    unreadable_below: int | None = None
     cached: bool = False
-    receipts: tuple[Receipt, ...] = ()
+    receipts: tuple[str, ...] = ()
     parts: tuple[tuple[str, ...], ...] = ()
+    charges: tuple[Receipt, ...] = field(default=(), compare=False, repr=False)
     ledger: str | None = None
-    left: Mapping[str, float] | None = None
+    remaining: Mapping[str, Any] | None = None
     spent: Spending | None = None
 
     @property
+    def value(self) -> float | None:
+        """Noisy number of a result without groups; None with groups, and for a mean over too few rows."""
+        return None if self._single is None else self._single.value
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation of the noise of a result without groups, in its unit; None with groups."""
+        return None if self._single is None else self._single.sd
+
+    @property
+    def interval(self) -> ResultInterval | None:
+        """Interval of a result without groups at :data:`LEVEL`; None with groups."""
+        return None if self._single is None else self._single.interval
+
+    @property
+    def _single(self) -> ResultCell | None:
+        return self.cells[0] if self.cells and not self.group_by else None
+
+    @property
     def rows(self) -> tuple[int, ...]:
-        """Rows of the ledger where it was charged."""
-        return tuple(receipt.seq for receipt in self.receipts if receipt.seq is not None)
+        """Rows of the ledger that hold the charges."""
+        return tuple(receipt.seq for receipt in self.charges if receipt.seq is not None)
+
+    @property
+    def left(self) -> Mapping[str, float] | None:
+        """Amount left in each currency, to the owner if there is a limit of their own; None without one."""
+        remaining = self.remaining or {}
+        own: Mapping[str, float] | None = remaining.get("own")
+        return remaining.get("total") if own is None else own
 
     @property
     def more(self) -> int | None:
-        """How often what is left would pay for as much again; None without a limit, or for what is free."""
-        return self.more_with(self.left)
+        """How many more such queries the rest of the budget pays for; None without a limit, or if free."""
+        return (self.remaining or {}).get("more")
 
-    def more_with(self, left: Mapping[str, float] | None) -> int | None:
-        """Say how many more like it an amount would pay for.
-
-        Parameters
-        ----------
-        left : mapping of str to float or None
-            What is left in each currency, as :meth:`Ledger.remaining` says it; None without a limit.
-
-        Returns
-        -------
-        int or None
-            None without a limit, and for what costs nothing.
-        """
-        return affordable_count(self.cost, left)
+    @property
+    def cost_words(self) -> str:
+        """Cost as text."""
+        return describe_cost(self.cost, DELTA)
 
     @property
     def refined(self) -> bool:
@@ -216,16 +319,8 @@ class QueryResult:
         return any(len(merged) > 1 for merged in self.parts)
 
     @property
-    def unreadable_below(self) -> int | None:
-        """About how many rows a group must have to be told from an empty one; None for sums, and if exact.
-
-        Two margins: a count's own, and the other's that it is told from.
-        """
-        return math.ceil(2 * self.count_margin) if self.axes and self.count_margin else None
-
-    @property
     def margin_words(self) -> str:
-        """What the margins say, and what they do not."""
+        """What the margins mean, and what they do not."""
         if not self.cost:
             return "It is exact: it follows from what is public."
         return (
@@ -235,18 +330,35 @@ class QueryResult:
 
     @property
     def group_words(self) -> str | None:
-        """Which groups are too small to be read; None where that cannot be said."""
-        least = self.unreadable_below
-        if least is None:
+        """Which groups are too small to be read; None where that is not known."""
+        if self.unreadable_below is None:
             return None
-        return f"Noise makes groups below about {least:,} rows unreadable."
+        return f"Noise makes groups below about {self.unreadable_below:,} rows unreadable."
+
+    @property
+    def frame(self) -> Frame:
+        """Cells, one row each: the columns of the groups, then value, sd, lower and upper."""
+        keys = {name: [cell.key[i] for cell in self.cells] for i, name in enumerate(self.group_by)}
+        numbers = {
+            name: [getattr(cell, name) for cell in self.cells] for name in ("value", "sd", "lower", "upper")
+        }
+        # A column of the table may have one of these names.
+        return Frame({**keys, **{f"noisy {n}" if n in keys else n: cells for n, cells in numbers.items()}})
+
+    def to_pandas(self) -> Any:
+        """Return the cells as a pandas data frame."""
+        return self.frame.to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return the cells as a polars data frame."""
+        return self.frame.to_polars()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return plain JSON values, as the command line prints them."""
         return {
             "question": self.question,
             "measure": self.measure,
-            "by": list(self.axes),
+            "by": list(self.group_by),
             "level": LEVEL,
             "law": self.law,
             "answers": [cell.to_dict() for cell in self.cells],
@@ -254,234 +366,178 @@ class QueryResult:
             "cached": self.cached,
             "ledger": self.ledger,
             "rows": list(self.rows),
-            "receipts": [receipt.id for receipt in self.receipts],
+            "receipts": list(self.receipts),
             "parts": [list(merged) for merged in self.parts],
             "left": None if self.left is None else dict(self.left),
             "more": self.more,
         }
 
+    def to_wire(self) -> dict[str, Any]:
+        """Return the result as the HTTP interface has it."""
+        ends = self.interval or (None, None)
+        return {
+            "kind": "answer",
+            "question": self.question,
+            "measure": self.measure,
+            "by": list(self.group_by),
+            "cells": [cell.to_wire() for cell in self.cells],
+            "value": self.value,
+            "sd": self.sd,
+            "interval": {"level": LEVEL, "lower": ends[0], "upper": ends[1]},
+            "law": self.law,
+            "unreadable_below": self.unreadable_below,
+            "cached": self.cached,
+            "receipts": list(self.receipts),
+            "parts": [list(merged) for merged in self.parts],
+            **cost_fields(self.cost, self.remaining),
+        }
+
+    @classmethod
+    def from_wire(cls, values: Mapping[str, Any]) -> Self:
+        """Return the result that :meth:`to_wire` wrote, with the same numbers, bit for bit.
+
+        Fields that are not known here are ignored: a newer service may send more.
+
+        Raises
+        ------
+        ParameterError
+            A field is missing, or has another type, or does not fit the others.
+        """
+        try:
+            return cls(**cls._read_fields(values))
+        except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
+            raise ParameterError(
+                f"values of {cls.__name__}.from_wire must be what to_wire() writes, and are not."
+            ) from None
+
+    @staticmethod
+    def _read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a message."""
+        if values["kind"] != "answer" or values["law"] not in ("gaussian", "laplace"):
+            raise ValueError
+        group_by = _read_texts(values["by"])
+        cells = tuple(ResultCell.from_wire(cell, values["law"]) for cell in values["cells"])
+        value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
+        single = (None, None) if group_by else (cells[0].value, cells[0].sd)
+        # The number of a result without groups is there twice.
+        if (value, sd) != single or (not group_by and len(cells) != 1):
+            raise ValueError
+        if any(len(cell.key) != len(group_by) for cell in cells) or not isinstance(values["cached"], bool):
+            raise ValueError
+        return {
+            **_read_common_fields(values),
+            "group_by": group_by,
+            "cells": cells,
+            "law": values["law"],
+            "cached": values["cached"],
+            "receipts": _read_texts(values["receipts"]),
+            "parts": tuple(_read_texts(merged) for merged in values.get("parts", ())),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview(QueryResult):
-    """Cost and noise of a text query in advance: one cell without a value, no receipts.
+    """Cost and noise of a text query in advance: at most one cell, without a value, and no receipts.
 
     Attributes
     ----------
-    sql : str
-        The query as a SELECT, which is read as the same query.
+    sql : str or None
+        Query as a SELECT, which is read as the same query; None where a service does not send it.
     is_free : bool
         Whether nothing would be charged: the result follows from what is public, or was paid for before.
 
     Privacy
     -------
-    Follows from the schema, the public number of rows and what the asking owner has paid.
+    Follows from the schema, the public number of rows and what the owner has paid.
 
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    sql: str
+    sql: str | None
     is_free: bool = False
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultTerm:
-    """One number of a past answer, and how often it counts.
-
-    Attributes
-    ----------
-    times : float
-        1 to add it, -1 to subtract it.
-    question : str
-        As it was understood.
-    key : tuple of str
-        Which group; empty where there are none.
-    value, sd : float
-        The number, and the standard deviation of its noise.
-    law : {"gaussian", "laplace"}
-        Of the noise.
-    parts : tuple of tuple of str
-        Receipts behind it, as in `QueryResult.parts`. Receipts of two owners may stand for one draw: only
-        answers of one owner are combined.
-    measure : str or None
-        Its unit.
-    """
-
-    times: float
-    question: str
-    key: tuple[str, ...]
-    value: float
-    sd: float
-    law: Law
-    parts: tuple[tuple[str, ...], ...]
-    measure: str | None = None
-
-    @classmethod
-    def from_cell(cls, reply: QueryResult, cell: ResultCell, times: float = 1.0) -> ResultTerm:
-        """Take one number of a reply."""
-        if cell.value is None or cell.sd is None:
-            raise ParameterError(
-                "cell of ResultTerm.of must have a value, and this one was over too few rows to have one. "
-                "Choose another group, or refine the answer first."
-            )
-        return cls(
-            times=times,
-            question=reply.question,
-            key=cell.key,
-            value=cell.value,
-            sd=cell.sd,
-            law=reply.law,
-            parts=reply.parts,
-            measure=reply.measure,
-        )
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation of the noise of each number; None if it depends on what is not public."""
+        return self.cells[0].sd if self.cells else None
 
     @property
-    def receipts(self) -> frozenset[str]:
-        """All receipts behind it."""
-        return frozenset(receipt for merged in self.parts for receipt in merged)
+    def margin(self) -> float | None:
+        """Half the width of each interval at :data:`LEVEL`; None if it depends on what is not public."""
+        return self.cells[0].margin if self.cells else None
 
-    @property
-    def words(self) -> str:
-        """Which number it is."""
-        return f"{self.question} [{', '.join(self.key)}]" if self.key else self.question
+    def to_wire(self) -> dict[str, Any]:
+        """Return the preview as the HTTP interface has it."""
+        return {
+            "kind": "price",
+            "question": self.question,
+            "sql": self.sql,
+            "learner": None,
+            "measure": self.measure,
+            "by": list(self.group_by),
+            "sd": self.sd,
+            "margin": self.margin,
+            "unreadable_below": self.unreadable_below,
+            **cost_fields(self.cost, self.remaining),
+            "more": self.more,
+            "free": self.is_free or not self.cost,
+        }
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CombinedResult:
-    """A sum or difference of answers.
-
-    Attributes
-    ----------
-    formula : str
-        What was added and subtracted.
-    value, sd, margin : float
-        The result, the standard deviation of its noise, and how far it may be off 95 times in 100; where
-        there is Laplace noise, at least as often.
-    measure : str or None
-        The unit that all of them have.
-
-    Privacy
-    -------
-    Made of answers that were paid for, and of nothing else: free.
-
-    Reference
-    ---------
-    docs/explanation/theorems/composition.md.
-    """
-
-    formula: str
-    value: float
-    sd: float
-    margin: float
-    measure: str | None
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Between which ends the exact number lies, 95 times in 100 or more."""
-        return self.value - self.margin, self.value + self.margin
-
-    @property
-    def words(self) -> str:
-        """The result as a sentence."""
-        unit = f" {self.measure}" if self.measure else ""
-        number, margin = rounded(self.value, self.margin), rounded(self.margin, self.margin)
-        told = f"{self.formula} = {number} ± {margin}{unit}"
-        if not self.margin:
-            return f"{told}: the same noise on both sides, or none."
-        apart = abs(self.value) > self.margin
-        return f"{told}, {LEVEL * 100:.0f} times in 100: {'' if apart else 'not '}told from zero."
+    @staticmethod
+    def _read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a message; it does not name the law, which follows from the cost."""
+        sd, margin = (_read_number(values[name], least=0.0) for name in ("sd", "margin"))
+        free = values.get("free", False)
+        if values["kind"] != "price" or not isinstance(free, bool):
+            raise ValueError
+        common = _read_common_fields(values)
+        return {
+            **common,
+            "group_by": _read_texts(values.get("by", ())),
+            "cells": () if sd is None else (ResultCell(key=(), value=None, sd=sd, margin=margin),),
+            "law": "laplace" if common["cost"] and _is_pure(common["cost"]) else "gaussian",
+            "sql": _read_text_or_none(values.get("sql")),
+            "is_free": free,
+        }
 
 
-def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
-    """Add and subtract past answers.
-
-    Parameters
-    ----------
-    terms : sequence of ResultTerm
-        At least one, all in one unit.
-
-    Returns
-    -------
-    CombinedResult
-        Its standard deviation accounts for noise that answers share: the same answer twice, or an answer and
-        its refinement.
-
-    Raises
-    ------
-    ParameterError
-        If units differ, or if two answers share noise in a way that their standard deviations do not tell: a
-        mean and the count behind it, or two refinements of one answer.
-
-    Privacy
-    -------
-    Free: no row is asked.
-
-    Reference
-    ---------
-    docs/explanation/theorems/composition.md.
-
-    Examples
-    --------
-    >>> women, men = (
-    ...     ResultTerm(times=times, question="count by sex", key=(key,), value=value, sd=3.0, law="gaussian",
-    ...          parts=(("a-1",),), measure="rows")
-    ...     for times, key, value in ((1, "f", 310.0), (-1, "m", 290.0))
-    ... )
-    >>> print(combine_results([women, men]).words)
-    count by sex [f] - count by sex [m] = 20.0 ± 8.3 rows, 95 times in 100: told from zero.
-    """
-    if not terms:
-        raise ParameterError("terms of combine_results must be at least one, and are none.")
-    units = {term.measure for term in terms} - {None}
-    if len(units) > 1:
-        raise ParameterError(
-            f"terms of combine_results must be in one unit, and are in {', '.join(sorted(map(str, units)))}. "
-            "Combine answers of the same kind."
-        )
-    variance = math.fsum(
-        one.times * other.times * _covariance(one, other) for one in terms for other in terms
-    )
-    sd = math.sqrt(max(variance, 0.0))
-    law: Law = "laplace" if any(term.law == "laplace" for term in terms) else "gaussian"
-    return CombinedResult(
-        formula=_formula(terms),
-        value=math.fsum(term.times * term.value for term in terms),
-        sd=sd,
-        # At this level no sum of such noises is wider than a Laplace of its variance.
-        margin=sd * interval_width(law),
-        measure=terms[0].measure if {term.measure for term in terms} == units else None,
-    )
+def _read_common_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that results and previews have in common."""
+    least, remaining = values.get("unreadable_below"), values["remaining"]
+    if not isinstance(values["question"], str) or not isinstance(remaining, Mapping):
+        raise TypeError
+    if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 0):
+        raise TypeError
+    return {
+        "question": values["question"],
+        "measure": _read_text_or_none(values["measure"]),
+        "cost": tuple(promise_from_dict(promise) for promise in values["cost"]),
+        "unreadable_below": least,
+        "remaining": dict(remaining),
+    }
 
 
-def _covariance(one: ResultTerm, other: ResultTerm) -> float:
-    """Return the covariance of the noises of two numbers.
-
-    With weights ``1/v_i`` a merge of draws has the variance ``1 / sum(1/v_i)``, and its covariance with a
-    merge of some of the same draws is its own variance.
-    """
-    if one.receipts.isdisjoint(other.receipts):
-        return 0.0
-    if one.key != other.key:
-        return 0.0  # one question: every group has a draw of its own
-    if one.question == other.question:
-        if one.parts == other.parts:
-            return one.sd * other.sd
-        linear = not one.question.startswith("mean")
-        if linear and (one.receipts < other.receipts or other.receipts < one.receipts):
-            return min(one.sd, other.sd) ** 2
-    raise ParameterError(
-        f"terms of combine_results must share no noise, or all of it, and {one.words} and {other.words} "
-        "stand on some of the same draws. Use the newest refinement of an answer, and no mean beside its "
-        "count."
-    )
+def _read_number(value: Any, *, least: float = -math.inf) -> float | None:
+    """Return a finite number as a float, and None as None; refuses texts and truth values."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    if not (math.isfinite(value) and value >= least):
+        raise ValueError
+    return float(value)
 
 
-def _formula(terms: Sequence[ResultTerm]) -> str:
-    words = ""
-    for term in terms:
-        sign = "-" if term.times < 0 else "+" if words else ""
-        times = abs(term.times)
-        factor = "" if times == 1 else f"{times:g} * "
-        words += f" {sign} {factor}{term.words}" if words else f"{sign}{factor}{term.words}"
-    return words
+def _read_texts(values: Any) -> tuple[str, ...]:
+    """Return a list of texts as a tuple."""
+    if not isinstance(values, list | tuple) or not all(isinstance(text, str) for text in values):
+        raise TypeError
+    return tuple(values)
+
+
+def _read_text_or_none(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError
+    return value

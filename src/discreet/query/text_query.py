@@ -1,4 +1,4 @@
-"""Text queries: the aggregates that one needs, their calibration, and the result of it all."""
+"""Text queries: the aggregates that one needs, their noise, and the result."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 PAIR = ("counts", "sums")
-"""The two questions of a mean by groups; each gets half of the promise."""
+"""Names of the two aggregates of a mean by groups; each gets half of the promise."""
 _LEAST_COUNT = 3.0  # standard deviations of its noise that a count must have to be divided by
-_SMALLEST_SD = 1e-150  # whose square is a number yet
+_SMALLEST_SD = 1e-150  # its square is still a number
 _LARGEST_SD = 1e100
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedAggregate:
-    """One aggregate behind a text query, paid by a promise or by the variance of its noise."""
+    """One aggregate of a text query, with its promise or the variance of its noise."""
 
     aggregate: Aggregate
     privacy: Promise | None
@@ -48,13 +48,13 @@ class PlannedAggregate:
 
 
 def plan_aggregates(
-    asked: Query, sums: Any, privacy: Promise | None, sd: float | None
+    query: Query, sums: Any, privacy: Promise | None, sd: float | None
 ) -> list[PlannedAggregate]:
     """Return the aggregates that a query needs: one, and two for a mean by groups.
 
     Parameters
     ----------
-    asked : Query
+    query : Query
         Parsed query that is planned.
     sums : CostModel or NoisySums
         Object that knows schema, neighbors and the public number of rows.
@@ -65,22 +65,23 @@ def plan_aggregates(
 
     Privacy
     -------
-    The two questions of a mean by groups get half of the promise each, rounded down.
+    The two aggregates of a mean by groups get half of the promise each, rounded down.
 
     Reference
     ---------
     docs/explanation/theorems/composition.md.
     """
-    variance = _variance(asked, privacy, sd)
-    if not (asked.verb == "mean" and asked.by):
-        return [PlannedAggregate(_question(asked, sums.n_rows), privacy, variance)]
+    variance = _variance(query, privacy, sd)
+    if not (query.verb == "mean" and query.by):
+        return [PlannedAggregate(_single_aggregate(query, sums.n_rows), privacy, variance)]
     halves = dict.fromkeys(PAIR, 1.0)
     shares = BudgetSplit(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
-    pair = (_grouped(asked, asked.where), _grouped(asked, _displacement(asked)))
+    pair = (_grouped(query, query.where), _grouped(query, _displacement(query)))
     return [PlannedAggregate(one, shares[name], None) for name, one in zip(PAIR, pair, strict=True)]
 
 
-def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float | None:
+def _variance(query: Query, privacy: Promise | None, sd: float | None) -> float | None:
+    """Return the variance of an sd, None for a promise; refuses neither or both, and the sd of a mean."""
     if (privacy is None) == (sd is None):
         raise ParameterError(
             "A question must be told how much to protect, by exactly one of a promise and a noise, and was "
@@ -89,7 +90,7 @@ def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float 
         )
     if sd is None:
         return None
-    if asked.verb == "mean":
+    if query.verb == "mean":
         raise ParameterError(
             "sd must be of a count or a sum, and a mean was asked for, whose noise depends on how many rows "
             "there are. Give an epsilon, a mu or a rho."
@@ -102,87 +103,112 @@ def _variance(asked: Query, privacy: Promise | None, sd: float | None) -> float 
     return float(sd) ** 2
 
 
-def _question(asked: Query, n_rows: int | None) -> Aggregate:
-    """Return the one question that answers a sentence."""
-    if asked.by:
-        return _grouped(asked, None if asked.expression is None and asked.where is None else _scalar(asked))
-    if asked.verb == "mean" and not _plain_mean(asked, n_rows):
-        return Sums((_displacement(asked), asked.where or "TRUE"))
-    return Sums((_scalar(asked),))
+def _single_aggregate(query: Query, n_rows: int | None) -> Aggregate:
+    """Return the one aggregate of a query that needs no second one."""
+    if query.by:
+        return _grouped(query, None if query.expression is None and query.where is None else _scalar(query))
+    if query.verb == "mean" and not _plain_mean(query, n_rows):
+        return Sums((_displacement(query), query.where or "TRUE"))
+    return Sums((_scalar(query),))
 
 
-def _grouped(asked: Query, expression: Any) -> Histogram:
-    edges = {axis.column: axis.edges for axis in asked.by if axis.edges}
-    return Histogram([axis.column for axis in asked.by], edges, expression)
+def _grouped(query: Query, expression: Any) -> Histogram:
+    """Return the histogram of a query's groups, counting rows or summing an expression."""
+    edges = {axis.column: axis.edges for axis in query.by if axis.edges}
+    return Histogram([axis.column for axis in query.by], edges, expression)
 
 
-def _plain_mean(asked: Query, n_rows: int | None) -> bool:
-    """Whether a mean is over all rows, whose number is public."""
-    return asked.verb == "mean" and not asked.by and asked.where is None and bool(n_rows)
+def _plain_mean(query: Query, n_rows: int | None) -> bool:
+    """Return whether a query is a mean over all rows, whose number is public."""
+    return query.verb == "mean" and not query.by and query.where is None and bool(n_rows)
 
 
-def _scalar(asked: Query) -> Any:
+def _scalar(query: Query) -> Any:
     """Return the expression whose sum over all rows answers a count or a sum."""
-    if asked.expression is None:
-        return asked.where or "TRUE"
-    if asked.where is None:
-        return asked.expression
-    if asked.expression.is_condition:
-        return f"({asked.where.canonical}) AND ({asked.expression.canonical})"
-    return _among(asked, asked.expression.canonical)
+    if query.expression is None:
+        return query.where or "TRUE"
+    if query.where is None:
+        return query.expression
+    if query.expression.is_condition:
+        return f"({query.where.canonical}) AND ({query.expression.canonical})"
+    return _among(query, query.expression.canonical)
 
 
-def _among(asked: Query, text: str) -> str:
-    return text if asked.where is None else f"CASE WHEN {asked.where.canonical} THEN {text} ELSE 0 END"
+def _among(query: Query, text: str) -> str:
+    """Return the text of an expression that is 0 outside the rows of WHERE."""
+    return text if query.where is None else f"CASE WHEN {query.where.canonical} THEN {text} ELSE 0 END"
 
 
-def _middle(asked: Query) -> float:
-    """Return the middle of what is averaged: counted from there, one row moves a sum the least."""
-    assert asked.expression is not None
-    return asked.expression.lower / 2 + asked.expression.upper / 2
+def _middle(query: Query) -> float:
+    """Return the middle of the averaged expression's range: about it, one row moves a sum the least."""
+    assert query.expression is not None
+    return query.expression.lower / 2 + query.expression.upper / 2
 
 
-def _displacement(asked: Query) -> str:
-    assert asked.expression is not None
-    middle = _middle(asked)
-    text = asked.expression.canonical
-    if asked.expression.is_condition:
+def _displacement(query: Query) -> str:
+    """Return the text of the averaged expression, less the middle of its range, 0 outside WHERE."""
+    assert query.expression is not None
+    middle = _middle(query)
+    text = query.expression.canonical
+    if query.expression.is_condition:
         text = f"CASE WHEN {text} THEN 1 ELSE 0 END"
-    return _among(asked, f"({text}) - ({middle!r})" if middle else text)
+    return _among(query, f"({text}) - ({middle!r})" if middle else text)
 
 
 def combine_values(
-    asked: Query, values: list[Floats], sds: list[Floats], n_rows: int | None
+    query: Query, values: list[Floats], sds: list[Floats], n_rows: int | None
 ) -> tuple[Floats, Floats, float | None]:
-    """Return the numbers of an answer, their standard deviations, and that of a count of rows."""
-    if asked.verb != "mean":
-        count_sd = float(np.ravel(sds[0])[0]) if asked.verb == "count" else None
+    """Return the numbers of a result, their standard deviations, and that of a count of rows.
+
+    Parameters
+    ----------
+    query : Query
+        Parsed query that the aggregates belong to.
+    values, sds : list of array
+        Noisy values of each aggregate, and their standard deviations.
+    n_rows : int or None
+        Number of rows where it is public; None where it is not.
+
+    Returns
+    -------
+    tuple
+        Values and standard deviations, NaN for a mean over too few rows; standard deviation of a count of
+        rows, None for a sum and for a mean over a public number of rows.
+    """
+    if query.verb != "mean":
+        count_sd = float(np.ravel(sds[0])[0]) if query.verb == "count" else None
         return values[0], sds[0], count_sd
-    if _plain_mean(asked, n_rows):
+    if _plain_mean(query, n_rows):
         assert n_rows
         return values[0] / n_rows, sds[0] / n_rows, None
-    if asked.by:
+    if query.by:
         (counts, sums), (count_sds, sum_sds) = values, sds
     else:
         sums, counts, sum_sds, count_sds = values[0][:1], values[0][1:], sds[0][:1], sds[0][1:]
-    mean, spread = _ratio(asked, sums, sum_sds, counts, count_sds)
+    mean, spread = _ratio(query, sums, sum_sds, counts, count_sds)
     return mean, spread, float(np.ravel(count_sds)[0])
 
 
 def _ratio(
-    asked: Query, sums: Floats, sum_sd: Floats, counts: Floats, count_sd: Floats
+    query: Query, sums: Floats, sum_sd: Floats, counts: Floats, count_sd: Floats
 ) -> tuple[Floats, Floats]:
-    """Divide sums of displacements by counts; where a count is within its noise there is no mean."""
+    """Return means from sums of displacements and counts, NaN where a count is within its noise.
+
+    Notes
+    -----
+    With ``d = S / N`` and ``m`` the middle of the range, the mean is ``m + d`` and its standard deviation, to
+    first order, ``sqrt(s_S**2 + d**2 s_N**2) / N``.
+    """
     enough = counts > _LEAST_COUNT * count_sd
     divisor = np.where(enough, counts, np.nan)
     offset = sums / divisor
     spread = np.hypot(sum_sd, offset * count_sd) / divisor
-    return offset + _middle(asked), spread
+    return offset + _middle(query), spread
 
 
 def run_query(
     db: RefinableSums,
-    asked: Query,
+    query: Query,
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
@@ -190,30 +216,30 @@ def run_query(
     refines: Sequence[str] = (),
     request: str | None = None,
 ) -> QueryResult:
-    """Have a question answered by whoever answers noisy sums.
+    """Charge and answer a parsed query.
 
     Parameters
     ----------
     db : RefinableSums
-        A database, rows in memory, or a client of a server.
-    asked : Query
-        The question.
+        Database that answers the aggregates, at hand or behind a service.
+    query : Query
+        Parsed query to answer.
     privacy : PureDP, ApproxDP, ZCDP or GaussianDP
-        What the answer shall promise.
+        Promise that the whole result keeps; None where `sd` is given instead.
     sd : float
-        Instead of a promise: how noisy a count or a sum may be, in its unit.
+        Standard deviation of the noise on a count or a sum, in its unit; None where `privacy` is given.
     owner : str, optional
-        Who asks: charged beside the total.
+        Name that is charged beside the total; None charges the total alone.
     refines : sequence of str
-        Receipts of an earlier answer to the same question, as `QueryResult.receipts` names them: another one
-        is paid for, and all are merged.
+        Receipt ids of an earlier result of the same query, as in `QueryResult.receipts`: a new draw is
+        charged, and merged with it.
     request : str, optional
-        A key for this request: sent again with the same key it is never charged twice.
+        Key of this request: sent again under the same key, it is never charged twice.
 
     Returns
     -------
     QueryResult
-        Without the fields that only a ledger knows.
+        Result without the fields that only a ledger knows.
 
     Raises
     ------
@@ -222,7 +248,7 @@ def run_query(
 
     Privacy
     -------
-    A mean by groups asks two questions, each with half of the promise; the first is refused unless both fit
+    A mean by groups is two aggregates, each with half of the promise; the first is refused unless both fit
     what is left.
 
     Reference
@@ -230,12 +256,12 @@ def run_query(
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
     return run_one(
-        query_task(db, asked, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
+        query_task(db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
     )
 
 
 class TextQueryOptions(TypedDict, total=False):
-    """How a sentence is answered; see :func:`run_query`."""
+    """Keyword arguments of :func:`run_query`."""
 
     privacy: Promise | None
     sd: float | None
@@ -244,14 +270,16 @@ class TextQueryOptions(TypedDict, total=False):
     request: str | None
 
 
-def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOptions]) -> QueryTask[QueryResult]:
-    """Return the flow of a question, which is carried out together with those of others.
+def query_task(
+    db: RefinableSums, query: Query, **options: Unpack[TextQueryOptions]
+) -> QueryTask[QueryResult]:
+    """Return the task of a query, whose steps are run in one batch with those of other callers.
 
     Parameters
     ----------
-    db, asked, **manner
-        As for :func:`run_query`. A `db` that has no flows of its own, as a client of a server, is asked
-        question by question.
+    db, query, **options
+        As for :func:`run_query`. A `db` without tasks of its own, such as the client of a service, answers
+        one aggregate after the other.
 
     Privacy
     -------
@@ -261,32 +289,32 @@ def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOption
     ---------
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
-    owner, refines, request = manner.get("owner"), manner.get("refines", ()), manner.get("request")
-    asks = _asks(db, asked, manner.get("privacy"), manner.get("sd"), refines)
-    if refines and len(asks) > 1:
-        # All of them before the first is charged; a client has to leave that to its server.
+    owner, refines, request = options.get("owner"), options.get("refines", ()), options.get("request")
+    planned = _plan_refinable(db, query, options.get("privacy"), options.get("sd"), refines)
+    if refines and len(planned) > 1:
+        # All of them before the first is charged; a client leaves that to its service.
         check: Any = getattr(db, "check_refines", None)
-        for one, receipt in zip(asks, refines, strict=True) if check is not None else ():
+        for one, receipt in zip(planned, refines, strict=True) if check is not None else ():
             check(one.aggregate, receipt, owner=owner)
     answers: list[Answer] = []
-    words, flow = str(asked), getattr(db, "asking", None)
-    for i, one in enumerate(asks):
-        suffix = "" if len(asks) == 1 else f"/{PAIR[i]}"
+    text, make_task = str(query), getattr(db, "ask_task", None)
+    for i, one in enumerate(planned):
+        suffix = "" if len(planned) == 1 else f"/{PAIR[i]}"
         how: dict[str, Any] = {
             "privacy": one.privacy,
             "variance": one.variance,
             "owner": owner,
-            "plan": [later.privacy for later in asks[i + 1 :] if later.privacy is not None],
+            "plan": [later.privacy for later in planned[i + 1 :] if later.privacy is not None],
             "refines": refines[i] if refines else None,
             "request": None if request is None else request + suffix,
-            "said": words,
+            "said": text,
         }
-        if flow is None:
+        if make_task is None:
             answers.append(db.ask(one.aggregate, **how))
         else:
-            answers.append((yield from flow(one.aggregate, **how)))
+            answers.append((yield from make_task(one.aggregate, **how)))
     values, spreads, count_sd = combine_values(
-        asked,
+        query,
         [np.asarray(answer.value) for answer in answers],
         [np.asarray(answer.sd) for answer in answers],
         db.n_rows,
@@ -294,89 +322,92 @@ def query_task(db: RefinableSums, asked: Query, **manner: Unpack[TextQueryOption
     paid = [answer for answer in answers if answer.cost]
     law = answers[0].law
     return QueryResult(
-        question=words,
-        measure=asked.measure,
-        axes=tuple(axis.column for axis in asked.by),
-        cells=_cells(asked, answers[0].labels, values, spreads, law),
+        question=text,
+        measure=query.measure,
+        group_by=tuple(axis.column for axis in query.by),
+        cells=_cells(query, answers[0].labels, values, spreads, law),
         law=law,
         cost=tuple(promise for answer in paid for promise in answer.receipt.promises),
-        count_margin=None if count_sd is None else count_sd * interval_width(law),
+        unreadable_below=_unreadable_below(query, count_sd, law),
         cached=bool(paid) and all(answer.cached for answer in paid),
-        receipts=tuple(answer.receipt for answer in paid),
+        receipts=tuple(answer.receipt.id for answer in paid),
+        charges=tuple(answer.receipt for answer in paid),
         parts=tuple(answer.parts for answer in paid),
     )
 
 
 def is_free(
     db: Database,
-    asked: Query,
+    query: Query,
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
     owner: str | None = None,
     refines: Sequence[str] = (),
 ) -> bool:
-    """Say whether :func:`run_query` would charge nothing. Free.
+    """Return whether :func:`run_query` would charge nothing. Free.
 
     Parameters
     ----------
-    db, asked, privacy, sd, owner, refines
+    db, query, privacy, sd, owner, refines
         As for :func:`run_query`.
 
     Privacy
     -------
-    Follows from the schema and from what this owner has paid; of a mean by groups, for both questions.
+    Follows from the schema and from what this owner has paid; for a mean by groups, for both aggregates.
 
     Reference
     ---------
     docs/explanation/theorems/composition.md.
     """
-    asks = _asks(db, asked, privacy, sd, refines)
-    receipts: Sequence[str | None] = refines or [None] * len(asks)
+    planned = _plan_refinable(db, query, privacy, sd, refines)
+    receipts: Sequence[str | None] = refines or [None] * len(planned)
     return all(
         db.is_free(one.aggregate, privacy=one.privacy, variance=one.variance, owner=owner, refines=receipt)
-        for one, receipt in zip(asks, receipts, strict=True)
+        for one, receipt in zip(planned, receipts, strict=True)
     )
 
 
-def _asks(
-    db: RefinableSums, asked: Query, privacy: Promise | None, sd: float | None, refines: Sequence[str]
+def _plan_refinable(
+    db: RefinableSums, query: Query, privacy: Promise | None, sd: float | None, refines: Sequence[str]
 ) -> list[PlannedAggregate]:
-    asks = plan_aggregates(asked, db, privacy, sd)
-    if len(refines) not in (0, len(asks)):
+    """Return the planned aggregates; refuses another number of receipts to refine."""
+    planned = plan_aggregates(query, db, privacy, sd)
+    if len(refines) not in (0, len(planned)):
         raise ParameterError(
-            f"refines must name one receipt for each noisy question behind an answer, here {len(asks)}, and "
-            f"named {len(refines)}. Give all receipts of the earlier answer, in their order."
+            "refines must name one receipt for each noisy question behind an answer, here "
+            f"{len(planned)}, and named {len(refines)}. Give all receipts of the earlier answer, in their "
+            "order."
         )
-    return asks
+    return planned
 
 
 def preview_query(
     schema: Schema,
     n_rows: int | None,
-    asked: Query,
+    query: Query,
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
 ) -> Preview:
-    """Say what a question would cost, and how noisy its answer would be. Free.
+    """Return what a query would cost, and how noisy its result would be. Free.
 
     Parameters
     ----------
     schema : Schema
-        What is declared.
+        Declared columns, unit and neighbors of the table.
     n_rows : int or None
-        The number of rows where it is public; None otherwise, and if nobody looked.
-    asked : Query
-        The question.
+        Number of rows where it is public; None where it is not, or not known yet.
+    query : Query
+        Parsed query to preview.
     privacy, sd
         As for :func:`run_query`.
 
     Returns
     -------
     Preview
-        With the noise of one group, which is that of all; with no cell where it depends on how many rows a
-        mean is over. A mean over chosen rows is at least as noisy as it says.
+        Preview with the noise of one group, which is that of all; without a cell where it depends on the
+        number of rows of a mean. A mean over chosen rows is at least as noisy as this.
 
     Privacy
     -------
@@ -386,45 +417,57 @@ def preview_query(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    pricing = CostModel(schema, n_rows)
+    costs = CostModel(schema, n_rows)
     fits = [
-        pricing.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance)
-        for one in plan_aggregates(asked, pricing, privacy, sd)
+        costs.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance)
+        for one in plan_aggregates(query, costs, privacy, sd)
     ]
     bound, noise = fits[0]
     law, spread = noise.law, np.ravel(bound.arrange(noise.sd(bound), 0.0))
     one: float | None = float(spread[0])  # all groups have the same noise
     count_sd = None
-    if asked.verb == "count":
+    if query.verb == "count":
         count_sd = one
-    elif asked.verb == "mean" and asked.by:
+    elif query.verb == "mean" and query.by:
         # How many rows a group has is not public, so that the noise of its mean is not either.
         one, count_sd = None, one
-    elif asked.verb == "mean":
+    elif query.verb == "mean":
         # With a condition fewer rows are averaged, and the answer is noisier.
         one = float(spread[0]) / n_rows if n_rows else None
     return Preview(
-        question=str(asked),
-        sql=asked.sql,
+        question=str(query),
+        sql=query.sql,
         is_free=all(noise.promise is None for _, noise in fits),
-        measure=asked.measure,
-        axes=tuple(axis.column for axis in asked.by),
+        measure=query.measure,
+        group_by=tuple(axis.column for axis in query.by),
         cells=()
         if one is None
         else (ResultCell(key=(), value=None, sd=one, margin=one * interval_width(law)),),
         law=law,
         cost=tuple(noise.promise for _, noise in fits if noise.promise is not None),
-        count_margin=None if count_sd is None else count_sd * interval_width(law),
+        unreadable_below=_unreadable_below(query, count_sd, law),
     )
 
 
+def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | None:
+    """Return the number of rows below which a group cannot be told from an empty one.
+
+    Two margins: that of the group's count, and that of the empty group it is compared with. None without
+    groups, for sums, and if counts are exact.
+    """
+    if not query.by or not count_sd:
+        return None
+    return math.ceil(2 * (count_sd * interval_width(law)))
+
+
 def _cells(
-    asked: Query, labels: tuple[tuple[Any, ...], ...] | None, values: Floats, sds: Floats, law: Law
+    query: Query, labels: tuple[tuple[Any, ...], ...] | None, values: Floats, sds: Floats, law: Law
 ) -> tuple[ResultCell, ...]:
+    """Return the cells of a result: one, or one for each combination of group values."""
     keys: Any = [()]
-    if asked.by:
+    if query.by:
         assert labels is not None
-        columns = [asked.schema.column(axis.column) for axis in asked.by]
+        columns = [query.schema.column(axis.column) for axis in query.by]
         named = ([_label(value, of) for value in axis] for axis, of in zip(labels, columns, strict=True))
         keys = itertools.product(*named)
     flat = zip(keys, np.ravel(values).tolist(), np.ravel(sds).tolist(), strict=True)
@@ -437,7 +480,7 @@ def _cells(
 
 
 def _label(value: Any, column: Column) -> str:
-    """Write a value of a column, or the two ends of a cell, for people."""
+    """Return a value of a column, or the two ends of a cell, as text."""
     if value is None:
         return "(missing)"
     if isinstance(value, tuple):

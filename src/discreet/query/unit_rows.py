@@ -1,8 +1,8 @@
-"""Which rows of a person are used where one has more than ``max_rows_per_unit``.
+"""Selection of the rows of a person who has more than ``max_rows_per_unit``.
 
 The rows with the smallest ``md5(salt:id:c0,c1,...)`` stay, where ``c0, c1, ...`` are the row's curated
 integers in the order of the curated table. The rule depends on the salt and on the person's own rows alone.
-It is therefore the same on every engine and at every registration, a repeated question is about the same
+It is therefore the same on every engine and at every registration, a repeated query is about the same
 rows, and a neighboring table differs in at most ``max_rows_per_unit`` used rows. Rows of a person with equal
 digests have equal curated integers: whichever of them stay, the curated table is the same.
 """
@@ -54,11 +54,11 @@ def row_digests(curation: Curation, salt: str, batch: Batch, rows: Bools | None 
     curation : Curation
         Layout of the curated table, whose integers are hashed.
     salt : str
-        From :func:`ledger_salt`, or of a release without a ledger from its key.
+        Salt of :func:`ledger_salt`, or, for a release without a ledger, one from its key.
     batch : Batch
-        Rows with ``id_texts``.
+        Batch of rows that was read with ``id_texts``.
     rows : array of bool, optional
-        Which rows; all if None.
+        Mask of the rows that are hashed; None for all.
 
     Notes
     -----
@@ -66,24 +66,24 @@ def row_digests(curation: Curation, salt: str, batch: Batch, rows: Bools | None 
     hexadecimal text.
     """
     assert batch.id_texts is not None
-    wanted = np.ones(batch.n_rows, bool) if rows is None else rows
-    integers = np.column_stack(list(curation.encode(batch).values()))[wanted].tolist()
+    mask = np.ones(batch.n_rows, bool) if rows is None else rows
+    integers = np.column_stack(list(curation.encode(batch).values()))[mask].tolist()
     start = f"{salt}:".encode()
     return [
         hashlib.md5(start + text + b":" + ",".join(map(str, row)).encode(), usedforsecurity=False).digest()
-        for text, row in zip(batch.id_texts[wanted], integers, strict=True)
+        for text, row in zip(batch.id_texts[mask], integers, strict=True)
     ]
 
 
 def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
-    """Return the fingerprints of all ids, and which rows are used: at most ``max_rows_per_unit`` of a unit.
+    """Return the fingerprints of all ids, and a mask of the rows that are used.
 
     Parameters
     ----------
     table : Table
-        Read once, and once more if anyone has more rows than are used.
+        Table, read once, and once more if a unit has more rows than are used.
     schema : Schema
-        With an ``id_column``.
+        Schema with an ``id_column`` and ``max_rows_per_unit``.
     salt : str
         As for :func:`row_digests`.
     """
@@ -105,11 +105,11 @@ def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
     words, filled = np.empty((len(places), 2), np.uint64), 0
     for batch in table.batches(schema, ids=True, id_texts=True):
         here = _same_rows(table, batch, ids)
-        found = b"".join(row_digests(curation, salt, batch, crowded[here]))
-        words[filled : filled + len(found) // 16] = np.frombuffer(found, ">u8").reshape(-1, 2)
-        filled += len(found) // 16
+        digests = b"".join(row_digests(curation, salt, batch, crowded[here]))
+        words[filled : filled + len(digests) // 16] = np.frombuffer(digests, ">u8").reshape(-1, 2)
+        filled += len(digests) // 16
     if filled != len(places):
-        raise _changed(table)
+        raise _changed_error(table)
     units = ids[places]
     # Stable: rows with equal digests stay in the table's order.
     ranked = np.lexsort((words[:, 1], words[:, 0], units))
@@ -120,7 +120,7 @@ def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
 
 
 def limited_batches(table: Table, schema: Schema, salt: str) -> Iterator[tuple[Batch, Bools | None]]:
-    """Read a table; yield each batch and which of its rows are used, None where every row is a unit."""
+    """Yield each batch of a table with a mask of the rows that are used; None where every row is a unit."""
     if schema.id_column is None:
         for batch in table.batches(schema):
             yield batch, None
@@ -131,7 +131,7 @@ def limited_batches(table: Table, schema: Schema, salt: str) -> Iterator[tuple[B
 
 
 def check_matrix_allowed(schema: Schema, where: str) -> None:
-    """Refuse rows without names under a schema that tells people apart by an id."""
+    """Refuse a matrix, which has no ids, under a schema with an id column."""
     if schema.id_column is not None:
         raise DataError(
             f"{where} must be a table with the id column {schema.id_column!r}, was a matrix, in which the "
@@ -143,14 +143,14 @@ def check_matrix_allowed(schema: Schema, where: str) -> None:
 
 
 def _same_rows(table: Table, batch: Batch, ids: Words) -> slice:
-    """Return the place of a batch, whose ids must be those that were read there before."""
+    """Return the slice of a batch, whose ids must be those of the first pass."""
     here = slice(batch.start, batch.start + batch.n_rows)
     if not np.array_equal(ids[here], np.asarray(batch.ids)):
-        raise _changed(table)
+        raise _changed_error(table)
     return here
 
 
-def _changed(table: Table) -> SourceError:
+def _changed_error(table: Table) -> SourceError:
     return SourceError(
         f"{table.label} must stay as it is while it is read, and its ids have changed. Read it again when "
         "no one writes to it."

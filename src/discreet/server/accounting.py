@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
 from discreet.privacy import Spending
-from discreet.query.results import affordable_count
+from discreet.query.frames import spent_amounts
+from discreet.query.results import remaining_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,8 +71,7 @@ class Accounting:
         """
         left = receipts[-1].left if receipts else None
         own, total = self._ledger.remaining_of(caller.name, None) if left is None else left
-        counts = [n for n in (affordable_count(cost, own), affordable_count(cost, total)) if n is not None]
-        return {"own": own, "total": total, "more": min(counts, default=None)}
+        return remaining_amounts(cost, own, total)
 
     def budget(self, caller: Caller) -> dict[str, Any]:
         """Return limit, spending and what is left, for the caller and for all together."""
@@ -164,22 +164,3 @@ class Accounting:
         from discreet.audit.reconstruction import reconstruct
 
         return reconstruct(self._database, self._ledger).to_dict()
-
-
-def spent_amounts(spent: Spending, *, pooled: bool) -> dict[str, float]:
-    """Return the amount spent in each currency.
-
-    Parameters
-    ----------
-    spent : Spending
-        Sum of all charges.
-    pooled : bool
-        Whether pure charges are also counted in rho.
-    """
-    rho = spent.pooled if pooled else spent.gaussian + spent.concentrated
-    return {
-        "rho": float(rho),
-        "epsilon": float(spent.linear),
-        "delta": float(spent.point_delta),
-        "charges": spent.charges,
-    }

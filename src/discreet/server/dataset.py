@@ -165,7 +165,9 @@ class Dataset:
         try:
             aggregate = aggregate_from_dict(request.question)
             check_aggregate_size(aggregate, self.database.curation, self._max_cells)
-            bound, _ = self.database.calibrate(aggregate, privacy=privacy, variance=request.variance)
+            bound, _ = self.database.cost_model.calibrate(
+                aggregate, privacy=privacy, variance=request.variance
+            )
             check_answer_size(bound.size, self._max_cells)
         except DiscreetError:
             raise
@@ -203,7 +205,7 @@ class Dataset:
         """
         if not 1 <= n <= MAX_DUMMY_ROWS:
             raise ParameterError(f"n of dummy rows must be from 1 to {MAX_DUMMY_ROWS}, was {n}.")
-        from discreet.evaluation.samples import dummy_rows
+        from discreet.query.dummy_rows import dummy_rows
 
         return dummy_rows(self.schema, n, seed)
 
@@ -221,7 +223,7 @@ class Dataset:
 
     def _count_rows(self) -> None:
         """Have the engine count its rows, the cheapest query of all."""
-        bound, _ = self.database.calibrate(Sums("TRUE"), variance=1.0)
+        bound, _ = self.database.cost_model.calibrate(Sums("TRUE"), variance=1.0)
         exact_sums(self.database, bound)
 
     def close(self) -> None:

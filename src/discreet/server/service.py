@@ -6,6 +6,7 @@ returns what is left. It knows nothing of HTTP.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
@@ -174,14 +175,14 @@ class Service:
             assert privacy is not None
             make_model(request, with_target(dataset.schema, request.target), privacy)
             left = dataset.accounting.remaining(caller, (privacy,))
-            return preview_response(request.kind, None, (privacy,), left, learner=request.kind)
+            return preview_response(request.kind, (privacy,), left, learner=request.kind)
         query, sd = dataset.parse_query(request), request.requested_sd()
         reply = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
         free = is_free(
             dataset.database, query, privacy=privacy, sd=sd, owner=caller.name, refines=request.refines
         )
         left = dataset.accounting.remaining(caller, reply.cost)
-        return preview_response(str(query), reply, reply.cost, left, sql=query.sql, free=free)
+        return query_response(dataclasses.replace(reply, is_free=free), left)
 
     def _answer_query(
         self, caller: Caller, request: Any, key: str | None
@@ -203,8 +204,8 @@ class Service:
         except BudgetExceeded as error:
             quoted = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
             raise self._budget_exception(caller, error, quoted.cost, privacy, sd) from None
-        left = dataset.accounting.remaining(caller, reply.cost, reply.receipts)
-        return query_response(reply, left), reply.receipts
+        left = dataset.accounting.remaining(caller, reply.cost, reply.charges)
+        return query_response(reply, left), reply.charges
 
     def _answer_aggregate(
         self, caller: Caller, request: requests.AggregateRequest, key: str | None
@@ -246,7 +247,7 @@ class Service:
             refines=_refined_receipt(request),
         )
         left = dataset.accounting.remaining(caller, cost)
-        return preview_response(request.question, None, cost, left, sd=sd, free=free)
+        return preview_response(request.question, cost, left, sd=sd, free=free)
 
     def _train(
         self, caller: Caller, request: requests.TrainRequest

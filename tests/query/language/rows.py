@@ -105,7 +105,7 @@ def duckdb_indices(
     connection: duckdb.DuckDBPyConnection, expressions: Sequence[Expression], bits: int
 ) -> list[AnyArray]:
     """Compute grid indices in DuckDB."""
-    query = DuckDBEngine.sql.of(selection(expressions, bits))
+    query = DuckDBEngine.sql.write(selection(expressions, bits))
     assert query.count("FROM") == query.count("FROM curated") + query.count("FROM (SELECT")
     found: Any = connection.execute(query).fetchnumpy()
     return [np.asarray(found[f"v{i}"]) for i in range(len(expressions))]
@@ -126,7 +126,7 @@ def postgres_indices(url: str, arrays: dict[str, AnyArray]) -> Iterator[Compute]
         connection.execute("SET jit = off")
 
         def compute(expressions: Sequence[Expression], bits: int) -> list[AnyArray]:
-            query: Any = PostgresEngine.sql.of(selection(expressions, bits, fence=True))
+            query: Any = PostgresEngine.sql.write(selection(expressions, bits, fence=True))
             return list(np.array(connection.execute(query).fetchall(), np.int64).T)
 
         yield compute
@@ -141,7 +141,7 @@ def spark_indices(spark: Any, arrays: dict[str, AnyArray], folder: Path) -> Comp
     spark.read.parquet(f"{folder}/curated.parquet").createOrReplaceTempView("curated")
 
     def compute(expressions: Sequence[Expression], bits: int) -> list[AnyArray]:
-        found = spark.sql(SparkEngine.sql.of(selection(expressions, bits))).toArrow()
+        found = spark.sql(SparkEngine.sql.write(selection(expressions, bits))).toArrow()
         return [found.column(i).to_numpy() for i in range(len(expressions))]
 
     return compute

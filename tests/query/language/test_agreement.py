@@ -162,7 +162,7 @@ def test_an_engine_that_fuses_multiplying_and_adding_is_caught(monkeypatch: pyte
 
 def test_sums_in_one_pass_are_the_sums_of_the_integers(connection: duckdb.DuckDBPyConnection) -> None:
     columns = [exp.Sum(this=expression.integer_sql(CURATION.sql_column, 20)) for expression in fixed()]
-    row = connection.execute(DuckDBEngine.sql.of(hoist(exp.select(*columns).from_("curated")))).fetchone()
+    row = connection.execute(DuckDBEngine.sql.write(hoist(exp.select(*columns).from_("curated")))).fetchone()
     assert row is not None
     assert [int(value) for value in row] == [int(e.evaluate(COLUMNS).sum()) for e in fixed()]
 
@@ -182,12 +182,14 @@ def test_hoisting_leaves_the_given_select_as_it_was() -> None:
 
 def test_a_step_that_two_expressions_share_is_computed_once() -> None:
     one, two = (parse(text, SCHEMA) for text in ("EXP(delta + age) > 3", "EXP(delta + age) > 4"))
-    alone, both = (DuckDBEngine.sql.of(selection(found, 20)).count(" AS s_") for found in ([one], [one, two]))
+    alone, both = (
+        DuckDBEngine.sql.write(selection(found, 20)).count(" AS s_") for found in ([one], [one, two])
+    )
     assert both == alone > 0
 
 
 def test_postgres_is_kept_from_merging_the_steps() -> None:
-    text = PostgresEngine.sql.of(selection([parse("EXP(delta + 1)", SCHEMA)], 20, fence=True))
+    text = PostgresEngine.sql.write(selection([parse("EXP(delta + 1)", SCHEMA)], 20, fence=True))
     assert text.count("OFFSET 0") == text.count("steps_") > 0
 
 
@@ -198,7 +200,9 @@ def test_sql_grows_with_the_text_and_not_with_its_nesting(connection: duckdb.Duc
             text = f"POWER({text} - 0.3, 2) + 0.1"
         return text
 
-    sizes = [len(DuckDBEngine.sql.of(selection([parse(nested(depth), SCHEMA)], 20))) for depth in (4, 8, 12)]
+    sizes = [
+        len(DuckDBEngine.sql.write(selection([parse(nested(depth), SCHEMA)], 20))) for depth in (4, 8, 12)
+    ]
     assert sizes[2] - sizes[1] < 1.2 * (sizes[1] - sizes[0])
     agree([parse(nested(12), SCHEMA)], COLUMNS, lambda found, bits: duckdb_indices(connection, found, bits))
 
@@ -214,14 +218,14 @@ def test_the_largest_expressions_stay_below_60_kb_and_run(connection: duckdb.Duc
         " + ".join(["age * income"] * 99),
     ):
         expression = parse(text, SCHEMA)
-        largest = max(largest, len(PostgresEngine.sql.of(selection([expression], 20))))
+        largest = max(largest, len(PostgresEngine.sql.write(selection([expression], 20))))
         agree([expression], COLUMNS, lambda found, bits: duckdb_indices(connection, found, bits))
     assert 30_000 < largest <= 60_000
 
 
 def test_no_text_of_the_analyst_is_part_of_the_sql() -> None:
     text = "CASE WHEN ward = 'A;B--' THEN \"hours-per-week\" ELSE age + 12345.678 END"
-    written = DuckDBEngine.sql.of(selection([parse(text, SCHEMA)], 20))
+    written = DuckDBEngine.sql.write(selection([parse(text, SCHEMA)], 20))
     for word in ("ward", "A;B", "hours", "age", "--", ";"):
         assert word not in written
     assert set(written) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_'.,()+-*/<>= ")

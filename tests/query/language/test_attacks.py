@@ -369,7 +369,7 @@ def test_a_decision_takes_little_work() -> None:
 @pytest.fixture(autouse=True)
 def _nothing_is_remembered() -> None:
     """A text that was parsed before is not parsed again, and these tests are about parsing."""
-    _expression._parsed.cache_clear()
+    _expression._parse_cached.cache_clear()
 
 
 def test_a_class_that_sqlglot_learns_tomorrow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

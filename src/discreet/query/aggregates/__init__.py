@@ -1,4 +1,4 @@
-"""What can be asked: sums over rows, each with the exact integer sensitivity of its whole vector.
+"""Aggregates: sums over rows, each with the exact integer sensitivity of its whole vector.
 
 An aggregate is a small frozen value that travels as JSON. :meth:`Aggregate.bind` lays it out on a curated
 table: which integers are summed, how far one row can move them together, which noise each entry gets
@@ -58,7 +58,7 @@ AGGREGATES: dict[str, type[Aggregate]] = {
 
 
 def aggregate_from_dict(values: Mapping[str, Any]) -> Aggregate:
-    """Make the question that :meth:`Aggregate.to_dict` wrote; unknown kinds and keys are refused."""
+    """Return the aggregate that :meth:`Aggregate.to_dict` wrote; refuses unknown kinds and keys."""
     rest = dict(values)
     kind = AGGREGATES.get(str(rest.pop("kind", None)))
     if kind is None:

@@ -62,13 +62,13 @@ class Moments(Aggregate):
     columns: Sequence[str]
 
     def __post_init__(self) -> None:
-        listed = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
-        if not listed or len(set(listed)) != len(listed):
-            raise ParameterError(f"columns of Moments must be at least one, each once, was {list(listed)}.")
-        object.__setattr__(self, "columns", listed)
+        columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        if not columns or len(set(columns)) != len(columns):
+            raise ParameterError(f"columns of Moments must be at least one, each once, was {list(columns)}.")
+        object.__setattr__(self, "columns", columns)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
         columns = [curation.column(name) for name in self.columns]
         numbers = [column for column in columns if not column.is_category]
         check_cells(sum(max(len(column.levels), 1) for column in columns) + len(numbers))
@@ -86,7 +86,7 @@ class Moments(Aggregate):
         unit: list[float] = []
         for column in columns:
             if column.is_category:
-                # Somebody is in one cell, and moves to another; a category of one level has no other.
+                # A person is in one cell, and moves to another; a category of one level has no other.
                 cells = 2 * (len(column.levels) > 1) if replaced else 1
                 squared += cells * ratio * widest**2
                 absolute += cells * widest**2
@@ -112,15 +112,15 @@ class Moments(Aggregate):
             absolute += sum(rounded)
         places = np.array([len(precision), *range(len(precision))])
         if not replaced:
-            # The number of rows is told as exactly as all the rest together.
+            # The number of rows gets as much of the promise as all the rest together.
             squared, absolute = max(squared, 1), max(absolute, 1)
             precision.append(squared)
             weight.append(absolute)
             unit.append(1.0)
             squared, absolute = 2 * squared, 2 * absolute
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
-            summed = iter(found)
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            summed = iter(integers)
             sums, squares = [], []
             for column in columns:
                 if column.is_category:

@@ -28,22 +28,22 @@ _LONGEST_KEY = 256
 class SignSketches(Aggregate):
     """For every sketch, the sum of coordinates times a public sign of the row's id.
 
-    Two databases that are asked with the same key and number of sketches give everybody the same signs, so
-    the mean product of their answers is, in expectation, the sum of products of their columns over
-    the ids that both have: :func:`~discreet.query.vertical._gram.cross_products`.
+    Two databases give a person the same signs under the same key and number of sketches, so the mean product
+    of their answers is, in expectation, the sum of products of their columns over the ids that both have:
+    :func:`~discreet.query.vertical._gram.cross_products`.
 
     Parameters
     ----------
     columns : sequence of str
         A number is one coordinate, as a fraction of its range; a category one for each level, 0 or 1.
     sketches : int
-        How many, from 1 to 65536.
+        Number of sketches, from 1 to 65536.
     key : str
         Public text that fixes the signs. Choose it without looking at ids.
     center : sequence of float, optional
-        Public, one for each coordinate, from 0 to 1; the middle if left out.
+        Public origin of each coordinate, from 0 to 1; the middle of the ranges if left out.
     radius : float, optional
-        Centered rows are shortened to this length; none is if left out.
+        Length to which longer centered rows are shortened; no row is shortened if left out.
 
     Notes
     -----
@@ -71,15 +71,15 @@ class SignSketches(Aggregate):
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        listed = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
-        object.__setattr__(self, "columns", listed)
+        columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        object.__setattr__(self, "columns", columns)
         if self.center is not None:
             object.__setattr__(self, "center", tuple(float(value) for value in self.center))
         check_sketches(self.sketches, "SignSketches")
         check_key(self.key, "SignSketches")
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
         features = Features.of(curation, self.columns, center=self.center, radius=self.radius)
         d, m = features.size, self.sketches
         check_cells(m * d)
@@ -120,7 +120,7 @@ class SignSketches(Aggregate):
 
 
 def check_sketches(sketches: object, owner: str) -> None:
-    """Refuse what is no number of sketches."""
+    """Refuse a number of sketches that is not whole, or out of range."""
     whole = isinstance(sketches, int) and not isinstance(sketches, bool)
     if not whole or not 1 <= sketches <= MOST_SKETCHES:  # type: ignore[operator]
         raise ParameterError(
@@ -130,7 +130,7 @@ def check_sketches(sketches: object, owner: str) -> None:
 
 
 def check_key(key: object, owner: str) -> None:
-    """Refuse what is no key."""
+    """Refuse a key that is no text, or empty, or too long."""
     if not isinstance(key, str) or not 1 <= len(key) <= _LONGEST_KEY:
         raise ParameterError(
             f"key of {owner} must be a text of 1 to {_LONGEST_KEY} characters, and was not. It is public: "

@@ -42,16 +42,16 @@ class Gram(Aggregate):
     columns : sequence of str
         A number is one coordinate, as a fraction of its range; a category one for each level, 0 or 1.
     center : sequence of float, optional
-        Public, one for each coordinate, from 0 to 1; the middle if left out.
+        Public origin of each coordinate, from 0 to 1; the middle of the ranges if left out.
     radius : float, optional
-        Centered rows are shortened to this length; by default it is that of the longest row which the schema
-        allows, and none is.
+        Length to which longer centered rows are shortened; by default that of the longest row which the
+        schema allows, so that none is shortened.
     with_sums : bool
-        Whether to ask for the number of rows and the sums of coordinates too. The answer is then the matrix
-        of products of ``(1, x)``; otherwise of ``x``.
+        Whether to include the number of rows and the sums of coordinates. The answer is then the matrix of
+        products of ``(1, x)``; otherwise of ``x``.
     edges : mapping of str to sequence of float
-        Numbers that are read as cells, with where those begin: a coordinate for each cell, 0 or 1, and a last
-        one for a missing number.
+        For columns of numbers that are read as cells, the values at which cells begin: a coordinate for each
+        cell, 0 or 1, and a last one for a missing number.
 
     Privacy
     -------
@@ -73,10 +73,10 @@ class Gram(Aggregate):
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _settle_vector(self)
+        _normalize_fields(self)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
         features = Features.of(
             curation,
             self.columns,
@@ -113,8 +113,8 @@ class Gram(Aggregate):
         # Cauchy-Schwarz: sum sqrt(p) |change| <= sqrt(size) sqrt(sum p change^2); whole weights are smaller.
         weight = [math.isqrt(p) for p in precision]
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
-            return [*found, n_rows] if counts else found
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            return [*integers, n_rows] if counts else integers
 
         return BoundAggregate(
             canonical=_canonical(self.kind, features, self.columns, with_sums=self.with_sums),
@@ -142,11 +142,11 @@ class ClusterSums(Aggregate):
     Parameters
     ----------
     columns, center
-        As for :class:`Gram`; the center only says where coordinates are counted from.
+        As for :class:`Gram`; the center is only the origin of the coordinates.
     centers : sequence of sequences of float
-        From 0 to 1, as fractions of the declared ranges.
+        Coordinates of each center, from 0 to 1, as fractions of the declared ranges.
     radius : float, optional
-        Displacements are shortened to this length; the diagonal of the cube if left out.
+        Length to which longer displacements are shortened; the diagonal of the cube if left out.
 
     Notes
     -----
@@ -169,14 +169,14 @@ class ClusterSums(Aggregate):
     radius: float | None = None
 
     def __post_init__(self) -> None:
-        _settle_vector(self)
+        _normalize_fields(self)
         given = tuple(tuple(float(value) for value in center) for center in self.centers)
         if not given:
             raise ParameterError("centers of ClusterSums must be at least one, and are none. Begin with any.")
         object.__setattr__(self, "centers", given)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
         features = Features.of(curation, self.columns, center=None, radius=None)
         d, k = features.size, len(self.centers)
         check_cells(k * (d + 1))
@@ -218,18 +218,18 @@ class ClusterSums(Aggregate):
 
 @dataclass(frozen=True)
 class _Labeled(Aggregate):
-    """What the questions of linear classifiers share.
+    """Common parameters of the aggregates for linear classifiers.
 
     Parameters
     ----------
     columns, center, radius, edges
         As for :class:`Gram`.
     target : str
-        A category.
+        Column of the class label, a category.
     positive : object
-        The level that counts as the positive class; all others are negative.
+        Level of the positive class; all others are negative.
     weights : sequence of float
-        The model: one for each coordinate, centered, then the intercept.
+        Weights of the model: one for each centered coordinate, then that of the intercept.
     intercept : bool
         Whether rows have a last coordinate that is 1.
     """
@@ -244,14 +244,26 @@ class _Labeled(Aggregate):
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _settle_vector(self)
+        _normalize_fields(self)
         object.__setattr__(self, "weights", tuple(float(value) for value in self.weights))
         if self.target in self.columns:
             raise ParameterError(
                 f"columns of a question must not hold its target {self.target!r}. Leave it out."
             )
 
-    def _laid_out(self, curation: Curation) -> tuple[Features, str, int, tuple[int, ...], int]:
+    def _bind_features(self, curation: Curation) -> tuple[Features, str, int, tuple[int, ...], int]:
+        """Return the features, and target and weights as integers.
+
+        Returns
+        -------
+        tuple
+            Features, SQL name of the target, code of the positive level, integer weights, and their bits.
+
+        Raises
+        ------
+        ParameterError
+            The positive level is not one of the target's.
+        """
         features = Features.of(
             curation,
             self.columns,
@@ -261,7 +273,7 @@ class _Labeled(Aggregate):
             starts=_starts(curation, self.edges),
         )
         column = curation.column(self.target)
-        # True == 1 in Python; levels of one column are of one type, and so is what is asked for.
+        # True == 1 in Python; levels of one column are of one type, and so must be the positive one.
         matches = [
             i for i, v in enumerate(column.levels) if v == self.positive and type(v) is type(self.positive)
         ]
@@ -304,8 +316,8 @@ class HalfspaceSums(_Labeled):
     kind: ClassVar[str] = "halfspace sums"
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
-        features, target, positive, weights, _ = self._laid_out(curation)
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
+        features, target, positive, weights, _ = self._bind_features(curation)
         kernel = HalfspacePass(features, target, positive, weights)
         d, square = features.size, features.total_square
         counted = math.isqrt(3 * square)
@@ -347,8 +359,8 @@ class GradientSums(_Labeled):
     kind: ClassVar[str] = "gradient sums"
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
-        features, target, positive, weights, bits = self._laid_out(curation)
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
+        features, target, positive, weights, bits = self._bind_features(curation)
         shift = bucket_shift(bits)
         kernel = GradientPass(features, target, positive, weights, shift)
         d, square = features.size, features.total_square << (2 * SIGMOID_BITS)
@@ -375,16 +387,17 @@ class GradientSums(_Labeled):
         )
 
 
-def _settle_vector(question: Any) -> None:
-    listed = (question.columns,) if isinstance(question.columns, str) else tuple(question.columns)
-    object.__setattr__(question, "columns", listed)
+def _normalize_fields(question: Any) -> None:
+    """Set columns, center and edges of a frozen aggregate to tuples and plain values."""
+    columns = (question.columns,) if isinstance(question.columns, str) else tuple(question.columns)
+    object.__setattr__(question, "columns", columns)
     center = getattr(question, "center", None)
     if center is not None:
         object.__setattr__(question, "center", tuple(float(value) for value in center))
     edges = getattr(question, "edges", None)
     if edges is not None:
         object.__setattr__(question, "edges", plain_edges(edges))
-        check_edges(edges, listed)
+        check_edges(edges, columns)
 
 
 def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[str, tuple[int, ...]]:

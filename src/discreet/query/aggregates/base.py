@@ -1,4 +1,4 @@
-"""Aggregates, what they come to on a curated table, and sums of scalar expressions."""
+"""Aggregates, their layout on a curated table, and sums of scalar expressions."""
 
 from __future__ import annotations
 
@@ -27,40 +27,42 @@ if TYPE_CHECKING:
 
 
 MOST_CELLS = 2**22
+"""Largest number of entries of one aggregate."""
 
 
-def _as_found(found: list[int], n_rows: int) -> list[int]:
-    return found
+def _keep_integers(integers: list[int], n_rows: int) -> list[int]:
+    """Return the integers of an engine as they are."""
+    return integers
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundAggregate:
-    """A question laid out on a curated table, for one notion of neighbors.
+    """An aggregate bound to a curated table, for one kind of neighbors.
 
     Attributes
     ----------
     canonical : dict
-        Everything that fixes the exact answer, as JSON.
+        JSON values that fix the exact answer.
     squared : int
-        Square of the largest ``sqrt(sum precision * change**2)`` that one row can cause: exact.
+        Square of the largest ``sqrt(sum precision * change**2)`` that one row can cause, as an exact integer.
     absolute : int
-        The largest ``sum weight * abs(change)`` that one row can cause.
+        Largest ``sum weight * abs(change)`` that one row can cause.
     precision, weight : tuple of int
         Gaussian noise on an entry has variance ``R / precision``, Laplace noise scale ``b / weight``.
     unit : array
-        What one integer of each entry is worth.
+        Value of one integer of each entry, in the unit of the answer.
     shift : array
-        What each row adds to an entry besides, where the number of rows is public.
+        Value that each row adds to an entry besides, where the number of rows is public.
     places : array of int
-        Which entry stands at each place of the answer; one past the last is the number of rows.
+        Index of the entry at each place of the answer; one past the last is the number of rows.
     plain_unit : float or None
-        The unit of an entry of precision 1, in which a variance is given; None if entries have several.
+        Unit of an entry of precision 1, in which a variance is given; None if entries have several.
     wanted : EngineTask
-        What an engine is asked for.
+        Integers that an engine computes, in one pass over the rows.
     finish : callable
-        Makes the integers of the entries of what the engine found, and of the number of rows. Private.
+        Function of the engine's integers and the number of rows that returns those of the entries. Private.
     labels : tuple or None
-        What stands along each axis of the answer, where that is a list of levels.
+        Levels along each axis of the answer; None where the axes are no lists of levels.
     """
 
     canonical: dict[str, Any]
@@ -73,12 +75,12 @@ class BoundAggregate:
     places: AnyArray
     plain_unit: float | None
     wanted: EngineTask
-    finish: Callable[[list[int], int], list[int]] = _as_found
+    finish: Callable[[list[int], int], list[int]] = _keep_integers
     labels: tuple[tuple[Any, ...], ...] | None = None
 
     @property
     def size(self) -> int:
-        """How many entries get noise of their own."""
+        """Number of entries, each with noise of its own."""
         return len(self.precision)
 
     @property
@@ -87,24 +89,24 @@ class BoundAggregate:
         return self.places.shape
 
     def exact(self, engine: Engine) -> list[int]:
-        """Ask an engine for the integers. Private."""
-        (found,) = self.wanted.found(engine, [self.wanted])
-        return self.finish(found, engine.count())
+        """Return the exact integers of the entries, computed by an engine. Private."""
+        (integers,) = self.wanted.found(engine, [self.wanted])
+        return self.finish(integers, engine.count())
 
     def arrange(self, entries: Floats, n_rows: float) -> Floats:
-        """Put entries at their places."""
+        """Return the answer as an array: entries, and the number of rows, at their places."""
         arranged: Floats = np.append(entries, n_rows)[self.places]
         return arranged
 
 
 class Aggregate(ABC):
-    """What can be asked of :class:`~discreet.query.answers.NoisySums`; use one of the subclasses."""
+    """Sums over all rows of a table, as :class:`~discreet.query.answers.NoisySums` answer them."""
 
     kind: ClassVar[str]
 
     @abstractmethod
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table; what does not fit is refused here."""
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -112,7 +114,7 @@ class Aggregate(ABC):
 
 
 def check_cells(count: int) -> None:
-    """Refuse more cells than anybody could read something off."""
+    """Refuse more cells than :data:`MOST_CELLS`."""
     if count > MOST_CELLS:
         raise ParameterError(
             f"columns of a question must come to at most {MOST_CELLS} cells, and come to {count}. Name fewer "
@@ -121,7 +123,7 @@ def check_cells(count: int) -> None:
 
 
 def root_up(square: int) -> int:
-    """Return the least whole number whose square is at least this."""
+    """Return the least whole number whose square is at least `square`."""
     root = math.isqrt(square)
     return root + (root * root < square)
 
@@ -134,7 +136,7 @@ class IntegerTerm:
     """An integer expression from 0 to ``top`` that stands for ``lower + step * integer``.
 
     The integer that is summed is ``anchor`` more, so that ``step`` times it is the value itself to half a
-    step: a sum can then be told without telling the number of rows.
+    step: the sum can then be published without the number of rows.
     """
 
     tree: Tree | None  # None: the constant 0
@@ -145,39 +147,40 @@ class IntegerTerm:
 
     @property
     def reach(self) -> int:
-        """How far one row can move the sum by being there."""
+        """Largest absolute change of the sum when one row is added or removed, in integers."""
         return max(abs(self.anchor), abs(self.anchor + self.top))
 
     def moves(self, neighbors: Neighbors) -> int:
-        """Return how far one difference between neighbors can move the sum."""
+        """Return the largest absolute change of the sum between neighbors, in integers."""
         return self.top if neighbors == "replace-one" else self.reach
 
     def total(self, summed: int, n_rows: int) -> int:
-        """Return the anchored sum of some rows."""
+        """Return the anchored sum of rows, given their plain sum and their number."""
         return summed + self.anchor * n_rows
 
 
 def term_of(expression: Any, curation: Curation) -> IntegerTerm:
-    """Lay out an expression as integers."""
+    """Return the integer form of a parsed expression on a curated table."""
     bare = getattr(expression, "bare", None)
     if bare is not None:
         column = curation.column(bare)
-        return _spread(exp.column(column.sql), column.top, column.lower, column.step)
+        return _spread_term(exp.column(column.sql), column.top, column.lower, column.step)
     lower, upper = float(expression.lower), float(expression.upper)
     if lower == upper:
         # A constant counts rows: nothing but their number is left to protect.
         return IntegerTerm(None, 0, lower, lower, 1 if lower else 0)
     bits = 0 if expression.is_condition else BITS
     tree = expression.integer_sql(curation.sql_column, bits)
-    return _spread(tree, 2**bits, lower, (upper - lower) / 2**bits)
+    return _spread_term(tree, 2**bits, lower, (upper - lower) / 2**bits)
 
 
-def _spread(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm:
+def _spread_term(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm:
+    """Return the term of an integer tree, anchored at the multiple of `step` nearest to `lower`."""
     return IntegerTerm(tree, top, lower, step, math.floor(lower / step + 0.5))
 
 
 def parsed(expression: Any, curation: Curation) -> Any:
-    """Parse text; leave what is parsed already."""
+    """Return an expression parsed; one that is parsed already is returned as it is."""
     if isinstance(expression, str):
         from discreet.query.language import parse
 
@@ -185,8 +188,8 @@ def parsed(expression: Any, curation: Curation) -> Any:
     return expression
 
 
-def written(expression: Any) -> str:
-    """Return the text of an expression."""
+def expression_text(expression: Any) -> str:
+    """Return the text of an expression, parsed or not."""
     return expression if isinstance(expression, str) else str(expression.canonical)
 
 
@@ -215,24 +218,24 @@ class Sums(Aggregate):
 
     def __post_init__(self) -> None:
         given: Any = self.expressions
-        listed = (given,) if isinstance(given, str) or not isinstance(given, Sequence) else tuple(given)
-        if not 0 < len(listed) <= _MOST_EXPRESSIONS:
+        expressions = (given,) if isinstance(given, str) or not isinstance(given, Sequence) else tuple(given)
+        if not 0 < len(expressions) <= _MOST_EXPRESSIONS:
             raise ParameterError(
-                f"expressions of Sums must be 1 to {_MOST_EXPRESSIONS}, and are {len(listed)}. Ask in "
+                f"expressions of Sums must be 1 to {_MOST_EXPRESSIONS}, and are {len(expressions)}. Ask in "
                 "several questions."
             )
-        object.__setattr__(self, "expressions", listed)
+        object.__setattr__(self, "expressions", expressions)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
-        found = [parsed(expression, curation) for expression in self.expressions]
-        terms = [term_of(expression, curation) for expression in found]
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
+        expressions = [parsed(expression, curation) for expression in self.expressions]
+        terms = [term_of(expression, curation) for expression in expressions]
         moves = [term.moves(neighbors) for term in terms]
         # Every entry gets noise in proportion to how far it can move.
         weights = [-(-(2**BITS) // move) if 0 < move < 2**BITS and len(terms) > 1 else 1 for move in moves]
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
-            summed = iter(found)
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            summed = iter(integers)
             return [term.total(0 if term.tree is None else next(summed), n_rows) for term in terms]
 
         steps = np.array([term.step for term in terms])
@@ -240,7 +243,7 @@ class Sums(Aggregate):
         return BoundAggregate(
             canonical={
                 "kind": self.kind,
-                "expressions": [str(expression.canonical) for expression in found],
+                "expressions": [str(expression.canonical) for expression in expressions],
                 "terms": [[term.top, term.anchor, term.lower, term.step] for term in terms],
             },
             squared=sum((w * m) ** 2 for w, m in zip(weights, moves, strict=True)),
@@ -257,4 +260,4 @@ class Sums(Aggregate):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {"kind": self.kind, "expressions": [written(e) for e in self.expressions]}
+        return {"kind": self.kind, "expressions": [expression_text(e) for e in self.expressions]}

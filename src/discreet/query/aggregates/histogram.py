@@ -1,4 +1,4 @@
-"""Tables of counts, or of sums, over declared lists of cells."""
+"""Histograms and tables of decision trees: counts, or sums, in declared cells."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from discreet.query.aggregates.base import (
     BoundAggregate,
     IntegerTerm,
     check_cells,
+    expression_text,
     parsed,
     term_of,
-    written,
 )
 from discreet.query.engines.base import EngineCells, Tables
 
@@ -37,20 +37,21 @@ _MOST_ON_AN_AXIS = 4096
 
 @dataclass(frozen=True)
 class _Key:
-    """A declared list of cells along one axis."""
+    """Declared cells along one axis: the integer expression of a row's cell, and the label of each cell."""
 
     tree: Tree
     labels: tuple[Any, ...]
 
 
-def _key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) -> _Key:
+def _group_key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) -> _Key:
+    """Return the cells of a column: levels, intervals between edges, or whole numbers; then missing."""
     column = curation.column(name)
     if column.is_category:
         if name in edges:
             starts_of(column, edges[name])
         return _Key(exp.column(column.sql), column.levels)
     if name in edges:
-        tree, labels = _binned(column, edges[name])
+        tree, labels = _bin_column(column, edges[name])
     elif column.whole and column.top < _MOST_ON_AN_AXIS:
         tree = exp.column(column.sql)
         labels = tuple(int(column.lower) + i for i in range(column.top + 1))
@@ -67,7 +68,7 @@ def _key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) ->
 
 
 def starts_of(column: Curated, edges: Sequence[float]) -> tuple[int, ...]:
-    """Return the integers of a number at which cells begin that are cut at some edges."""
+    """Return the curated integers at which the cells of a column of numbers begin, one for each edge."""
     if column.is_category:
         raise ParameterError(
             f"edges of a question must be for numbers, and {column.name!r} is a category with cells of its "
@@ -87,7 +88,8 @@ def starts_of(column: Curated, edges: Sequence[float]) -> tuple[int, ...]:
     return tuple(column.nearest_index(value) for value in values)
 
 
-def _binned(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, ...]]:
+def _bin_column(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, ...]]:
+    """Return the integer expression of the interval that a number is in, and the ends of each interval."""
     starts = starts_of(column, edges)
 
     def search(low: int, high: int) -> Tree:
@@ -103,12 +105,12 @@ def _binned(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, .
 
 
 def plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """Return edges as JSON, in an order that does not depend on how they were written."""
+    """Return edges as JSON values, sorted by column."""
     return {name: [float(edge) for edge in edges[name]] for name in sorted(edges)}
 
 
 def check_edges(edges: Mapping[str, Sequence[float]], names: Sequence[str]) -> None:
-    """Refuse edges of columns that a question does not read."""
+    """Refuse edges of columns that an aggregate does not read."""
     unused = sorted(set(edges) - set(names))
     if unused:
         raise ParameterError(
@@ -123,7 +125,7 @@ class Histogram(Aggregate):
     Parameters
     ----------
     columns : sequence of str
-        One axis each.
+        Columns of the groups; the answer has one axis for each.
     edges : mapping of str to sequence of float
         For numbers, where cells begin; a whole number with few values needs none.
     expression : str or Expression, optional
@@ -146,25 +148,27 @@ class Histogram(Aggregate):
     expression: Any = None
 
     def __post_init__(self) -> None:
-        listed = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
-        if not listed or len(set(listed)) != len(listed):
-            raise ParameterError(f"columns of Histogram must be at least one, each once, was {list(listed)}.")
-        object.__setattr__(self, "columns", listed)
+        columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        if not columns or len(set(columns)) != len(columns):
+            raise ParameterError(
+                f"columns of Histogram must be at least one, each once, was {list(columns)}."
+            )
+        object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "edges", plain_edges(self.edges))
-        check_edges(self.edges, listed)
+        check_edges(self.edges, columns)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
-        keys = [_key(curation, name, self.edges) for name in self.columns]
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
+        keys = [_group_key(curation, name, self.edges) for name in self.columns]
         shape = tuple(len(key.labels) for key in keys)
         size = math.prod(shape)
         check_cells(size)
         table = EngineCells(tuple((key.tree, len(key.labels)) for key in keys))
-        found = None if self.expression is None else parsed(self.expression, curation)
-        term = IntegerTerm(None, 0, 1.0, 1.0, 1) if found is None else term_of(found, curation)
+        expression = None if self.expression is None else parsed(self.expression, curation)
+        term = IntegerTerm(None, 0, 1.0, 1.0, 1) if expression is None else term_of(expression, curation)
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
-            counts, sums = found[:size], found[size:] or [0] * size
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            counts, sums = integers[:size], integers[size:] or [0] * size
             return [term.total(s, c) for s, c in zip(sums, counts, strict=True)]
 
         if neighbors == "add-remove":
@@ -180,7 +184,7 @@ class Histogram(Aggregate):
                 "kind": self.kind,
                 "columns": list(self.columns),
                 "edges": plain_edges(self.edges),
-                "expression": None if found is None else str(found.canonical),
+                "expression": None if expression is None else str(expression.canonical),
                 "term": [term.top, term.anchor, term.step],
                 "shape": list(shape),
             },
@@ -203,20 +207,20 @@ class Histogram(Aggregate):
             "kind": self.kind,
             "columns": list(self.columns),
             "edges": plain_edges(self.edges),
-            "expression": None if self.expression is None else written(self.expression),
+            "expression": None if self.expression is None else expression_text(self.expression),
         }
 
 
 @dataclass(frozen=True)
 class TreeNode:
-    """An open node of a decision tree: which rows are in it, and what may still be asked of them.
+    """An open node of a decision tree: the rows in it, and the attributes that may still split them.
 
     Parameters
     ----------
     path : sequence of (str, int)
-        Column and position among its cells, for each step from the root.
+        Column and index of its cell, for each step from the root.
     attributes : sequence of str
-        The columns that remain.
+        Columns that the path has not used yet.
     """
 
     path: Sequence[tuple[str, int]]
@@ -234,15 +238,15 @@ class NodeTables(Aggregate):
     Parameters
     ----------
     target : str
-        The label.
+        Column of the class label.
     nodes : sequence of TreeNode
-        A row is in the first whose path it fits, or in none.
+        Open nodes of one level; a row is in the first whose path it fits, or in none.
     edges : mapping of str to sequence of float
         For numbers, where cells begin.
 
     Notes
     -----
-    The answer is one vector: the tables in the order of nodes and attributes. :meth:`split` takes it apart.
+    The answer is one vector: the tables in the order of nodes and attributes. :meth:`split` returns them.
 
     Privacy
     -------
@@ -261,6 +265,7 @@ class NodeTables(Aggregate):
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Normalize the fields, and refuse nodes without attributes or with the target among them."""
         object.__setattr__(self, "nodes", tuple(self.nodes))
         object.__setattr__(self, "edges", plain_edges(self.edges))
         if not self.nodes or not all(node.attributes for node in self.nodes):
@@ -276,13 +281,14 @@ class NodeTables(Aggregate):
                 )
 
     def _keys(self, curation: Curation) -> dict[str, _Key]:
+        """Return the cells of every column that is read, by its name."""
         steps = [name for node in self.nodes for name, _ in node.path]
         names = dict.fromkeys([self.target, *steps, *(a for node in self.nodes for a in node.attributes)])
         check_edges(self.edges, list(names))
-        return {name: _key(curation, name, self.edges) for name in names}
+        return {name: _group_key(curation, name, self.edges) for name in names}
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
-        """Lay the question out on a curated table."""
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
         keys = self._keys(curation)
         labels = len(keys[self.target].labels)
         sizes = [len(keys[a].labels) * labels for node in self.nodes for a in node.attributes]
@@ -305,13 +311,13 @@ class NodeTables(Aggregate):
             zip(attributes, itertools.accumulate((t.size for t in tables), initial=0), strict=False)
         )
 
-        def finish(found: list[int], n_rows: int) -> list[int]:
+        def finish(integers: list[int], n_rows: int) -> list[int]:
             cells: list[int] = []
             for i, node in enumerate(self.nodes):
                 for a in node.attributes:
                     length = len(keys[a].labels) * labels
                     start = starts[a] + i * length
-                    cells.extend(found[start : start + length])
+                    cells.extend(integers[start : start + length])
             return cells
 
         most = max(len(node.attributes) for node in self.nodes)
@@ -331,17 +337,17 @@ class NodeTables(Aggregate):
         )
 
     def split(self, values: Floats, curation: Curation) -> list[dict[str, Floats]]:
-        """Take an answer apart: for each node the table of each attribute, of shape (values, labels)."""
+        """Return the tables of an answer by node and attribute, each of shape (values, labels)."""
         keys = self._keys(curation)
-        labels, at, found = len(keys[self.target].labels), 0, []
+        labels, at, nodes = len(keys[self.target].labels), 0, []
         for node in self.nodes:
             tables: dict[str, Floats] = {}
             for a in node.attributes:
                 length = len(keys[a].labels)
                 tables[a] = values[at : at + length * labels].reshape(length, labels)
                 at += length * labels
-            found.append(tables)
-        return found
+            nodes.append(tables)
+        return nodes
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -350,7 +356,7 @@ class NodeTables(Aggregate):
 
 
 def _node_key(nodes: Sequence[TreeNode], keys: Mapping[str, _Key]) -> Tree:
-    """Return the number of the first node whose path a row fits, or -1."""
+    """Return the expression of the first node whose path a row fits, from 0 on; -1 for none."""
     for node in nodes:
         for name, code in node.path:
             if not 0 <= code < len(keys[name].labels):
@@ -361,7 +367,7 @@ def _node_key(nodes: Sequence[TreeNode], keys: Mapping[str, _Key]) -> Tree:
 
 
 def _first_fit(paths: Sequence[tuple[int, Sequence[tuple[str, int]]]], keys: Mapping[str, _Key]) -> Tree:
-    """Choose among numbered paths, by a column that all of them name as long as there is one.
+    """Return the expression of the first path that a row fits, branching on shared columns first.
 
     The nodes of a level share the splits above them, so a row is compared with the values of one column at
     each step and not with all nodes in turn.
@@ -394,5 +400,5 @@ def _first_fit(paths: Sequence[tuple[int, Sequence[tuple[str, int]]]], keys: Map
 
 
 def _case(choices: Sequence[tuple[Tree, Tree]], otherwise: Tree) -> Tree:
-    # Put together by hand: the builder copies all that it is given, again at each level.
+    # Built by hand: sqlglot's builder copies all of its arguments, again at each level.
     return exp.Case(ifs=[exp.If(this=test, true=then) for test, then in choices], default=otherwise)

@@ -1,7 +1,7 @@
-"""Who adds up: one adapter for each engine, all of them with the same exact integers.
+"""Engines that compute exact sums: one adapter for each, all with the same integers.
 
-``base`` says what an engine does; ``_duckdb`` is the default; ``_postgres`` and ``_spark`` need their extras
-and are imported when they are asked for; ``_sql_text`` writes their SQL.
+``base`` is the interface of an engine; ``_duckdb`` is the default; ``_postgres`` and ``_spark`` need their
+extras and are imported when they are used; ``_sql_text`` writes their SQL.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Engine", "EngineCells", "Kernel", "engine_for"]
 
 
 def engine_for(source: Any) -> Engine:
-    """Choose the engine that goes with a source."""
+    """Return a new engine for a source: PostgreSQL and Spark by URL or frame, else DuckDB."""
     if isinstance(source, str) and source.startswith(("postgresql://", "postgres://")):
         from discreet.query.engines._postgres import PostgresEngine
 

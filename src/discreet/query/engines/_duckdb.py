@@ -62,6 +62,10 @@ class DuckDBEngine(Engine):
         self._reader = session(self._connection)
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
+        """Fill the curated table, in memory or in a nameless file, and lock the connection.
+
+        Small tables are served by one thread with few optimizers: planning then costs more than execution.
+        """
         tally = Tally(curation)
         names = curation.identifiers()
         with open_table(source) as table:
@@ -86,7 +90,7 @@ class DuckDBEngine(Engine):
             self._fill(ArrayStream(dict.fromkeys(names, np.dtype(np.int32)), arrays), curation)
         if tally.version.n_rows <= _ONE_THREAD:
             self._connection.execute("SET GLOBAL threads = 1")
-            # To think about a plan then takes longer than to carry it out.
+            # Planning then takes longer than execution.
             known = self._connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
             left_out = ",".join(sorted({str(name) for (name,) in known} - _OPTIMIZERS))
             self._connection.execute(f"SET GLOBAL disabled_optimizers = {literal(left_out)}")
@@ -96,7 +100,7 @@ class DuckDBEngine(Engine):
         return tally.version
 
     def _to_file(self) -> None:
-        """Let the table be made in a file that has no name any more when the first row comes."""
+        """Attach a temporary file for the table, whose name is gone before the first row is written."""
         try:
             with temporary_folder() as folder:
                 file = literal(str(folder / "curated.duckdb"))
@@ -110,6 +114,7 @@ class DuckDBEngine(Engine):
         raise _no_room(kind)
 
     def _fill(self, stream: ArrayStream, curation: Curation) -> None:
+        """Create the curated table and insert a stream of arrays, as SMALLINT where values fit."""
         names = curation.identifiers()
         types = {name: "SMALLINT" if curation.small(name) else "INTEGER" for name in names}
         defined = ", ".join(f"{name} {kind} NOT NULL" for name, kind in types.items())
@@ -124,12 +129,12 @@ class DuckDBEngine(Engine):
         raise _no_room(kind)
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        return self._reader.execute(self.sql.of(query)).fetchall()
+        return self._reader.execute(self.sql.write(query)).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
-        listed = ", ".join(f"CAST({name} AS INTEGER)" for name in columns)
-        query = f"SELECT {listed} FROM {TABLE}"  # noqa: S608 - names are ours
+        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
+        selected = ", ".join(f"CAST({name} AS INTEGER)" for name in columns)
+        query = f"SELECT {selected} FROM {TABLE}"  # noqa: S608 - names are ours
         with contextlib.closing(read_stream(self._reader.sql(query).__arrow_c_stream__())) as stream:
             for piece, _ in stream:
                 for start in range(0, len(piece[0]), rows):

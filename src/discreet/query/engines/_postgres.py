@@ -55,6 +55,7 @@ class PostgresEngine(Engine):
     fences: ClassVar[bool] = True
 
     def __init__(self, url: str, *, into: str | None = None, timeout: float = 600.0) -> None:
+        """Connect, and set what makes sums fast and repeatable."""
         super().__init__()
         if not timeout > 0:
             raise ParameterError(f"timeout of PostgresEngine must be above 0 seconds, was {timeout!r}.")
@@ -78,6 +79,7 @@ class PostgresEngine(Engine):
             self._server.execute(f"SET {setting}")
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
+        """Create the curated table, fill it by binary COPY, and make the session read-only."""
         from psycopg import sql
 
         tally = Tally(curation)
@@ -94,7 +96,7 @@ class PostgresEngine(Engine):
                 with self._server.cursor() as cursor, cursor.copy(into) as copy:
                     copy.write(_HEADER)
                     for arrays in curated_batches(table, curation, tally, salt):
-                        copy.write(_packed(record, [arrays[name] for name in names]))
+                        copy.write(_pack_rows(record, [arrays[name] for name in names]))
                     copy.write(_TRAILER)
             self._server.execute(sql.SQL("ANALYZE {}").format(where))
             self._server.execute("SET default_transaction_read_only = on")
@@ -112,14 +114,14 @@ class PostgresEngine(Engine):
         return exp.Table(this=exp.to_identifier(TABLE), db=schema)
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        return self._server.execute(self.sql.of(query).encode()).fetchall()
+        return self._server.execute(self.sql.write(query).encode()).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
         selected = exp.select(
             *(exp.Cast(this=exp.column(name), to=exp.DataType.build("INT")) for name in columns)
         ).from_(self._table())
-        command = f"COPY ({self.sql.of(selected)}) TO STDOUT (FORMAT binary)"
+        command = f"COPY ({self.sql.write(selected)}) TO STDOUT (FORMAT binary)"
         record = _record([4] * len(columns))
         held = bytearray()
         start = len(_HEADER)
@@ -127,19 +129,19 @@ class PostgresEngine(Engine):
             for message in messages:
                 held += message
                 if len(held) >= start + rows * record.itemsize:
-                    yield _unpacked(record, held, start, rows)
+                    yield _unpack_rows(record, held, start, rows)
                     del held[: start + rows * record.itemsize]
                     start = 0
         length = (len(held) - start - len(_TRAILER)) // record.itemsize
         if length:
-            yield _unpacked(record, held, start, length)
+            yield _unpack_rows(record, held, start, length)
 
     def close(self) -> None:
         """Drop the curated table and log out."""
         with contextlib.suppress(*self._failures):
             if self._into is not None and self.version is not None:
                 self._server.execute("SET default_transaction_read_only = off")
-                self._server.execute(f"DROP TABLE IF EXISTS {self.sql.of(self._table())}".encode())
+                self._server.execute(f"DROP TABLE IF EXISTS {self.sql.write(self._table())}".encode())
         self._server.close()
 
 
@@ -151,7 +153,8 @@ def _record(widths: Sequence[int]) -> np.dtype[Any]:
     return np.dtype(fields)
 
 
-def _packed(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
+def _pack_rows(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
+    """Return columns of integers as rows of PostgreSQL's binary COPY."""
     rows = np.empty(len(columns[0]), record)
     rows["n"] = len(columns)
     for i, values in enumerate(columns):
@@ -160,6 +163,7 @@ def _packed(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
     return rows.tobytes()
 
 
-def _unpacked(record: np.dtype[Any], held: bytearray, start: int, rows: int) -> list[AnyArray]:
+def _unpack_rows(record: np.dtype[Any], held: bytearray, start: int, rows: int) -> list[AnyArray]:
+    """Return the columns of rows of PostgreSQL's binary COPY."""
     block = np.frombuffer(bytes(held[start : start + rows * record.itemsize]), record)
     return [block[f"v{i}"].astype(np.int32) for i in range(len(record.names or ()) // 2)]

@@ -70,6 +70,13 @@ class SparkEngine(Engine):
         self._frame: Any = None
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
+        """Curate the data frame on the workers, keep it as a checkpoint, and return its version.
+
+        Raises
+        ------
+        SourceError
+            Spark failed; its own message may quote rows, and is dropped.
+        """
         frame = _frame(source)
         _check_names(frame, curation)
         _check_id_type(frame, curation)
@@ -79,7 +86,7 @@ class SparkEngine(Engine):
         ]
         query = self._selection([exp.Count(this=exp.Star()), *sums])
         try:
-            self._frame = self._curated(frame, curation, salt).localCheckpoint(eager=True)
+            self._frame = self._curate_frame(frame, curation, salt).localCheckpoint(eager=True)
             self._frame.createOrReplaceTempView(self._name)
             (row,) = self._fetch(query)
             repeated = curation.ids and self._repeats(curation.id_identifiers())
@@ -96,18 +103,19 @@ class SparkEngine(Engine):
             "failed. Read a part of the table on one machine to be told which cell."
         )
 
-    def _curated(self, frame: Any, curation: Curation, salt: str) -> Any:
+    def _curate_frame(self, frame: Any, curation: Curation, salt: str) -> Any:
+        """Return the data frame of curated integers, with at most ``max_rows_per_unit`` rows of each unit."""
         schema = curation.schema
         names = curation.identifiers()
         limited = schema.id_column is not None
-        wanted = [column.name for column in schema.released]
+        needed = [column.name for column in schema.released]
         if schema.id_column is not None:
-            wanted.append(schema.id_column)
-        selected = frame.select(*(_quoted(name) for name in wanted))
+            needed.append(schema.id_column)
+        selected = frame.select(*(_quote_name(name) for name in needed))
         declared = ", ".join(f"{name} int" for name in names)
         if curation.ids:
             assert schema.id_column is not None
-            if selected.filter(f"{_quoted(schema.id_column)} IS NULL").head(1):
+            if selected.filter(f"{_quote_name(schema.id_column)} IS NULL").head(1):
                 raise missing_ids("The Spark data frame", curation)
         if curation.ids or not limited:
             return selected.mapInArrow(_curate(curation), declared)
@@ -132,11 +140,11 @@ class SparkEngine(Engine):
         return exp.Cast(this=bigint(expression), to=exp.DataType.build("DECIMAL(20, 0)"))
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
-        rows = self._frame.sparkSession.sql(self.sql.of(query)).collect()
+        rows = self._frame.sparkSession.sql(self.sql.write(query)).collect()
         return [tuple(row) for row in rows]
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
         shape = ", ".join(f"b{i} binary" for i in range(len(columns)))
         packed = self._frame.select(*columns).mapInArrow(_pack(len(columns)), shape)
         for row in packed.toLocalIterator():
@@ -144,8 +152,8 @@ class SparkEngine(Engine):
             for start in range(0, len(arrays[0]), rows):
                 yield [values[start : start + rows] for values in arrays]
 
-    def _reduced(self, kernel: Kernel) -> tuple[list[int], int]:
-        """Let the workers add up what a kernel gives, each over its part of the rows."""
+    def _reduce_kernel(self, kernel: Kernel) -> tuple[list[int], int]:
+        """Return the sums of a kernel and the number of rows, each worker's part summed by the worker."""
         columns = list(dict.fromkeys(kernel.columns))
         parts = self._frame.select(*columns).mapInArrow(_reduce(kernel, columns), "n bigint, sums string")
         total, n_rows = [0] * kernel.size, 0
@@ -175,7 +183,7 @@ def _modules() -> None:
 
 
 def _frame(source: Any) -> Any:
-    """Return the data frame that a source stands for."""
+    """Return the data frame of a source, itself or named by a ``spark://`` URL."""
     from pyspark.sql import SparkSession
 
     if isinstance(source, str):
@@ -217,10 +225,10 @@ def _frame(source: Any) -> Any:
 
 
 def _check_names(frame: Any, curation: Curation) -> None:
-    wanted = [column.name for column in curation.columns]
+    needed = [column.name for column in curation.columns]
     if curation.schema.id_column is not None:
-        wanted.append(curation.schema.id_column)
-    absent = [name for name in wanted if name not in frame.columns]
+        needed.append(curation.schema.id_column)
+    absent = [name for name in needed if name not in frame.columns]
     if absent:
         raise SourceError(
             f"The Spark data frame must have the declared column {absent[0]!r}, and has not. Rename its "
@@ -238,12 +246,12 @@ def _check_id_type(frame: Any, curation: Curation) -> None:
         raise SchemaError(id_problem(name, kind.simpleString()))
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
 def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what a worker does with the rows of its part of the table; with a salt, it hashes them too."""
+    """Return the function by which a worker curates its rows; with a salt, it hashes them too."""
     limited = salt is not None
 
     def curate(batches: Iterator[Any]) -> Iterator[Any]:
@@ -258,17 +266,19 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
                     if curation.ids:
                         assert rows.ids is not None
                         arrays |= curation.encode_ids(rows.ids)
-                    made = {name: pa.array(values) for name, values in arrays.items()}
+                    columns = {name: pa.array(values) for name, values in arrays.items()}
                     if salt is not None:
                         assert rows.ids is not None
-                        made["unit_"] = pa.array(rows.ids.view(np.int64))
-                        made["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
-                    yield pa.RecordBatch.from_pydict(made)
+                        columns["unit_"] = pa.array(rows.ids.view(np.int64))
+                        columns["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
+                    yield pa.RecordBatch.from_pydict(columns)
 
     return curate
 
 
 def _pack(width: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function by which a worker packs each column of a batch into one binary cell."""
+
     def pack(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
@@ -280,6 +290,7 @@ def _pack(width: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 
 def _reduce(kernel: Kernel, columns: Sequence[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function that a worker runs on its batches: the number of rows and the sums of a kernel."""
     places = [columns.index(name) for name in kernel.columns]
 
     def reduce(batches: Iterator[Any]) -> Iterator[Any]:

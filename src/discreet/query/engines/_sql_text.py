@@ -1,8 +1,8 @@
-"""SQL text of the few kinds of tree that we make.
+"""SQL text of the trees that this package builds.
 
 sqlglot writes any tree for any database, and takes longer for it than an engine takes for the sums of a
-small table. Ours have thirty kinds of node, which DuckDB, PostgreSQL and Spark spell alike but for the
-names of types; a kind that is not listed here is not written.
+small table. Trees here have thirty kinds of node, which DuckDB, PostgreSQL and Spark spell alike but for the
+names of types; a kind that is not listed here is refused.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _CLAUSES = (FROM, "group", "offset")
 
 
 class SqlText:
-    """Writes trees for one engine.
+    """Writer of SQL text for one engine.
 
     Parameters
     ----------
     types : mapping of str to str
-        What the engine calls types that it does not call by their usual names.
+        Names of types in the engine, where they differ from the usual ones.
     exponents : bool
-        Whether the engine reads a number with an exponent as the double nearest to it, which spares it the
-        reading of a text.
+        Whether the engine reads a number with an exponent as the double nearest to it, so that no cast
+        from text is needed.
 
     Privacy
     -------
-    Trees are made of the layout and of parsed questions, names of columns among them are ours, and all
-    that is quoted is numbers: nothing that an analyst wrote is in the text.
+    Trees are made of the layout and of parsed expressions; names of columns are those of the curated table,
+    and only numbers are quoted: no text of an analyst is in the SQL.
 
     Reference
     ---------
@@ -49,62 +49,67 @@ class SqlText:
     Examples
     --------
     >>> half = exp.Cast(this=exp.column("c0"), to=exp.DataType.build("DOUBLE")) / exp.Literal.number(2)
-    >>> SqlText({"DOUBLE": "DOUBLE PRECISION"}).of(half)
+    >>> SqlText({"DOUBLE": "DOUBLE PRECISION"}).write(half)
     'CAST(c0 AS DOUBLE PRECISION) / 2'
     """
 
     def __init__(self, types: Mapping[str, str], *, exponents: bool = False) -> None:
+        """Keep the names of types, and how numbers are written."""
         self._types = types
         self._exponents = exponents
         self._writers: dict[type, Callable[[Tree], str]] = {
             **dict.fromkeys(_OPERATORS, self._operators),
-            exp.Column: lambda tree: self.of(tree.args["this"]),
+            exp.Column: lambda tree: self.write(tree.args["this"]),
             exp.Identifier: _identifier,
             exp.Literal: _literal,
             exp.Boolean: lambda tree: "TRUE" if tree.args["this"] else "FALSE",
             exp.Star: lambda _: "*",
-            exp.Paren: lambda tree: f"({self.of(tree.args['this'])})",
+            exp.Paren: lambda tree: f"({self.write(tree.args['this'])})",
             exp.Neg: self._negative,
             exp.Cast: self._cast,
             exp.DataType: self._type,
-            exp.DataTypeParam: lambda tree: self.of(tree.args["this"]),
+            exp.DataTypeParam: lambda tree: self.write(tree.args["this"]),
             exp.Case: self._case,
-            exp.In: lambda tree: f"{self.of(tree.args['this'])} IN ({self._list(tree.args['expressions'])})",
+            exp.In: lambda tree: (
+                f"{self.write(tree.args['this'])} IN ({self._list(tree.args['expressions'])})"
+            ),
             exp.Anonymous: lambda tree: f"{tree.args['this']}({self._list(tree.args['expressions'])})",
-            exp.Sum: lambda tree: f"SUM({self.of(tree.args['this'])})",
-            exp.Count: lambda tree: f"COUNT({self.of(tree.args['this'])})",
+            exp.Sum: lambda tree: f"SUM({self.write(tree.args['this'])})",
+            exp.Count: lambda tree: f"COUNT({self.write(tree.args['this'])})",
             exp.Coalesce: lambda tree: (
                 f"COALESCE({self._list([tree.args['this'], *tree.args['expressions']])})"
             ),
             exp.Tuple: lambda tree: f"({self._list(tree.args['expressions'])})",
-            exp.Alias: lambda tree: f"{self.of(tree.args['this'])} AS {self.of(tree.args['alias'])}",
+            exp.Alias: lambda tree: f"{self.write(tree.args['this'])} AS {self.write(tree.args['alias'])}",
             exp.Table: self._table,
-            exp.Subquery: lambda tree: f"({self.of(tree.args['this'])}) AS {self.of(tree.args['alias'])}",
-            exp.TableAlias: lambda tree: self.of(tree.args["this"]),
+            exp.Subquery: lambda tree: (
+                f"({self.write(tree.args['this'])}) AS {self.write(tree.args['alias'])}"
+            ),
+            exp.TableAlias: lambda tree: self.write(tree.args["this"]),
             exp.Select: self._select,
-            exp.From: lambda tree: f" FROM {self.of(tree.args['this'])}",
+            exp.From: lambda tree: f" FROM {self.write(tree.args['this'])}",
             exp.Group: self._group,
             exp.GroupingSets: lambda tree: f"GROUPING SETS ({self._list(tree.args['expressions'])})",
-            exp.Offset: lambda tree: f" OFFSET {self.of(tree.args['expression'])}",
+            exp.Offset: lambda tree: f" OFFSET {self.write(tree.args['expression'])}",
         }
 
-    def of(self, tree: Tree) -> str:
+    def write(self, tree: Tree) -> str:
         """Return the text of a tree."""
         return self._writers[type(tree)](tree)
 
     def _list(self, trees: list[Tree]) -> str:
-        return ", ".join([self.of(tree) for tree in trees])
+        return ", ".join([self.write(tree) for tree in trees])
 
     def _operators(self, tree: Tree) -> str:
-        """Write a chain of operators without recursion; whoever makes a tree puts parentheses into it."""
+        """Return a chain of operators, without recursion; trees already have their parentheses."""
         chain: list[str] = []
         while (symbol := _OPERATORS.get(type(tree))) is not None:
-            chain.append(f" {symbol} {self.of(tree.args['expression'])}")
+            chain.append(f" {symbol} {self.write(tree.args['expression'])}")
             tree = tree.args["this"]
-        return self.of(tree) + "".join(reversed(chain))
+        return self.write(tree) + "".join(reversed(chain))
 
     def _negative(self, tree: Tree) -> str:
-        text = self.of(tree.args["this"])
+        text = self.write(tree.args["this"])
         return f"- {text}" if text.startswith("-") else f"-{text}"  # two in a row begin a comment
 
     def _cast(self, tree: Tree) -> str:
@@ -114,7 +119,7 @@ class SqlText:
             if to.args["this"] is exp.DataType.Type.DOUBLE and "n" not in number:  # neither inf nor nan
                 written = number if "e" in number else f"{number}e0"
                 return f"({written})" if number.startswith("-") else written
-        return f"CAST({self.of(this)} AS {self.of(to)})"
+        return f"CAST({self.write(this)} AS {self.write(to)})"
 
     def _type(self, tree: Tree) -> str:
         name = tree.args["this"].value
@@ -124,20 +129,24 @@ class SqlText:
     def _case(self, tree: Tree) -> str:
         whens = "".join(
             [
-                f" WHEN {self.of(one.args['this'])} THEN {self.of(one.args['true'])}"
+                f" WHEN {self.write(one.args['this'])} THEN {self.write(one.args['true'])}"
                 for one in tree.args["ifs"]
             ]
         )
-        return f"CASE{whens} ELSE {self.of(tree.args['default'])} END"
+        return f"CASE{whens} ELSE {self.write(tree.args['default'])} END"
 
     def _table(self, tree: Tree) -> str:
         schema = tree.args.get("db")
-        return f"{self.of(schema)}.{self.of(tree.args['this'])}" if schema else self.of(tree.args["this"])
+        return (
+            f"{self.write(schema)}.{self.write(tree.args['this'])}"
+            if schema
+            else self.write(tree.args["this"])
+        )
 
     def _select(self, tree: Tree) -> str:
-        clauses = {name: self.of(clause) for name, clause in tree.args.items() if name != "expressions"}
+        clauses = {name: self.write(clause) for name, clause in tree.args.items() if name != "expressions"}
         ordered = "".join([clauses.pop(name) for name in _CLAUSES if name in clauses])
-        assert not clauses, "a clause that would be left out changes what is asked"
+        assert not clauses, "a clause that would be left out changes the query"
         return f"SELECT {self._list(tree.args['expressions'])}{ordered}"
 
     def _group(self, tree: Tree) -> str:

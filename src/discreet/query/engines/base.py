@@ -1,7 +1,7 @@
-"""What every engine does for the private database, and how SQL for it is put together.
+"""Interface of the engines, and the SQL that they share.
 
-An engine holds one curated table and gives exact integers about it. SQL is built as sqlglot trees from the
-layout and from questions; nothing that an analyst wrote is part of it.
+An engine holds one curated table and returns exact integers about it. SQL is built as sqlglot trees from the
+layout and from aggregates; no text of an analyst is part of it.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROWS = 2**16
-"""Rows of a batch: sums of products of 16-bit numbers then stay far below 2**53."""
+"""Largest number of rows of a batch: sums of products of 16-bit numbers then stay far below 2**53."""
 
 
 class Kernel(Protocol):
-    """Turns the columns of some rows into integers that add up over rows; may travel by pickle."""
+    """Function from the columns of a batch of rows to integers that add up over batches; can be pickled."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """SQL names of the columns it reads."""
+        """SQL names of the columns that are read."""
 
     @property
     def size(self) -> int:
-        """How many integers it gives."""
+        """Number of integers that a call returns."""
 
     def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
         """Return the sums over at most :data:`ROWS` rows, each below 2**62."""
@@ -63,7 +63,7 @@ class EngineCells:
     Attributes
     ----------
     keys : tuple of (expression, int)
-        Integer expressions, and how many values each may take, counted from 0. A row with a negative key is
+        Integer expressions, and the number of values of each, counted from 0. A row with a negative key is
         in no cell.
     """
 
@@ -76,30 +76,30 @@ class EngineCells:
 
     @property
     def size(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         return math.prod(self.shape)
 
 
 class EngineTask(ABC):
-    """What a question wants of an engine: integers, all of which one pass over the rows can give."""
+    """Integers that an aggregate needs of an engine, computed in one pass over the rows."""
 
     shares: ClassVar[bool] = False
-    """Whether several of this kind are had in one pass."""
+    """Whether several tasks of this kind are computed in one pass."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """How many sums or tables that is, which an engine has to plan."""
+        """Number of sums or tables, which an engine has to plan."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many integers that is."""
+        """Number of integers."""
 
     @classmethod
     @abstractmethod
-    def found(cls, engine: Engine, wanted: Sequence[Any]) -> list[list[int]]:
-        """Ask an engine for the integers of each of some of this kind, in as few passes as it takes."""
+    def found(cls, engine: Engine, tasks: Sequence[Any]) -> list[list[int]]:
+        """Return the integers of tasks of this kind, computed in as few passes as possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +111,18 @@ class EngineTotals(EngineTask):
 
     @property
     def width(self) -> int:
-        """How many sums that is."""
+        """Number of sums."""
         return len(self.trees)
 
     @property
     def size(self) -> int:
-        """How many integers that is."""
+        """Number of integers."""
         return len(self.trees)
 
     @classmethod
-    def found(cls, engine: Engine, wanted: Sequence[EngineTotals]) -> list[list[int]]:
-        """Sum the expressions of all of them in one pass."""
-        return _dealt(engine.aggregate([tree for one in wanted for tree in one.trees]), wanted)
+    def found(cls, engine: Engine, tasks: Sequence[EngineTotals]) -> list[list[int]]:
+        """Return the sums of all tasks, computed in one pass."""
+        return _split_integers(engine.aggregate([tree for one in tasks for tree in one.trees]), tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Tables(EngineTask):
     Attributes
     ----------
     tables : tuple of (EngineCells, expression or None)
-        None counts.
+        Cells of each table, and the expression that is summed in them; None counts rows.
     """
 
     shares: ClassVar[bool] = True
@@ -140,25 +140,25 @@ class Tables(EngineTask):
 
     @property
     def width(self) -> int:
-        """How many tables that is."""
+        """Number of tables."""
         return len(self.tables)
 
     @property
     def size(self) -> int:
-        """How many integers that is."""
+        """Number of integers."""
         return sum(cells.size for cells, _ in self.tables)
 
     @classmethod
-    def found(cls, engine: Engine, wanted: Sequence[Tables]) -> list[list[int]]:
-        """Fill the tables of all of them in one pass."""
-        tables = [table for one in wanted for table in one.tables]
+    def found(cls, engine: Engine, tasks: Sequence[Tables]) -> list[list[int]]:
+        """Return the tables of all tasks, computed in one pass."""
+        tables = [table for one in tasks for table in one.tables]
         filled = engine.grouped([cells for cells, _ in tables], [tree for _, tree in tables])
-        return _dealt([integer for cells in filled for integer in cells], wanted)
+        return _split_integers([integer for cells in filled for integer in cells], tasks)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTotals(EngineTask):
-    """What a kernel adds up over batches of rows."""
+    """Sums of a kernel over batches of rows."""
 
     kernel: Kernel
 
@@ -169,17 +169,17 @@ class KernelTotals(EngineTask):
 
     @property
     def size(self) -> int:
-        """How many integers that is."""
+        """Number of integers."""
         return self.kernel.size
 
     @classmethod
-    def found(cls, engine: Engine, wanted: Sequence[KernelTotals]) -> list[list[int]]:
-        """Make a pass for each of them."""
-        return [engine.reduce(one.kernel) for one in wanted]
+    def found(cls, engine: Engine, tasks: Sequence[KernelTotals]) -> list[list[int]]:
+        """Return the sums of each kernel, computed in a pass of its own."""
+        return [engine.reduce(one.kernel) for one in tasks]
 
 
 class Engine(ABC):
-    """Holds a curated table and answers with exact integers.
+    """Engine that holds a curated table and returns exact integers.
 
     Privacy
     -------
@@ -204,7 +204,7 @@ class Engine(ABC):
         self.version: Version | None = None
 
     def register(self, source: Any, curation: Curation, *, salt: str = "") -> Version:
-        """Build the curated table from a source; the curator's own step, whose errors may name a place.
+        """Build the curated table from a source; errors of this curator's step may name a row.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class Engine(ABC):
         curation : Curation
             Layout of the curated table.
         salt : str
-            Decides which rows of a person stay: :func:`~discreet.query.unit_rows.ledger_salt`.
+            Salt that decides which rows of a unit are used: :func:`~discreet.query.unit_rows.ledger_salt`.
         """
         self.curation = curation
         self.version = self._build(source, curation, salt)
@@ -229,29 +229,29 @@ class Engine(ABC):
 
     @abstractmethod
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Hand out the curated integers of some columns, at most ``rows`` rows at a time."""
+        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
 
     @abstractmethod
     def close(self) -> None:
-        """Drop the curated table, unless it was made to last, and let go of the engine."""
+        """Drop the curated table, unless it was made to last, and close the engine."""
 
     def aggregate(self, expressions: Sequence[Tree]) -> list[int]:
-        """Sum integer expressions over all rows, in one pass; an empty table sums to 0."""
+        """Return the sums of integer expressions over all rows, in one pass; 0 for an empty table."""
         sums = [_text(exp.Sum(this=self._wide(expression))) for expression in expressions]
         query = self._selection([*self._witness(), *sums])
         (row,) = self.run(lambda: self._fetch(query))
         # Without rows a sum is NULL.
-        return [int(value or 0) for value in self._witnessed(row)]
+        return [int(value or 0) for value in self._check_witness(row)]
 
     def grouped(self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]) -> list[list[int]]:
-        """Count rows, or sum an expression, in every cell of some tables, in one pass.
+        """Return counts of rows, or sums of an expression, in every cell of tables, in one pass.
 
         Parameters
         ----------
         tables : sequence of EngineCells
-            Each row is in at most one cell of each.
+            Tables with their keys; each row is in at most one cell of each.
         expressions : sequence of expression or None
-            What to sum, one for each table; None counts.
+            Expression that is summed in each table; None counts rows.
 
         Returns
         -------
@@ -278,32 +278,33 @@ class Engine(ABC):
             grouping = [exp.column(name) for name in next(iter(sets))]
             group = exp.Group(expressions=grouping)
         else:
-            listed = [exp.Tuple(expressions=[exp.column(n) for n in names]) for names in sorted(sets)]
-            group = exp.Group(grouping_sets=[exp.GroupingSets(expressions=listed)])
+            sets_of_keys = [exp.Tuple(expressions=[exp.column(n) for n in names]) for names in sorted(sets)]
+            group = exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets_of_keys)])
         # Keys are never NULL, so a NULL says that the key is not part of this grouping set.
         columns = [exp.func("COALESCE", exp.column(name), exp.Literal.number(-2)) for name in keys.values()]
         totals = [_text(exp.Sum(this=self._wide(exp.column(name)))) for name in sums.values()]
         query = exp.Select(expressions=[*columns, exp.Count(this=exp.Star()), *totals], group=group)
         query.set(FROM, exp.From(this=inner.subquery("rows_", copy=False)))
         self._check_version()
-        found = self.run(lambda: self._fetch(query))
+        rows = self.run(lambda: self._fetch(query))
         names = list(keys.values())
         places = [names.index(keys[key]) for table in tables for key, _ in table.keys]
         answers = []
         for table, expression in zip(tables, expressions, strict=True):
             own, places = places[: len(table.keys)], places[len(table.keys) :]
             column = len(names) + (0 if expression is None else 1 + list(sums).index(expression))
-            answers.append(_dense(found, own, len(names), column, table.shape))
+            answers.append(_dense(rows, own, len(names), column, table.shape))
         return answers
 
     def reduce(self, kernel: Kernel) -> list[int]:
-        """Add up what a kernel gives over all rows, as integers of any size."""
+        """Return the sums of a kernel over all rows, as integers of any size."""
         self._check_version()
-        total, n_rows = self.run(lambda: self._reduced(kernel))
+        total, n_rows = self.run(lambda: self._reduce_kernel(kernel))
         self._check_count(n_rows)
         return total
 
-    def _reduced(self, kernel: Kernel) -> tuple[list[int], int]:
+    def _reduce_kernel(self, kernel: Kernel) -> tuple[list[int], int]:
+        """Return the sums of a kernel over all batches, and the number of rows that were read."""
         total, n_rows = [0] * kernel.size, 0
         for arrays in self.batches(kernel.columns):
             n_rows += len(arrays[0])
@@ -316,17 +317,17 @@ class Engine(ABC):
         return self.version.n_rows
 
     def run(self, act: Callable[[], T]) -> T:
-        """Do something with the engine, and turn whatever it raises into one constant sentence."""
+        """Return what `act` returns, and turn any error of the engine into one constant message."""
         try:
             return act()
         except self._failures as problem:
             withhold(problem)
-        # Raised out here, so that what the engine said is not chained to it.
+        # Raised out here, so that the engine's own message is not chained to it.
         raise EngineFailed
 
     def _selection(self, columns: Sequence[Tree]) -> exp.Select:
-        """Select from the curated table, with the steps of expressions below it."""
-        # Put together by hand: the builder copies all that it is given.
+        """Return a SELECT from the curated table, with the steps of expressions in sub-selects."""
+        # Built by hand: sqlglot's builder copies all of its arguments.
         select = exp.Select(expressions=list(columns))
         select.set(FROM, exp.From(this=self._table()))
         return hoist(select, fence=self.fences)
@@ -339,7 +340,7 @@ class Engine(ABC):
         return expression
 
     def _witness(self) -> list[Tree]:
-        """Return what is selected beside an aggregate to see that the table is still the same."""
+        """Return the count and, for an exposed table, the checksums that show that it is unchanged."""
         columns: list[Tree] = [exp.Count(this=exp.Star())]
         if self.exposed:
             assert self.curation is not None
@@ -348,8 +349,8 @@ class Engine(ABC):
                 columns.append(_text(exp.func("COALESCE", total, exp.Literal.number(0))))
         return columns
 
-    def _witnessed(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Check and take off what :meth:`_witness` selected."""
+    def _check_witness(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Check the values that :meth:`_witness` selected, and return the rest of the row."""
         self._check_count(int(row[0]))
         if not self.exposed:
             return row[1:]
@@ -360,11 +361,11 @@ class Engine(ABC):
         return row[end:]
 
     def _check_version(self) -> None:
-        """Look at an exposed table's fingerprints before a pass that does not select them itself."""
+        """Check the checksums of an exposed table before a pass that does not select them itself."""
         if self.exposed:
             query = self._selection(self._witness())
             (row,) = self.run(lambda: self._fetch(query))
-            self._witnessed(row)
+            self._check_witness(row)
 
     def _check_count(self, n_rows: int) -> None:
         if self.version is None or n_rows != self.version.n_rows:
@@ -372,7 +373,7 @@ class Engine(ABC):
 
 
 class Tally:
-    """Counts rows and adds up fingerprints while a curated table is filled."""
+    """Number of rows and sums of fingerprints of a curated table while it is filled."""
 
     def __init__(self, curation: Curation) -> None:
         self._curation = curation
@@ -380,21 +381,21 @@ class Tally:
         self._sums: tuple[int, ...] = ()
 
     def add(self, arrays: dict[str, AnyArray]) -> None:
-        """Count some rows."""
+        """Count a batch of rows."""
         sums = self._curation.checksum(arrays)
         self._sums = tuple(map(operator.add, self._sums or (0,) * len(sums), sums))
         self._n_rows += len(next(iter(arrays.values())))
 
     @property
     def version(self) -> Version:
-        """What was counted."""
+        """Version of the rows that were counted."""
         return Version(self._n_rows, self._sums or (0,) * len(self._curation.checksum_sql()))
 
 
 def curated_batches(
     table: Table, curation: Curation, tally: Tally, salt: str
 ) -> Iterator[dict[str, AnyArray]]:
-    """Read a table and yield it curated, a batch at a time; rows past a unit's share are left out."""
+    """Yield a table curated, a batch at a time, without the rows past ``max_rows_per_unit``."""
     if curation.ids:
         _check_ids(table, curation)
     for batch, kept in limited_batches(table, curation.schema, salt):
@@ -421,7 +422,7 @@ def _check_ids(table: Table, curation: Curation) -> None:
 
 
 def missing_ids(label: str, curation: Curation) -> DataError:
-    """Make the error of a table with a row that has no id, where ids are kept."""
+    """Return the error for a row that has no id, where ids are kept."""
     column = curation.schema.id_column
     return DataError(
         f"{label}: column {column!r} must have an id in every row where ids are kept, and does not. Leave "
@@ -431,7 +432,7 @@ def missing_ids(label: str, curation: Curation) -> DataError:
 
 
 def repeated_ids(label: str, curation: Curation) -> DataError:
-    """Make the error of a table that has an id twice: other databases could not tell which row is meant."""
+    """Return the error for an id that occurs twice: other databases could not tell the rows apart."""
     column = curation.schema.id_column
     return DataError(
         f"{label}: column {column!r} must have every id once where ids are kept, and has one twice. Keep one "
@@ -440,21 +441,21 @@ def repeated_ids(label: str, curation: Curation) -> DataError:
     )
 
 
-def _dealt(found: list[int], wanted: Sequence[EngineTask]) -> list[list[int]]:
-    """Give each of those who share a pass what is theirs."""
-    ends = list(itertools.accumulate((one.size for one in wanted), initial=0))
-    return [found[start:end] for start, end in itertools.pairwise(ends)]
+def _split_integers(integers: list[int], tasks: Sequence[EngineTask]) -> list[list[int]]:
+    """Return the integers of each task, cut from those of a shared pass."""
+    ends = list(itertools.accumulate((one.size for one in tasks), initial=0))
+    return [integers[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def _text(expression: Tree) -> Tree:
-    """Send a large integer as text: drivers convert 128-bit integers to floats, or refuse."""
+    """Return a large integer cast to text: drivers convert 128-bit integers to floats, or refuse."""
     return exp.Cast(this=expression, to=exp.DataType(this=exp.DataType.Type.TEXT))
 
 
 def _dense(
     rows: list[tuple[Any, ...]], own: list[int], n_keys: int, column: int, shape: tuple[int, ...]
 ) -> list[int]:
-    """Put the groups of one grouping set in their places."""
+    """Return all cells of one table in C order, 0 where there is no group, from rows of grouping sets."""
     strides = [functools.reduce(operator.mul, shape[i + 1 :], 1) for i in range(len(shape))]
     cells = [0] * functools.reduce(operator.mul, shape, 1)
     others = [i for i in range(n_keys) if i not in own]

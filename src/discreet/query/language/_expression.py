@@ -87,7 +87,7 @@ class Expression:
         if self.own_top == top:
             return sql.bigint(column(self.columns[0]))
         if self.is_condition:
-            return sql.write(self.program, self.place, column, lambda tree: _counted(tree, top))
+            return sql.write(self.program, self.place, column, lambda tree: _indicator_tree(tree, top))
         program, place = self._on_grid(top)
         return sql.write(program, place, column, sql.bigint)
 
@@ -100,7 +100,7 @@ class Expression:
             The curated integers by the names in :attr:`columns`, and at least one array to tell the
             number of rows.
         bits : int, default 20
-            As in :meth:`integer_sql`.
+            Number of bits of the grid, as in :meth:`integer_sql`.
 
         Returns
         -------
@@ -141,7 +141,7 @@ def parse(text: str, schema: Schema) -> Expression:
     text : str
         A scalar SQL expression over the columns of the schema that leave.
     schema : Schema
-        What was declared.
+        Schema with the columns that may be named.
 
     Returns
     -------
@@ -173,38 +173,41 @@ def parse(text: str, schema: Schema) -> Expression:
     >>> parse("age BETWEEN 20 AND 29", schema).canonical
     '((20 <= age) AND (age <= 29))'
     """
-    return _parsed(text, SchemaKey(schema)) if isinstance(text, str) else _understood(text, schema)
+    return (
+        _parse_cached(text, SchemaKey(schema)) if isinstance(text, str) else _build_expression(text, schema)
+    )
 
 
 @lru_cache(maxsize=128)
-def _parsed(text: str, same: SchemaKey) -> Expression:
-    # Kept, because the same text is priced, previewed and asked one after the other.
-    return _understood(text, same.schema)
+def _parse_cached(text: str, same: SchemaKey) -> Expression:
+    # Cached, because the same text is calibrated, previewed and asked one after the other.
+    return _build_expression(text, same.schema)
 
 
-def _understood(text: str, schema: Schema) -> Expression:
+def _build_expression(text: str, schema: Schema) -> Expression:
+    """Return the expression of a text: its program, range, columns and canonical form."""
     node = read(text, schema)
-    asked = node.condition if isinstance(node, Indicator) else node
+    inner = node.condition if isinstance(node, Indicator) else node
     curation = Curation.from_schema(schema)
     lowering = Lowering(curation)
-    place = lowering.place(asked)
+    place = lowering.place(inner)
     program = lowering.program
-    if isinstance(asked, Truth):
-        lower = upper = float(asked.value)
-    elif isinstance(asked, Condition):
+    if isinstance(inner, Truth):
+        lower = upper = float(inner.value)
+    elif isinstance(inner, Condition):
         lower, upper = 0.0, 1.0
     else:
         interval = program.interval(place)
         lower, upper = interval.lower, interval.upper
-    bare = asked.name if isinstance(asked, Reference) else None
+    bare = inner.name if isinstance(inner, Reference) else None
     if bare is not None and not schema.column(bare).is_number:
         bare = None
     return Expression(
-        canonical=asked.text,
+        canonical=inner.text,
         lower=lower,
         upper=upper,
         columns=program.columns(),
-        is_condition=isinstance(asked, Condition),
+        is_condition=isinstance(inner, Condition),
         bare=bare,
         schema=schema,
         program=program,
@@ -214,7 +217,8 @@ def _understood(text: str, schema: Schema) -> Expression:
     )
 
 
-def _counted(tree: sql.Tree, top: int) -> sql.Tree:
+def _indicator_tree(tree: sql.Tree, top: int) -> sql.Tree:
+    """Return a condition as an integer expression: `top` where it holds, else 0."""
     chosen = exp.If(this=tree, true=exp.Literal.number(top))
     return sql.bigint(exp.Case(ifs=[chosen], default=exp.Literal.number(0)))
 

@@ -16,7 +16,7 @@ from discreet.query.language.lexer import (
     Token,
     is_plain,
     refused_word,
-    shortened,
+    shorten,
     source_text,
     split_list,
     tokenize,
@@ -97,7 +97,7 @@ def parse_groups(groups: str | Sequence[str | Mapping[str, Any]], schema: Schema
             keys.append(GroupKey(column.name, _edges(edges, column)))
         elif column.is_number and (column.type == "number" or not column.required):
             raise ExpressionRefused(
-                "a column of numbers to group by", f"Say where its cells begin: BY {_quartered(column)}."
+                "a column of numbers to group by", f"Say where its cells begin: BY {_example_edges(column)}."
             )
         else:
             keys.append(GroupKey(column.name))
@@ -175,14 +175,18 @@ def _column(token: Token, schema: Schema) -> Column:
             token.text == token.name and column.name.casefold() == token.name.casefold()
         ):
             return column
-    raise refused_word(shortened(token.name), tuple(column.name for column in schema.released))
+    raise refused_word(shorten(token.name), tuple(column.name for column in schema.released))
 
 
 def _edges(given: Sequence[Any], column: Column) -> tuple[float, ...]:
     edges = [_edge(edge, column) for edge in given]
     rising = all(low < high for low, high in itertools.pairwise(edges))
     if not column.is_number or not edges or not rising or not all(map(math.isfinite, edges)):
-        hint = f"Write where cells begin: BY {_quartered(column)}." if column.is_number else "Leave them out."
+        hint = (
+            f"Write where cells begin: BY {_example_edges(column)}."
+            if column.is_number
+            else "Leave them out."
+        )
         raise ExpressionRefused("cells that are not a column of numbers and rising numbers", hint)
     return tuple(edge + 0.0 for edge in edges)
 
@@ -207,8 +211,8 @@ def _first_day(column: Column) -> datetime.date:
     return column.lower
 
 
-def _quartered(column: Column) -> str:
-    """Show how edges are written, for a column: at the quarters of its declared range."""
+def _example_edges(column: Column) -> str:
+    """Return an example of edges for a column: at the quarters of its declared range."""
     low, high = column.range
     quarters = [low + (high - low) * i / 4 for i in (1, 2, 3)]
     edges = [edge if column.type == "number" else float(math.floor(edge)) for edge in quarters]
@@ -216,7 +220,7 @@ def _quartered(column: Column) -> str:
 
 
 def write_edge(edge: float, column: Column) -> str:
-    """Write where a cell begins, so that it is read as the same number."""
+    """Return the start of a cell as text that is read as the same number."""
     if column.type == "date" and edge.is_integer():
         try:
             return f"'{_first_day(column) + datetime.timedelta(days=int(edge))}'"
@@ -226,6 +230,6 @@ def write_edge(edge: float, column: Column) -> str:
 
 
 def write_name(name: str) -> str:
-    """Write the name of a column to group by: in quotes if it could be taken for something else."""
+    """Return the name of a column to group by, quoted unless it is a plain word."""
     plain = is_plain(name) and name.upper() not in WORDS
     return name if plain else '"{}"'.format(name.replace('"', '""'))

@@ -72,6 +72,7 @@ def power(program: Program, base: int, times: int) -> int:
 
 
 def _power(program: Program, base: int, times: int) -> int:
+    """Return the place of ``base ** times`` by repeated squaring, in a fixed order of products."""
     factors, square = [], base
     while times:
         if times & 1:
@@ -87,10 +88,17 @@ def _power(program: Program, base: int, times: int) -> int:
 
 def exponential(program: Program, argument: int) -> int:
     """Return the place of ``exp(argument)``, for an argument of at most 200."""
-    return _clamped(program, argument, _exponential)
+    return _clamp_to_ends(program, argument, _exponential)
 
 
 def _exponential(program: Program, argument: int) -> int:
+    """Return the place of ``exp(argument)``, not yet clamped to its values at the ends.
+
+    Notes
+    -----
+    ``exp(x) = 2**k exp(r)`` with ``k = floor(x / ln 2 + 1/2)`` and ``r = x - k ln 2``, ``ln 2`` in two parts;
+    ``exp(r)`` is a polynomial.
+    """
     x = program.greatest(argument, program.constant(-EXP_LARGEST))
     scaled = program.multiply(x, program.constant(_LOG2_E))
     k = program.floor(program.add(scaled, program.constant(0.5)))
@@ -116,17 +124,26 @@ def _power_of_two(program: Program, k: int) -> int:
 
 def logarithm(program: Program, argument: int) -> int:
     """Return the place of the natural logarithm of an argument of at least 1e-9."""
-    return _clamped(program, argument, _logarithm)
+    return _clamp_to_ends(program, argument, _logarithm)
 
 
 def _logarithm(program: Program, argument: int) -> int:
+    """Return the place of ``ln(argument)``, not yet clamped to its values at the ends.
+
+    Notes
+    -----
+    ``x = m 2**e`` with ``m`` from ``sqrt(1/2)`` to ``sqrt(2)``; with ``z = (m - 1) / (m + 1)``,
+    ``ln x = e ln 2 + 2 atanh(z)``, whose series is a polynomial in ``z**2``; ``ln 2`` is in two parts.
+    """
     known = program.interval(argument)
     low, high = exponent(known.lower / _SQRT2) + 1, exponent(known.upper / _SQRT2) + 1
     m, e = argument, program.constant(0.0)
     if high - low > _RUNGS:
-        m, e = _reduced(program, m, range(low, high + 1, _RUNGS), upper=_MANTISSA[1] * 2.0 ** (_RUNGS - 1))
+        m, e = _reduce_argument(
+            program, m, range(low, high + 1, _RUNGS), upper=_MANTISSA[1] * 2.0 ** (_RUNGS - 1)
+        )
         low, high = 0, _RUNGS - 1
-    m, rest = _reduced(program, m, range(low, high + 1), upper=_MANTISSA[1])
+    m, rest = _reduce_argument(program, m, range(low, high + 1), upper=_MANTISSA[1])
     e = program.add(e, rest)
     one = program.constant(1.0)
     z = program.divide(program.subtract(m, one), program.add(m, one))
@@ -135,7 +152,7 @@ def _logarithm(program: Program, argument: int) -> int:
     return program.add(program.multiply(e, program.constant(_LN2_HIGH)), program.add(series, correction))
 
 
-def _reduced(program: Program, x: int, exponents: range, *, upper: float) -> tuple[int, int]:
+def _reduce_argument(program: Program, x: int, exponents: range, *, upper: float) -> tuple[int, int]:
     """Divide by the power of two, among those of ``exponents``, that leaves a mantissa; both places."""
     edges = [_SQRT2 * 2.0 ** (n - 1) for n in exponents[1:]]
     scale = program.ladder(x, edges, [2.0**-n for n in exponents])
@@ -144,6 +161,7 @@ def _reduced(program: Program, x: int, exponents: range, *, upper: float) -> tup
 
 
 def _polynomial(program: Program, x: int, terms: tuple[float, ...]) -> int:
+    """Return the place of a polynomial by Horner's rule, coefficients lowest first."""
     *lower, highest = terms
     value = program.constant(highest)
     for term in reversed(lower):
@@ -151,7 +169,8 @@ def _polynomial(program: Program, x: int, terms: tuple[float, ...]) -> int:
     return value
 
 
-def _clamped(program: Program, argument: int, function: Callable[[Program, int], int]) -> int:
+def _clamp_to_ends(program: Program, argument: int, function: Callable[[Program, int], int]) -> int:
+    """Return the place of a monotone function, clamped to its computed values at the argument's ends."""
     interval = program.interval(argument)
     # On a constant the program carries the operations out as they are recorded.
     ends = [
@@ -218,6 +237,7 @@ class Lowering:
             raise TooWide
 
     def _number(self, node: Number) -> int:
+        """Record the operations of a number, and return the place of its value."""
         program = self.program
         match node:
             case Constant(value=value):
@@ -227,7 +247,7 @@ class Lowering:
             case Sum(terms=terms):
                 return self._sum(terms)
             case Product(factors=factors):
-                return program.balanced(program.multiply, [self.place(factor) for factor in factors])
+                return program.combine_balanced(program.multiply, [self.place(factor) for factor in factors])
             case Quotient(numerator=above, denominator=below):
                 return self._quotient(self.place(above), self.place(below))
             case Power(base=base, exponent=exponent):
@@ -237,7 +257,7 @@ class Lowering:
                 return self._call(node)
             case Extreme(function=function, items=items):
                 combine = program.least if function == "LEAST" else program.greatest
-                return program.balanced(combine, [self.place(item) for item in items])
+                return program.combine_balanced(combine, [self.place(item) for item in items])
             case Case(branches=branches, otherwise=otherwise):
                 result = self.place(otherwise)
                 for condition, chosen in reversed(branches):
@@ -247,6 +267,7 @@ class Lowering:
         return program.select(self.place(node.condition), program.constant(1.0), program.constant(0.0))
 
     def _condition(self, node: Node) -> int:
+        """Record the operations of a condition, and return the place of its truth value."""
         program = self.program
         match node:
             case Truth(value=value):
@@ -278,15 +299,16 @@ class Lowering:
         return program.least(value, program.constant(self._curation.schema.column(column.name).range[1]))
 
     def _sum(self, terms: tuple[tuple[int, Number], ...]) -> int:
+        """Record a sum: positive terms, less negative ones, each in a balanced tree."""
         program = self.program
         plus = [self.place(term) for sign, term in terms if sign > 0]
         minus = [self.place(term) for sign, term in terms if sign < 0]
         if not minus:
-            return program.balanced(program.add, plus)
-        taken = program.balanced(program.add, minus)
+            return program.combine_balanced(program.add, plus)
+        taken = program.combine_balanced(program.add, minus)
         if not plus:
             return program.negate(taken)
-        return program.subtract(program.balanced(program.add, plus), taken)
+        return program.subtract(program.combine_balanced(program.add, plus), taken)
 
     def _quotient(self, above: int, below: int) -> int:
         if self.program.interval(below).magnitude[0] < SMALLEST_DENOMINATOR:
@@ -297,6 +319,7 @@ class Lowering:
         return self.program.divide(above, below)
 
     def _call(self, node: Call) -> int:
+        """Record a function, and return its place; refuses arguments outside its domain."""
         program = self.program
         argument = self.place(node.argument)
         interval = program.interval(argument)

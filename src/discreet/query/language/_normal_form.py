@@ -240,7 +240,7 @@ def junction(word: Literal["AND", "OR"], parts: Iterable[Condition]) -> Conditio
             elif inner.name in tests:
                 codes = set(tests[inner.name].codes)
                 codes = codes & set(inner.codes) if word == "AND" else codes | set(inner.codes)
-                tests[inner.name] = _replaced(inner, codes)
+                tests[inner.name] = _replace_codes(inner, codes)
             else:
                 tests[inner.name] = inner
     kept.update(member(test) for test in tests.values())
@@ -252,8 +252,8 @@ def junction(word: Literal["AND", "OR"], parts: Iterable[Condition]) -> Conditio
 
 
 def _with_codes(test: Member, codes: set[int]) -> Condition:
-    return member(_replaced(test, codes))
+    return member(_replace_codes(test, codes))
 
 
-def _replaced(test: Member, codes: set[int]) -> Member:
+def _replace_codes(test: Member, codes: set[int]) -> Member:
     return Member(test.name, test.levels, tuple(sorted(codes)), test.flag)

@@ -1,7 +1,7 @@
 """From words to nodes: sqlglot finds the structure, a table of exact classes decides what of it is allowed.
 
 A class that is not in the table is refused, and so is an argument that its row does not name: what sqlglot
-learns to parse tomorrow is refused until somebody writes a row for it.
+learns to parse tomorrow is refused until a row is added for it.
 """
 
 from __future__ import annotations
@@ -91,16 +91,17 @@ class _Parser:
         }
 
     def part(self, node: Any, depth: int) -> Part:
+        """Return the part of a sqlglot node; refuses kinds and arguments that are not in the language."""
         if depth > MOST_DEPTH:
             raise too_deep()
         self._count()
         row = _TABLE.get(type(node))
         if row is None:
-            raise ExpressionRefused(*_CONSTRUCTS.get(type(node).__name__, _unnamed(node)))
+            raise ExpressionRefused(*_CONSTRUCTS.get(type(node).__name__, _unknown_construct(node)))
         handler, arguments = row
         for name, value in node.args.items():
             if name not in arguments and value not in (None, False, []):
-                raise ExpressionRefused(*_ARGUMENTS.get((type(node), name), _unnamed(node)))
+                raise ExpressionRefused(*_ARGUMENTS.get((type(node), name), _unknown_construct(node)))
         return handler(self, node, depth + 1)
 
     def number(self, node: Any, depth: int) -> Number:
@@ -193,6 +194,7 @@ class _Parser:
         return normal.junction("AND", [normal.compare("<=", low, number), normal.compare("<=", number, high)])
 
     def among(self, node: Any, depth: int) -> Part:
+        """Return ``x IN (...)`` as a test of levels, or as equalities of a number."""
         part = self.part(node.this, depth)
         _check_items(node.expressions)
         items = [self.part(item, depth) for item in node.expressions]
@@ -207,6 +209,7 @@ class _Parser:
         return normal.junction("OR", [normal.compare("=", number, day) for day in days])
 
     def missing(self, node: Any, depth: int) -> Part:
+        """Return ``x IS NULL`` as a test of the missing level or of the flag."""
         if type(node.expression) is not exp.Null:
             raise ExpressionRefused("IS with something else than NULL", "Write x IS NULL, or x = TRUE.")
         part = self.part(node.this, depth)
@@ -325,6 +328,7 @@ def _code(column: Column, level: Level) -> int:
 
 
 def _fraction(written: str) -> Fraction:
+    """Return the exact value of a number's text; refuses too many digits and exponents beyond 100."""
     match = _NUMBER.fullmatch(written)
     if match is None:
         raise ExpressionRefused("a number that cannot be read", "Write numbers as 12, 0.5 or 1e6.")
@@ -350,7 +354,7 @@ def _ungrammatical() -> ExpressionRefused:
     )
 
 
-def _unnamed(node: Any) -> tuple[str, str]:
+def _unknown_construct(node: Any) -> tuple[str, str]:
     return "words in an order that has no meaning", "Write an expression such as age * 2, or age < 40."
 
 

@@ -168,19 +168,19 @@ _ARITHMETIC: dict[Kind, Callable[[float, float], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Record one step of a program.
+    """One step of a program.
 
     Attributes
     ----------
     kind : str
-        What is done.
+        Name of the operation.
     inputs : tuple of int
-        The places of the operations whose results it takes.
+        Places of the operations whose results are its operands.
     detail : tuple
         ``constant``: the number. ``column``: the name. ``ladder``: thresholds, values (one more).
         ``lookup``: name, values by code. ``truth``: 0 or 1. ``member``: name, codes.
     interval : Interval or None
-        What the result can be; None for a truth value.
+        Range of the result; None for a truth value.
     """
 
     kind: Kind
@@ -190,7 +190,7 @@ class Operation:
 
 
 class Program:
-    """Operations in the order in which they can be carried out. Results are named by their place."""
+    """Operations in an order in which they can be executed; a result is named by its place."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -336,8 +336,8 @@ class Program:
         detail = (tuple(thresholds[first:last]), tuple(values[first : last + 1]))
         return self._record("ladder", (a,), detail, span(detail[1]))
 
-    def balanced(self, combine: Callable[[int, int], int], places: Sequence[int]) -> int:
-        """Combine many numbers in a tree of logarithmic depth, in an order that is fixed."""
+    def combine_balanced(self, combine: Callable[[int, int], int], places: Sequence[int]) -> int:
+        """Combine numbers in a tree of logarithmic depth, in a fixed order, and return its place."""
         places = list(places)
         while len(places) > 1:
             pairs = [places[i : i + 2] for i in range(0, len(places), 2)]
@@ -384,6 +384,7 @@ class Program:
         return self._record("subtract", (shifted, grain), (), interval)
 
     def _record(self, kind: Kind, inputs: tuple[int, ...], detail: Detail, interval: Interval | None) -> int:
+        """Return the place of an operation, recorded once; a result that is a single point is a constant."""
         if interval is not None and interval.is_point and kind != "constant":
             return self.constant(interval.lower)  # every row has the same value, so it is known here
         key = (kind, inputs, detail)
@@ -405,16 +406,16 @@ _UFUNCS: dict[Kind, Callable[..., Any]] = {
 
 
 def values(program: Program, columns: Columns, place: int | None = None) -> list[Any]:
-    """Carry out a program.
+    """Return the results of a program on arrays.
 
     Parameters
     ----------
     program : Program
-        What is computed.
+        Operations that compute the values.
     columns : mapping of str to array
-        The integers of the curated columns, by declared name; flags as ``<name>_missing``.
+        Integers of the curated columns, by declared name; flags as ``<name>_missing``.
     place : int, optional
-        The value that is wanted; by default all are.
+        Place of the value that is needed; all values by default.
 
     Returns
     -------
@@ -422,7 +423,7 @@ def values(program: Program, columns: Columns, place: int | None = None) -> list
         An array for each operation, or a scalar where all rows have the same value; None for what was
         not needed.
     """
-    needed = _needed(program, place)
+    needed = _find_needed(program, place)
     results: list[Any] = []
     for at, operation in enumerate(program.operations):
         inputs = [results[used] for used in operation.inputs] if at in needed else []
@@ -430,7 +431,8 @@ def values(program: Program, columns: Columns, place: int | None = None) -> list
     return results
 
 
-def _needed(program: Program, place: int | None) -> set[int]:
+def _find_needed(program: Program, place: int | None) -> set[int]:
+    """Return the places that a value depends on, itself among them; all for None."""
     if place is None:
         return set(range(len(program.operations)))
     needed = {place}
@@ -441,6 +443,7 @@ def _needed(program: Program, place: int | None) -> set[int]:
 
 
 def _result(operation: Operation, inputs: list[Any], columns: Columns) -> Any:
+    """Return the result of one operation: an array, or a scalar where all rows have the same value."""
     kind, detail = operation.kind, operation.detail
     if kind == "constant":
         return np.float64(detail[0])

@@ -1,8 +1,8 @@
-"""A question as SQL: ``SELECT sex, AVG(age) FROM people WHERE age > 40 GROUP BY sex``.
+"""Queries as SQL: ``SELECT sex, AVG(age) FROM people WHERE age > 40 GROUP BY sex``.
 
-One aggregate over one table, cut into the parts of a sentence. Whatever else SQL has is refused by the name
-of the first thing that was typed of it. While a statement is read, what of it can be kept is put together
-anew: the nearest statement that keeps to the language.
+A SELECT of one aggregate over one table is split into the parts of a query. Everything else of SQL is refused
+by the name of the first construct in the text. The parts that can be read make up the nearest statement that
+is in the language.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from discreet.query.language.lexer import Token, shortened, source_text, split_list, tokenize
+from discreet.query.language.lexer import Token, shorten, source_text, split_list, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 ANY_TABLE = "data"
-"""What stands after FROM where nobody named a plain table: there is one, whatever it is called."""
+"""Name after FROM where the statement has no plain one: there is one table, whatever it is called."""
 
 _AGGREGATES = ("COUNT", "SUM", "AVG")
 _OPENINGS = (
@@ -42,7 +42,7 @@ _INSTEAD = {
     **dict.fromkeys(("STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP"), "AVG"),
 }
 WORDS = frozenset((*_ENDINGS, "FROM", "WHERE", "GROUP", "BY"))
-"""Words that end a part of a question where they stand outside of quotes and parentheses."""
+"""Words that end a part of a query where they stand outside of quotes and parentheses."""
 
 ONE_QUESTION = "A question is SELECT COUNT(*), SUM(x) or AVG(x) FROM a table, then WHERE and GROUP BY."
 _CLOSE = "Close it; a quote inside quotes is written twice."
@@ -50,15 +50,14 @@ _CLOSE = "Close it; a quote inside quotes is written twice."
 
 @dataclass(frozen=True, slots=True)
 class SelectRefusal:
-    """The first construct of a statement that is not read, and what could be asked instead.
+    """First construct of a statement that is refused, and the nearest queries.
 
     Attributes
     ----------
     construct : str
         Name of the construct, with what was typed of it.
     nearest : tuple of str
-        Statements that ask for nearly the same, the nearest first; whether a schema lets them be read is not
-        known here.
+        Statements that ask for nearly the same, the nearest first; they may still not fit the schema.
     otherwise : str
         Hint for the case that none of them can be read.
     """
@@ -70,18 +69,18 @@ class SelectRefusal:
 
 @dataclass(frozen=True, slots=True)
 class SelectParts:
-    """The parts of a SELECT, as typed; only those before what is refused.
+    """Parts of a SELECT, as typed; only those before the first refused construct.
 
     Attributes
     ----------
     verb : {"COUNT", "SUM", "AVG", ""}
         Aggregate as it is called in SQL; empty if there is none.
     expression, where : str or None
-        What stands in the parentheses of a SUM or AVG, and after WHERE.
+        Text in the parentheses of a SUM or AVG, and after WHERE; None without one.
     groups : str or None
-        Text that stands after GROUP BY.
+        Text after GROUP BY; None without one.
     refused : SelectRefusal or None
-        The first thing that is not read.
+        First construct that is refused; None if all is read.
     """
 
     verb: str
@@ -92,14 +91,14 @@ class SelectParts:
 
 
 def is_select(text: str, columns: Collection[str]) -> bool:
-    """Say whether a text is an SQL statement rather than a sentence.
+    """Return whether a text is an SQL statement rather than a query in words.
 
     Parameters
     ----------
     text : str
         Text as it was typed.
     columns : collection of str
-        Casefolded names of columns, with which a sentence may begin.
+        Casefolded names of columns, with which a query in words may begin.
     """
     first = next((piece for piece in tokenize(text) if not piece.is_comment), None)
     if first is None:
@@ -109,7 +108,7 @@ def is_select(text: str, columns: Collection[str]) -> bool:
 
 
 def split_select(text: str, columns: Collection[str]) -> SelectParts:
-    """Cut a SELECT into its parts, or say what of it is not read.
+    """Return the parts of a SELECT, with the first construct that is refused.
 
     Parameters
     ----------
@@ -123,7 +122,7 @@ def split_select(text: str, columns: Collection[str]) -> SelectParts:
 
 @dataclass(slots=True)
 class _Kept:
-    """What of a statement can be kept, and where its parts stand."""
+    """Parts of a statement that can be read, and their places in the text."""
 
     aggregate: str = ""
     expression: str | None = None
@@ -151,9 +150,10 @@ class _Reader:
         self._hopeless = False
 
     def cut(self) -> SelectParts:
-        pieces = self._balanced(tokenize(self._text))
+        """Return the parts of the SELECT, with its first refusal; parts after the refusal are left out."""
+        pieces = self._check_balance(tokenize(self._text))
         if not self._hopeless:
-            self._read(self._opened(pieces))
+            self._read(self._skip_to_select(pieces))
         kept, end = self._kept, len(self._text) + 1 if self._first is None else self._first[0]
         seen = {part for part, place in kept.places.items() if place < end}
         return SelectParts(
@@ -171,11 +171,12 @@ class _Reader:
         self._check_whole()
 
     def _refuse(self, place: int, construct: str, otherwise: str = ONE_QUESTION) -> None:
-        """Keep the first in the text, not the first that was found."""
+        """Keep a refusal if it is the first in the text, in whatever order refusals come up."""
         if self._first is None or place < self._first[0]:
             self._first = (place, construct, otherwise)
 
     def _refusal(self) -> SelectRefusal | None:
+        """Return the first refusal with the nearest queries that are allowed; None if there is none."""
         if self._first is None:
             return None
         _, construct, otherwise = self._first
@@ -192,8 +193,8 @@ class _Reader:
             nearest.append(kept.written())
         return SelectRefusal(construct, tuple(nearest), otherwise)
 
-    def _balanced(self, pieces: list[Token]) -> list[Token]:
-        """Refuse what makes all that follows unsure: open quotes and parentheses; leave comments out."""
+    def _check_balance(self, pieces: list[Token]) -> list[Token]:
+        """Return the tokens without comments; refuses open quotes and unbalanced parentheses."""
         opened: list[int] = []
         for piece in pieces:
             if piece.is_comment:
@@ -213,8 +214,8 @@ class _Reader:
             self._hopeless = True
         return [piece for piece in pieces if not piece.is_comment]
 
-    def _opened(self, pieces: list[Token]) -> list[Token]:
-        """Leave out what stands before the SELECT that the statement ends in."""
+    def _skip_to_select(self, pieces: list[Token]) -> list[Token]:
+        """Return the tokens from the statement's last SELECT on; refuses what stands before it."""
         first = pieces[0]
         if first.word == "SELECT":
             return pieces
@@ -225,7 +226,7 @@ class _Reader:
         return [] if last is None else pieces[last:]
 
     def _take(self, head: Token, body: list[Token]) -> bool:
-        """Read one part; False if nothing after it belongs to the same question."""
+        """Read one clause; return False if nothing after it belongs to the same query."""
         word, kept = head.word, self._kept
         if word in _ENDINGS and (word != "SELECT" or "SELECT" in kept.places):
             by = " BY" if word == "ORDER" and body and body[0].word == "BY" else ""
@@ -250,7 +251,7 @@ class _Reader:
         if "FROM" not in kept.places:
             self._refuse(end, "no FROM")
         for place, key in _loose(kept):
-            self._refuse(place, f"a column that is not in GROUP BY, {shortened(key)}")
+            self._refuse(place, f"a column that is not in GROUP BY, {shorten(key)}")
         if not kept.aggregate and self._first is None:
             self._refuse(end, "no COUNT, SUM or AVG")
 
@@ -270,6 +271,7 @@ class _Reader:
         self._kept.places["groups"] = head.start
 
     def _from(self, head: Token, body: list[Token]) -> None:
+        """Read FROM: a single plain name of a table, whatever it is; refuses everything else."""
         one_table = f"There is one table, whatever it is called: write FROM {ANY_TABLE}."
         if not body:
             self._refuse(head.start, "nothing after FROM", one_table)
@@ -282,11 +284,11 @@ class _Reader:
         if first.text == "(":
             self._refuse(first.start, "a sub-query as a table", one_table)
         elif not plain:
-            self._refuse(first.start, f"a table that is not a plain name, {shortened(first.text)}", one_table)
+            self._refuse(first.start, f"a table that is not a plain name, {shorten(first.text)}", one_table)
         elif after is None or after.text == "(":
-            self._refuse(first.start, f"a function as a table, {shortened(first.text)}", one_table)
+            self._refuse(first.start, f"a function as a table, {shorten(first.text)}", one_table)
         elif after.text == ".":
-            self._refuse(after.start, f"a table of a schema, {shortened(source_text(body))}", one_table)
+            self._refuse(after.start, f"a table of a schema, {shorten(source_text(body))}", one_table)
             named = body[2].text if len(body) > 2 else ""
             self._kept.table = named if named.isidentifier() and named.isascii() else ANY_TABLE
         else:
@@ -295,11 +297,11 @@ class _Reader:
             if after.word in _JOINS.split():
                 construct = f"a join, {after.word}{'' if after.word == 'JOIN' else ' JOIN'}"
             elif after.text == ",":
-                construct = f"a second table, {shortened(source_text(body[2:]))}"
+                construct = f"a second table, {shorten(source_text(body[2:]))}"
             elif name.is_name and len(body) <= 3:
-                construct = f"another name for the table, {shortened(name.text)}"
+                construct = f"another name for the table, {shorten(name.text)}"
             else:
-                construct = f"something after the table, {shortened(after.text)}"
+                construct = f"something after the table, {shorten(after.text)}"
             self._refuse(after.start, construct, one_table)
 
     def _select(self, head: Token, body: list[Token]) -> None:
@@ -308,13 +310,14 @@ class _Reader:
             body = body[1:]
         for part in split_list(body):
             if part:
-                self._item(_unnamed(part))
+                self._item(_strip_alias(part))
             else:
                 self._refuse(head.end, "an empty place after SELECT")
 
     def _item(self, part: list[Token]) -> None:
+        """Read one item after SELECT: an aggregate, or a column to group by."""
         top = [piece for piece in part if piece.depth == 0]
-        first, text = top[0], shortened(source_text(part))
+        first, text = top[0], shorten(source_text(part))
         called = len(top) > 2 and top[1].text == "(" and first.text.isidentifier()
         known = first.is_name and first.name.casefold() in self._columns
         if called and first.word in _AGGREGATES:
@@ -332,9 +335,10 @@ class _Reader:
             self._refuse(first.start, f"something that is not an aggregate, {text}")
 
     def _aggregate(self, name: Token, part: list[Token], after: Sequence[Token]) -> None:
+        """Read an aggregate with its argument; refuses a second one, DISTINCT, and COUNT of a column."""
         kept, inside = self._kept, _inside(part)
         if kept.aggregate:
-            self._refuse(name.start, f"a second aggregate, {shortened(source_text(part))}")
+            self._refuse(name.start, f"a second aggregate, {shorten(source_text(part))}")
             return
         kept.aggregate = name.word
         if inside and inside[0].word == "DISTINCT":
@@ -343,7 +347,7 @@ class _Reader:
             if name.word == "COUNT":
                 kept.groups.append(source_text(inside))
         elif name.word == "COUNT" and source_text(inside) != "*":
-            self._refuse(name.start, f"a count of something else than rows, {shortened(source_text(part))}")
+            self._refuse(name.start, f"a count of something else than rows, {shorten(source_text(part))}")
         if name.word != "COUNT":
             kept.expression, kept.places["expression"] = source_text(inside), name.start
             if not inside:
@@ -352,6 +356,7 @@ class _Reader:
             self._after(after[0], part)
 
     def _after(self, piece: Token, part: list[Token]) -> None:
+        """Refuse what follows an aggregate: a window, a FILTER, or anything else."""
         if piece.word == "OVER":
             self._refuse(piece.start, "a window, OVER")
         elif piece.word == "FILTER":
@@ -360,11 +365,11 @@ class _Reader:
             if condition and condition[0].word == "WHERE":
                 self._kept.where = source_text(condition[1:])
         else:
-            self._refuse(piece.start, f"something after an aggregate, {shortened(piece.text)}")
+            self._refuse(piece.start, f"something after an aggregate, {shorten(piece.text)}")
 
 
 def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
-    """Cut a statement at its words, where they stand outside of quotes and parentheses."""
+    """Return the clauses of a statement: keywords outside of quotes and parentheses, with their tokens."""
     parts: list[tuple[Token, list[Token]]] = []
     for piece in pieces:
         if piece.depth == 0 and (piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"):
@@ -375,26 +380,26 @@ def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
 
 
 def _inside(pieces: Sequence[Token]) -> list[Token]:
-    """Return what stands in the first parentheses."""
+    """Return the tokens inside the first parentheses."""
     start = next((i for i, piece in enumerate(pieces) if piece.text == "("), len(pieces))
     end = next((i for i, p in enumerate(pieces) if i > start and p.text == ")" and p.depth == 0), len(pieces))
     return list(pieces[start + 1 : end])
 
 
-def _unnamed(part: list[Token]) -> list[Token]:
-    """Leave out ``AS name``: an answer has no columns to be named."""
+def _strip_alias(part: list[Token]) -> list[Token]:
+    """Return an item without ``AS name``: a result has no columns to be named."""
     named = len(part) > 2 and part[-2].word == "AS" and part[-2].depth == 0 and part[-1].is_name
     return part[:-2] if named else part
 
 
-def _written(key: str) -> tuple[str, str]:
-    """Return a name, and its edges as they were typed."""
+def _split_key(key: str) -> tuple[str, str]:
+    """Return the name of a group key without case, and its edges as they were typed."""
     pieces = tokenize(key)
     return pieces[0].name.casefold() if pieces else "", "".join(piece.text for piece in pieces[1:])
 
 
 def _loose(kept: _Kept) -> list[tuple[int, str]]:
     """Return the columns after SELECT that are not in GROUP BY, its edges left out or the same."""
-    groups = {_written(group) for group in kept.groups}
+    groups = {_split_key(group) for group in kept.groups}
     groups |= {(name, "") for name, _ in groups}
-    return [(place, key) for place, key in kept.keys if _written(key) not in groups]
+    return [(place, key) for place, key in kept.keys if _split_key(key) not in groups]

@@ -48,7 +48,7 @@ class Stepwise(exp.Expression):
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How a value is written: how many operations stand in its place, how deep, and whether it is a step."""
+    """Form of a value in SQL: its number of operations, their depth, and whether it is a step."""
 
     size: int
     depth: int
@@ -56,23 +56,23 @@ class _Shape:
 
 
 def write(program: Program, place: int, column: ColumnTree, finish: Callable[[Tree], Tree]) -> Tree:
-    """Write a value of a program as SQL.
+    """Return a value of a program as an SQL tree.
 
     Parameters
     ----------
     program : Program
-        What is computed.
+        Operations that compute the value.
     place : int
-        Which of its values.
+        Place of the value in the program.
     column : callable
-        Gives the tree of a curated integer column, by its declared name.
+        Function from the declared name of a column to the tree of its curated integers.
     finish : callable
-        What is to be made of the tree of the value.
+        Function that is applied to the tree of the value.
 
     Returns
     -------
     sqlglot expression
-        A :class:`Stepwise` if there are steps.
+        Tree of the value; a :class:`Stepwise` if there are steps.
     """
     writer = _Writer(program, place, column)
     tree = finish(writer.value(place))
@@ -110,12 +110,12 @@ def hoist(select: exp.Select, *, fence: bool = False) -> exp.Select:
     for alias in steps:  # an expression lists a step after those that it needs
         levels[alias] = 1 + max((levels[name] for name in used[alias] if name in levels), default=0)
     clause = select.args[FROM]
-    source, wanted = clause.this, _names(select)
+    source, needed = clause.this, _names(select)
     for level in range(1, max(levels.values()) + 1):
-        later = wanted.union(*(used[alias] for alias in steps if levels[alias] > level))
+        later = needed.union(*(used[alias] for alias in steps if levels[alias] > level))
         passed = [exp.column(name) for name in sorted(later) if levels.get(name, 0) < level]
-        made = [_alias(tree, alias) for alias, tree in steps.items() if levels[alias] == level]
-        inner = exp.Select(expressions=[*passed, *made])
+        computed = [_alias(tree, alias) for alias, tree in steps.items() if levels[alias] == level]
+        inner = exp.Select(expressions=[*passed, *computed])
         inner.set(FROM, exp.From(this=source))
         source = (inner.offset(0, copy=False) if fence else inner).subquery(f"steps_{level}", copy=False)
     clause.set("this", source)
@@ -145,7 +145,7 @@ class _Writer:
     def __init__(self, program: Program, place: int, column: ColumnTree) -> None:
         self._operations = program.operations
         self._column = column
-        self._uses = self._counted(place)
+        self._uses = self._count_uses(place)
         self._shapes: dict[int, _Shape] = {}
         self._aliases: dict[int, str] = {}
         for at in self._uses:
@@ -164,8 +164,8 @@ class _Writer:
             return exp.column(self._aliases[at])
         return self._inline(at)
 
-    def _counted(self, place: int) -> dict[int, int]:
-        """Count how often each value that is needed would be written, in program order."""
+    def _count_uses(self, place: int) -> dict[int, int]:
+        """Return how often each needed value would be written, in program order."""
         uses = {place: 1}
         for at in range(place, -1, -1):
             if at in uses:
@@ -175,6 +175,7 @@ class _Writer:
         return dict(sorted(uses.items()))
 
     def _lay_out(self, at: int, *, final: bool) -> None:
+        """Decide whether a value is written inline or as a step: repeated and not cheap, or too deep."""
         operation = self._operations[at]
         inputs = [self._shapes[used] for used in operation.inputs]
         size = 1 + _times(operation) * sum(shape.size for shape in inputs)
@@ -190,6 +191,7 @@ class _Writer:
         self._aliases[at] = "s_" + hashlib.blake2b(repr(parts).encode(), digest_size=10).hexdigest()
 
     def _inline(self, at: int) -> Tree:
+        """Return the tree of one operation, with its inputs inline or as names of steps."""
         operation = self._operations[at]
         kind = operation.kind
         if kind == "constant":
@@ -197,10 +199,10 @@ class _Writer:
         if kind == "truth":
             return exp.Boolean(this=bool(operation.detail[0]))
         if kind == "column":
-            return _cast(self._named(operation), "DOUBLE")
+            return _cast(self._column_tree(operation), "DOUBLE")
         if kind == "member":
             codes = [_integer(code) for code in operation.detail[1]]
-            return exp.In(this=self._named(operation), expressions=codes)
+            return exp.In(this=self._column_tree(operation), expressions=codes)
         if kind == "lookup":
             return self._lookup(operation)
         if kind == "ladder":
@@ -224,13 +226,16 @@ class _Writer:
         tree = self.value(at)
         return exp.Paren(this=tree) if isinstance(tree, _OPEN) else tree
 
-    def _named(self, operation: Operation) -> Tree:
+    def _column_tree(self, operation: Operation) -> Tree:
         return self._column(str(operation.detail[0]))
 
     def _lookup(self, operation: Operation) -> Tree:
+        """Return a CASE from the codes of a column to their values."""
         *first, last = operation.detail[1]
         ifs = [
-            exp.If(this=exp.EQ(this=self._named(operation), expression=_integer(code)), true=_double(value))
+            exp.If(
+                this=exp.EQ(this=self._column_tree(operation), expression=_integer(code)), true=_double(value)
+            )
             for code, value in enumerate(first)
         ]
         return exp.Case(ifs=ifs, default=_double(last))
@@ -251,7 +256,7 @@ class _Writer:
 
 
 def _times(operation: Operation) -> int:
-    """How often an operation writes its inputs."""
+    """Return how often an operation writes its inputs."""
     return len(operation.detail[0]) if operation.kind == "ladder" else 1
 
 

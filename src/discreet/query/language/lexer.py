@@ -263,13 +263,13 @@ def tokenize(text: str) -> list[Token]:
     """Return the tokens of any text; blanks are left out and seen in the places of the others."""
     tokens, depth = [], 0
     for match in _TOKEN.finditer(text):
-        kind, found = match.lastgroup, match[0]
+        kind, word = match.lastgroup, match[0]
         if kind == "blank":
             continue
         assert kind is not None
-        depth -= found == ")"
-        tokens.append(Token(found, match.start(), match.end(), depth, kind))
-        depth += found == "("
+        depth -= word == ")"
+        tokens.append(Token(word, match.start(), match.end(), depth, kind))
+        depth += word == "("
     return tokens
 
 
@@ -295,7 +295,7 @@ def source_text(tokens: Sequence[Token]) -> str:
     return "".join(words)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a text short enough for an error message, with a mark for what a screen could not show."""
     visible = "".join(sign if sign.isprintable() else "?" for sign in text)
     return visible if len(visible) <= _LONGEST_SHOWN else f"{visible[: _LONGEST_SHOWN - 3]}..."
@@ -303,14 +303,14 @@ def shortened(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScannedExpression:
-    """A text in the words of the language.
+    """Text of an expression with stand-ins for columns and values.
 
     Attributes
     ----------
     text : str
-        With ``c_0``, ``c_1``, ... for columns and ``v_0``, ... for quoted values.
+        Expression with ``c_0``, ``c_1``, ... for columns and ``v_0``, ... for quoted values.
     columns, values : tuple
-        What these stand for.
+        Columns and values of the stand-ins, in their order.
     """
 
     text: str
@@ -319,7 +319,7 @@ class ScannedExpression:
 
 
 def scan(text: object, schema: Schema) -> ScannedExpression:
-    """Read a text word by word.
+    """Return the text of an expression with stand-ins, read token by token.
 
     Raises
     ------
@@ -349,8 +349,8 @@ def scan(text: object, schema: Schema) -> ScannedExpression:
 
 
 @lru_cache(maxsize=16)
-def _released(same: SchemaKey) -> dict[str, Column]:
-    """Return the columns that may be named, by their names without case."""
+def _released_columns(same: SchemaKey) -> dict[str, Column]:
+    """Return the columns that may be named, by name in lower case."""
     return {column.name.casefold(): column for column in same.schema.released}
 
 
@@ -359,7 +359,7 @@ class _Reader:
         self.tokens: list[str] = []
         self.columns: list[Column] = []
         self.values: list[str] = []
-        self._released = _released(SchemaKey(schema))
+        self._released = _released_columns(SchemaKey(schema))
         self._names = tuple(column.name for column in schema.released)
         self._nested = self._prefixes = self._operands = 0
 

@@ -190,12 +190,12 @@ class Member(Condition):
     Attributes
     ----------
     name : str
-        The column.
+        Declared name of the column.
     levels : tuple
         All its levels, in declared order; ``None`` stands for a missing cell. A column of numbers that may be
         missing counts as one with the levels ``False`` (there) and ``None``.
     codes : tuple of int
-        Positions of the levels that are asked for: some, not all.
+        Positions of the levels that fulfill the test: some, not all.
     flag : str or None
         Name of the flag of a column of numbers.
     """

@@ -20,7 +20,7 @@ from discreet.query.language._group_by import (
     write_name,
 )
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, split_select
-from discreet.query.language.lexer import Token, is_plain, shortened, tokenize
+from discreet.query.language.lexer import Token, is_plain, shorten, tokenize
 from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _OTHER_WORDS = {"AVG": "MEAN", "AVERAGE": "MEAN", "TOTAL": "SUM", "NUMBER": "COU
 _COUNTED = re.compile(r"\s*(\*|\(\s*\*?\s*\))?\s*")
 _RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
 _MOST = 8192  # characters; an expression has at most half of them
-_LONGEST_NEAREST = 1000  # characters that are repeated to whoever typed them
+_LONGEST_NEAREST = 1000  # characters of a query that an error repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Query:
     def __str__(self) -> str:
         words: str = self.verb
         if self.expression is not None:
-            words += f"({_written(self.expression)})"
+            words += f"({_write_expression(self.expression)})"
         if self.where is not None:
             words += f" where {_clause(self.where)}"
         if self.by:
@@ -77,7 +77,7 @@ class Query:
     def sql(self) -> str:
         """The query as a SELECT, which is parsed as the same query."""
         aggregate = next(word for word, verb in _SQL.items() if verb == self.verb)
-        inside = "*" if self.expression is None else _written(self.expression)
+        inside = "*" if self.expression is None else _write_expression(self.expression)
         named = self.schema.dataset or ""
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
         keys = [write_name(axis.column) for axis in self.by]
@@ -144,13 +144,13 @@ def parse_query(text: str, schema: Schema) -> Query:
     if verb == "count":
         if not _COUNTED.fullmatch(rest):
             raise _not_rows()
-        return _made("count", None, condition, groups, schema)
+        return _build_parsed("count", None, condition, groups, schema)
     if not rest.strip():
         raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age), then WHERE or BY.")
-    made = _made(verb or "sum", rest, condition, groups, schema)
-    if verb is None and condition is None and made.expression is not None and made.expression.is_condition:
-        return Query("count", None, made.expression, made.by, schema)
-    return made
+    query = _build_parsed(verb or "sum", rest, condition, groups, schema)
+    if verb is None and condition is None and query.expression is not None and query.expression.is_condition:
+        return Query("count", None, query.expression, query.by, schema)
+    return query
 
 
 def build_query(
@@ -198,16 +198,16 @@ def build_query(
         raise _not_rows()
     if verb != "count" and expression is None:
         raise ExpressionRefused("nothing to compute", f"Give {verb} a column or an expression.")
-    return _made(verb, expression, where, by, schema)
+    return _build_parsed(verb, expression, where, by, schema)
 
 
 def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     """Return the query of a SELECT, or refuse it with the nearest one that the schema lets be read."""
     cut = split_select(text, _columns(schema))
     if cut.refused is None:
-        return _made(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
+        return _build_parsed(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
     # What stands before the refused thing is read first, so that the first one is named.
-    _made("sum", cut.expression, cut.where, cut.groups, schema)
+    _build_parsed("sum", cut.expression, cut.where, cut.groups, schema)
     for nearest in cut.refused.nearest if suggest else ():
         try:
             _read_select(nearest, schema, suggest=False)
@@ -218,7 +218,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     raise ExpressionRefused(cut.refused.construct, cut.refused.otherwise)
 
 
-def _made(
+def _build_parsed(
     verb: Verb,
     expression: str | None,
     where: str | None,
@@ -243,19 +243,19 @@ def _condition(text: str | None, schema: Schema) -> Expression | None:
 
 
 def _parts(text: str) -> tuple[str, str | None, str | None]:
-    """Cut a sentence at WHERE and BY, where they stand outside of quotes and parentheses."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return the parts of a query in words, split at WHERE and BY outside of quotes and parentheses."""
+    places: dict[str, tuple[int, int]] = {}
     before: Token | None = None
     for piece in tokenize(text):
         if piece.depth == 0 and piece.word in ("WHERE", "BY"):
-            if piece.word in found:
+            if piece.word in places:
                 raise ExpressionRefused(
                     f"a second {piece.word}", "Join conditions with AND, groups by commas."
                 )
             grouped = piece.word == "BY" and before is not None and before.word == "GROUP"
-            found[piece.word] = (before.start if grouped and before else piece.start, piece.end)
+            places[piece.word] = (before.start if grouped and before else piece.start, piece.end)
         before = piece
-    where, by = found.get("WHERE"), found.get("BY")
+    where, by = places.get("WHERE"), places.get("BY")
     if where and by and by < where:
         raise ExpressionRefused("BY before WHERE", "Write WHERE first: COUNT WHERE age > 40 BY sex.")
     end = by[0] if by else len(text)
@@ -276,7 +276,7 @@ def _verb(what: str, schema: Schema) -> tuple[Verb | None, str]:
     if word != "COUNT" and len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
         # SUM(a) + 1 would be read as SUM(a + 1), which is something else.
         raise ExpressionRefused(
-            f"something after {word}(...), {shortened(outside[2].text)}",
+            f"something after {word}(...), {shorten(outside[2].text)}",
             f"Put all that is computed of a row inside the parentheses: {word}(age * 2).",
         )
     return _VERBS[word], rest
@@ -291,7 +291,7 @@ def _columns(schema: Schema) -> frozenset[str]:
 
 def _clause(where: Expression) -> str:
     """Write a condition; in parentheses if a word in it would end it."""
-    bare = _written(where)
+    bare = _write_expression(where)
     capitals = bare.upper()
     if not any(word in capitals for word in WORDS):
         return bare
@@ -299,13 +299,13 @@ def _clause(where: Expression) -> str:
     return f"({bare})" if ends else bare
 
 
-def _written(expression: Expression) -> str:
-    """Write an expression for people, so that it is read as the same one."""
-    return _bare(_dated(expression.canonical, expression.schema))
+def _write_expression(expression: Expression) -> str:
+    """Return an expression as text that is read as the same expression."""
+    return _bare(_write_dates(expression.canonical, expression.schema))
 
 
-def _dated(text: str, schema: Schema) -> str:
-    """Write the days that a date is compared with as dates: a canonical text has their numbers."""
+def _write_dates(text: str, schema: Schema) -> str:
+    """Return a canonical text with dates in place of the day numbers that date columns are compared with."""
     dates = {write_column(column.name): column for column in schema.released if column.type == "date"}
     if not any(name in text for name in dates):
         return text
@@ -325,7 +325,7 @@ def _dated(text: str, schema: Schema) -> str:
 
 
 def _bare(text: str) -> str:
-    """Leave out parentheses around the whole."""
+    """Return a text without parentheses around the whole."""
     if not text.startswith("("):
         return text
     if "'" not in text and '"' not in text:

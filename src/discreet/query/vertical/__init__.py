@@ -1,7 +1,7 @@
-"""Databases that hold different columns of the same people, asked together.
+"""Queries over databases that hold different columns of the same people.
 
-``_database`` asks them; ``_columns`` joins their schemas and deals aggregates to their owners; ``_gram`` puts
-Gram matrices together from blocks and sketches.
+``_database`` queries them; ``_columns`` joins their schemas and splits aggregates by database; ``_gram``
+computes Gram matrices from blocks and sketches.
 """
 
 from __future__ import annotations

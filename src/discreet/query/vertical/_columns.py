@@ -1,4 +1,4 @@
-"""The columns of several databases about the same people: one schema, and who owns what."""
+"""Columns of several databases about the same people: their joint schema, and the database of each."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from discreet.schema import Column
 
 
-def joined_schema(databases: Sequence[NoisySums]) -> Schema:
-    """Return the schema of all columns; refuse databases that do not go together."""
+def join_schemas(databases: Sequence[NoisySums]) -> Schema:
+    """Return the schema of the columns of all databases; refuses databases that do not fit together."""
     if len(databases) < 2:
         raise ParameterError(
             f"databases of VerticalDatabases must be at least two, were {len(databases)}. Ask a single one "
@@ -79,6 +79,7 @@ def joined_schema(databases: Sequence[NoisySums]) -> Schema:
 
 
 def _check_counts(counts: Sequence[int | None]) -> None:
+    """Refuse numbers of rows that are not public, or not the same."""
     if None in counts:
         raise ParameterError(
             "row_count of the schemas of VerticalDatabases must be public under replace-one neighbors, and "
@@ -92,7 +93,7 @@ def _check_counts(counts: Sequence[int | None]) -> None:
 
 
 _ALL = Fraction(1)
-_EVEN = 1 / 12  # mean square, about its mean, of a column that is spread evenly over its range
+_EVEN = 1 / 12  # variance of a column that is spread evenly over its range, as a fraction of its square
 
 
 class Owners:
@@ -101,15 +102,15 @@ class Owners:
     Parameters
     ----------
     curation : Curation
-        Of all columns together.
+        Layout of the columns of all databases together.
     schemas : sequence of Schema
-        Of the databases.
+        Schema of each database.
     shares : sequence of float, optional
-        A weight for each database; by default the number of coordinates that it has in a question.
+        Weight of each database; by default the number of its coordinates in an aggregate.
 
     Privacy
     -------
-    Shares follow from the schemas and the question, or are given: they are public.
+    Shares follow from the schemas and the aggregate, or are given: they are public.
 
     Reference
     ---------
@@ -125,10 +126,10 @@ class Owners:
             for name in (column.name, column.missing_flag)
             if name is not None
         }
-        self._given = None if shares is None else _checked_shares(shares, len(schemas))
+        self._given = None if shares is None else _check_shares(shares, len(schemas))
 
     def parts(self, question: Gram) -> list[Part]:
-        """Take the columns of a Gram matrix apart by database."""
+        """Return the columns of a Gram matrix by database."""
         if question.edges:
             raise ParameterError(
                 "edges of a Gram over several databases must be left out, and were given. Declare a category "
@@ -139,10 +140,17 @@ class Owners:
     def _parts_of(
         self, columns: Sequence[str], center: Sequence[float] | None, radius: float | None
     ) -> list[Part]:
+        """Return the part of each database, with its coordinates, center and radius.
+
+        Notes
+        -----
+        A radius ``B`` over ``d`` coordinates becomes ``B sqrt(d_i / d)`` for a database with ``d_i`` of
+        them: the squares of the parts add up to the square of the whole.
+        """
         features = Features.of(self._curation, columns, center=center, radius=radius)
         middle = np.array(features.center) / ONE
         owners = np.array([self._owner[columns[pick.place]] for pick in features.picks])
-        made = []
+        parts = []
         for database in dict.fromkeys(owners.tolist()):
             places = np.flatnonzero(owners == database)
             own = tuple(name for name in columns if self._owner[name] == database)
@@ -151,10 +159,11 @@ class Owners:
                 assert radius is not None
                 # Squares of the parts add up to the square of the whole.
                 short = max(float(radius) * math.sqrt(len(places) / features.size), 1 / ONE)
-            made.append(Part(database, own, places, middle[places], short, self._spread(own, short)))
-        return made
+            parts.append(Part(database, own, places, middle[places], short, self._spread(own, short)))
+        return parts
 
     def _spread(self, columns: Sequence[str], radius: float | None) -> float:
+        """Return the mean square of a coordinate, for rows spread evenly over the declared ranges."""
         sizes = [len(self._curation.column(name).levels) for name in columns]
         total = sum(1 - 1 / size if size else _EVEN for size in sizes)
         if radius is not None:
@@ -162,7 +171,7 @@ class Owners:
         return float(max(total, 1 / ONE)) / sum(max(size, 1) for size in sizes)
 
     def inside(self, question: Aggregate, asker: Asker) -> tuple[Floats, Floats]:
-        """Ask what needs no products across databases, and put the answers together."""
+        """Ask for sums that need no products across databases; return values and standard deviations."""
         if isinstance(question, Gram):
             (part,) = self.parts(question)
             return asker(part.database, question, _ALL, _ALL)
@@ -176,9 +185,10 @@ class Owners:
         )
 
     def _sums(self, question: Sums, asker: Asker) -> tuple[Floats, Floats]:
-        found = [parsed(expression, self._curation) for expression in question.expressions]
+        """Ask each database for the expressions over its columns; refuses an expression over several."""
+        expressions = [parsed(expression, self._curation) for expression in question.expressions]
         owners = []
-        for expression in found:
+        for expression in expressions:
             here = {self._owner[name] for name in expression.columns}
             if len(here) > 1:
                 raise ParameterError(
@@ -186,14 +196,15 @@ class Owners:
                     f"{expression.canonical} has not. Only sums of products go across: ask for a Gram."
                 )
             owners.append(here.pop() if here else 0)
-        value, sd = np.empty(len(found)), np.empty(len(found))
+        value, sd = np.empty(len(expressions)), np.empty(len(expressions))
         for database, share in self._shares(Counter(owners)).items():
             places = [i for i, owner in enumerate(owners) if owner == database]
-            texts = tuple(str(found[i].canonical) for i in places)
+            texts = tuple(str(expressions[i].canonical) for i in places)
             value[places], sd[places] = asker(database, Sums(texts), share, _ALL)
         return value, sd
 
     def _moments(self, question: Moments, asker: Asker) -> tuple[Floats, Floats]:
+        """Ask each database for the moments of its columns; noisy counts are averaged by inverse variance."""
         parts = self._parts_of(question.columns, None, None)
         d = sum(len(part.places) for part in parts)
         is_number = [
@@ -224,7 +235,7 @@ class Owners:
         return [(part, shares[part.database]) for part in parts]
 
     def _shares(self, coordinates: Mapping[int, int]) -> dict[int, Fraction]:
-        """Return which part of a promise each database gets, of those that have something to answer."""
+        """Return the share of a promise of each database with coordinates in the aggregate."""
         weights = {
             database: Fraction(count) if self._given is None else self._given[database]
             for database, count in coordinates.items()
@@ -233,7 +244,8 @@ class Owners:
         return {database: weight / total for database, weight in weights.items()}
 
 
-def _checked_shares(shares: Sequence[float], size: int) -> list[Fraction]:
+def _check_shares(shares: Sequence[float], size: int) -> list[Fraction]:
+    """Return shares as fractions; refuses another number of them, and shares of 0."""
     given = [float(share) for share in shares]
     if len(given) != size or not all(0 < share < math.inf for share in given):
         raise ParameterError(

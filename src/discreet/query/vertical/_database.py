@@ -1,7 +1,8 @@
 """Columns of the same people in several databases, each with its own curator, ledger and noise.
 
-Nobody sees a row, and no database sees another. Sums over columns of one database are asked there; products
-of columns of two are estimated from sign sketches, in which everybody has the same public sign everywhere.
+No row leaves a database, and no database sees another. Sums over columns of one database are asked there;
+products of columns of two are estimated from sign sketches, in which a person has the same public sign in
+every database.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from discreet.query.aggregates._sketches import check_key, check_sketches
 from discreet.query.answers import Answer
 from discreet.query.calibration import mu_of
 from discreet.query.curation import Curation
-from discreet.query.vertical._columns import Owners, joined_schema
+from discreet.query.vertical._columns import Owners, join_schemas
 from discreet.query.vertical._gram import ACROSS, OWN, GramAcross, Part
 
 if TYPE_CHECKING:
@@ -32,32 +33,31 @@ if TYPE_CHECKING:
     from discreet._types import Floats
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import NoisySums
-    from discreet.query.calibration import Asked
     from discreet.query.vertical._gram import Asker
     from discreet.schema import Schema
     from discreet.schema.schema import Neighbors
 
 
-_LEAST = 3.0  # standard deviations that a variance must have above 0 before a correlation is told
+_LEAST = 3.0  # standard deviations above 0 that a variance must have for a correlation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VerticalAnswer(Answer):
-    """What several databases answered together.
+    """Answer of several databases together.
 
     Attributes
     ----------
     answers : tuple of Answer
-        What each was asked and charged for, with the receipts of their ledgers. The receipt of the whole is
-        in no ledger.
+        Answers of the databases, with the receipts of their ledgers. The receipt of the whole is in no
+        ledger.
     sketches : int or None
-        How many sign sketches each database gave.
+        Number of sign sketches of each database; None where none were needed.
     statement : str
-        What was shared, who is trusted with what, and what the promise is about.
+        What was shared, whom the promise trusts with what, and what it is about.
 
     Privacy
     -------
-    ``cost`` is for somebody who is in all databases: charges of different ledgers add up.
+    ``cost`` is for a person who is in all databases: charges of different ledgers add up.
 
     Reference
     ---------
@@ -79,53 +79,52 @@ class VerticalAnswer(Answer):
 
 
 class VerticalDatabases:
-    """Databases that hold different columns of the same people, asked as if they were one.
+    """Databases that hold different columns of the same people, queried as if they were one.
 
-    It answers :class:`~discreet.query.aggregates.Gram` questions over any columns, sums of expressions that
-    stay inside one database, and centers: what :class:`~discreet.learn.PrivatePCA` and
+    It answers :class:`~discreet.query.aggregates.Gram` aggregates over any columns, sums of expressions that
+    stay inside one database, and moments: what :class:`~discreet.learn.PrivatePCA` and
     :class:`~discreet.learn.PrivateRidge` need for ``fit_database``.
 
     Parameters
     ----------
     databases : sequence of Database or other NoisySums
-        At least two, without a column name in common, each registered with ``keep_ids=True``.
+        At least two databases without a column name in common, each registered with ``keep_ids=True``.
     key : str
-        Public text that fixes everybody's signs, the same in every database. Choose it without looking at
-        ids.
+        Public text that fixes the signs of all people, the same in every database. Choose it without looking
+        at ids.
     sketches : int, optional
-        How many sign sketches to ask of each; if left out, chosen from public things: the promise, the number
-        of rows, the declared ranges, and the noisy squares of columns that each database has told before.
+        Number of sign sketches of each database; if left out, chosen from public values: the promise, the
+        number of rows, the declared ranges, and the noisy squares of columns that were asked for before.
     shares : sequence of float, optional
-        Which part of a promise each database is given; by default as many parts as coordinates are asked of
-        it.
+        Weight of each database in a promise; by default the number of its coordinates in the aggregate.
 
     Attributes
     ----------
     schema : Schema
-        The columns of all databases, one after the other.
+        Schema of the columns of all databases, one after the other.
     n_rows, neighbors
-        As of each of them.
+        Public facts that all databases have in common.
     promises : tuple of Promise
-        What holds for somebody who is in all databases, after all that was asked through this object.
+        Promise to a person who is in all databases, for all that was asked through this object.
 
     Notes
     -----
     *What must be shared*: the ids of people, spelled alike in every database (or the same keyed hash of
     them instead), the key and the number of sketches. Databases send nothing to each other, and nothing but
-    noisy sums to whoever asks.
+    noisy sums to the caller.
 
     *Who trusts whom*: each curator holds her own columns in the clear and is trusted with them and with their
     noise. No curator has to trust another, and none learns more than what is published.
 
-    *What cannot be seen*: whether the ids are those of the same people. Somebody whom a database does not
+    *What cannot be seen*: whether the ids are those of the same people. A person whom a database does not
     have counts as 0 in products with its columns. With ids that do not match at all, products across
-    databases come out as 0 within their standard deviation, and nothing says why.
+    databases are 0 within their standard deviation, and nothing shows why.
 
     If a database refuses, what others have answered is paid for; asking the same again is free there.
 
     Privacy
     -------
-    ``privacy`` of a question is the total, for somebody who is in all databases: their charges add up,
+    ``privacy`` of an aggregate is the total, for a person who is in all databases: their charges add up,
     ``mu**2 = mu_1**2 + mu_2**2 + ...``. A neighbor has one person replaced in every database at once, id and
     all, or one person added or removed everywhere. Under replace-one the number of rows is public.
 
@@ -159,13 +158,14 @@ class VerticalDatabases:
         sketches: int | None = None,
         shares: Sequence[float] | None = None,
     ) -> None:
+        """Check key, sketches and shares, and join the schemas."""
         self.databases = tuple(databases)
         check_key(key, "VerticalDatabases")
         if sketches is not None:
             check_sketches(sketches, "VerticalDatabases")
         self.key = key
         self.sketches = sketches
-        self.schema: Schema = joined_schema(self.databases)
+        self.schema: Schema = join_schemas(self.databases)
         schemas = [database.schema for database in self.databases]
         self._owners = Owners(Curation.from_schema(self.schema), schemas, shares)
         self._paid: dict[tuple[int, str], tuple[Promise, ...]] = {}
@@ -173,37 +173,37 @@ class VerticalDatabases:
 
     @property
     def neighbors(self) -> Neighbors:
-        """Which tables are hard to tell apart."""
+        """Which pairs of tables the promises make hard to tell apart."""
         return self.schema.neighbors
 
     @property
     def n_rows(self) -> int | None:
-        """The number of rows where it is public, else None."""
+        """Number of rows where it is public; None where it is not."""
         return self.databases[0].n_rows
 
     @property
     def promises(self) -> tuple[Promise, ...]:
-        """What holds for somebody who is in all databases, after all questions so far."""
+        """Promise to a person who is in all databases, for all that was asked so far."""
         return self._total([promise for cost in self._paid.values() for promise in cost])
 
     def cost(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[Promise, ...]:
-        """Say what a question is charged at most, in all databases together. Free."""
+        """Return what an aggregate is charged at most, in all databases together. Free."""
         return self._total([self._promise(self._budget(privacy, variance))])
 
     def expected_sd(
-        self, question: Aggregate, *, privacy: Asked | None = None, variance: float | None = None
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> float | Floats:
-        """Say how noisy the answer may be. Free.
+        """Return the standard deviations that the answer may have. Free.
 
-        For products across databases that depends on the columns; they are taken to be spread evenly over
-        their ranges, and to be uncorrelated.
+        For products across databases they depend on the columns, which are taken to be spread evenly over
+        their ranges and uncorrelated.
         """
         budget = self._budget(privacy, variance)
         parts = self._owners.parts(question) if isinstance(question, Gram) else []
         if len(parts) < 2:
-            return self._owners.inside(question, self._previewing(budget))[1]
+            return self._owners.inside(question, self._preview_asker(budget))[1]
         assert isinstance(question, Gram)
         if self._count is None:
             raise ParameterError(
@@ -216,33 +216,33 @@ class VerticalDatabases:
         self,
         question: Aggregate,
         *,
-        privacy: Asked | None = None,
+        privacy: Promise | None = None,
         variance: float | None = None,
         owner: str | None = None,
         plan: Sequence[Promise] = (),
     ) -> VerticalAnswer:
-        """Ask all databases that have a column of the question, each for its part of the promise.
+        """Ask all databases that have a column of the aggregate, each for its part of the promise.
 
         Parameters
         ----------
         question : Gram, Sums or Moments
-            A Gram matrix over any columns; sums of expressions each of which stays inside one database; the
+            Gram matrix over any columns; sums of expressions each of which stays inside one database; or
             moments of any columns. A radius is split over databases, so that no row is longer than it.
         privacy : ApproxDP, ZCDP or GaussianDP
-            What all answers together shall promise to somebody who is in all databases.
+            Promise that all answers together keep to a person who is in all databases.
         variance : None
-            Noise of a question over several databases has no one variance: give privacy.
+            Refused: the noise of several databases has no single variance.
         owner : str, optional
-            Who asks: charged beside the total, in each ledger.
+            Name that is charged beside the total, in each ledger; None charges the totals alone.
         plan : sequence of Promise
-            What will be asked after this. Each database refuses unless its part of all of it fits what its
-            ledger has left.
+            Promises that will be asked for next. Each database refuses unless its part of all of them fits
+            what its ledger has left.
         """
         budget = self._budget(privacy, variance)
         planned = [self._budget(promise, None) for promise in plan]
         answers: list[Answer] = []
 
-        def asked(
+        def ask_part(
             database: int, question: Aggregate, share: Fraction, portion: Fraction
         ) -> tuple[Floats, Floats]:
             # Sketches are still to come after a database's own products.
@@ -262,9 +262,9 @@ class VerticalDatabases:
         if len(parts) > 1:
             assert isinstance(question, Gram)
             across = self._across(parts, budget)
-            value, sd, m, self._count = across.ask(asked, with_sums=question.with_sums, n_rows=self.n_rows)
+            value, sd, m, self._count = across.ask(ask_part, with_sums=question.with_sums, n_rows=self.n_rows)
         else:
-            value, sd = self._owners.inside(question, asked)
+            value, sd = self._owners.inside(question, ask_part)
             if isinstance(question, Moments) and self.n_rows is None:
                 self._count = max(float(value[0]), 1.0)
         cost = self._total([promise for answer in answers for promise in answer.cost])
@@ -287,23 +287,23 @@ class VerticalDatabases:
         )
 
     def correlation(
-        self, columns: Sequence[str] | None = None, *, privacy: Asked, owner: str | None = None
+        self, columns: Sequence[str] | None = None, *, privacy: Promise, owner: str | None = None
     ) -> VerticalAnswer:
-        """Estimate the correlations of coordinates, inside databases and across them.
+        """Return estimated correlations of coordinates, inside databases and across them.
 
         Parameters
         ----------
         columns : sequence of str, optional
-            Which; all numbers if left out.
+            Declared columns of any of the databases; all numbers if left out.
         privacy, owner
             As for :meth:`ask`.
 
         Returns
         -------
         VerticalAnswer
-            The matrix, moved into [-1, 1] where noise has taken it out, with standard deviations of the first
-            order before that: moving brings an estimate nearer to every true value. Where a variance is not
-            three standard deviations above 0 there is nothing to tell: entries are NaN.
+            Matrix clipped to [-1, 1], with first-order standard deviations before clipping, which brings an
+            estimate nearer to every true value. Entries are NaN where a variance is not three standard
+            deviations above 0.
 
         Privacy
         -------
@@ -332,8 +332,8 @@ class VerticalDatabases:
 
     # How a promise is divided.
 
-    def _budget(self, privacy: Asked | None, variance: float | None) -> Fraction:
-        """Return the square of the mu that all databases together may come to."""
+    def _budget(self, privacy: Promise | None, variance: float | None) -> Fraction:
+        """Return the square of the mu that all databases together may spend."""
         if variance is not None or not isinstance(privacy, ApproxDP | ZCDP | GaussianDP):
             raise PromiseError(
                 "privacy of VerticalDatabases must be ApproxDP, ZCDP or GaussianDP, was "
@@ -352,8 +352,8 @@ class VerticalDatabases:
     def _promise(self, squared: Fraction) -> GaussianDP:
         return GaussianDP(mu=root_down(squared), unit=self.schema.unit, neighbors=self.neighbors)
 
-    def _previewing(self, budget: Fraction) -> Asker:
-        """Return what looks up the noise of a question instead of asking it."""
+    def _preview_asker(self, budget: Fraction) -> Asker:
+        """Return an asker that returns zeros and the standard deviations of the noise. Free."""
 
         def sd_of(
             database: int, question: Aggregate, share: Fraction, portion: Fraction
@@ -365,7 +365,7 @@ class VerticalDatabases:
         return sd_of
 
     def _total(self, promises: Sequence[Promise]) -> tuple[Promise, ...]:
-        """Add up what databases charge: somebody may be in all of them."""
+        """Return the sum of what databases charge, for a person who is in all of them."""
         gaussians = [promise for promise in promises if isinstance(promise, GaussianDP)]
         if not gaussians:
             return ()
@@ -379,10 +379,13 @@ class VerticalDatabases:
         )
 
     def _across(self, parts: Sequence[Part], budget: Fraction) -> GramAcross:
-        return GramAcross(self._owners.with_shares(parts), self.key, self.sketches, self._previewing(budget))
+        return GramAcross(
+            self._owners.with_shares(parts), self.key, self.sketches, self._preview_asker(budget)
+        )
 
 
 def _statement(size: int, unit: str, key: str, m: int | None) -> str:
+    """Return the text of :attr:`VerticalAnswer.statement`."""
     sketches = (
         f"Products across databases are estimated from {m} sign sketches of each, under the public key "
         f"{key!r}; ids that differ between databases count as different people, which nothing shows. "

@@ -32,16 +32,16 @@ class CrossProducts:
     Attributes
     ----------
     value : array of shape (left coordinates, right coordinates)
-        Unbiased for the sum over all ids that both have. Coordinates are fractions of the declared ranges,
-        counted from the centers of the two questions.
+        Unbiased estimates of the sums over all ids that both have. Coordinates are fractions of the declared
+        ranges, about the centers of the two aggregates.
     sd : array
-        Standard deviation of each, signs and noise together, estimated from the same sketches.
+        Standard deviation of each estimate, signs and noise together, estimated from the same sketches.
     sketches : int
-        How many there were.
+        Number of sketches of each database.
 
     Privacy
     -------
-    Computed from two noisy answers; nothing more is paid. Whoever is in both databases has paid both.
+    Computed from two noisy answers; nothing more is charged. A person in both databases bears both charges.
 
     Reference
     ---------
@@ -61,13 +61,13 @@ class CrossProducts:
 
 
 def cross_products(left: tuple[SignSketches, Answer], right: tuple[SignSketches, Answer]) -> CrossProducts:
-    """Estimate products across two databases from what each answered.
+    """Return estimated products across two databases, from the sketches of each.
 
     Parameters
     ----------
     left, right : (SignSketches, Answer)
-        The question that a database was asked, and its answer. Both questions must have the same key and the
-        same number of sketches.
+        Aggregate of a database, and its answer. Both aggregates must have the same key and number of
+        sketches.
 
     Privacy
     -------
@@ -78,20 +78,37 @@ def cross_products(left: tuple[SignSketches, Answer], right: tuple[SignSketches,
     ---------
     docs/explanation/theorems/sulq-vertical.md.
     """
-    (asked, answer), (other, response) = left, right
-    for name, one, two in (("key", asked.key, other.key), ("sketches", asked.sketches, other.sketches)):
+    (aggregate, answer), (other, response) = left, right
+    for name, one, two in (
+        ("key", aggregate.key, other.key),
+        ("sketches", aggregate.sketches, other.sketches),
+    ):
         if one != two:
             raise ParameterError(
                 f"{name} of the two questions of cross_products must be the same, were {one!r} and {two!r}. "
                 "People have other signs otherwise, and the estimate would be noise around 0: ask again."
             )
-    return estimated(
+    return estimate_products(
         np.asarray(answer.value), np.asarray(response.value), np.asarray(answer.sd), np.asarray(response.sd)
     )
 
 
-def estimated(left: Floats, right: Floats, left_sd: Floats, right_sd: Floats) -> CrossProducts:
-    """Estimate products from sketches with the same signs, one row each, and their noise's deviations."""
+def estimate_products(left: Floats, right: Floats, left_sd: Floats, right_sd: Floats) -> CrossProducts:
+    """Return estimated products from sketches with the same signs, one row each.
+
+    Parameters
+    ----------
+    left, right : array of shape (sketches, coordinates)
+        Noisy sketches of the two databases.
+    left_sd, right_sd : array
+        Standard deviations of their noise, in the same shapes.
+
+    Notes
+    -----
+    With ``m`` sketches ``x`` and ``y``, the estimate of ``sum a b`` is ``mean(x y)``. Its variance is
+    estimated by ``(A B + max(v**2 - A B / m, 0)) / m``, with ``A`` and ``B`` the mean squares of the
+    sketches and ``v`` the estimate.
+    """
     m = len(left)
     value = left.T @ right / m
     # The mean square of a column of sketches is |a|^2 + R in expectation, and below R by chance alone.
@@ -124,7 +141,12 @@ def sketch_variance(
     product, quartic : float
         Sum of products of the two columns, and of products of their squares.
     sketches : int
-        How many.
+        Number of sketches of each database.
+
+    Notes
+    -----
+    ``((A + r) (B + s) + P**2 - 2 Q) / m`` with sums of squares ``A, B``, noises ``r, s``, product ``P``,
+    quartic ``Q`` and ``m`` sketches.
 
     Reference
     ---------
@@ -140,10 +162,10 @@ def best_sketches(squares: Sequence[float], noises: Sequence[float]) -> int:
     Parameters
     ----------
     squares : sequence of float
-        For each database what a column's sum of squares about its center may be: a public guess, such as a
-        twelfth of the number of rows, which is that of a column spread evenly over its range.
+        For each database, a public guess at a column's sum of squares about its center, such as a twelfth of
+        the number of rows, which is that of a column spread evenly over its range.
     noises : sequence of float
-        For each database the variance that a single sketch would have, if all of the promise were for it.
+        For each database, the variance of a single sketch, if all of the promise were for it.
 
     Notes
     -----
@@ -160,8 +182,8 @@ def best_sketches(squares: Sequence[float], noises: Sequence[float]) -> int:
 
 
 Asker: TypeAlias = Callable[[int, Aggregate, Fraction, Fraction], tuple[Floats, Floats]]
-"""Database, question, the database's share of a promise and which portion of it is for the question; returns
-the answer and its standard deviations."""
+"""Function of a database, an aggregate, the database's share of a promise and the portion of it for the
+aggregate; returns the answer and its standard deviations."""
 
 OWN = Fraction(1, 10)
 """Portion of a share for products inside the database; those across are far noisier."""
@@ -172,7 +194,7 @@ _MOVES = (0.0, 0.25, 0.5, 0.75, 1.0)  # parts of the way from the center of a qu
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one database has of a question: columns, and where their coordinates stand."""
+    """Part of an aggregate in one database: its columns, and the places of their coordinates."""
 
     database: int
     columns: tuple[str, ...]
@@ -182,13 +204,13 @@ class Part:
     spread: float  # mean square of a coordinate, if rows are spread evenly over what is declared
 
     def sketches(self, m: int, key: str, offset: Floats | float = 0.0) -> SignSketches:
-        """Return the question for its sketches, about its center or farther on."""
+        """Return the aggregate of its sketches, about its center moved by `offset`."""
         return SignSketches(self.columns, m, key, (self.center + offset).tolist(), self.radius)
 
 
 @dataclass(frozen=True, eq=False)
 class Own:
-    """A database's own Gram matrix, taken apart; sums and count are 0 and NaN where they were not asked."""
+    """Gram matrix of one database; sums and count are 0 and NaN where they were not asked for."""
 
     products: Floats
     products_sd: Floats
@@ -198,8 +220,8 @@ class Own:
     count_sd: float = math.nan
 
     @classmethod
-    def of(cls, value: Floats, sd: Floats, *, counted: bool) -> Own:
-        """Take the answer of a Gram question apart, that of one with sums if counted."""
+    def from_answer(cls, value: Floats, sd: Floats, *, counted: bool) -> Own:
+        """Return the parts of a Gram answer, with sums and count if `counted`."""
         if not counted:
             return cls(value, sd, np.zeros(len(value)), np.zeros(len(value)))
         return cls(value[1:, 1:], sd[1:, 1:], value[0, 1:], sd[0, 1:], float(value[0, 0]), float(sd[0, 0]))
@@ -207,7 +229,7 @@ class Own:
     def square(self, count: float, offset: Floats) -> float:
         """Return the mean over coordinates of their sums of squares, about a center that was moved."""
         squares = np.diag(self.products) - 2 * offset * self.sums + count * offset**2
-        # Below its noise nothing is known of it.
+        # Below its noise nothing is known.
         return max(float(squares.mean()), float(np.diag(self.products_sd).mean()))
 
 
@@ -218,13 +240,13 @@ class GramAcross:
     Attributes
     ----------
     parts : sequence of (Part, Fraction)
-        What each database has, and its share of the promise.
+        Part of each database, and its share of the promise.
     key : str
-        Fixes the signs.
+        Public text that fixes the signs.
     sketches : int or None
-        How many; the best number if None.
+        Number of sketches of each database; the best number if None.
     preview : callable
-        Looks up the noise of a question, free.
+        Asker that returns the noise of an aggregate. Free.
 
     Privacy
     -------
@@ -242,17 +264,34 @@ class GramAcross:
     preview: Asker
 
     def ask(self, asker: Asker, *, with_sums: bool, n_rows: int | None) -> tuple[Floats, Floats, int, float]:
-        """Ask for products inside databases, then for sketches about what is known of the means.
+        """Ask for products inside databases, then for sketches about their noisy means.
 
-        Returns the matrix, its standard deviations, the number of sketches, and the number of rows.
+        Parameters
+        ----------
+        asker : callable
+            Function that asks a database for an aggregate and pays for it.
+        with_sums : bool
+            Whether the matrix has a first row and column for the number of rows and the sums.
+        n_rows : int or None
+            Number of rows where it is public; None where it is asked for.
+
+        Returns
+        -------
+        tuple
+            Matrix, its standard deviations, number of sketches, and number of rows.
+
+        Notes
+        -----
+        Sketches about ``c + u`` and ``d + v`` estimate ``sum (a - c - u)(b - d - v)'``; to get the products
+        about ``c`` and ``d``, ``S_a v' + u S_b' - n u v'`` is added, with the sums ``S`` about the centers.
         """
-        self._noises()  # first: a database without ids refuses here, before anything is paid
+        self._noises()  # first: a database without ids refuses here, before anything is charged
         counted = with_sums or n_rows is None
         own = self._own(asker, counted)
-        count, count_sd = _counted(n_rows, own)
+        count, count_sd = _estimate_count(n_rows, own)
         parts = [part for part, _ in self.parts]
         moves = [_MOVES if with_sums and part.radius is None else _MOVES[:1] for part in parts]
-        # Paid for, so as good as public: how long the columns are says what sketches serve best.
+        # Paid for, so public: the lengths of the columns decide which sketches serve best.
         chosen = [
             self._center(place, each, count, moved)
             for place, (each, moved) in enumerate(zip(own, moves, strict=True))
@@ -266,20 +305,20 @@ class GramAcross:
         value, sd = _diagonal(parts, own)
         for i, k in itertools.combinations(range(len(parts)), 2):
             (x, x_sd), (y, y_sd), u, v = sketched[i], sketched[k], offsets[i], offsets[k]
-            found = estimated(x, y, x_sd, y_sd)
+            products = estimate_products(x, y, x_sd, y_sd)
             # sum (a - c)(b - d)' about c and d, from sketches about c + u and d + v.
             shift = np.outer(own[i].sums, v) + np.outer(u, own[k].sums) - count * np.outer(u, v)
             noise = np.outer(own[i].sums_sd, v) ** 2 + np.outer(u, own[k].sums_sd) ** 2
             noise += (count_sd * np.outer(u, v)) ** 2
-            _put(value, parts[i], parts[k], found.value + shift)
-            _put(sd, parts[i], parts[k], np.sqrt(found.sd**2 + noise))
+            _put(value, parts[i], parts[k], products.value + shift)
+            _put(sd, parts[i], parts[k], np.sqrt(products.sd**2 + noise))
         if with_sums:
-            value = _bordered(value, parts, [each.sums for each in own], count)
-            sd = _bordered(sd, parts, [each.sums_sd for each in own], count_sd)
+            value = _add_border(value, parts, [each.sums for each in own], count)
+            sd = _add_border(sd, parts, [each.sums_sd for each in own], count_sd)
         return value, sd, m, count
 
     def expected_sd(self, *, with_sums: bool, n_rows: float) -> Floats:
-        """Return the deviations that columns would have which are spread evenly over their ranges."""
+        """Return standard deviations for columns that are spread evenly over their ranges."""
         noises = self._noises()
         own = self._own(self.preview, with_sums)
         parts = [part for part, _ in self.parts]
@@ -290,17 +329,18 @@ class GramAcross:
             variance = sketch_variance((squares[i], squares[k]), (m * noises[i], m * noises[k]), sketches=m)
             block = np.full((len(parts[i].places), len(parts[k].places)), math.sqrt(variance))
             _put(sd, parts[i], parts[k], block)
-        return _bordered(sd, parts, [each.sums_sd for each in own], 0.0) if with_sums else sd
+        return _add_border(sd, parts, [each.sums_sd for each in own], 0.0) if with_sums else sd
 
     def _own(self, asker: Asker, counted: bool) -> list[Own]:
-        made = []
+        """Return each database's own Gram matrix, with sums and count if `counted`."""
+        own = []
         for part, share in self.parts:
-            asked = Gram(part.columns, part.center.tolist(), part.radius, counted)
-            made.append(Own.of(*asker(part.database, asked, share, OWN), counted=counted))
-        return made
+            gram = Gram(part.columns, part.center.tolist(), part.radius, counted)
+            own.append(Own.from_answer(*asker(part.database, gram, share, OWN), counted=counted))
+        return own
 
     def _noises(self) -> list[float]:
-        """Return for each part the variance that a single sketch would have."""
+        """Return the variance of a single sketch of each part."""
         return [self._noise(place, 0.0) for place in range(len(self.parts))]
 
     def _noise(self, place: int, offset: Floats | float) -> float:
@@ -311,7 +351,7 @@ class GramAcross:
     def _center(
         self, place: int, own: Own, count: float, moves: Sequence[float]
     ) -> tuple[Floats, float, float]:
-        """Return how far sketches are moved, the mean square of coordinates there, and the noise of a sketch.
+        """Return the offset of the sketches, the mean square of coordinates there, and a sketch's noise.
 
         Notes
         -----
@@ -320,10 +360,11 @@ class GramAcross:
         """
         part, _ = self.parts[place]
         tried = [_offset(part.center, moved * own.sums / count) for moved in moves]
-        found = [(offset, own.square(count, offset), self._noise(place, offset)) for offset in tried]
-        return min(found, key=lambda each: each[1] * each[2])
+        choices = [(offset, own.square(count, offset), self._noise(place, offset)) for offset in tried]
+        return min(choices, key=lambda each: each[1] * each[2])
 
     def _best(self, squares: Sequence[float], noises: Sequence[float]) -> int:
+        """Return the number of sketches: the given one, or the best within the limit on cells."""
         if self.sketches is not None:
             return self.sketches
         best = best_sketches([max(square, 2.0**-20) for square in squares], noises)
@@ -331,7 +372,7 @@ class GramAcross:
 
 
 def _diagonal(parts: Sequence[Part], own: Sequence[Own]) -> tuple[Floats, Floats]:
-    """Return a matrix of products, and one of their deviations, with the databases' own in place."""
+    """Return the block-diagonal matrix of the databases' own products, and of their standard deviations."""
     size = sum(len(part.places) for part in parts)
     value, sd = np.zeros((size, size)), np.zeros((size, size))
     for part, each in zip(parts, own, strict=True):
@@ -341,22 +382,22 @@ def _diagonal(parts: Sequence[Part], own: Sequence[Own]) -> tuple[Floats, Floats
 
 
 def _put(matrix: Floats, one: Part, other: Part, block: Floats) -> None:
-    """Put a block in place, and its mirror image."""
+    """Write a block, and its transpose, into a symmetric matrix."""
     matrix[np.ix_(one.places, other.places)] = block
     matrix[np.ix_(other.places, one.places)] = block.T
 
 
-def _bordered(matrix: Floats, parts: Sequence[Part], edge: Sequence[Floats], corner: float) -> Floats:
-    """Put sums and the number of rows before a matrix of products."""
-    made = np.empty((len(matrix) + 1, len(matrix) + 1))
-    made[0, 0], made[1:, 1:] = corner, matrix
+def _add_border(matrix: Floats, parts: Sequence[Part], edge: Sequence[Floats], corner: float) -> Floats:
+    """Return a matrix of products with a first row and column for the sums, and the count in the corner."""
+    bordered = np.empty((len(matrix) + 1, len(matrix) + 1))
+    bordered[0, 0], bordered[1:, 1:] = corner, matrix
     for part, sums in zip(parts, edge, strict=True):
-        made[0, 1 + part.places] = made[1 + part.places, 0] = sums
-    return made
+        bordered[0, 1 + part.places] = bordered[1 + part.places, 0] = sums
+    return bordered
 
 
-def _counted(n_rows: int | None, own: Sequence[Own]) -> tuple[float, float]:
-    """Return the number of rows and the deviation of its noise, from all that was counted."""
+def _estimate_count(n_rows: int | None, own: Sequence[Own]) -> tuple[float, float]:
+    """Return the number of rows and its standard deviation, averaged by inverse variance."""
     if n_rows is not None:
         return float(max(n_rows, 1)), 0.0
     weights = np.array([1 / each.count_sd**2 for each in own])
@@ -365,6 +406,6 @@ def _counted(n_rows: int | None, own: Sequence[Own]) -> tuple[float, float]:
 
 
 def _offset(center: Floats, means: Floats) -> Floats:
-    """Return how far a noisy mean is from a center, both on the grid of questions and inside the box."""
+    """Return the offset from a center to noisy means, both on the grid of 2**-16 and inside the box."""
     moved = np.floor(np.clip(center + means, 0.0, 1.0) * ONE + 0.5) / ONE
     return np.asarray(moved - center)

@@ -6,12 +6,13 @@ them with the models.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from discreet.query.results import LEVEL, describe_cost
+from discreet.query.results import cost_fields
 from discreet.server.errors import STATUS
 from discreet.server.training import fitted_attributes
 
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
 
     from discreet.privacy import Promise
     from discreet.query import Answer
-    from discreet.query.results import QueryResult, ResultCell
+    from discreet.query.results import QueryResult
     from discreet.server.api.requests import TrainRequest
-
-DELTA = 1e-6
-"""At which Gaussian costs are also told as an epsilon."""
 
 Amounts: TypeAlias = dict[str, float]
 """Amounts of privacy by currency."""
@@ -319,26 +317,17 @@ class AttackResponse(ResponseModel, title="Attack"):
     """What could be rebuilt from all answers so far."""
 
 
-def query_response(reply: QueryResult, left: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a sentence."""
-    alone = reply.cells[0] if not reply.axes else None
-    low, high = _interval(alone)
-    return {
-        "kind": "answer",
-        "question": reply.question,
-        "measure": reply.measure,
-        "by": list(reply.axes),
-        "cells": [_cell(cell) for cell in reply.cells],
-        "value": None if alone is None else alone.value,
-        "sd": None if alone is None else alone.sd,
-        "interval": {"level": LEVEL, "lower": low, "upper": high},
-        "law": reply.law,
-        "unreadable_below": reply.unreadable_below,
-        "cached": reply.cached,
-        "receipts": [receipt.id for receipt in reply.receipts],
-        "parts": [list(merged) for merged in reply.parts],
-        **_cost_fields(reply.cost, left),
-    }
+def query_response(result: QueryResult, left: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the response to a text query.
+
+    Parameters
+    ----------
+    result : QueryResult
+        Result of the query, or its preview.
+    left : mapping
+        What is left to the caller and in total, as :meth:`Accounting.remaining` returns it.
+    """
+    return dataclasses.replace(result, remaining=left).to_wire()
 
 
 def aggregate_response(question: dict[str, Any], answer: Answer, left: Mapping[str, Any]) -> dict[str, Any]:
@@ -351,7 +340,7 @@ def aggregate_response(question: dict[str, Any], answer: Answer, left: Mapping[s
         "cached": answer.cached,
         "receipts": [answer.receipt.id],
         "parts": [list(getattr(answer, "parts", (answer.receipt.id,)))],
-        **_cost_fields(answer.cost, left),
+        **cost_fields(answer.cost, left),
     }
 
 
@@ -366,55 +355,47 @@ def model_response(request: TrainRequest, learner: Any, left: Mapping[str, Any])
         "fitted": fitted_attributes(learner),
         "cached": bool(answers) and all(answer.cached for answer in answers),
         "receipts": [receipt.id for receipt in learner.receipts_],
-        **_cost_fields(learner.promises_, left),
+        **cost_fields(learner.promises_, left),
     }
 
 
 def preview_response(
     question: Any,
-    reply: QueryResult | None,
     cost: tuple[Promise, ...],
     left: Mapping[str, Any],
     *,
-    sql: str | None = None,
     learner: str | None = None,
     sd: Any = None,
     free: bool = False,
 ) -> dict[str, Any]:
-    """Return what something would cost; `free` if nothing would be charged all the same."""
-    cell = reply.cells[0] if reply is not None and reply.cells else None
-    spread = None if sd is None else np.asarray(sd).tolist()
+    """Return what an aggregate or a model would cost; a text query's preview is a :func:`query_response`.
+
+    Parameters
+    ----------
+    question : str or dict
+        Aggregate as its ``to_dict`` writes it, or the name of the learner.
+    cost : tuple of Promise
+        Promises that would be charged.
+    left : mapping
+        What is left to the caller and in total, as :meth:`Accounting.remaining` returns it.
+    learner : str, optional
+        Name of the learner; None for an aggregate.
+    sd : float or array, optional
+        Standard deviation of the noise, in the answer's unit; None for a model.
+    free : bool
+        Whether nothing would be charged, because the caller has paid before.
+    """
     return {
         "kind": "price",
         "question": question,
-        "sql": sql,
+        "sql": None,
         "learner": learner,
-        "measure": None if reply is None else reply.measure,
-        "by": [] if reply is None else list(reply.axes),
-        "sd": spread if cell is None else cell.sd,
-        "margin": None if cell is None else cell.margin,
-        "unreadable_below": None if reply is None else reply.unreadable_below,
-        **_cost_fields(cost, left),
+        "measure": None,
+        "by": [],
+        "sd": None if sd is None else np.asarray(sd).tolist(),
+        "margin": None,
+        "unreadable_below": None,
+        **cost_fields(cost, left),
         "more": left["more"],
         "free": free or not cost,
     }
-
-
-def _cost_fields(cost: tuple[Promise, ...], left: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what something costs, and what is left."""
-    return {
-        "cost": [promise.to_dict() for promise in cost],
-        "cost_words": describe_cost(cost, DELTA),
-        "remaining": dict(left),
-    }
-
-
-def _cell(cell: ResultCell) -> dict[str, Any]:
-    low, high = _interval(cell)
-    return {"key": list(cell.key), "value": cell.value, "sd": cell.sd, "lower": low, "upper": high}
-
-
-def _interval(cell: ResultCell | None) -> tuple[float | None, float | None]:
-    if cell is None or cell.value is None or cell.margin is None:
-        return None, None
-    return cell.value - cell.margin, cell.value + cell.margin

@@ -14,8 +14,8 @@ from discreet import formatting
 from discreet.errors import DiscreetError, LedgerError, LedgerUnavailable, ParameterError
 from discreet.formatting import append_unit, number_with_margin
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
+from discreet.query.combination import ResultTerm, combine_results
 from discreet.query.language.query import Query, parse_query
-from discreet.query.results import ResultTerm, combine_results
 from discreet.query.text_query import preview_query, run_query
 from discreet.report.charts.bars import IntervalMark, interval_bar
 from discreet.server.api.responses import query_response
@@ -418,7 +418,7 @@ def history_lines(
 def _summarize(told: QueryResult) -> tuple[str, str]:
     """Return value and margin of a result as short texts for a table."""
     margins = [cell.margin for cell in told.cells if cell.margin is not None]
-    if told.axes:
+    if told.group_by:
         same = margins and not told.question.startswith("mean")
         return formatting.count_noun(len(told.cells), "group"), number_with_margin(
             margins[0], margins[0]

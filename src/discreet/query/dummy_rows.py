@@ -1,0 +1,176 @@
+"""Rows drawn from the schema alone: to try a query on before it is paid for, and to plan a release."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.noise import Stream, uniform_integers
+from discreet.query.frames import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet._types import AnyArray, Floats
+    from discreet.schema import Column, Schema
+
+MOST_IN_RULE = 5
+ONE_IN = 10
+"""One cell in this many is missing where it may be, and one target value in this many is random."""
+RULE = (
+    "Rows drawn from the schema: every column uniform on what was declared, independent of the others, and "
+    f"one number in {ONE_IN} missing where it may be. The target follows a planted rule: the mean of the "
+    f"first {MOST_IN_RULE} protected columns (a number by its place in its range, a list by its place in its "
+    "levels) is ranked over the rows, and the rank gives the class or the number; one answer in "
+    f"{ONE_IN} is random."
+)
+"""Description of the rows, printed beside an accuracy that was measured on them."""
+
+
+def rows_from_schema(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArray]:
+    """Draw encoded rows from the schema alone, with a rule for the target that a model can learn.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declared columns, with their bounds or levels.
+    n : int
+        Number of rows to draw.
+    stream : Stream
+        Source of the random words.
+
+    Returns
+    -------
+    dict of str to array
+        Encoded released columns, as :data:`RULE` describes them.
+
+    Privacy
+    -------
+    No row is read. Accuracy on these rows shows how noise and learning go together, not how well the true
+    table can be learned.
+    """
+    rows = {c.name: _cells(c, _uniform(n, stream), stream) for c in schema.released}
+    if schema.target is not None:
+        column = schema.column(schema.target)
+        protected = [c for c in schema.features if c.role == "sensitive"] or list(schema.features)
+        if protected:
+            places = np.column_stack([_place(c, rows[c.name]) for c in protected[:MOST_IN_RULE]])
+            rank = np.empty(n)
+            rank[np.argsort(places.mean(axis=1), kind="stable")] = (np.arange(n) + 0.5) / n
+            random = uniform_integers(ONE_IN, n, stream) == 0
+            rank[random] = _uniform(n, stream)[random]
+            rows[column.name] = _answers(column, rank)
+    return rows
+
+
+def _uniform(n: int, stream: Stream) -> Floats:
+    return np.asarray((stream.words(n) >> np.uint64(11)) * 2.0**-53)
+
+
+def _cells(column: Column, share: Floats, stream: Stream) -> AnyArray:
+    """Return the encoded cells at shares in [0, 1) of the declared range or levels."""
+    if column.is_category:
+        return np.asarray(np.floor(share * len(column.levels)).astype(np.int32))
+    lower, upper = column.range
+    if column.type == "number":
+        values = lower + share * (upper - lower)
+    else:
+        values = lower + np.floor(share * column.n_integers)
+    if not column.required:
+        values[uniform_integers(ONE_IN, len(share), stream) == 0] = np.nan
+    return np.asarray(values)
+
+
+def _place(column: Column, values: AnyArray) -> Floats:
+    """Return the position of each cell in the declared range or levels, 0 to 1; missing cells at 0.5."""
+    if column.is_category:
+        return np.asarray(values / max(1, len(column.levels) - 1))
+    return np.nan_to_num((values - column.range[0]) / column.width, nan=0.5)
+
+
+def _answers(column: Column, rank: Floats) -> AnyArray:
+    """Return encoded target values at ranks in (0, 1): classes of equal size, or numbers of the range."""
+    n_classes = sum(level is not None for level in column.levels) if column.is_category else 0
+    if n_classes:
+        return np.asarray(np.floor(rank * n_classes).astype(np.int32))
+    values = column.range[0] + rank * column.width
+    return np.asarray(values if column.type == "number" else np.rint(values))
+
+
+WATERMARK = "_dummy"
+"""Name of the column that is true in every row and marks the rows as made up."""
+MAX_DUMMY_ROWS = 100_000
+"""Largest number of rows of one call."""
+
+
+def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
+    """Draw rows from the schema alone, with values as files hold them.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declared columns, with their bounds or levels.
+    n : int
+        Number of rows, 1 to :data:`MAX_DUMMY_ROWS`.
+    seed : int
+        Seed of the draw; the same rows for the same seed.
+
+    Returns
+    -------
+    dict of str to list
+        The released columns, with values as JSON and text files hold them (a date as
+        ``"2024-01-31"``, a missing cell as None), and the column :data:`WATERMARK`.
+
+    Privacy
+    -------
+    No row is read: every column is uniform on what was declared, whatever the true rows hold.
+
+    Examples
+    --------
+    >>> from discreet.schema import Column, Schema
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=9)])
+    >>> rows = dummy_rows(schema, 3, seed=1)
+    >>> list(rows), rows["_dummy"], all(0 <= age <= 9 for age in rows["age"])
+    (['age', '_dummy'], [True, True, True], True)
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_DUMMY_ROWS:
+        raise ParameterError(f"n of dummy_rows must be a whole number from 1 to {MAX_DUMMY_ROWS}, was {n!r}.")
+    if WATERMARK in schema.names:
+        raise ParameterError(
+            f"schema of dummy_rows must not declare a column {WATERMARK!r}, by which made-up rows are told "
+            "from true ones, and does. Rename the column."
+        )
+    encoded = rows_from_schema(schema, n, Stream.from_seed(seed))
+    rows = {column.name: _decode(column, encoded[column.name]) for column in schema.released}
+    return {**rows, WATERMARK: [True] * n}
+
+
+def dummy_frame(schema: Schema, rows: Mapping[str, Sequence[Any]]) -> Frame:
+    """Return dummy rows as a frame, with dates in place of their texts."""
+    dates = {column.name for column in schema.columns if column.type == "date"}
+    return Frame({name: _to_dates(cells) if name in dates else cells for name, cells in rows.items()})
+
+
+def _to_dates(cells: Sequence[Any]) -> list[Any]:
+    """Return ISO texts as dates, and everything else as it is."""
+    dates: list[Any] = []
+    for cell in cells:
+        try:
+            dates.append(datetime.date.fromisoformat(cell))
+        except (TypeError, ValueError):
+            dates.append(cell)
+    return dates
+
+
+def _decode(column: Column, values: AnyArray) -> list[Any]:
+    """Return encoded cells as a file holds them, None where they are missing."""
+    if column.is_category:
+        return [column.levels[code] for code in values.tolist()]
+    if column.type == "date":
+        days = np.datetime_as_string(column.dates(values))
+        return [None if day == "NaT" else str(day) for day in days]
+    whole = column.type == "integer"
+    return [None if cell != cell else round(cell) if whole else cell for cell in values.tolist()]

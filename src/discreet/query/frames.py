@@ -1,0 +1,183 @@
+"""Tables of results for notebooks: frames, budgets, and the history of what was paid for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
+
+from discreet.errors import MissingExtra
+from discreet.privacy import Promise, promise_from_dict
+from discreet.privacy.promises import describe_promise
+
+if TYPE_CHECKING:
+    from discreet.ledger import Ledger
+    from discreet.privacy import Spending
+
+HISTORY_COLUMNS = ("row", "when", "receipt", "what", "question", "value", "sd", "law", "cost")
+"""Columns of a history, in their order."""
+
+Amount: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""Finite amount of one currency."""
+
+
+def _parse_promise(value: Any) -> Any:
+    return promise_from_dict(value) if isinstance(value, Mapping) else value
+
+
+PromiseValue: TypeAlias = Annotated[InstanceOf[Promise], BeforeValidator(_parse_promise)]
+"""Promise, also in the form that ``to_dict`` writes."""
+
+
+class Frame:
+    """Named columns of equal length, which become a data frame of pandas or polars.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence
+        Cells of each column, by its name.
+    """
+
+    def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        self.columns: dict[str, list[Any]] = {name: list(cells) for name, cells in columns.items()}
+
+    @classmethod
+    def from_rows(cls, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Frame:
+        """Return the frame of rows that have these names; a name that a row lacks is None."""
+        return cls({name: [row.get(name) for row in rows] for name in names})
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    def __eq__(self, other: object) -> bool:
+        return self.columns == other.columns if isinstance(other, Frame) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Frame({len(self)} rows: {', '.join(self.columns)})"
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame."""
+        return _import_package("pandas").DataFrame(self.columns)
+
+    def to_polars(self) -> Any:
+        """Return a polars data frame; columns whose cells are lists keep them as Python objects."""
+        polars = _import_package("polars")
+        nested = [
+            name for name, cells in self.columns.items() if any(isinstance(c, list | dict) for c in cells)
+        ]
+        # Cells of one column may be whole numbers in one row and not in the next.
+        return polars.DataFrame(
+            self.columns, strict=False, schema_overrides=dict.fromkeys(nested, polars.Object)
+        )
+
+
+def _import_package(name: str) -> Any:
+    """Import an optional package, or name it in the error."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingExtra(
+            f"A frame of {name} needs {name}, which is not installed. Install it with: pip install {name}"
+        ) from None
+
+
+class _FrozenModel(BaseModel):
+    # A newer service may send more fields than are known here; a field that is missing is an error.
+    model_config = ConfigDict(frozen=True, extra="ignore", arbitrary_types_allowed=True)
+
+
+class Amounts(_FrozenModel):
+    """One budget, in the currencies of its limit.
+
+    Attributes
+    ----------
+    limit : Promise or None
+        Promise that all charges together keep; None without a limit.
+    spent : dict of str to float
+        Amount spent in each currency.
+    left : dict of str to float or None
+        Amount left in each currency of the limit; None without a limit.
+    """
+
+    limit: PromiseValue | None
+    spent: dict[str, Amount]
+    left: dict[str, Amount] | None
+
+    @classmethod
+    def from_ledger(cls, ledger: Ledger, owner: str | None, *, pooled: bool) -> Amounts:
+        """Return the budget of one owner, or of all together for None."""
+        left = ledger.remaining(owner)
+        return cls(
+            limit=None if left is None else ledger.guarantee(owner),
+            spent=spent_amounts(ledger.spent(owner), pooled=pooled),
+            left=left,
+        )
+
+
+class Budget(_FrozenModel):
+    """What one owner, and all owners together, may spend, have spent and have left.
+
+    Attributes
+    ----------
+    own : Amounts or None
+        Budget of the owner; None where no owner is named.
+    total : Amounts or None
+        Budget of all owners together.
+    collusion : str or None
+        What the limits assume about owners who share their results; None for a table at hand.
+    """
+
+    own: Amounts | None
+    total: Amounts | None
+    collusion: str | None = None
+
+    @classmethod
+    def from_ledger(cls, ledger: Ledger, owner: str | None) -> Budget:
+        """Return the budgets of a ledger; pure charges count in rho too where no limit is in epsilon."""
+        left = ledger.remaining()
+        pooled = left is not None and "epsilon" not in left
+        own = None if owner is None else Amounts.from_ledger(ledger, owner, pooled=pooled)
+        return cls(own=own, total=Amounts.from_ledger(ledger, None, pooled=pooled))
+
+
+def spent_amounts(spent: Spending, *, pooled: bool) -> dict[str, float]:
+    """Return the amount spent in each currency.
+
+    Parameters
+    ----------
+    spent : Spending
+        Sum of all charges.
+    pooled : bool
+        Whether pure charges are also counted in rho.
+    """
+    rho = spent.pooled if pooled else spent.gaussian + spent.concentrated
+    return {
+        "rho": float(rho),
+        "epsilon": float(spent.linear),
+        "delta": float(spent.point_delta),
+        "charges": spent.charges,
+    }
+
+
+def history_row(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one charge as a row with :data:`HISTORY_COLUMNS`; an answer of one number is that number.
+
+    Parameters
+    ----------
+    entry : mapping
+        Entry of ``/v1/history``: receipt, row, when, what, asked, cost, value, sd, law.
+    """
+    asked = entry["asked"]
+    question = asked.get("said") or json.dumps(asked.get("question"))
+    single = {
+        name: entry[name][0] if isinstance(entry[name], list) and len(entry[name]) == 1 else entry[name]
+        for name in ("value", "sd")
+    }
+    cost = " and ".join(describe_promise(promise) for promise in entry["cost"])
+    row = {**entry, "question": question, "cost": cost, **single}
+    return {name: row[name] for name in HISTORY_COLUMNS}
