@@ -58,11 +58,11 @@ class Watch:
         self.writers: BatchExecutor[Any, Any] = store._pool.writers
         self.commits = 0
         self.before_commit: Callable[[], None] = lambda: None
-        self._real: Callable[[], AbstractContextManager[Transaction]] = store._writing
-        store._writing = self._writing
+        self._real: Callable[[], AbstractContextManager[Transaction]] = store._write_transaction
+        store._write_transaction = self._write_transaction
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[Transaction]:
+    def _write_transaction(self) -> Iterator[Transaction]:
         with self._real() as transaction:
             yield transaction
             self.before_commit()
@@ -205,7 +205,7 @@ def test_a_twin_that_lets_go_early_is_caught(place: str, monkeypatch: pytest.Mon
 
         batch = [own]
         store: Any = ledger._store
-        with store._writing() as transaction:
+        with store._write_transaction() as transaction:
             release(transaction.execute_all(take()))
         self._hand_over()
 

@@ -100,7 +100,7 @@ def test_education_is_dropped_because_its_number_says_the_same() -> None:
     census = datasets.load("census")
     pairs = query(census, "SELECT count(DISTINCT (education, education_num)) FROM TABLE")
     assert pairs == [(16,)]
-    assert [c.name for c in census.schema.columns if not c.leaves] == ["fnlwgt", "education"]
+    assert [c.name for c in census.schema.columns if not c.is_released] == ["fnlwgt", "education"]
 
 
 def test_each_patient_of_the_clinic_has_one_row() -> None:

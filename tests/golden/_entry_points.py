@@ -148,7 +148,7 @@ def service_app(folder: Path, settings: Mapping[str, Any], people: Mapping[str, 
     from discreet.server.service import Service
 
     with mock.patch.object(monitoring, "write_line"):
-        service = Service(Config.of(settings, folder))
+        service = Service(Config.from_dict(settings, folder))
         tokens = {name: service.create_token("test", name, scope) for name, scope in people.items()}  # type: ignore[arg-type]
 
         def failing(part: str) -> AbstractContextManager[Any]:

@@ -20,7 +20,7 @@ from discreet import (
     Schema,
 )
 from discreet.errors import ParameterError
-from discreet.evaluation.noise_aware import law_of
+from discreet.evaluation.noise_aware import published_law
 from discreet.evaluation.sample_size import (
     SampleSizeEstimate,
     SignalEvidence,
@@ -66,7 +66,7 @@ def test_the_law_predicts_what_was_measured_on_the_census(epsilon: float, predic
     ],
 )
 def test_rows_needed_are_those_of_the_reference(epsilon: float, mu: float, firm: float, far: float) -> None:
-    evidence = signal_evidence(law_of(gaussian(epsilon).plan(CENSUS, ROWS)))
+    evidence = signal_evidence(published_law(gaussian(epsilon).plan(CENSUS, ROWS)))
     assert evidence is not None
     assert evidence.rank == 14
     assert evidence.kept == pytest.approx(1 / (1 + 12 * 14 / mu**2), rel=0.005)
@@ -115,9 +115,11 @@ def test_randomized_cells_say_as_much_as_the_law_predicts() -> None:
 
 def test_one_answer_for_column_and_label_keeps_more_than_two_answers() -> None:
     schema = Schema(columns=[Column("a", values=(0, 1)), Column("y", values=(0, 1))], target="y")
-    apart = signal_evidence(law_of(CoarseRelease(privacy=PureDP(epsilon=1), schema=schema).plan(schema, 10)))
+    apart = signal_evidence(
+        published_law(CoarseRelease(privacy=PureDP(epsilon=1), schema=schema).plan(schema, 10))
+    )
     joint = CoarseRelease(privacy=PureDP(epsilon=1), joint=("a", "y"), schema=schema)
-    together = signal_evidence(law_of(joint.plan(schema, 10)))
+    together = signal_evidence(published_law(joint.plan(schema, 10)))
     assert apart is not None
     assert together is not None
     gap = (math.e - 1) / (math.e + 3)

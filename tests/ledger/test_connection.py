@@ -217,7 +217,7 @@ def test_a_client_that_falls_silent_does_not_hold_the_ledger(proxy: Proxy, postg
     with Ledger.open(proxy.url, timeout=1) as silent, Ledger.open(postgres_url, timeout=60) as other:
         silent.charge(TENTH)
         store = silent._store
-        with pytest.raises(LedgerUnavailable), store._writing():  # type: ignore[attr-defined]  # noqa: PT012
+        with pytest.raises(LedgerUnavailable), store._write_transaction():  # type: ignore[attr-defined]  # noqa: PT012
             proxy.stall = True
             # Waits for the lock that nobody will give back, unless the server ends the silent transaction.
             other.charge(TENTH)

@@ -271,7 +271,7 @@ def test_a_receipt_of_another_ledger_is_not_found(place: str, tmp_path: Path) ->
         ledger.check(receipt)
     with pytest.raises(LedgerError):
         ledger.store(receipt, b"1")
-    loose = Receipt.unrecorded(TENTH, what="a release without a ledger")
+    loose = Receipt.from_promises(TENTH, what="a release without a ledger")
     assert not loose.recorded
     with pytest.raises(LedgerError):
         ledger.check(loose)
@@ -310,7 +310,7 @@ def test_closing_gives_a_lasting_ledger_back_and_ends_one_in_memory(place: str) 
 
 
 def test_an_unrecorded_receipt_still_says_what_holds() -> None:
-    receipt = Receipt.unrecorded([TENTH, ErrorFloor(age=9)], what="a release", seeded=True)
+    receipt = Receipt.from_promises([TENTH, ErrorFloor(age=9)], what="a release", seeded=True)
     assert receipt.promises == (TENTH, ErrorFloor(age=9))
     assert Receipt.from_dict(json.loads(json.dumps(receipt.to_dict()))) == receipt
     with pytest.raises(ParameterError, match="keys of Receipt"):

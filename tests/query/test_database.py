@@ -194,7 +194,7 @@ def test_the_whole_language_agrees_with_arrays_and_with_postgres(postgres_url: s
     with Database(people(400), schema=schema) as local:
         duck = question.bind(Curation.from_schema(schema), "replace-one").exact(local._engine)
         (arrays,) = local._engine.batches(local.curation.identifiers())
-    named = local.curation.named(dict(zip(local.curation.identifiers(), arrays, strict=True)))
+    named = local.curation.name_arrays(dict(zip(local.curation.identifiers(), arrays, strict=True)))
     bound = question.bind(Curation.from_schema(schema), "replace-one")
     for expression, total, term in zip(expressions, duck, bound.canonical["terms"], strict=True):
         if expression.bare is None:

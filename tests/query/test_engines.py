@@ -349,14 +349,14 @@ def test_fifty_random_expressions_agree_bit_for_bit_on_duckdb_postgres_and_spark
     engine = open_engine(rows)
     # Spark compiles each anew, for seconds; the long form of this check asks it for all fifty.
     count = 5 if type(engine).__name__ == "SparkEngine" else 50
-    _agrees(engine, _expressions(50)[:count], CURATION.named(curated(rows)))
+    _agrees(engine, _expressions(50)[:count], CURATION.name_arrays(curated(rows)))
 
 
 @pytest.mark.stats
 @pytest.mark.parametrize("open_engine", ["spark"], indirect=True)
 def test_all_fifty_random_expressions_agree_bit_for_bit_on_spark(open_engine: Any) -> None:
     rows = harsh_people(1104)
-    _agrees(open_engine(rows), _expressions(50), CURATION.named(curated(rows)))
+    _agrees(open_engine(rows), _expressions(50), CURATION.name_arrays(curated(rows)))
 
 
 def _capacity(kind: str) -> int:

@@ -15,7 +15,7 @@ import pytest
 from discreet import ApproxDP, Column, NoiseAwareClassifier, PureDP, Schema, load_release, publish, verify
 from discreet.errors import ParameterError
 from discreet.evaluation.learning import measure_learning
-from discreet.evaluation.noise_aware import REFUSED, AwareModel, AwareRows, law_of
+from discreet.evaluation.noise_aware import REFUSED, AwareModel, AwareRows, published_law
 from discreet.evaluation.samples import PairedSample
 from discreet.noise import Stream
 from discreet.pipeline import KeyEscrow, RunOptions
@@ -255,7 +255,7 @@ def test_sums_of_a_release_as_it_passes_by_are_those_of_its_file(tmp_path: Path)
         model = seen.fit()
         assert isinstance(model, AwareModel)
         assert seen.n_rows == 3_000
-        read = NoiseAwareClassifier(law_of(plan)).fit(path)
+        read = NoiseAwareClassifier(published_law(plan)).fit(path)
         np.testing.assert_allclose(model.estimator.coef_, read.coef_, rtol=1e-9)
 
 

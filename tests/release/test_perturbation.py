@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from discreet.audit import attack_prior, distinguish
-from discreet.audit.channel import channel_of
+from discreet.audit.channel import build_channel
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import Stream
 from discreet.noise_law import SphericalLaw
@@ -133,7 +133,7 @@ def test_several_rows_of_one_person_share_the_epsilon() -> None:
 @pytest.mark.parametrize("dimension", [2, 3, 10])
 def test_the_marginal_law_is_a_density_with_the_stated_moments(dimension: int) -> None:
     law = SphericalLaw(variance=(dimension + 1) * 4.0, scale=2.0, dimension=dimension)
-    channel = channel_of(Column("x", lower=0, upper=1), law)
+    channel = build_channel(Column("x", lower=0, upper=1), law)
     assert channel is not None
 
     def density(x: float, power: int) -> float:

@@ -150,7 +150,7 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
     if not (folder / "town.csv").exists():
         write_table(folder)
     with overheard() as lines:
-        backend = Service(Config.of(settings(**changed), folder))
+        backend = Service(Config.from_dict(settings(**changed), folder))
         if tokens is None:
             tokens = {name: backend.create_token("test", name, scope) for name, scope in PEOPLE.items()}
         config = uvicorn.Config(

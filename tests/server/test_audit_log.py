@@ -66,7 +66,7 @@ def test_what_the_history_tells_is_in_the_trail_so_that_an_older_ledger_is_refus
     assert [(line["asked"], line["rows"][0][1]) for line in named] == [("history", entry["row"])]
     put_back(tmp_path, kept)
     with pytest.raises(LedgerTampered, match="earlier state"):
-        Service(Config.of(settings(), tmp_path))
+        Service(Config.from_dict(settings(), tmp_path))
 
 
 def test_the_page_of_an_answer_that_the_trail_could_not_name_waits_for_it(tmp_path: Path, disk: Disk) -> None:

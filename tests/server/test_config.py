@@ -205,7 +205,7 @@ def test_the_share_divides_every_limit_and_cannot_be_changed_afterwards(tmp_path
         with Ledger.open(":memory:", gaussian_share=share, **limits) as ledger:
             return ledger.remaining("x" if "owner_limit" in limits else None)
 
-    backend = Service(Config.of(settings(**said, gaussian_share=0.8), tmp_path))
+    backend = Service(Config.from_dict(settings(**said, gaussian_share=0.8), tmp_path))
     try:
         backend.create_token("test", "ana")
         backend.create_token("test", "bob", limit=ApproxDP(epsilon=2, delta=1e-7))
@@ -219,7 +219,7 @@ def test_the_share_divides_every_limit_and_cannot_be_changed_afterwards(tmp_path
         backend.close()
     for other in ({}, {"gaussian_share": 0.7}):
         with pytest.raises(LedgerError, match=r"limit of Ledger.open must be the one fixed.*gaussian_share"):
-            Service(Config.of(settings(**said, **other), tmp_path))
+            Service(Config.from_dict(settings(**said, **other), tmp_path))
     # At a terminal too.
     content = {
         name: value for name, value in settings(**said, gaussian_share=0.8).items() if value is not None

@@ -33,7 +33,7 @@ READY = Say.json({"status": "ready"})
 
 
 def config(folder: Path, port: int, host: str = "127.0.0.1", **changed: Any) -> Config:
-    return Config.of(settings(listen=f"{host}:{port}", **changed), folder)
+    return Config.from_dict(settings(listen=f"{host}:{port}", **changed), folder)
 
 
 @contextlib.contextmanager

@@ -154,7 +154,7 @@ def test_a_changed_trail_is_refused_at_the_start_and_found_by_a_check(tmp_path: 
         path.write_text(path.read_text().replace('"who":"ana"', '"who":"bob"'))
         assert service.client("cura").get("/v1/curator/check").status_code == 503
     with pytest.raises(SourceError, match="must follow from the line before"):
-        Service(Config.of(settings(), tmp_path))
+        Service(Config.from_dict(settings(), tmp_path))
 
 
 def test_half_a_line_that_a_power_failure_left_in_the_trail_does_not_keep_it_from_starting(
@@ -206,7 +206,7 @@ def test_a_ledger_that_went_back_is_refused_with_the_way_out(tmp_path: Path) -> 
     for path in kept.iterdir():
         shutil.copy(path, tmp_path)
     with pytest.raises(LedgerTampered, match="earlier state") as caught:
-        Service(Config.of(settings(), tmp_path))
+        Service(Config.from_dict(settings(), tmp_path))
     assert "Restore the newest backup" in str(caught.value)
 
 
@@ -216,23 +216,23 @@ def test_a_fresh_ledger_beside_an_old_trail_is_refused(tmp_path: Path) -> None:
     for path in tmp_path.glob("town.ledger*"):
         path.unlink()
     with pytest.raises(LedgerTampered, match="another one"):
-        Service(Config.of(settings(), tmp_path))
+        Service(Config.from_dict(settings(), tmp_path))
 
 
 def test_a_ledger_of_another_data_set_is_refused(tmp_path: Path) -> None:
     write_table(tmp_path)
-    Service(Config.of(settings(), tmp_path)).close()
+    Service(Config.from_dict(settings(), tmp_path)).close()
     schema = (tmp_path / "town.schema.yaml").read_text()
     (tmp_path / "town.schema.yaml").write_text(schema.replace("dataset: town", "dataset: village"))
     with pytest.raises(ParameterError, match="dataset of the configuration"):
-        Service(Config.of(settings(), tmp_path))
+        Service(Config.from_dict(settings(), tmp_path))
     with pytest.raises(LedgerError, match="town"):
-        Service(Config.of(settings(dataset="village"), tmp_path))
+        Service(Config.from_dict(settings(dataset="village"), tmp_path))
 
 
 def test_a_table_that_another_ledger_knows_is_refused_unless_that_is_meant(tmp_path: Path) -> None:
     write_table(tmp_path)
-    Service(Config.of(settings(), tmp_path)).close()
+    Service(Config.from_dict(settings(), tmp_path)).close()
     changed = settings(ledger="second.ledger", audit_log="second.jsonl")
     place = tmp_path / "second.yaml"
     place.write_text(json.dumps(changed))
@@ -240,22 +240,22 @@ def test_a_table_that_another_ledger_knows_is_refused_unless_that_is_meant(tmp_p
         check(place)
     assert not (tmp_path / "second.ledger").exists()
     with pytest.raises(OtherLedger):
-        Service(Config.of(changed, tmp_path))
+        Service(Config.from_dict(changed, tmp_path))
     # The ledger that the start left behind is no permission.
     with pytest.raises(OtherLedger):
         check(place)
-    backend = Service(Config.of({**changed, "new_ledger": True}, tmp_path))
+    backend = Service(Config.from_dict({**changed, "new_ledger": True}, tmp_path))
     assert len(backend.dataset.ledger.others()) == 1
     backend.close()
     check(place)
-    Service(Config.of(changed, tmp_path)).close()
+    Service(Config.from_dict(changed, tmp_path)).close()
 
 
 def test_another_limit_than_the_one_that_was_fixed_is_refused(tmp_path: Path) -> None:
     write_table(tmp_path)
-    Service(Config.of(settings(), tmp_path)).close()
+    Service(Config.from_dict(settings(), tmp_path)).close()
     with pytest.raises(LedgerError, match="limit"):
-        Service(Config.of(settings(limit={"rho": 11.0}), tmp_path))
+        Service(Config.from_dict(settings(limit={"rho": 11.0}), tmp_path))
 
 
 def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
     header = (tmp_path / "town.csv").read_text().splitlines()[0]
     (tmp_path / "town.csv").write_text(header + "\n")
     with pytest.raises(DiscreetError, match="at least one row"):
-        Service(Config.of(settings(), tmp_path))
+        Service(Config.from_dict(settings(), tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_a_service_that_cannot_start_leaves_nothing_open(
 
         monkeypatch.setattr(kind, "close", noted)
     with pytest.raises(DiscreetError):
-        Service(Config.of(settings(), tmp_path))
+        Service(Config.from_dict(settings(), tmp_path))
     assert seen == closed
 
 

@@ -97,11 +97,11 @@ def test_a_terminal_makes_such_a_ledger(tmp_path: Path) -> None:
 def test_what_is_no_such_limit_is_refused(tmp_path: Path) -> None:
     for wrong in ({"epsilon": 1.0, "queries": 3}, {"rho": 0.1, "queries": 3}, {"queries": 3}):
         with pytest.raises(ParameterError, match="queries: 100"):
-            Config.of(settings(limit=wrong), tmp_path)
+            Config.from_dict(settings(limit=wrong), tmp_path)
     with pytest.raises(ParameterError, match="queries of"):
-        Config.of(settings(limit=LIMITS["limit"] | {"queries": 0}), tmp_path)
+        Config.from_dict(settings(limit=LIMITS["limit"] | {"queries": 0}), tmp_path)
     with pytest.raises(ParameterError, match="gaussian_share"):
-        Config.of(settings(**LIMITS, gaussian_share=0.5), tmp_path)
+        Config.from_dict(settings(**LIMITS, gaussian_share=0.5), tmp_path)
     schema = dataclasses.replace(SCHEMA, neighbors="add-remove", row_count="private")
     with pytest.raises(ParameterError, match="neighbors of PosteriorOdds"):
         Limit(**LIMITS["limit"]).promise(schema)

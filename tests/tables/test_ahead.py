@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from discreet.tables.table import ahead
+from discreet.tables.table import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 
 def test_batches_come_in_order_and_all_of_them() -> None:
-    assert list(ahead(i for i in range(100))) == list(range(100))
+    assert list(prefetch(i for i in range(100))) == list(range(100))
 
 
 def test_the_next_batch_is_made_while_one_is_held() -> None:
@@ -23,7 +23,7 @@ def test_the_next_batch_is_made_while_one_is_held() -> None:
         made.set()
         yield 1
 
-    taken = ahead(batches())
+    taken = prefetch(batches())
     assert next(taken) == 0
     assert made.wait(5)  # nobody has asked for the second batch yet
     assert list(taken) == [1]
@@ -34,7 +34,7 @@ def test_what_the_generator_raises_is_raised_to_the_taker() -> None:
         yield 0
         raise KeyError("here")
 
-    taken = ahead(batches())
+    taken = prefetch(batches())
     assert next(taken) == 0
     with pytest.raises(KeyError, match="here"):
         next(taken)
@@ -51,7 +51,7 @@ def test_a_taker_who_leaves_early_ends_the_thread_and_closes_the_generator() -> 
             closed.set()
 
     before = threading.active_count()
-    taken = ahead(batches())
+    taken = prefetch(batches())
     next(taken)
     taken.close()  # type: ignore[attr-defined]
     assert closed.is_set()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from discreet.tables.duckdb import connect, session
+from discreet.tables.duckdb import connect, open_cursor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +130,7 @@ def test_reading_and_writing_at_once_need_no_more_memory_for_a_longer_table(tmp_
 )
 def test_the_engine_is_bounded_offline_silent_and_in_order(setting: str, wanted: str) -> None:
     with connect() as connection:
-        for each in (connection, session(connection)):
+        for each in (connection, open_cursor(connection)):
             ((found,),) = each.execute(f"SELECT current_setting('{setting}')").fetchall()
             assert str(found).lower() == wanted
 

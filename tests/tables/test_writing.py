@@ -53,7 +53,7 @@ def query(text: str) -> duckdb.DuckDBPyConnection:
     return duckdb.connect().execute(text)
 
 
-PUBLIC = Schema(columns=[column for column in SCHEMA.columns if column.leaves])
+PUBLIC = Schema(columns=[column for column in SCHEMA.columns if column.is_released])
 
 
 def test_what_is_written_is_read_back(target: str) -> None:

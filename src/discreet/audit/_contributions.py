@@ -22,7 +22,7 @@ from discreet.query.aggregates import (
     NodeTables,
     Sums,
 )
-from discreet.query.aggregates.base import parsed
+from discreet.query.aggregates.base import parse_expression
 from discreet.query.aggregates.histogram import starts_of
 from discreet.query.curation import BITS
 from discreet.query.passes import SIGMOID_BITS, Features, clip
@@ -169,9 +169,9 @@ class RowContributions:
 def parse_expressions(aggregate: Aggregate, curation: Curation) -> Aggregate:
     """Return the same aggregate with its texts parsed, so that this is done only once."""
     if isinstance(aggregate, Sums):
-        return Sums(tuple(parsed(text, curation) for text in aggregate.expressions))
+        return Sums(tuple(parse_expression(text, curation) for text in aggregate.expressions))
     if isinstance(aggregate, Histogram) and aggregate.expression is not None:
-        return Histogram(aggregate.columns, aggregate.edges, parsed(aggregate.expression, curation))
+        return Histogram(aggregate.columns, aggregate.edges, parse_expression(aggregate.expression, curation))
     return aggregate
 
 
@@ -214,7 +214,7 @@ def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], C
     reads = {curation.sql_column(name).name for name in expression.columns}
 
     def integers(arrays: Arrays) -> Floats:
-        values: Floats = expression.evaluate(curation.named(arrays), bits).astype(np.float64) + anchor
+        values: Floats = expression.evaluate(curation.name_arrays(arrays), bits).astype(np.float64) + anchor
         return values
 
     return reads, integers

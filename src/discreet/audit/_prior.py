@@ -28,7 +28,7 @@ from discreet.errors import ParameterError
 from discreet.noise import uniform_integers
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.noise_law import InvariantLaw
-from discreet.release.mechanism import prior_of
+from discreet.release.mechanism import uniform_prior
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -433,7 +433,7 @@ class _Simulation:
             guess, largest = self._within_reach(target, guess, people)
             # The rest of the failure probability is for a value beyond the reach of its noise.
             error, lower, upper = rms_interval(guess, truth, largest, _INTERVAL_SHARE * failure_probability)
-            without = prior_of(target.column).largest
+            without = uniform_prior(target.column).largest
         return Guess(
             attack=attack,
             column=target.name,

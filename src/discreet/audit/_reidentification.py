@@ -19,7 +19,7 @@ from discreet.audit.channel import MOST_ROWS, cell_log_likelihood, plan_targets
 from discreet.errors import DataError, DiscreetWarning
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
-from discreet.release.invariant.plan import InvariantPlan, matrix
+from discreet.release.invariant.plan import InvariantPlan, feature_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -250,7 +250,7 @@ def published_scores(
     assert plan.schema.target is not None
     column = plan.schema.column(plan.schema.target)
     labels = published[column.name]
-    features = matrix(published, plan.schema)
+    features = feature_matrix(published, plan.schema)
     if plan.learner.wants == "number" and column.is_category:
         labels = np.array(column.levels, np.float64)[labels]
     try:
@@ -259,7 +259,7 @@ def published_scores(
         )
     except DataError:
         return None
-    return matrix(people, plan.schema) @ solution.weights, features @ solution.weights
+    return feature_matrix(people, plan.schema) @ solution.weights, features @ solution.weights
 
 
 def _columns(n: int) -> str:

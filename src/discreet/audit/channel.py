@@ -1,7 +1,7 @@
 """Likelihoods of published cells given true values, and the columns of a plan as attacks use them.
 
 To let the attacks read another law of :mod:`discreet.noise_law`, write a subclass of :class:`Channel` and add
-a case to :func:`channel_of`.
+a case to :func:`build_channel`.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ class InRangeChannel(Channel):
         return np.asarray(self._log_masses[law.quantize(values), np.clip(cell, 0, law.cells - 1)])
 
 
-def channel_of(column: Column, law: Law) -> Channel | None:
+def build_channel(column: Column, law: Law) -> Channel | None:
     """Return the likelihood of a column's law; None where a cell depends on more than its own value."""
     match law:
         case Clear():
@@ -405,7 +405,7 @@ class Target:
     @cached_property
     def channel(self) -> Channel | None:
         """Likelihood of published cells; None where a cell depends on more than its own value."""
-        return channel_of(self.column, self.summary.law)
+        return build_channel(self.column, self.summary.law)
 
     @property
     def response(self) -> ResponseChannel:

@@ -135,7 +135,7 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
         There is no schema, or it is incomplete or wrong.
     """
     from discreet.errors import SchemaError
-    from discreet.pipeline.sources import draft_schema, find_open_lines, schema_of, schema_path
+    from discreet.pipeline.sources import draft_schema, find_open_lines, find_schema, schema_path
 
     place = schema or schema_path(table)
     if schema is None and not place.exists() and not table.startswith("demo:"):
@@ -146,7 +146,7 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
             "the data would give away whoever holds it. Then run the same command again."
         )
     try:
-        loaded = schema_of(table, schema)
+        loaded = find_schema(table, schema)
     except SchemaError as problem:
         text = place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
         if lines := find_open_lines(text):

@@ -34,7 +34,7 @@ def verify(
     json: Json = False,
 ) -> None:
     """Re-check every number of a release and whether the file can be what it says; exit 0 or 1."""
-    from discreet.pipeline.sources import table_of
+    from discreet.pipeline.sources import resolve_source
     from discreet.report.folder.folder import read_bytes
     from discreet.report.folder.keys import unseal_key
     from discreet.report.verify import verify as check
@@ -50,7 +50,7 @@ def verify(
         result = check(
             folder,
             key=unsealed,
-            source=None if source is None else table_of(source),
+            source=None if source is None else resolve_source(source),
             public_key=None if public_key is None else read_bytes(public_key),
             ledger=opened_ledger,
             progress=lambda name: console.progress(name, 0.0),

@@ -15,7 +15,7 @@ from discreet.errors import DiscreetError
 from discreet.evaluation._models import PredictionTask, fit_linear, fit_majority
 from discreet.evaluation.scores import Tested, Trained, accuracy_or_r2, score, score_subgroups
 from discreet.learn.logistic.problem import minimize, problem_for
-from discreet.release.invariant.plan import matrix
+from discreet.release.invariant.plan import feature_matrix
 from discreet.release.masked.plan import MaskedPlan
 from discreet.report.findings import Learning
 
@@ -72,7 +72,7 @@ def check_invariant_model(
     wants_number = plan.learner is not None and plan.learner.wants == "number"
     task = PredictionTask.from_column(column, as_number=wants_number)
     sides: dict[Tested, Mapping[str, AnyArray]] = {"original": rows, "release": published}
-    X = {name: matrix(side, schema) for name, side in sides.items()}
+    X = {name: feature_matrix(side, schema) for name, side in sides.items()}
     y = task.targets(rows)
     name = "least squares" if plan.learner is None else repr(plan.learner)
     n = len(y)

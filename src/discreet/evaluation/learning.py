@@ -104,7 +104,7 @@ def measure_learning(
     *,
     plan: ReleasePlan,
     stream: Stream,
-    beside: AwareRows | None = None,
+    other_rows: AwareRows | None = None,
     seconds: float = 8.0,
     progress: Callable[[float], None] | None = None,
 ) -> Learning | None:
@@ -124,7 +124,7 @@ def measure_learning(
         Plan of the release; an invariant release is evaluated with the learner that it preserves.
     stream : Stream
         Source of the split into training and test rows. It must not be the stream of the noise.
-    beside : AwareRows, optional
+    other_rows : AwareRows, optional
         Moments of the published rows that are not in ``published``; None if these are all rows.
     seconds : float
         Time limit of the learning curve, in seconds; the two models themselves are always trained.
@@ -155,7 +155,7 @@ def measure_learning(
     report(0.4)
     scores = _scores(run, models, rows, published)
     X, y = run.select(rows, run.test)
-    moments = AwareRows(plan, n, stream.derive("aware")) if beside is None else beside
+    moments = AwareRows(plan, n, stream.derive("aware")) if other_rows is None else other_rows
     moments.see({name: values[run.others] for name, values in published.items()})
     aware = moments.fit()
     corrected, aware_note = None, ""
@@ -255,7 +255,7 @@ def accuracy_meter(
     return meter
 
 
-def meter_for(
+def choose_meter(
     plan: ReleasePlan, rows: Rows, *, stream: Stream, published: Rows | None = None, seconds: float = 6.0
 ) -> Callable[[ReleasePlan, float], float | None]:
     """Return :func:`accuracy_meter`, or :func:`masked_meter` for a masked release."""

@@ -11,7 +11,7 @@ from scipy.special import softmax
 from discreet.errors import DataError, InsufficientInformation, ParameterError
 from discreet.evaluation._models import PredictionTask
 from discreet.noise_law import NoiseLaw
-from discreet.release.publication import in_words
+from discreet.release.publication import decode_cells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ class AwareModel:
     def predict(self, rows: Rows) -> Floats:
         """Return scores of shape (n, n_classes), or numbers of shape (n,) in units of the declared range."""
         column = self.task.column
-        features = {c.name: in_words(c, rows[c.name]) for c in self.schema.features}
+        features = {c.name: decode_cells(c, rows[c.name]) for c in self.schema.features}
         if not self.task.n_classes:
             predicted = np.asarray(self.estimator.predict(features), np.float64)
             if column.is_category:
@@ -81,7 +81,7 @@ class AwareModel:
         return np.asarray(softmax(scores[:, places], axis=1))
 
 
-def law_of(plan: ReleasePlan) -> NoiseLaw:
+def published_law(plan: ReleasePlan) -> NoiseLaw:
     """Return the noise law that a plan publishes."""
     return NoiseLaw.from_columns((plan.schema.column(done.column), done.law) for done in plan.columns)
 
@@ -124,7 +124,7 @@ class AwareRows:
         self.task = PredictionTask.from_column(plan.schema.column(target))
         kind = NoiseAwareClassifier if self.task.n_classes else NoiseAwareRidge
         try:
-            law = law_of(plan)
+            law = published_law(plan)
             self._gathering = kind(law, on_weak="raise").accumulator()
         except ParameterError:
             return

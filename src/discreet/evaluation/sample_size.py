@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError, ParameterError
-from discreet.evaluation.noise_aware import law_of
-from discreet.learn.noise_aware.estimators import FIRM, critical_value
+from discreet.evaluation.noise_aware import published_law
+from discreet.learn.noise_aware.estimators import FIRM_RATIO, critical_value
 from discreet.noise_law import Additive, Clear, JointResponseLaw, ResponseLaw, SampledLaw
 from discreet.privacy import ApproxDP, PureDP
 from discreet.release import CoarseRelease
@@ -238,7 +238,7 @@ def estimate_sample_size(
         per_row=per_row,
         ratio=evidence.ratio(n_rows, explained),
         rows_to_rank=_round_rows(evidence.rows_for(by_chance, explained)),
-        rows_to_learn=_round_rows(evidence.rows_for(max(FIRM, by_chance), explained)),
+        rows_to_learn=_round_rows(evidence.rows_for(max(FIRM_RATIO, by_chance), explained)),
         epsilon_to_learn=_least_epsilon(method, schema, n_rows, explained),
     )
 
@@ -252,7 +252,7 @@ def _planned_evidence(
     plan = method.plan(schema, n_rows)
     if not plan.row_level:
         return None
-    evidence = signal_evidence(law_of(plan))
+    evidence = signal_evidence(published_law(plan))
     if evidence is None or evidence.rank < 1:
         return None
     sampled = isinstance(plan, CoarsePlan) and any(cell.sampled for cell in plan.cells)
@@ -281,7 +281,7 @@ def _least_epsilon(method: ReleaseMethod, schema: Schema, n_rows: int, explained
             planned = _planned_evidence(scaled, schema, n_rows)
         except DiscreetError:
             return False
-        return planned is not None and planned[0].ratio(n_rows, explained) >= FIRM
+        return planned is not None and planned[0].ratio(n_rows, explained) >= FIRM_RATIO
 
     low, high = _LEAST, _MOST
     if not is_enough(high):
@@ -357,7 +357,7 @@ def _recommended_columns(best: SampleSizeEstimate) -> int:
     Where all columns explain the same, ``ratio - 1`` is inversely proportional to their number, so the share
     ``(ratio - 1) / (FIRM - 1)`` of them reaches the ratio at which a learner gives probabilities.
     """
-    firm = math.floor(best.columns * min(1.0, (best.ratio - 1) / (FIRM - 1)))
+    firm = math.floor(best.columns * min(1.0, (best.ratio - 1) / (FIRM_RATIO - 1)))
     most = FEW_COLUMNS if best.epsilon is not None and best.epsilon <= SMALL_EPSILON else best.columns
     return max(1, min(firm, most, best.columns))
 
@@ -373,7 +373,7 @@ def _expectation(estimate: SampleSizeEstimate, target: str, explained: float) ->
     return (
         f"If the true columns explain {explained:.0%} of the variance of {target}, each by itself and added "
         f"up, a noise-aware learner on {estimate.n_rows:,} rows of this {estimate.method} release{at} {can} "
-        f"(T2/p about {estimate.ratio:.2g}; {FIRM:g} is needed)."
+        f"(T2/p about {estimate.ratio:.2g}; {FIRM_RATIO:g} is needed)."
     )
 
 

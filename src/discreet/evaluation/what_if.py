@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DiscreetError, DiscreetWarning, PromiseError
-from discreet.evaluation.learning import meter_for
+from discreet.evaluation.learning import choose_meter
 from discreet.evaluation.samples import PairedSample
 from discreet.noise import InRange, Stream
 from discreet.noise_law import Additive, InRangeLaw, InvariantLaw, JointResponseLaw, ResponseLaw, SampledLaw
@@ -138,7 +138,7 @@ def plan_table(
     plan = method.plan(schema, n_rows)
     if isinstance(plan, InvariantPlan):
         rows = encoded_rows(schema, rows)
-    meter = meter_for(plan, plan.truth(rows), stream=stream, seconds=60.0)
+    meter = choose_meter(plan, plan.truth(rows), stream=stream, seconds=60.0)
     return what_if(method, schema, n_rows, delta=delta, accuracy=meter, factors=factors, progress=progress)
 
 

@@ -202,7 +202,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         return True
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[Transaction]:
+    def _write_transaction(self) -> Iterator[Transaction]:
         # All writers lock the one row of the table "book" first: one order, so no deadlock. A client that
         # vanishes with the lock is ended by the server before those that wait for it give up.
         silence = max(int(self._timeout * 500), _LEAST_SILENCE)

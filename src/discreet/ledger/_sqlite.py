@@ -193,7 +193,7 @@ class SqliteFile(PooledStore[_OpenFile]):
             raise self._unavailable(error) from error
         return True
 
-    def _writing(self) -> contextlib.AbstractContextManager[Transaction]:
+    def _write_transaction(self) -> contextlib.AbstractContextManager[Transaction]:
         return self._transaction(self._begin_writing)
 
     def _begin_writing(self, connection: sqlite3.Connection) -> None:

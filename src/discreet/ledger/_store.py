@@ -241,11 +241,11 @@ class PooledStore(Store, Generic[C]):
 
     def _write_batch(self, take: Callable[[], list[Callable[[Transaction], Any]]]) -> Sequence[Any]:
         """Execute, in one transaction, all operations that wait by the time the write lock is held."""
-        with self._writing() as transaction:
+        with self._write_transaction() as transaction:
             return transaction.execute_all(take())
 
     @abstractmethod
-    def _writing(self) -> AbstractContextManager[Transaction]:
+    def _write_transaction(self) -> AbstractContextManager[Transaction]:
         """Return a context that holds the write lock and commits durably, or undoes all on an exception."""
 
     @abstractmethod

@@ -30,8 +30,8 @@ from discreet.pipeline.sources import (
     find_ledger,
     is_bundled,
     log_path,
+    resolve_source,
     source_path,
-    table_of,
 )
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class Recognition:
         if self._settled:
             return
         if tables:
-            self._rows = fingerprint_table(table_of(source), schema, key)
+            self._rows = fingerprint_table(resolve_source(source), schema, key)
             known += [
                 table for table in tables if table not in known and is_same_table(table.rows, self._rows)
             ]
@@ -253,7 +253,9 @@ class Recognition:
             ledger.note_others(self.others)
         try:
             if self._rows is None:
-                self._rows = fingerprint_table(table_of(self._source), self._schema, self._registry.key())
+                self._rows = fingerprint_table(
+                    resolve_source(self._source), self._schema, self._registry.key()
+                )
             self._registry.add(
                 KnownTable(
                     ledger=ledger.identity,

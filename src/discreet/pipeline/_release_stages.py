@@ -12,7 +12,7 @@ from discreet.audit import attack_claims, attack_prior, attack_records, attack_r
 from discreet.errors import DataError, SelfAttackFailed
 from discreet.evaluation.columns import compare_columns, correlate
 from discreet.evaluation.exact_models import check_masked_model
-from discreet.evaluation.learning import measure_learning, meter_for
+from discreet.evaluation.learning import choose_meter, measure_learning
 from discreet.evaluation.samples import PairedSample
 from discreet.evaluation.what_if import what_if
 from discreet.formatting import count_noun
@@ -218,10 +218,10 @@ def measure_worth(
             pairs.published,
             plan=plan,
             stream=stream,
-            beside=beside,
+            other_rows=beside,
             progress=lambda done: report.progress(0.6 * done),
         )
-    meter = meter_for(plan, pairs.rows, stream=stream, published=pairs.published)
+    meter = choose_meter(plan, pairs.rows, stream=stream, published=pairs.published)
     positions = what_if(
         method,
         schema,

@@ -28,7 +28,7 @@ from discreet.pipeline._stages import (
     parse_about,
 )
 from discreet.pipeline.options import Output, RunOptions
-from discreet.pipeline.sources import LedgerPlace, describe_source, log_path, schema_of, table_of
+from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.training import is_on_sums, make_learner, train
 from discreet.privacy import Receipt
 from discreet.release.base import check_publishable
@@ -193,7 +193,7 @@ def publish_model(
     folder = Path(out)
     _check_options(escrow, output)
     check_target_folder(folder, replace=output.replace)
-    declared = schema_of(source, schema)
+    declared = find_schema(source, schema)
     declared = declared if target is None else declared.with_target(target)
     signing_key = load_signing_key(signing)
     texts = parse_about(about)
@@ -204,7 +204,7 @@ def publish_model(
     learner = make_learner(model, schema=declared, privacy=privacy, ledger=table_ledger, **parameters)
     log = AuditLog(log_path(table_ledger))
     stages = Stages(log, on_stage=on_stage, on_progress=on_progress)
-    table, label = table_of(source), describe_source(source)
+    table, label = resolve_source(source), describe_source(source)
     with (
         close_ledger(table_ledger, ledger),
         log_failure(log),

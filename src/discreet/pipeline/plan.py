@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from discreet.evaluation.learning import meter_for
+from discreet.evaluation.learning import choose_meter
 from discreet.evaluation.sample_size import EXPLAINED, recommend
 from discreet.evaluation.samples import PairedSample
 from discreet.evaluation.what_if import plan_table, what_if
@@ -23,7 +23,7 @@ from discreet.pipeline.options import (
     resolve_promise,
 )
 from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
-from discreet.pipeline.sources import LedgerPlace, describe_source, log_path, schema_of, table_of
+from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.query.dummy_rows import RULE
 from discreet.release.base import check_publishable
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
@@ -124,13 +124,13 @@ def plan_noise_levels(
     of every later release under the same ledger says so.
     """
     schema, ledger = resolve_declaration(method, schema, ledger)
-    declared = schema_of(source, schema)
+    declared = find_schema(source, schema)
     check_publishable(declared, "a release")
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     n_rows, public_sample = basis.n_rows, basis.public_sample
     if n_rows is None:
-        with open_table(table_of(source)) as table:
+        with open_table(resolve_source(source)) as table:
             n_rows = max(1, table.count())
     plan = releasing.plan(declared, n_rows)
     shown = plan.schema if plan.row_level else declared
@@ -153,7 +153,7 @@ def plan_noise_levels(
         table_ledger.close()
     stream = Stream()
     rows = _sample(source, declared, plan, stream)
-    meter = meter_for(plan, rows, stream=stream, seconds=60.0)
+    meter = choose_meter(plan, rows, stream=stream, seconds=60.0)
     return PlannedRelease(
         positions=what_if(releasing, declared, n_rows, accuracy=meter, **common),
         measured_on="measured on private rows: internal. The statement of every later release says so.",
@@ -165,7 +165,7 @@ def plan_noise_levels(
 def _sample(source: Any, schema: Schema, plan: ReleasePlan, stream: Stream) -> dict[str, AnyArray]:
     """Return a sample of true rows, encoded as the method publishes them."""
     pairs = PairedSample(schema, stream.derive("sample"))
-    with open_table(table_of(source)) as table:
+    with open_table(resolve_source(source)) as table:
         for batch in table.batches(schema):
             pairs(batch, batch)
     rows = pairs.rows
@@ -228,7 +228,7 @@ def dry_run(
     Reads no cell: only the names and types of the columns and the number of rows, which a release shows.
     """
     schema, _ = resolve_declaration(method, schema, None)
-    declared = schema_of(source, schema)
+    declared = find_schema(source, schema)
     declared = declared if target is None else declared.with_target(target)
     check_publishable(declared, "a release")
     floors = resolve_floors(declared, protect)
@@ -236,8 +236,8 @@ def dry_run(
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
     with stages.stage("read") as report:
-        n_rows = _release_stages.read_table(table_of(source), declared, describe_source(source), report)
-    with stages.stage("check") as report, open_table(table_of(source)) as table:
+        n_rows = _release_stages.read_table(resolve_source(source), declared, describe_source(source), report)
+    with stages.stage("check") as report, open_table(resolve_source(source)) as table:
         # Compares names and types with the declaration; cells would be read by going through the batches.
         table.batches(declared, ids=declared.id_column is not None)
         report("every declared column is there; no cell was looked at")

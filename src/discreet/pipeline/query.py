@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DataError
 from discreet.pipeline._registry import open_charged_ledger
-from discreet.pipeline.sources import LedgerPlace, describe_source, schema_of, table_of
+from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, resolve_source
 from discreet.query import Database
 from discreet.query.language.query import parse_query
 from discreet.query.results import remaining_amounts
@@ -69,7 +69,7 @@ def query_table(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    declared = schema_of(source, schema)
+    declared = find_schema(source, schema)
     query = parse_query(question, declared)
     # Everything that can be refused is refused before a ledger is made.
     preview_query(declared, None, query, privacy=privacy, sd=sd)
@@ -116,12 +116,12 @@ def preview_table_query(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    declared = schema_of(source, schema)
+    declared = find_schema(source, schema)
     query = parse_query(question, declared)
     public = declared.neighbors == "replace-one" and declared.row_count == "public"
     n_rows = None
     if query.verb == "mean" and public and not query.by:
-        with open_table(table_of(source)) as table:
+        with open_table(resolve_source(source)) as table:
             n_rows = table.count()
     return preview_query(declared, n_rows, query, privacy=privacy, sd=sd)
 
@@ -131,7 +131,7 @@ def _check_columns(source: Any, schema: Schema) -> Any:
 
     The check comes before the ledger is made. Spark checks its tables itself.
     """
-    table = table_of(source)
+    table = resolve_source(source)
     if not (isinstance(table, str) and table.startswith("spark://")) and (
         isinstance(table, str) or hasattr(table, "__fspath__")
     ):

@@ -31,7 +31,7 @@ from discreet.pipeline.options import (
     resolve_promise,
 )
 from discreet.pipeline.result import Published, build_notes, build_rows, select_sentences
-from discreet.pipeline.sources import LedgerPlace, describe_source, log_path, schema_of, table_of
+from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.release.base import check_publishable
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
@@ -169,7 +169,7 @@ def publish(
     folder = Path(out)
     check_target_folder(folder, replace=output.replace)
     schema, ledger = resolve_declaration(method, schema, ledger)
-    declared = schema_of(source, schema)
+    declared = find_schema(source, schema)
     declared = declared if target is None else declared.with_target(target)
     check_publishable(declared, "a release")
     key = ReleaseKey.from_escrow(escrow, release=folder)
@@ -181,7 +181,7 @@ def publish(
     releasing = resolve_method(method, schema=declared, privacy=promise, ledger=table_ledger, **options)
     log = AuditLog(log_path(table_ledger))
     stages = Stages(log, on_stage=on_stage, on_progress=on_progress)
-    table, label = table_of(source), describe_source(source)
+    table, label = resolve_source(source), describe_source(source)
     with (
         close_ledger(table_ledger, ledger),
         log_failure(log),

@@ -19,7 +19,7 @@ from discreet.tables.table import duckdb_address
 LedgerPlace: TypeAlias = Ledger | str | os.PathLike[str] | Literal[False] | None
 
 
-def table_of(source: Any) -> Any:
+def resolve_source(source: Any) -> Any:
     """Return the source as :func:`~discreet.tables.open_table` reads it; a bundled table by its path."""
     return datasets.load(source).path if is_bundled(source) else source
 
@@ -32,7 +32,7 @@ def describe_source(source: Any) -> str:
     return os.fspath(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__}"
 
 
-def schema_of(source: Any, schema: Schema | str | os.PathLike[str] | None) -> Schema:
+def find_schema(source: Any, schema: Schema | str | os.PathLike[str] | None) -> Schema:
     """Return the schema of a table: the one given, the bundled one, or the file beside it.
 
     Raises
@@ -78,7 +78,7 @@ def draft_schema(source: Any, path: Path, *, replace: bool = False) -> tuple[int
     tuple of int
         Numbers of the lines with ``???``, from 1 on.
     """
-    with open_table(table_of(source)) as table:
+    with open_table(resolve_source(source)) as table:
         text = Schema.draft(table.types)
     try:
         with path.open("w" if replace else "x", encoding="utf-8") as file:

@@ -82,7 +82,7 @@ class Receipt:
     )
 
     @classmethod
-    def unrecorded(
+    def from_promises(
         cls,
         promises: Promise | Iterable[Promise],
         *,

@@ -242,7 +242,7 @@ class Curation:
         """Return fingerprints of ids as the integers of the curated table, int32 arrays by SQL name."""
         return dict(zip(_IDS, id_lanes(fingerprints), strict=True))
 
-    def named(self, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    def name_arrays(self, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
         """Return curated arrays by the names that expressions use, of columns and their flags."""
         result: dict[str, AnyArray] = {}
         for column in self.columns:

@@ -341,7 +341,9 @@ class QueryExecutor(CostedTable):
                 "A question must depend on a column where the number of rows is not public, and this one "
                 "does not. Ask for the number of rows under add-remove neighbors."
             )
-        receipt = Receipt.unrecorded((), what=question.kind, schema=self._schema_digest, seeded=self._seeded)
+        receipt = Receipt.from_promises(
+            (), what=question.kind, schema=self._schema_digest, seeded=self._seeded
+        )
         exact = yield Step(self._measure, (question.kind, bound, None))
         return self._answer(bound, noise, exact, self.n_rows, receipt, False, comparison)
 

@@ -32,7 +32,7 @@ from discreet.release.mechanism import (
     check_weights,
     is_close_size,
     matrix_power,
-    prior_of,
+    uniform_prior,
 )
 from discreet.release.table import Label, TableRelease, check_exactly_one
 
@@ -241,7 +241,7 @@ class InRangeNumbers(NumberMechanism):
         """Return the Bayes error under the uniform prior; None for units with several rows."""
         if rows > 1:
             return None
-        prior = prior_of(column)
+        prior = uniform_prior(column)
         # Stored numbers are off by up to half the spacing of 64-bit numbers, which no floor may count.
         error = in_range_floor(self.laws[self.column_index(column)], prior) - 0.5 * prior.resolution
         return floors.column_floor(error, prior, measure=column.measure)
@@ -451,7 +451,7 @@ class BoundedRelease(TableRelease):
             def noise(half: float, weight: float = weight) -> BoundedNoise:
                 return BoundedNoise(self._density(weight, -half, half))
 
-            prior = prior_of(c)
+            prior = uniform_prior(c)
             # The lattice step depends on the noise itself: solve without it, then with twice the step found.
             rough = floors.least_noise(noise, prior, errors[c.name], column=c.name)
             least = floors.least_noise(

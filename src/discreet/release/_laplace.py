@@ -16,7 +16,7 @@ from discreet.privacy.calibration import group_epsilon
 from discreet.privacy.floors import LaplaceNoise
 from discreet.release.base import check_noise, collect_parameters
 from discreet.release.gaussian import GaussianRelease
-from discreet.release.mechanism import NumberMechanism, additive_floor, is_close_size, prior_of
+from discreet.release.mechanism import NumberMechanism, additive_floor, is_close_size, uniform_prior
 from discreet.release.table import Label, TableRelease, check_exactly_one
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class LaplaceRelease(TableRelease):
         check_noise(columns, np.array([errors[c.name] for c in columns]), "The error floor")
         scale = []
         for c in columns:
-            prior = prior_of(c)
+            prior = uniform_prior(c)
             # The lattice step depends on the noise itself: solve without it, then with twice the step found.
             rough = floors.least_noise(LaplaceNoise, prior, errors[c.name], column=c.name)
             least = floors.least_noise(

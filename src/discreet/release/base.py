@@ -28,7 +28,7 @@ from discreet.release._rows import (
 )
 from discreet.release.keystream import BatchStreams
 from discreet.release.publication import Publication, Release, ReleasePlan, published_fields
-from discreet.tables import ahead, check_target, open_table, write_table
+from discreet.tables import check_target, open_table, prefetch, write_table
 from discreet.tables._external_sort import word_order
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ class ReleaseMethod(ABC):
             written = write_table(
                 target,
                 published_fields(plan.schema),
-                ahead(batches),
+                prefetch(batches),
                 replace=replace,
                 order_by=ORDER if shuffle else None,
             )
@@ -392,7 +392,7 @@ class ReleaseMethod(ABC):
         """Charge the promises to the ledger and return the receipt; without a ledger, an unrecorded one."""
         what = self.describe_charge(schema)
         if self.ledger is None:
-            return Receipt.unrecorded(promises, what=what, schema=schema.digest, seeded=seeded)
+            return Receipt.from_promises(promises, what=what, schema=schema.digest, seeded=seeded)
         return self.ledger.charge(promises, what=what, schema=schema.digest, seeded=seeded)
 
     def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:

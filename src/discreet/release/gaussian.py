@@ -29,7 +29,7 @@ from discreet.release.mechanism import (
     additive_floor,
     check_weights,
     matrix_power,
-    prior_of,
+    uniform_prior,
 )
 from discreet.release.table import Label, TableRelease, check_exactly_one
 
@@ -343,7 +343,7 @@ class GaussianRelease(TableRelease):
     @staticmethod
     def _smallest_sd(column: Column, error: float, p: int, rows: int) -> float:
         """Return the least standard deviation that proves an error, lattice and sampler counted in."""
-        prior, tv = prior_of(column), rows * (p + 1) * samplers.GAUSSIAN_TOTAL_VARIATION
+        prior, tv = uniform_prior(column), rows * (p + 1) * samplers.GAUSSIAN_TOTAL_VARIATION
         rough = floors.least_noise(GaussianNoise, prior, error, column=column.name, releases=rows)
         return floors.least_noise(
             GaussianNoise,

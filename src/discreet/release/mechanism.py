@@ -34,7 +34,7 @@ def is_close_size(stated: float, own: float) -> bool:
     return abs(stated - own) <= SIZE_TOLERANCE * abs(own)
 
 
-def prior_of(column: Column) -> UniformPrior | IntegerPrior:
+def uniform_prior(column: Column) -> UniformPrior | IntegerPrior:
     """Return the uniform prior on the declared range of a column; on integers for integers and dates."""
     lower, upper = column.range
     if column.type == "number":
@@ -65,7 +65,7 @@ def additive_floor(
     releases : int
         Number of independent draws around the same value that the attacker sees.
     """
-    prior = prior_of(column)
+    prior = uniform_prior(column)
     error = floors.bayes_floor(
         noise,
         prior,

@@ -55,7 +55,7 @@ def _published_column(column: Column) -> Column:
     return dataclasses.replace(column, values=plain, closed=True)
 
 
-def in_words(column: Column, values: AnyArray) -> AnyArray:
+def decode_cells(column: Column, values: AnyArray) -> AnyArray:
     """Return encoded cells as they stand in a published file."""
     if column.is_category:
         levels = np.empty(len(column.levels), object)

@@ -17,7 +17,7 @@ from discreet.noise_law import Additive, Clear
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP
 from discreet.release._randomized_response import LevelList, Response, level_lists, response_promise
 from discreet.release.base import ReleaseMethod, parameter_names
-from discreet.release.mechanism import NumberMechanism, prior_of
+from discreet.release.mechanism import NumberMechanism, uniform_prior
 from discreet.release.publication import ColumnSummary, ReleasePlan
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def floor_promise(
     """Return the promise of the proven floors, with the columns that are not published; none if none hold."""
     if not proven:
         return []
-    unpublished = tuple(c.name for c in schema.columns if not c.leaves)
+    unpublished = tuple(c.name for c in schema.columns if not c.is_released)
     return [ErrorFloor(proven, unit=schema.unit, assumes=assumes, unpublished=unpublished)]
 
 
@@ -363,7 +363,8 @@ class TableRelease(ReleaseMethod):
             )
         numbers = self.numbers_as_given(columns, schema, n_rows)
         shares = [
-            floor.error / prior_of(c).largest if (floor := numbers.floor(c, rows)) else 0.0 for c in columns
+            floor.error / uniform_prior(c).largest if (floor := numbers.floor(c, rows)) else 0.0
+            for c in columns
         ]
         return numbers, self._responses_for_share(min(shares), lists, rows)
 
@@ -393,7 +394,7 @@ class TableRelease(ReleaseMethod):
         named one.
         """
         requested = {name: floor.error for name, floor in privacy.entries}
-        largest = {c.name: prior_of(c).largest for c in columns}
+        largest = {c.name: uniform_prior(c).largest for c in columns}
         largest |= {item.column.name: item.largest_error for item in lists if not item.missing_flag}
         if unknown := sorted(set(requested) - set(largest)):
             raise ParameterError(
@@ -481,5 +482,5 @@ class TableRelease(ReleaseMethod):
             law=law,
             epsilon=None if epsilon is None else epsilon * rows,
             floor=floor,
-            prior=prior_of(column),
+            prior=uniform_prior(column),
         )

@@ -133,7 +133,7 @@ class Column:
         return self.type == "category"
 
     @property
-    def leaves(self) -> bool:
+    def is_released(self) -> bool:
         """Whether the column is part of what is published; ids and dropped columns are not."""
         return self.role in ("sensitive", "target", "public")
 

@@ -154,7 +154,7 @@ class Schema:
     @property
     def released(self) -> tuple[Column, ...]:
         """Columns that are published: all but ids and dropped ones."""
-        return tuple(column for column in self.columns if column.leaves)
+        return tuple(column for column in self.columns if column.is_released)
 
     @property
     def features(self) -> tuple[Column, ...]:
@@ -208,7 +208,7 @@ class Schema:
         """
         if isinstance(rows, Mapping):
             return {
-                name: column.clip(values) if column.is_number and column.leaves else values
+                name: column.clip(values) if column.is_number and column.is_released else values
                 for name, values in rows.items()
                 for column in (self.column(name),)
             }
@@ -325,7 +325,7 @@ def table_problems(schema: Schema, notation: Notation) -> list[str]:
 
 def _columns_problems(s: Schema, notation: Notation) -> Iterator[str]:
     """Yield the problems of the columns together: names, missing flags, shares of epsilon."""
-    if not any(column.leaves for column in s.columns):
+    if not any(column.is_released for column in s.columns):
         yield (
             "at least one column must leave (role sensitive, target or public), and none does. "
             f"Write {notation.other_column('age', lower=SMALLEST, upper=LARGEST)}, for example."
@@ -339,7 +339,7 @@ def _columns_problems(s: Schema, notation: Notation) -> Iterator[str]:
             f"{' and '.join(alike)} do not. Rename one of them in the table and here."
         )
     for column in s.columns:
-        if column.leaves and column.missing_flag and column.missing_flag.casefold() in count:
+        if column.is_released and column.missing_flag and column.missing_flag.casefold() in count:
             yield (
                 f"the flag that tells where {column.name!r} is missing is published as "
                 f"{column.missing_flag!r}, and a column has that name. Rename the column, or write "
@@ -413,7 +413,7 @@ def _key_problems(s: Schema, notation: Notation) -> Iterator[str]:
             yield _unknown("primary_key", name, s, notation)
     if len(s.primary_key) == 1 and s.primary_key[0] in known:
         key = known[s.primary_key[0]]
-        if key.leaves:
+        if key.is_released:
             yield (
                 f"{notation['primary_key']} tells every row apart, so it must not leave, and "
                 f"{key.name!r} has role {key.role}. Write {notation.other_column(key.name, role='id')}."

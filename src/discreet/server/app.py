@@ -43,7 +43,7 @@ except ImportError:  # pragma: no cover - reported as an error of the package
     ) from None
 
 from discreet.ledger import Ledger
-from discreet.pipeline.sources import table_of
+from discreet.pipeline.sources import resolve_source
 from discreet.privacy.receipt import product_version
 from discreet.query.curation import Curation
 from discreet.server.api.openapi import reference_routes
@@ -123,7 +123,7 @@ def _check_table_exists(config: Config) -> None:
 
 def _check_table(config: Config, schema: Schema) -> None:
     """Refuse a table without rows or without a declared column."""
-    with open_table(table_of(config.table)) as table:
+    with open_table(resolve_source(config.table)) as table:
         rows = table.batches(schema, rows=1)  # raises for declared columns that are missing
         if _is_file(config.table) and next(rows, None) is None:
             raise ParameterError(

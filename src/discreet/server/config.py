@@ -306,10 +306,10 @@ class Config(_Part):
             # The YAML reader is that of schema files, and its messages name such a file.
             reason = str(problem).replace("The schema file", "it").replace("`fields:`", "`dataset:`")
             raise ParameterError(f"config {str(path)!r} must be YAML, and is not: {reason}") from None
-        return cls.of(content, file.parent, source=str(path))
+        return cls.from_dict(content, file.parent, source=str(path))
 
     @classmethod
-    def of(cls, content: Any, folder: Path, *, source: str = "the configuration") -> Config:
+    def from_dict(cls, content: Any, folder: Path, *, source: str = "the configuration") -> Config:
         """Check the content of a configuration file; its paths are relative to `folder`."""
         if not isinstance(content, dict):
             raise ParameterError(

@@ -15,7 +15,7 @@ from discreet.batching import run_one
 from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.ledger import Ledger
 from discreet.pipeline._registry import Recognition
-from discreet.pipeline.sources import schema_of, table_of
+from discreet.pipeline.sources import find_schema, resolve_source
 from discreet.query import Database, Sums
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.language.query import build_query, parse_query
@@ -88,7 +88,7 @@ class Dataset:
             self.database = opened.enter_context(
                 closing(
                     Database(
-                        table_of(config.table),
+                        resolve_source(config.table),
                         schema=declared,
                         ledger=self.ledger,
                         random_state=config.seed,
@@ -268,7 +268,7 @@ class RequestDatabase:
 
 def load_schema(config: Config) -> Schema:
     """Return the schema that a configuration names, or refuse one of another data set."""
-    declared = schema_of(config.table, config.schema_file)
+    declared = find_schema(config.table, config.schema_file)
     if declared.dataset is not None and declared.dataset != config.dataset:
         raise ParameterError(
             f"dataset of the configuration must be the schema's, {declared.dataset!r}, was "

@@ -15,6 +15,6 @@ the sources; :mod:`~discreet.tables.duckdb` and :mod:`~discreet.tables.arrow` ru
 from __future__ import annotations
 
 from discreet.tables._writers import Field, check_target, write_table
-from discreet.tables.table import Batch, Table, ahead, open_table
+from discreet.tables.table import Batch, Table, open_table, prefetch
 
-__all__ = ["Batch", "Field", "Table", "ahead", "check_target", "open_table", "write_table"]
+__all__ = ["Batch", "Field", "Table", "check_target", "open_table", "prefetch", "write_table"]

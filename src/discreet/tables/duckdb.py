@@ -53,7 +53,7 @@ def connect_shared() -> duckdb.DuckDBPyConnection:
     Opening an instance takes longer than scanning such a table. The shared one stores nothing: what a
     connection registers is its own and ends with it. It starts no threads, which a forked process would lose.
     """
-    return session(_shared_instance(os.getpid()))
+    return open_cursor(_shared_instance(os.getpid()))
 
 
 @cache
@@ -63,7 +63,7 @@ def _shared_instance(_: int) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def session(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+def open_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """Return another connection to an instance; one that streams a result can do nothing else."""
     return _disable_progress_bar(connection.cursor())
 
@@ -115,7 +115,7 @@ def literals(texts: Iterable[str]) -> str:
     return ", ".join(literal(text) for text in texts)
 
 
-def one_file(path: Path) -> str:
+def quote_path(path: Path) -> str:
     """Return a quoted path that names one file, even if it contains the signs of a pattern."""
     return literal(re.sub(r"([*?\[])", r"[\1]", str(path.absolute())))
 

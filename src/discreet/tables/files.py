@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
 from discreet.tables._encoding import declared_type
-from discreet.tables.duckdb import check_readable, connect, identifier, literal, one_file, split_table_name
+from discreet.tables.duckdb import check_readable, connect, identifier, literal, quote_path, split_table_name
 from discreet.tables.sources import DuckSource
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class CsvSource(DuckSource):
             f"encoding={literal(encoding)}, compression={literal('gzip' if zipped else 'none')}, "
             "nullstr='', hive_partitioning=false"
         )
-        self._file = one_file(path)
+        self._file = quote_path(path)
         types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
         relation = f"read_csv({self._file}, auto_detect=false, columns={{{types}}}, {self._options})"
         super().__init__(connect(), relation, label=label, names=names)
@@ -153,7 +153,7 @@ class ParquetSource(DuckSource):
                 f"{label} must be a Parquet file, and is cut short or something else. Write it "
                 "again from its origin."
             )
-        connection, file_name = connect(), one_file(path)
+        connection, file_name = connect(), quote_path(path)
         super().__init__(connection, f"read_parquet({file_name}, hive_partitioning=false)", label=label)
         self.names = self._read_names(connection, file_name)
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from discreet.errors import DiscreetError, MissingExtra, ParameterError, SourceError
 from discreet.tables._encoding import declared_type
-from discreet.tables.duckdb import connect, session, split_table_name
+from discreet.tables.duckdb import connect, open_cursor, split_table_name
 from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class PostgresSource:
         # DuckDB closes its end of the pipe before the thread at the other end is joined.
         with (
             _pipe_from(lambda end: self._copy_out(command, end)) as end,
-            contextlib.closing(session(self._engine)) as cursor,
+            contextlib.closing(open_cursor(self._engine)) as cursor,
         ):
             text = f"read_csv('/dev/fd/{end}', {options})"
             yield cursor, f"(SELECT {typed} FROM {text})"  # noqa: S608 - ours
@@ -200,7 +200,7 @@ class PostgresSource:
         with (
             self._translate_errors(),
             self._server.transaction(),
-            contextlib.closing(copied(self._server, command)) as messages,
+            contextlib.closing(read_copy(self._server, command)) as messages,
         ):
             block = bytearray()
             for message in messages:
@@ -231,7 +231,7 @@ class PostgresSource:
         self._engine.close()
 
 
-def copied(server: Any, command: bytes) -> Generator[memoryview]:
+def read_copy(server: Any, command: bytes) -> Generator[memoryview]:
     """Yield the messages of a COPY ... TO STDOUT; each is valid until the next one.
 
     This calls libpq directly: the driver's own iteration runs its event loop for every row and takes five

@@ -18,7 +18,7 @@ import numpy as np
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
 from discreet.tables._encoding import declared_type
 from discreet.tables.arrow import StreamBroken
-from discreet.tables.duckdb import connect, connect_shared, session
+from discreet.tables.duckdb import connect, connect_shared, open_cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,7 +97,7 @@ class DuckSource:
 
     @contextlib.contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        cursor = session(self._connection)
+        cursor = open_cursor(self._connection)
         try:
             self._prepare(cursor)
             yield cursor

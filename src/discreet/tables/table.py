@@ -396,7 +396,7 @@ def _join(pieces: list[Piece]) -> Piece:
     return [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
 
 
-def ahead(batches: Generator[_Batch, None, None]) -> Iterator[_Batch]:
+def prefetch(batches: Generator[_Batch, None, None]) -> Iterator[_Batch]:
     """Yield the batches of a generator that runs in its own thread, two batches in advance.
 
     Exceptions of the generator are raised here. Once this iterator is closed or has raised, the thread has

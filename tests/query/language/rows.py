@@ -78,7 +78,7 @@ def curated(n_rows: int = 400) -> dict[str, AnyArray]:
 
 def named(arrays: dict[str, AnyArray]) -> dict[str, AnyArray]:
     """Give curated arrays the names that expressions use."""
-    return CURATION.named(arrays)
+    return CURATION.name_arrays(arrays)
 
 
 def selection(expressions: Sequence[Expression], bits: int, *, fence: bool = False) -> exp.Select:

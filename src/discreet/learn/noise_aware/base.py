@@ -223,7 +223,7 @@ class NoiseAwareLearner(Learner):
         columns = law.features if labels_given is not None or label is None else (*law.features, label)
         ignored = None if label is None else label.name
         start = 0
-        for batch in rows.read(X, columns, owner, beside=ignored):
+        for batch in rows.read_rows(X, columns, owner, beside=ignored):
             n_rows = len(next(iter(batch.values())))
             if start == 0:
                 rows.check_unrounded(batch, columns, owner)
@@ -275,7 +275,7 @@ class NoiseAwareLearner(Learner):
         coordinates = Coordinates(law)
         ignored = None if law.label is None else law.label.name
         parts = []
-        for batch in rows.read(X, law.features, owner, published=published, beside=ignored):
+        for batch in rows.read_rows(X, law.features, owner, published=published, beside=ignored):
             n_rows = len(next(iter(batch.values())))
             if published:
                 raw = coordinates.encode(batch, n_rows, 0, np.float64)

@@ -392,7 +392,7 @@ Status = Literal["ok", "ranking-only", "refused"]
 
 LEVEL = 0.001
 """Probability of the test's false alarm: a table without any relation passes it this often."""
-FIRM = 5.0
+FIRM_RATIO = 5.0
 """Least ratio of the statistic to its mean by chance at which scores are taken for probabilities."""
 
 
@@ -430,7 +430,7 @@ class FitEvidence:
         """Verdict of the test: probabilities, a ranking of rows only, or no model at all."""
         if not self.statistic > self.critical:
             return "refused"
-        return "ranking-only" if self.ratio < FIRM else "ok"
+        return "ranking-only" if self.ratio < FIRM_RATIO else "ok"
 
 
 def measure_evidence(moments: CorrectedMoments) -> FitEvidence:

@@ -153,7 +153,7 @@ def _reading_column(column: ColumnLaw, *, published: bool) -> Column:
     return Column(column.name, values=levels, closed=True, required=None not in (column.levels or ()))
 
 
-def read(
+def read_rows(
     source: Any,
     columns: Sequence[ColumnLaw],
     owner: str,

@@ -268,7 +268,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         seeded = self.random_state is not None
         promises = tuple(promises)
         if self.ledger is None:
-            return Receipt.unrecorded(promises, what=what, seeded=seeded)
+            return Receipt.from_promises(promises, what=what, seeded=seeded)
         return self.ledger.charge(promises, what=what, seeded=seeded)
 
     def _stream(self) -> Stream:

@@ -179,7 +179,7 @@ def _spread_term(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm
     return IntegerTerm(tree, top, lower, step, math.floor(lower / step + 0.5))
 
 
-def parsed(expression: Any, curation: Curation) -> Any:
+def parse_expression(expression: Any, curation: Curation) -> Any:
     """Return an expression parsed; one that is parsed already is returned as it is."""
     if isinstance(expression, str):
         from discreet.query.language import parse
@@ -228,7 +228,7 @@ class Sums(Aggregate):
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        expressions = [parsed(expression, curation) for expression in self.expressions]
+        expressions = [parse_expression(expression, curation) for expression in self.expressions]
         terms = [term_of(expression, curation) for expression in expressions]
         moves = [term.moves(neighbors) for term in terms]
         # Every entry gets noise in proportion to how far it can move.

@@ -17,7 +17,7 @@ from discreet.query.aggregates.base import (
     IntegerTerm,
     check_cells,
     expression_text,
-    parsed,
+    parse_expression,
     term_of,
 )
 from discreet.query.engines.base import EngineCells, Tables
@@ -164,7 +164,7 @@ class Histogram(Aggregate):
         size = math.prod(shape)
         check_cells(size)
         table = EngineCells(tuple((key.tree, len(key.labels)) for key in keys))
-        expression = None if self.expression is None else parsed(self.expression, curation)
+        expression = None if self.expression is None else parse_expression(self.expression, curation)
         term = IntegerTerm(None, 0, 1.0, 1.0, 1) if expression is None else term_of(expression, curation)
 
         def finish(integers: list[int], n_rows: int) -> list[int]:

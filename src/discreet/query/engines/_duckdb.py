@@ -15,7 +15,7 @@ from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
 from discreet.tables import open_table
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
-from discreet.tables.duckdb import connect, literal, run_over, session
+from discreet.tables.duckdb import connect, literal, open_cursor, run_over
 from discreet.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class DuckDBEngine(Engine):
         super().__init__()
         self._connection = connect()
         # Opened now, because the progress bar cannot be put out once the configuration is locked.
-        self._reader = session(self._connection)
+        self._reader = open_cursor(self._connection)
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
         """Fill the curated table, in memory or in a nameless file, and lock the connection.

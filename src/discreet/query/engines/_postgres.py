@@ -13,7 +13,7 @@ from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
 from discreet.tables import open_table
-from discreet.tables.postgres import Address, copied
+from discreet.tables.postgres import Address, read_copy
 from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class PostgresEngine(Engine):
         record = _record([4] * len(columns))
         held = bytearray()
         start = len(_HEADER)
-        with contextlib.closing(copied(self._server, command.encode())) as messages:
+        with contextlib.closing(read_copy(self._server, command.encode())) as messages:
             for message in messages:
                 held += message
                 if len(held) >= start + rows * record.itemsize:

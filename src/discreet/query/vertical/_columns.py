@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates import Gram, Moments, Sums
-from discreet.query.aggregates.base import parsed
+from discreet.query.aggregates.base import parse_expression
 from discreet.query.passes import ONE, Features
 from discreet.query.vertical._gram import Part
 from discreet.schema import Schema
@@ -186,7 +186,7 @@ class Owners:
 
     def _sums(self, question: Sums, asker: Asker) -> tuple[Floats, Floats]:
         """Ask each database for the expressions over its columns; refuses an expression over several."""
-        expressions = [parsed(expression, self._curation) for expression in question.expressions]
+        expressions = [parse_expression(expression, self._curation) for expression in question.expressions]
         owners = []
         for expression in expressions:
             here = {self._owner[name] for name in expression.columns}

@@ -268,7 +268,7 @@ class VerticalDatabases:
             if isinstance(question, Moments) and self.n_rows is None:
                 self._count = max(float(value[0]), 1.0)
         cost = self._total([promise for answer in answers for promise in answer.cost])
-        receipt = Receipt.unrecorded(
+        receipt = Receipt.from_promises(
             cost,
             what=f"{question.kind} over {len(self.databases)} databases",
             schema=self.schema.digest,

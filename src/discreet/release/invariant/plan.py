@@ -36,7 +36,7 @@ def encoded_schema(schema: Schema) -> Schema:
     for column in schema.columns:
         if column.role == "sensitive":
             columns += _encode_column(column)
-        elif column.leaves and column.is_number and not column.required:
+        elif column.is_released and column.is_number and not column.required:
             raise SchemaError(
                 f"Column {column.name!r} must be required for an invariant release: it is published as it "
                 "is, and a model cannot be trained on missing cells. Declare required=True, or drop the "
@@ -90,7 +90,7 @@ def declared_name(name: str, schema: Schema) -> str:
     return name
 
 
-def matrix(columns: Mapping[str, AnyArray], schema: Schema) -> Floats:
+def feature_matrix(columns: Mapping[str, AnyArray], schema: Schema) -> Floats:
     """Return the features that a model is trained on, in the order of ``schema.numeric_features``."""
     return np.column_stack([columns[c.name] for c in schema.numeric_features]).astype(np.float64, copy=False)
 
@@ -275,7 +275,7 @@ class InvariantPlan(ReleasePlan):
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Train and check the model, and return the whole released table."""
-        features = matrix(rows, self.schema)
+        features = feature_matrix(rows, self.schema)
         indices = self._sensitive_indices()
         if self.learner is None:
             released = self._draw_same_gram(features, indices, rows, stream)
@@ -291,7 +291,7 @@ class InvariantPlan(ReleasePlan):
         if self.learner is None:
             yield self.draw(rows, stream)
             return
-        features = matrix(rows, self.schema)
+        features = feature_matrix(rows, self.schema)
         indices = self._sensitive_indices()
         noise = self._make_noise(features, indices, rows)
         cuts = [slice(start, start + ROWS_PER_BATCH) for start in range(0, len(features), ROWS_PER_BATCH)]

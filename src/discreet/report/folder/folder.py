@@ -23,7 +23,7 @@ from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.report.folder._metadata import croissant, dictionary, model_card
 from discreet.report.pages.render import statement_page
 from discreet.report.statement.documents import MODEL_KIND, Statement, read_json
-from discreet.tables.duckdb import connect, literal, one_file
+from discreet.tables.duckdb import connect, literal, quote_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -113,7 +113,7 @@ def add_csv(folder: Path, n_rows: int, *, wanted: bool | None = None) -> bool:
     with contextlib.closing(connect()) as connection:
         # One thread, because the ends of compressed blocks must not depend on the scheduling.
         connection.execute("SET threads = 1")
-        relation = f"read_parquet({one_file(folder / DATA)}, hive_partitioning=false)"
+        relation = f"read_parquet({quote_path(folder / DATA)}, hive_partitioning=false)"
         options = "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION gzip, USE_TMP_FILE false"
         try:
             connection.execute(f"COPY (FROM {relation}) TO {literal(str(folder / CSV))} ({options})")

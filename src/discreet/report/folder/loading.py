@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, SourceError
-from discreet.learn.noise_aware.rows import read
+from discreet.learn.noise_aware.rows import read_rows
 from discreet.noise_law import ColumnLaw, NoiseLaw, SampledLaw, law_from_dict
 from discreet.release import method_from_dict
-from discreet.release.publication import in_words
+from discreet.release.publication import decode_cells
 from discreet.report.folder._metadata import dictionary
 from discreet.report.folder.folder import (
     DATA,
@@ -74,7 +74,7 @@ class PublishedTable:
     def data(self) -> Mapping[str, AnyArray]:
         """Columns by name, all rows: numbers, or levels of their lists with None for a missing cell."""
         columns = self.noise_law.columns
-        batches = list(read(self.path, columns, "load_release"))
+        batches = list(read_rows(self.path, columns, "load_release"))
         whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in columns}
         return {c.name: _decode_levels(whole[c.name], c) for c in columns}
 
@@ -110,7 +110,7 @@ class PublishedTable:
             batches = list(table.batches(Schema(columns=[_feature_column(column) for column in present])))
         whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in present}
         truth = plan.truth(whole)
-        return {c.name: in_words(plan.schema.column(c.name), truth[c.name]) for c in present}
+        return {c.name: decode_cells(plan.schema.column(c.name), truth[c.name]) for c in present}
 
 
 def _feature_column(column: Column) -> Column:

@@ -20,7 +20,7 @@ from discreet.report.folder.folder import CSV, DATA, add_csv, digest_of
 from discreet.report.folder.loading import published_batches
 from discreet.tables import write_table
 from discreet.tables._writers import ROW_GROUP
-from discreet.tables.duckdb import connect, one_file
+from discreet.tables.duckdb import connect, quote_path
 
 if TYPE_CHECKING:
     from discreet.report.statement.documents import Statement
@@ -72,7 +72,7 @@ def check_container(folder: Path, statement: Statement, schema: Schema, checks: 
 
 def _parquet_faults(path: Path) -> list[str]:
     """Return the faults of the parts of a Parquet file that hold no cells."""
-    file = one_file(path)
+    file = quote_path(path)
     with contextlib.closing(connect()) as connection:
         notes = connection.execute(f"FROM parquet_kv_metadata({file})").fetchall()
         ((footer,),) = connection.execute(f"FROM parquet_file_metadata({file}) SELECT footer_size").fetchall()

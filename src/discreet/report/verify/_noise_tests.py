@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.audit.channel import ResponseChannel, SampledChannel, channel_of
+from discreet.audit.channel import ResponseChannel, SampledChannel, build_channel
 from discreet.noise.in_range import InRange
 from discreet.noise_law import (
     Additive,
@@ -291,7 +291,7 @@ def column_tests(column: Column, summary: ColumnSummary) -> list[ColumnTest]:
     """Return the tests of one published column; none where its law gives no bounds."""
     law, tests = summary.law, list[ColumnTest]()
     if isinstance(law, ResponseLaw | JointResponseLaw | SampledLaw):
-        channel = channel_of(column, law)
+        channel = build_channel(column, law)
         assert isinstance(channel, ResponseChannel)
         names = ["a missing cell" if level is None else f"{level!r}" for level in column.levels]
         least, most = (np.full(len(names), end(channel.keep, channel.other)) for end in (min, max))

@@ -83,7 +83,7 @@ class SchemaColumnView:
 
 def column_views(schema: Schema) -> list[SchemaColumnView]:
     """Return the columns that queries can use, in the order of the schema."""
-    return [_view(column) for column in schema.columns if column.leaves]
+    return [_view(column) for column in schema.columns if column.is_released]
 
 
 def examples(columns: list[SchemaColumnView]) -> dict[str, str]:

@@ -117,7 +117,9 @@ class AskForm:
         request: dict[str, Any] = {"kind": self.verb}
         if self.verb != "count":
             if not self.of.strip():
-                numbers = [column.name for column in schema.columns if column.is_number and column.leaves]
+                numbers = [
+                    column.name for column in schema.columns if column.is_number and column.is_released
+                ]
                 raise FieldError("of", "Say of what.", numbers[0] if numbers else "")
             _check("of", self.of, schema)
             request["expression"] = self.of
