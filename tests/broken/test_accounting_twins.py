@@ -15,10 +15,10 @@ from sklearn.model_selection import cross_val_score
 
 from discreet.errors import BudgetExceeded
 from discreet.ledger import Caps, Ledger
-from discreet.privacy.amounts import float_down
 from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_rho
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import ApproxDP, PureDP
+from discreet.privacy.rounding import float_down
 from tests.ledger.ledger_workers import crowd
 
 if TYPE_CHECKING:

@@ -129,7 +129,7 @@ def _command(order: dict[str, Any], folder: Path) -> None:
 
     from discreet.cli import main as command
     from discreet.query.engines import _duckdb
-    from discreet.tables import _external_sort
+    from discreet.tables import external_sort
 
     os.setpgid(0, 0)
     os.chdir(folder / "cwd")
@@ -138,7 +138,7 @@ def _command(order: dict[str, Any], folder: Path) -> None:
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     # Small tables take the way of large ones: rows go to disk.
-    _duckdb._IN_MEMORY = _external_sort.MEMORY = 1000
+    _duckdb._IN_MEMORY = external_sort.MEMORY = 1000
     for name, limit in order["limits"].items():
         resource.setrlimit(getattr(resource, name), (limit, limit))
     if order["twin"]:

@@ -14,7 +14,7 @@ from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.learn.budget_schedule import BudgetSchedule, NoiselessSums
 from discreet.ledger import Ledger
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, gaussian_mu
-from discreet.privacy.amounts import exact
+from discreet.privacy.rounding import exact
 from discreet.query import Database, Histogram
 from discreet.schema import Column, Schema
 

@@ -13,7 +13,6 @@ import pytest
 from discreet.errors import BudgetExceeded, LedgerTampered, PromiseError
 from discreet.ledger import Caps, Ledger
 from discreet.noise import Stream, uniform_integers
-from discreet.privacy.amounts import ZERO
 from discreet.privacy.calibration import gaussian_delta, gaussian_mu, zcdp_rho
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import (
@@ -26,6 +25,7 @@ from discreet.privacy.promises import (
     Promise,
     PureDP,
 )
+from discreet.privacy.rounding import ZERO
 from tests.privacy.exact_composition import Composition
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import erfcx
 
 from discreet.errors import ParameterError
-from discreet.privacy import amounts, calibration
+from discreet.privacy import calibration, rounding
 from discreet.privacy.calibration import (
     gaussian_delta,
     gaussian_epsilon,
@@ -150,7 +150,7 @@ def test_a_promise_that_was_made_into_noise_is_read_back_as_no_weaker_one(
 def test_a_root_is_the_largest_number_that_prints_no_more(square: str) -> None:
     root = root_down(Fraction(square))
     above = math.nextafter(root, math.inf)
-    assert amounts.exact(root) ** 2 <= Fraction(square) < amounts.exact(above) ** 2
+    assert rounding.exact(root) ** 2 <= Fraction(square) < rounding.exact(above) ** 2
 
 
 def test_what_is_computed_wobbles_so_that_one_slack_would_not_do() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.ledger._caps import SAMPLERS, Caps
-from discreet.privacy.amounts import Amount, exact
 from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_epsilon, zcdp_rho
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import (
@@ -25,6 +24,7 @@ from discreet.privacy.promises import (
     Promise,
     PureDP,
 )
+from discreet.privacy.rounding import Amount, exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

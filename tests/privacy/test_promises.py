@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.privacy.amounts import Amount, exact, float_down, float_up
 from discreet.privacy.calibration import gaussian_delta, pure_delta, zcdp_delta
 from discreet.privacy.promises import (
     ZCDP,
@@ -26,6 +25,7 @@ from discreet.privacy.promises import (
     PureDP,
     promise_from_dict,
 )
+from discreet.privacy.rounding import Amount, exact, float_down, float_up
 
 FLOOR = ColumnFloor(
     error=9.0,

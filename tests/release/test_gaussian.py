@@ -13,8 +13,8 @@ from discreet import datasets
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.noise_law import GaussianLaw
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, PureDP, Spending
-from discreet.privacy.amounts import exact
 from discreet.privacy.calibration import rho_mu
+from discreet.privacy.rounding import exact
 from discreet.release import GaussianRelease
 from discreet.schema import Column, Protect, Schema
 

@@ -46,7 +46,7 @@ EXEMPT_ROOMS = {
 # "module:function" -> why what it computes never becomes a bound, a list or a scale.
 ALLOWED = {
     "query.answers:Answer.merged": "over the public noise of several answers, not over rows",
-    "tables._writers:_is_within": "checks that codes about to be written are inside their list",
+    "tables.writers:_is_within": "checks that codes about to be written are inside their list",
     "learn._closeness:_Derivative.__init__": "the conditioning of a linear system, not a scale of rows",
     "learn.svm._model:RegularizedSVM._check_rows": "refuses cells too large to square; promises nothing",
     "learn.svm._model:RegularizedSVM._two_classes": "a model without any promise, as scikit-learn trains it",
@@ -97,7 +97,7 @@ ALLOWED = {
     "report.verify._noise_tests:InRangeTest.__init__": "over a public table of probabilities",
     "report.pages._summary:code_example": "the text of a program for analysts of the published file",
     "release.invariant.plan:InvariantPlan._check_noise": "a refusal to the curator; promises nothing",
-    "pipeline._identity:fingerprint_table": "keyed digests that identify a table to its curator",
+    "pipeline.registry:fingerprint_table": "keyed digests that identify a table to its curator",
     "release._bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",
     "release._bounded:InRangeNumbers.repeat_chance": "over a public table of probabilities",
     "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise",

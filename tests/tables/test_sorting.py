@@ -7,8 +7,8 @@ import pytest
 
 from discreet.errors import SourceError
 from discreet.noise import Stream
-from discreet.tables import Field, _external_sort, write_table
-from discreet.tables._external_sort import sort_by_words
+from discreet.tables import Field, external_sort, write_table
+from discreet.tables.external_sort import sort_by_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ def batches(sizes: list[int], words: AnyArray) -> Iterator[list[AnyArray]]:
 def test_rows_come_out_as_if_all_had_been_sorted_at_once(
     memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_external_sort, "MEMORY", memory)
-    monkeypatch.setattr(_external_sort, "_CHUNK", 500)
+    monkeypatch.setattr(external_sort, "MEMORY", memory)
+    monkeypatch.setattr(external_sort, "_CHUNK", 500)
     sizes = [700, 1, 0, 2300]
     words = Stream.from_seed(1).words(sum(sizes))
     words[100:200] = words[50]  # ties keep the order in which they came
@@ -49,12 +49,12 @@ def test_nothing_in_gives_nothing_out(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_while_sorting_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_external_sort, "MEMORY", 1)
+    monkeypatch.setattr(external_sort, "MEMORY", 1)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_external_sort._Buckets, "_spill", full)
+    monkeypatch.setattr(external_sort._Buckets, "_spill", full)
     words = Stream.from_seed(1).words(3)
     with pytest.raises(SourceError, match="the disk is full"):
         write_table(

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from discreet.errors import DataError, ParameterError, SourceError
-from discreet.schema._column_checks import LARGEST_NUMBER, LEAST_WIDTH
+from discreet.schema.column_checks import LARGEST_NUMBER, LEAST_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

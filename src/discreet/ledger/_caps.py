@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
-from discreet.privacy.amounts import ZERO, Amount, exact, float_down
 from discreet.privacy.calibration import gaussian_mu, odds_rho
 from discreet.privacy.composition import ColumnCost
 from discreet.privacy.promises import (
@@ -29,7 +28,7 @@ from discreet.privacy.promises import (
     promise_from_dict,
 )
 from discreet.privacy.receipt import canonical
-from discreet.privacy.rounding import exp_up
+from discreet.privacy.rounding import ZERO, Amount, exact, exp_up, float_down
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,6 @@ from discreet.learn.feature_map import FeatureMap
 from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, check_target_folder, load_signing_key
-from discreet.pipeline._registry import open_charged_ledger
 from discreet.pipeline._stages import (
     READABLE,
     Stages,
@@ -28,6 +27,7 @@ from discreet.pipeline._stages import (
     parse_about,
 )
 from discreet.pipeline.options import Output, RunOptions
+from discreet.pipeline.registry import open_charged_ledger
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.training import is_on_sums, make_learner, train
 from discreet.privacy import Receipt

@@ -12,7 +12,6 @@ from discreet.evaluation.what_if import plan_table, what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.pipeline import _release_stages
-from discreet.pipeline._registry import open_charged_ledger
 from discreet.pipeline._release_stages import usual_delta
 from discreet.pipeline._stages import Stages
 from discreet.pipeline.options import (
@@ -22,6 +21,7 @@ from discreet.pipeline.options import (
     resolve_method,
     resolve_promise,
 )
+from discreet.pipeline.registry import open_charged_ledger
 from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.query.dummy_rows import RULE

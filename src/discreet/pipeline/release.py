@@ -20,7 +20,6 @@ from discreet.pipeline._output import (
     check_target_folder,
     load_signing_key,
 )
-from discreet.pipeline._registry import open_charged_ledger
 from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log_failure, parse_about
 from discreet.pipeline.options import (
     Output,
@@ -30,6 +29,7 @@ from discreet.pipeline.options import (
     resolve_method,
     resolve_promise,
 )
+from discreet.pipeline.registry import open_charged_ledger
 from discreet.pipeline.result import Published, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.release.base import check_publishable

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.privacy.amounts import exact, float_up
-from discreet.privacy.rounding import finite, sampling_delta, smallest_epsilon, whole
+from discreet.privacy.rounding import exact, finite, float_up, sampling_delta, smallest_epsilon, whole
 
 if TYPE_CHECKING:
     from fractions import Fraction

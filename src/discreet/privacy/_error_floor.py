@@ -16,8 +16,7 @@ from discreet.privacy._base import (
     check_positive,
     set_field,
 )
-from discreet.privacy.amounts import exact, float_up
-from discreet.privacy.rounding import root_down
+from discreet.privacy.rounding import exact, float_up, root_down
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy._base import Promise, check_positive
-from discreet.privacy.amounts import exact, float_down, float_up
 from discreet.privacy.calibration import gaussian_mu, odds_rho, pure_delta, zcdp_rho
-from discreet.privacy.rounding import root_down
+from discreet.privacy.rounding import exact, float_down, float_up, root_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.privacy.amounts import ZERO, Amount, exact, float_down, float_up
 from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, zcdp_delta, zcdp_epsilon
 from discreet.privacy.promises import (
     ZCDP,
@@ -26,7 +25,17 @@ from discreet.privacy.promises import (
     Promise,
     PureDP,
 )
-from discreet.privacy.rounding import finite, root_down, sampling_delta, smallest_epsilon
+from discreet.privacy.rounding import (
+    ZERO,
+    Amount,
+    exact,
+    finite,
+    float_down,
+    float_up,
+    root_down,
+    sampling_delta,
+    smallest_epsilon,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -18,7 +18,6 @@ from discreet.formatting import count_noun, number, printable
 from discreet.privacy._base import Arithmetic, Promise, Statistic, check_positive
 from discreet.privacy._error_floor import ColumnFloor, ErrorFloor
 from discreet.privacy._posterior_odds import PosteriorOdds
-from discreet.privacy.amounts import exact, float_up
 from discreet.privacy.calibration import (
     gaussian_delta,
     gaussian_epsilon,
@@ -30,7 +29,7 @@ from discreet.privacy.calibration import (
     zcdp_delta,
     zcdp_epsilon,
 )
-from discreet.privacy.rounding import least_epsilon
+from discreet.privacy.rounding import exact, float_up, least_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

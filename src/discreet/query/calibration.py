@@ -13,9 +13,16 @@ import numpy as np
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import discrete_laplace, rounded_gaussian, samplers
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
-from discreet.privacy.amounts import exact, float_down
 from discreet.privacy.calibration import gaussian_mu, laplace_epsilon, laplace_scale, mu_for_sd, sd_for_mu
-from discreet.privacy.rounding import check_neighbors, root_down, round_up, sampling_delta, sqrt_up
+from discreet.privacy.rounding import (
+    check_neighbors,
+    exact,
+    float_down,
+    root_down,
+    round_up,
+    sampling_delta,
+    sqrt_up,
+)
 from discreet.query.answers import unwrap_scalar
 from discreet.query.curation import Curation
 

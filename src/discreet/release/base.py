@@ -29,7 +29,7 @@ from discreet.release._rows import (
 from discreet.release.keystream import BatchStreams
 from discreet.release.publication import Publication, Release, ReleasePlan, published_fields
 from discreet.tables import check_target, open_table, prefetch, write_table
-from discreet.tables._external_sort import word_order
+from discreet.tables.external_sort import word_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

@@ -17,10 +17,9 @@ from discreet.noise import Whitening, samplers
 from discreet.noise.whitening import STEPS, points_per_double
 from discreet.noise_law import CorrelatedGaussianLaw, GaussianLaw
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, Promise, floors
-from discreet.privacy.amounts import exact
 from discreet.privacy.calibration import gaussian_mu
 from discreet.privacy.floors import GaussianNoise
-from discreet.privacy.rounding import root_down, shorter_up
+from discreet.privacy.rounding import exact, root_down, shorter_up
 from discreet.privacy.sensitivity import linear_box_diameter
 from discreet.release.base import check_noise
 from discreet.release.mechanism import (

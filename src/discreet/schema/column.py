@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.schema._column_checks import LARGEST_NUMBER, column_problems
-from discreet.schema.notation import PYTHON, Notation
+from discreet.schema.column_checks import LARGEST_NUMBER, column_problems
+from discreet.schema.serialization import PYTHON, Notation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

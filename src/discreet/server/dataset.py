@@ -14,7 +14,7 @@ from discreet.audit.stored_answers import exact_sums
 from discreet.batching import run_one
 from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.ledger import Ledger
-from discreet.pipeline._registry import Recognition
+from discreet.pipeline.registry import Recognition
 from discreet.pipeline.sources import find_schema, resolve_source
 from discreet.query import Database, Sums
 from discreet.query.aggregates import aggregate_from_dict

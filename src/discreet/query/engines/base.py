@@ -23,7 +23,7 @@ from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.language import hoist
 from discreet.query.language._sql import FROM
 from discreet.query.unit_rows import limited_batches
-from discreet.tables._encoding import NO_ID
+from discreet.tables.encoding import NO_ID
 from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:

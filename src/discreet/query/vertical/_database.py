@@ -17,8 +17,7 @@ import numpy as np
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import samplers
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, Receipt
-from discreet.privacy.amounts import exact, float_up
-from discreet.privacy.rounding import check_neighbors, root_down, sqrt_up
+from discreet.privacy.rounding import check_neighbors, exact, float_up, root_down, sqrt_up
 from discreet.query.aggregates import MOST_CELLS, Gram, Moments
 from discreet.query.aggregates._sketches import check_key, check_sketches
 from discreet.query.answers import Answer

@@ -30,7 +30,7 @@ from discreet.release.invariant.plan import (
 from discreet.release.publication import Publication, published_fields
 from discreet.schema import Column, unclipped_column
 from discreet.tables import check_target, write_table
-from discreet.tables._external_sort import word_order
+from discreet.tables.external_sort import word_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

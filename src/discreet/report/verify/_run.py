@@ -23,8 +23,8 @@ from discreet.report.folder.folder import (
     holds_model,
 )
 from discreet.report.statement.documents import ModelStatement, Statement
-from discreet.report.verify._container import check_container
 from discreet.report.verify._files import (
+    check_container,
     check_derived,
     check_files,
     check_hashes,

@@ -17,9 +17,9 @@ import numpy as np
 
 from discreet.errors import ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema
-from discreet.tables._external_sort import sort_by_words
 from discreet.tables.arrow import ArrayStream
 from discreet.tables.duckdb import connect, identifier, literal, run_over, split_table_name
+from discreet.tables.external_sort import sort_by_words
 from discreet.tables.files import attach
 from discreet.tables.postgres import SCHEMES, write_postgres
 from discreet.tables.table import duckdb_address

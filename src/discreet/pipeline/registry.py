@@ -3,28 +3,38 @@
 The place of a ledger follows from the folder of the table and the schema's ``dataset``. A table that is
 moved, copied or renamed would therefore get a new ledger, without its limit and without its charges. So a
 table is known again by its path, by the audit log beside it and by a keyed fingerprint of its rows
-(:mod:`~discreet.pipeline._identity`), and charging it to another ledger must be requested.
+(:mod:`~discreet.pipeline.registry`), and charging it to another ledger must be requested.
 
 The list of known tables is a file of the user's own, ``tables.json`` in ``$DISCREET_STATE``, by default
 ``$XDG_STATE_HOME/discreet`` or ``~/.local/state/discreet`` (mode 0700), with its key beside it.
+
+Keyed fingerprint by which a table is known again, however its rows are sorted or its file is named.
+
+A keyed hash of their cells chooses some rows, always the same ones of the same table, and a keyed digest of
+each is kept. The hash takes cells as values, without names and order of columns. So a table is known again
+after it was sorted, written in another format or declared under other names, and after a few of its rows were
+added, changed or removed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
+import math
 import os
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import DiscreetWarning, OtherLedger
+import numpy as np
+
+from discreet.errors import DiscreetError, DiscreetWarning, OtherLedger
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
 from discreet.ledger.records import draw_key
-from discreet.pipeline._identity import fingerprint_table, is_same_table
 from discreet.pipeline.sources import (
     describe_source,
     find_ledger,
@@ -33,12 +43,124 @@ from discreet.pipeline.sources import (
     resolve_source,
     source_path,
 )
+from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from discreet._types import AnyArray, Words
     from discreet.pipeline.sources import LedgerPlace
-    from discreet.schema import Schema
+    from discreet.schema import Column, Schema
+    from discreet.tables.table import Batch
+
+ROWS = 128
+"""Number of rows whose digests make up a fingerprint."""
+_SAME = 0.75  # share of rows that must agree
+_FEWEST = 8  # rows that must agree, unless there are fewer
+_MISSING = 0x7FF8_0000_0000_0000  # the bits of a missing cell
+_ODD = (0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)  # multipliers of SplitMix64
+
+
+def fingerprint_table(source: Any, schema: Schema, key: bytes) -> tuple[str, ...]:
+    """Return keyed digests of some rows of a table; none if it cannot be read here.
+
+    Parameters
+    ----------
+    source : Any
+        Table as :func:`~discreet.tables.open_table` reads it; one that only Spark can read has no digests.
+    schema : Schema
+        Schema that names the columns to hash.
+    key : bytes
+        Secret of at least 32 bytes.
+
+    Privacy
+    -------
+    With the key, guesses at whole rows can be tested; without it the digests tell only how many there are.
+    Both stay with the curator.
+
+    Notes
+    -----
+    A cell with bits b has the hash z = m_1(b xor k), a row the sum of its cells' hashes, mixed once more
+    under the key. The ``ROWS`` distinct rows with the smallest hashes are kept (a bottom-k sample), each with
+    how often it occurs: rows of few columns occur in every table, and their counts tell tables apart.
+    """
+    word = int.from_bytes(key[:8])
+    smallest: Words = np.empty(0, np.uint64)
+    counts: AnyArray = np.empty(0, np.int64)
+    try:
+        with open_table(source) as table:
+            for batch in table.batches(schema):
+                hashes = _row_hashes(batch, schema, word)
+                if len(smallest) == ROWS:
+                    hashes = hashes[hashes <= smallest[-1]]
+                distinct, times = np.unique(hashes, return_counts=True)
+                smallest, places = np.unique(np.concatenate([smallest, distinct]), return_inverse=True)
+                counts = np.bincount(places, np.concatenate([counts, times]), len(smallest)).astype(np.int64)
+                smallest, counts = smallest[:ROWS], counts[:ROWS]
+    except DiscreetError:
+        # The error is raised again when the job itself reads the table.
+        return ()
+    return tuple(
+        hashlib.blake2b(f"{row}:{times}".encode(), key=key[:64], digest_size=8).hexdigest()
+        for row, times in zip(smallest.tolist(), counts.tolist(), strict=True)
+    )
+
+
+def is_same_table(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two fingerprints under one key belong to the same table.
+
+    Three of four rows must agree, and at least eight, or all if there are fewer. In two tables of different
+    people with few columns, a row occurs equally often in at most about four cases of ten.
+    """
+    fewer = min(len(one), len(other))
+    return fewer > 0 and len({*one} & {*other}) >= max(math.ceil(_SAME * fewer), min(_FEWEST, fewer))
+
+
+def _row_hashes(batch: Batch, schema: Schema, key: int) -> Words:
+    """Return a 64-bit hash of each row of a batch, whatever the order of its columns.
+
+    Notes
+    -----
+    With cell bits b_j and key k: z_j = m ((b_j xor k) * a_0), where m(x) = x xor (x >> 32); the hash is the
+    SplitMix64 finalizer of (sum_j z_j) xor k. A sum does not depend on the order of its terms.
+    """
+    total: Words = np.zeros(batch.n_rows, np.uint64)
+    for column in schema.released:
+        bits = _bits(column, batch[column.name])
+        bits ^= np.uint64(key)
+        bits *= np.uint64(_ODD[0])
+        bits ^= bits >> np.uint64(32)
+        total += bits
+    total ^= np.uint64(key)
+    for odd in _ODD[1:]:
+        total ^= total >> np.uint64(30)
+        total *= np.uint64(odd)
+    total ^= total >> np.uint64(31)
+    return total
+
+
+def _bits(column: Column, values: AnyArray) -> Words:
+    """Return 64 bits for each cell, which depend on its value and not on its declaration."""
+    if column.is_category:
+        return np.array([_level_bits(level) for level in column.levels], np.uint64)[values]
+    cells: AnyArray = np.array(values, np.float64)
+    if column.type == "date":
+        cells += column.lower.toordinal()  # type: ignore[union-attr]
+    bits: Words = cells.view(np.uint64)
+    if not column.required:
+        bits[np.isnan(cells)] = _MISSING
+    return bits
+
+
+def _level_bits(level: Any) -> int:
+    """Return the 64 bits of one listed value: those of a number if it is one, else a hash of its text."""
+    if level is None:
+        return _MISSING
+    try:
+        return int(np.float64(level).view(np.uint64))  # a code that may be declared as a number as well
+    except ValueError:
+        return int.from_bytes(hashlib.blake2b(str(level).encode(), digest_size=8).digest())
+
 
 STATE = "DISCREET_STATE"
 """Environment variable that names the folder of the list of known tables."""
