@@ -76,7 +76,7 @@ def test_a_page_that_claims_too_much_is_caught() -> None:
     text = (
         "# x\n\n## A counterexample that runs\n\n```python\nassert 1 > 2\n```\n\n## Where it lives\n\n"
         "- `discreet.privacy.calibration.no_such`, `discreet.nowhere.f`\n"
-        "- `tests/privacy/test_calibrate.py::test_no_such`, `tests/none.py::test_x`\n"
+        "- `tests/privacy/test_calibration.py::test_no_such`, `tests/none.py::test_x`\n"
     )
     (code,) = blocks(text)
     with pytest.raises(AssertionError):
@@ -84,6 +84,6 @@ def test_a_page_that_claims_too_much_is_caught() -> None:
     assert missing_names(section(text, "Where it lives")) == [
         "discreet.privacy.calibration.no_such",
         "discreet.nowhere.f",
-        "tests/privacy/test_calibrate.py::test_no_such",
+        "tests/privacy/test_calibration.py::test_no_such",
         "tests/none.py::test_x",
     ]

@@ -27,7 +27,7 @@ from discreet.privacy.calibration import response_epsilon
 from discreet.query.dummy_rows import MOST_IN_RULE, ONE_IN, RULE, rows_from_schema
 from discreet.release._randomized_response import Response
 from discreet.tables import Field, write_table
-from tests.job.people import PEOPLE, people
+from tests.pipeline.people import PEOPLE, people
 from tests.statistical import ALPHA
 from tests.statistical.checks import chi_square
 

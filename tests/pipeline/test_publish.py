@@ -46,7 +46,7 @@ from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import Statement
 from discreet.report.verify import verify
 from discreet.tables import Table, open_table
-from tests.job.tables import SCHEMA, people
+from tests.pipeline.tables import SCHEMA, people
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -476,7 +476,7 @@ import json, os, signal, sys
 from pathlib import Path
 from discreet import Ledger
 from discreet.pipeline import Output, RunOptions, publish
-from tests.job.tables import SCHEMA, people
+from tests.pipeline.tables import SCHEMA, people
 import discreet.pipeline.release
 
 def run(folder, stage, how):

@@ -18,7 +18,7 @@ from discreet.evaluation.scores import LEAST_IN_GROUP, score
 from discreet.noise import Stream
 from discreet.release.invariant.plan import encoded_rows
 from discreet.report.findings import Learning, Score
-from tests.job.people import PEOPLE, people
+from tests.pipeline.people import PEOPLE, people
 
 if TYPE_CHECKING:
     from discreet._types import AnyArray

@@ -17,7 +17,7 @@ from discreet.pipeline import RunOptions, registry
 from discreet.pipeline.plan import PlanBasis, plan_noise_levels
 from discreet.pipeline.query import query_table
 from discreet.pipeline.registry import Registry, fingerprint_table, open_charged_ledger
-from tests.job.test_fingerprint import people, taken, write
+from tests.pipeline.test_identity import people, taken, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
