@@ -230,7 +230,7 @@ def test_questions_that_share_a_pass_get_the_integers_that_they_would_get_alone(
         bounds = [question.bind(CURATION, "replace-one") for question in asked]
         alone = [bound.exact(thousand) for bound in bounds]
         wanted = [bound.wanted for bound in bounds]
-        found = wanted[0].found(thousand, wanted)
+        found = wanted[0].run_tasks(thousand, wanted)
         assert [bound.finish(own, 1000) for bound, own in zip(bounds, found, strict=True)] == alone
         assert [len(own) for own in found] == [one.size for one in wanted]
 
@@ -244,10 +244,12 @@ def test_missing_numbers_have_a_cell_of_their_own(open_engine: Any) -> None:
     assert bound.labels == (((-np.inf, 0.5), (0.5, np.inf), None),)
 
 
-FEATURES = Features.of(CURATION, ["height", "age", "job"], center=None, radius=None)
-CLIPPED = Features.of(CURATION, ["height", "age", "job"], center=[0.1] * 7, radius=0.7, intercept=True)
+FEATURES = Features.from_curation(CURATION, ["height", "age", "job"], center=None, radius=None)
+CLIPPED = Features.from_curation(
+    CURATION, ["height", "age", "job"], center=[0.1] * 7, radius=0.7, intercept=True
+)
 WEIGHTS = tuple(range(-3, 5))
-IN_CELLS = Features.of(
+IN_CELLS = Features.from_curation(
     CURATION, ["income", "age", "job"], center=None, radius=None, starts={"income": (2**18, 2**19)}
 )
 PASSES: list[Any] = [
@@ -548,7 +550,9 @@ def test_reading_a_long_table_takes_constant_memory() -> None:
     for n in (2**20, 2**22):
         engine = DuckDBEngine()
         engine.register({"x": np.zeros(n)}, Curation.from_schema(schema))
-        kernel = GramPass(Features.of(Curation.from_schema(schema), ["x"], center=None, radius=None), True)
+        kernel = GramPass(
+            Features.from_curation(Curation.from_schema(schema), ["x"], center=None, radius=None), True
+        )
         tracemalloc.start()
         engine.reduce(kernel)
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -608,7 +612,7 @@ def test_a_hundred_million_rows_are_summed_exactly_in_little_memory() -> None:
     wanted = whole * 1024 * sum(range(1025)) + 1024 * sum(range(rest))
     assert version.n_rows == n
     assert engine.aggregate([exp.column("c0"), exp.column("c1")]) == [wanted, 45 * n // 10]
-    kernel = GramPass(Features.of(curation, ["a"], center=[0.0], radius=None), False)
+    kernel = GramPass(Features.from_curation(curation, ["a"], center=[0.0], radius=None), False)
     steps = [(i * 2**17 + 9) // 18 for i in range(10)]
     assert engine.reduce(kernel) == [n // 10 * sum(step * step for step in steps)]
     engine.close()

@@ -338,7 +338,7 @@ def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Part
 
 def _features(aggregate: Any, curation: Curation, *, intercept: bool = False) -> Features:
     starts = {name: starts_of(curation.column(name), cuts) for name, cuts in aggregate.edges.items()}
-    return Features.of(
+    return Features.from_curation(
         curation,
         aggregate.columns,
         center=aggregate.center,
@@ -372,7 +372,7 @@ def _gram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
 
 def _clusters(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of counts and clipped residual sums of the nearest centers."""
-    features = Features.of(curation, aggregate.columns, center=None, radius=None)
+    features = Features.from_curation(curation, aggregate.columns, center=None, radius=None)
     centers = np.array(bound.canonical["centers"], np.float64)
     square = bound.canonical["square"]
 

@@ -73,7 +73,7 @@ class _RowScan(EngineTask):
         return 0
 
     @classmethod
-    def found(cls, engine: Engine, wanted: Sequence[_RowScan]) -> list[list[int]]:
+    def run_tasks(cls, engine: Engine, wanted: Sequence[_RowScan]) -> list[list[int]]:
         """Run every scan over the rows of an engine; the sums are empty."""
 
         def scan() -> list[list[int]]:

@@ -488,7 +488,7 @@ def _sum_batch(engine: Engine, take: Callable[[], list[BoundAggregate]]) -> list
             names = [canonical(bound.canonical) for bound in bounds]
             tasks = {name: bound.wanted for name, bound in zip(names, bounds, strict=True)}
             shared = [*tasks.values()]
-            totals = dict(zip(tasks, shared[0].found(engine, shared), strict=True))
+            totals = dict(zip(tasks, shared[0].run_tasks(engine, shared), strict=True))
             return [
                 bound.finish(totals[name], engine.count()) for name, bound in zip(names, bounds, strict=True)
             ]

@@ -110,7 +110,7 @@ class Features:
     bands: tuple[Band, ...] = ()
 
     @classmethod
-    def of(
+    def from_curation(
         cls,
         curation: Curation,
         columns: Sequence[str],

@@ -129,7 +129,7 @@ def read_document(content: Mapping[str, Any]) -> Schema:
                 primary_key=tuple(table.primary_key),
                 title=table.title,
                 description=table.description,
-                dialect=FILE,
+                notation=FILE,
             )
         except SchemaError as error:
             problems += error.problems
@@ -181,7 +181,7 @@ def _build_column(field: _Field, where: str) -> Column:
         grid=privacy.grid,
         title=field.title,
         description=field.description,
-        dialect=FILE,
+        notation=FILE,
     )
 
 

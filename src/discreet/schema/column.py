@@ -76,7 +76,7 @@ class Column:
         Public step to which published numbers may be rounded; it divides the range.
     title, description : str, optional
         Title and description for people; None for none.
-    dialect : Notation
+    notation : Notation
         Notation of error messages: that of Python or of a schema file.
 
     Privacy
@@ -114,11 +114,11 @@ class Column:
     grid: float | None = None
     title: str | None = None
     description: str | None = None
-    dialect: InitVar[Notation] = PYTHON
+    notation: InitVar[Notation] = PYTHON
 
-    def __post_init__(self, dialect: Notation) -> None:
+    def __post_init__(self, notation: Notation) -> None:
         _normalize(self)
-        problems = column_problems(self, dialect)
+        problems = column_problems(self, notation)
         if problems:
             raise SchemaError(*problems)
 

@@ -63,7 +63,7 @@ class Schema:
         Names of the columns that identify a row.
     title, description : str, optional
         Title and description for people; None for none.
-    dialect : Notation
+    notation : Notation
         Notation of error messages: that of Python or of a schema file.
 
     Privacy
@@ -102,17 +102,17 @@ class Schema:
     primary_key: tuple[str, ...] = ()
     title: str | None = None
     description: str | None = None
-    dialect: InitVar[Notation] = PYTHON
+    notation: InitVar[Notation] = PYTHON
     _index: dict[str, Column] = field(init=False, repr=False, compare=False)
     _digest: str | None = field(init=False, repr=False, compare=False, default=None)
 
-    def __post_init__(self, dialect: Notation) -> None:
+    def __post_init__(self, notation: Notation) -> None:
         for name in ("columns", "missing_values", "primary_key"):
             given = getattr(self, name)
             if isinstance(given, Iterable) and not isinstance(given, str):
                 object.__setattr__(self, name, tuple(given))
         self._normalize_target()
-        problems = table_problems(self, dialect)
+        problems = table_problems(self, notation)
         if problems:
             raise SchemaError(*problems)
         object.__setattr__(self, "_index", {column.name: column for column in self.columns})

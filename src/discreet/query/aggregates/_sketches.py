@@ -80,7 +80,7 @@ class SignSketches(Aggregate):
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        features = Features.of(curation, self.columns, center=self.center, radius=self.radius)
+        features = Features.from_curation(curation, self.columns, center=self.center, radius=self.radius)
         d, m = features.size, self.sketches
         check_cells(m * d)
         kernel = SketchPass(features, curation.id_identifiers(), self.key, m)

@@ -77,7 +77,7 @@ class Gram(Aggregate):
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        features = Features.of(
+        features = Features.from_curation(
             curation,
             self.columns,
             center=self.center,
@@ -177,7 +177,7 @@ class ClusterSums(Aggregate):
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        features = Features.of(curation, self.columns, center=None, radius=None)
+        features = Features.from_curation(curation, self.columns, center=None, radius=None)
         d, k = features.size, len(self.centers)
         check_cells(k * (d + 1))
         middle = ONE // 2
@@ -264,7 +264,7 @@ class _Labeled(Aggregate):
         ParameterError
             The positive level is not one of the target's.
         """
-        features = Features.of(
+        features = Features.from_curation(
             curation,
             self.columns,
             center=self.center,

@@ -90,7 +90,7 @@ class BoundAggregate:
 
     def exact(self, engine: Engine) -> list[int]:
         """Return the exact integers of the entries, computed by an engine. Private."""
-        (integers,) = self.wanted.found(engine, [self.wanted])
+        (integers,) = self.wanted.run_tasks(engine, [self.wanted])
         return self.finish(integers, engine.count())
 
     def arrange(self, entries: Floats, n_rows: float) -> Floats:

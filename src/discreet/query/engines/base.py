@@ -98,7 +98,7 @@ class EngineTask(ABC):
 
     @classmethod
     @abstractmethod
-    def found(cls, engine: Engine, tasks: Sequence[Any]) -> list[list[int]]:
+    def run_tasks(cls, engine: Engine, tasks: Sequence[Any]) -> list[list[int]]:
         """Return the integers of tasks of this kind, computed in as few passes as possible."""
 
 
@@ -120,7 +120,7 @@ class EngineTotals(EngineTask):
         return len(self.trees)
 
     @classmethod
-    def found(cls, engine: Engine, tasks: Sequence[EngineTotals]) -> list[list[int]]:
+    def run_tasks(cls, engine: Engine, tasks: Sequence[EngineTotals]) -> list[list[int]]:
         """Return the sums of all tasks, computed in one pass."""
         return _split_integers(engine.aggregate([tree for one in tasks for tree in one.trees]), tasks)
 
@@ -149,7 +149,7 @@ class Tables(EngineTask):
         return sum(cells.size for cells, _ in self.tables)
 
     @classmethod
-    def found(cls, engine: Engine, tasks: Sequence[Tables]) -> list[list[int]]:
+    def run_tasks(cls, engine: Engine, tasks: Sequence[Tables]) -> list[list[int]]:
         """Return the tables of all tasks, computed in one pass."""
         tables = [table for one in tasks for table in one.tables]
         filled = engine.grouped([cells for cells, _ in tables], [tree for _, tree in tables])
@@ -173,7 +173,7 @@ class KernelTotals(EngineTask):
         return self.kernel.size
 
     @classmethod
-    def found(cls, engine: Engine, tasks: Sequence[KernelTotals]) -> list[list[int]]:
+    def run_tasks(cls, engine: Engine, tasks: Sequence[KernelTotals]) -> list[list[int]]:
         """Return the sums of each kernel, computed in a pass of its own."""
         return [engine.reduce(one.kernel) for one in tasks]
 

@@ -147,7 +147,7 @@ class Owners:
         A radius ``B`` over ``d`` coordinates becomes ``B sqrt(d_i / d)`` for a database with ``d_i`` of
         them: the squares of the parts add up to the square of the whole.
         """
-        features = Features.of(self._curation, columns, center=center, radius=radius)
+        features = Features.from_curation(self._curation, columns, center=center, radius=radius)
         middle = np.array(features.center) / ONE
         owners = np.array([self._owner[columns[pick.place]] for pick in features.picks])
         parts = []
