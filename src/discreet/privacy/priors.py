@@ -17,6 +17,8 @@ from discreet.privacy.rounding import UNIT, finite, round_down, round_up
 if TYPE_CHECKING:
     from discreet.privacy.floors import Noise
 
+__all__ = ["IntegerPrior", "ListPrior", "UniformPrior"]
+
 _FEW = 2**20
 """Number of 64-bit steps in a range up to which a floor treats the stored values as integers."""
 

@@ -19,6 +19,8 @@ from discreet.learn.logistic.sensitivity import (
     minimizer_sensitivity,
 )
 
+__all__ = ["input_utility", "output_utility", "printed_input_utility", "printed_output_utility"]
+
 _UP = 1 + 2.0**-40
 
 
