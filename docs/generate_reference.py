@@ -33,6 +33,7 @@ PUBLIC = (
     "discreet.privacy",
     "discreet.privacy.calibration",
     "discreet.privacy.floors",
+    "discreet.privacy.priors",
     "discreet.privacy.bounded",
     "discreet.ledger",
     "discreet.query",

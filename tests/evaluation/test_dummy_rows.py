@@ -12,7 +12,7 @@ import pytest
 
 from discreet import Column, Database, GaussianDP, Schema
 from discreet.errors import ParameterError
-from discreet.query.dummy_rows import MAX_DUMMY_ROWS, dummy_rows
+from discreet.query.dummy import MAX_DUMMY_ROWS, dummy_rows
 from discreet.query.language.query import parse_query
 from discreet.query.text_query import run_query
 from tests.query.survey import FIRST_DAY, SCHEMA

@@ -24,7 +24,7 @@ from discreet.evaluation.what_if import FACTORS, plan_epsilon, plan_table, what_
 from discreet.noise import Stream
 from discreet.noise_law import GaussianLaw, ResponseLaw
 from discreet.privacy.calibration import response_epsilon
-from discreet.query.dummy_rows import MOST_IN_RULE, ONE_IN, RULE, rows_from_schema
+from discreet.query.dummy import MOST_IN_RULE, ONE_IN, RULE, rows_from_schema
 from discreet.release._randomized_response import Response
 from discreet.tables import Field, write_table
 from tests.pipeline.people import PEOPLE, people

@@ -58,7 +58,7 @@ RENAMED: dict[str, str | None] = {
     "discreet.job.combining.combined": "discreet.query.combination.combine_results",
     "discreet.job.combining.Term": "discreet.query.combination.ResultTerm",
     "discreet.job.combining.Combined": "discreet.query.combination.CombinedResult",
-    "discreet.job.dummy.dummy_rows": "discreet.query.dummy_rows.dummy_rows",
+    "discreet.job.dummy.dummy_rows": "discreet.query.dummy.dummy_rows",
 }
 """Intended changes: recorded name -> name today, or None where it is no longer public.
 

@@ -33,7 +33,7 @@ from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer
 from discreet.query.calibration import CostModel
 from discreet.query.curation import Curation
-from discreet.query.dummy_rows import dummy_frame
+from discreet.query.dummy import dummy_frame
 from discreet.query.frames import HISTORY_COLUMNS, Budget, Frame, history_row
 from discreet.query.interface import PrivateTable
 from discreet.query.results import Preview, QueryResult

@@ -15,7 +15,7 @@ from discreet.evaluation.samples import PairedSample
 from discreet.noise import InRange, Stream
 from discreet.noise_law import Additive, InRangeLaw, InvariantLaw, JointResponseLaw, ResponseLaw, SampledLaw
 from discreet.privacy import Spending
-from discreet.query.dummy_rows import rows_from_schema
+from discreet.query.dummy import rows_from_schema
 from discreet.release.gaussian import GaussianNumbers, GaussianRelease
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.release.table import TablePlan
@@ -121,7 +121,7 @@ def plan_table(
         As for :func:`what_if`.
     public_sample : path, URL or frame, optional
         A public table with the same schema, on which accuracy is measured. Without one, it is measured on
-        rows drawn from the schema with a planted rule, :data:`~discreet.query.dummy_rows.RULE`.
+        rows drawn from the schema with a planted rule, :data:`~discreet.query.dummy.RULE`.
 
     Privacy
     -------

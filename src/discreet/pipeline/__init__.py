@@ -2,11 +2,11 @@
 
 Reading order: ``release`` has the order of the stages of a release and ``_release_stages`` their content;
 ``model`` and ``training`` do the same for a model. ``options`` turns a request into a release method,
-``sources`` finds schema and ledger of a table, and ``_registry`` knows a table again by its path or, with
-``_identity``, by its rows. ``_stages`` times and logs the stages, ``_output`` builds the folder and keeps the
-key, ``result`` holds what a job returns. ``plan`` and ``published`` are parts of a job that also run alone: a
-plan with more and less noise, a dry run, attacks on a published folder, the internal report. ``query``
-answers one query on a file. Names are loaded at first use: drafting a schema needs no learner.
+``sources`` finds schema and ledger of a table, and ``registry`` recognizes a table by its path or by its
+rows. ``_stages`` times and logs the stages, ``_output`` builds the folder and keeps the key, ``result``
+holds what a job returns. ``plan`` and ``published`` are parts of a job that also run alone: a plan with
+more and less noise, a dry run, attacks on a published folder, the internal report. ``query`` answers one
+query on a file. Names are loaded at first use: drafting a schema needs no learner.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.pipeline.model import PublishedModel, load_model, publish_model
     from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
+    from discreet.pipeline.query import preview_table_query, query_table
     from discreet.pipeline.release import publish
     from discreet.pipeline.result import Published, Row
 
@@ -29,8 +30,10 @@ __all__ = [
     "RunOptions",
     "Signing",
     "load_model",
+    "preview_table_query",
     "publish",
     "publish_model",
+    "query_table",
 ]
 
 _HOME = {
@@ -42,8 +45,10 @@ _HOME = {
     "RunOptions": "options",
     "Signing": "options",
     "load_model": "model",
+    "preview_table_query": "query",
     "publish": "release",
     "publish_model": "model",
+    "query_table": "query",
 }
 
 

@@ -24,7 +24,7 @@ from discreet.pipeline.options import (
 from discreet.pipeline.registry import open_charged_ledger
 from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
-from discreet.query.dummy_rows import RULE
+from discreet.query.dummy import RULE
 from discreet.release.base import check_publishable
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.report.statement.build import promised_blocks

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from discreet._types import Floats, Ints
     from discreet.privacy.priors import Prior
 
-__all__ = ["BoundedNoise", "additive_delta", "additive_epsilon", "ideal_in_range_epsilon", "in_range_epsilon", "in_range_floor", "in_range_law", "least_delta"]
+__all__ = [
+    "BoundedNoise",
+    "additive_delta",
+    "additive_epsilon",
+    "ideal_in_range_epsilon",
+    "in_range_epsilon",
+    "in_range_floor",
+    "in_range_law",
+    "least_delta",
+]
 
 # Clenshaw sums of a hundred terms that add up to at most 1: measured 2e-15 against rational arithmetic.
 _CDF_ERROR = 1e-14

@@ -38,7 +38,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-__all__ = ["GaussianNoise", "LaplaceNoise", "bayes_floor", "column_floor", "cramer_rao_unbiased_only", "keep_for_wrong_guess", "least_noise", "root_floor", "van_trees_floor", "wrong_guess_floor"]
+__all__ = [
+    "GaussianNoise",
+    "LaplaceNoise",
+    "bayes_floor",
+    "column_floor",
+    "cramer_rao_unbiased_only",
+    "keep_for_wrong_guess",
+    "least_noise",
+    "root_floor",
+    "van_trees_floor",
+    "wrong_guess_floor",
+]
 
 UNBIASED_ONLY = "unbiased attackers only"
 """The label that a Cramér-Rao number carries wherever it is shown."""

@@ -30,17 +30,26 @@ from discreet.query.aggregates import (
 )
 from discreet.query.answers import Answer, NoisySums, RefinableSums
 from discreet.query.calibration import CostModel
+from discreet.query.combination import CombinedResult, ResultTerm, combine_results
 from discreet.query.database import Database
+from discreet.query.dummy import dummy_rows
+from discreet.query.frames import Budget, Frame
 from discreet.query.interface import PrivateTable
+from discreet.query.language.query import Query, build_query, parse_query
+from discreet.query.results import Preview, QueryResult, ResultCell
+from discreet.query.text_query import preview_query, run_query
 from discreet.query.vertical import VerticalDatabases
 from discreet.query.vertical._gram import cross_products
 
 __all__ = [
     "Aggregate",
     "Answer",
+    "Budget",
     "ClusterSums",
+    "CombinedResult",
     "CostModel",
     "Database",
+    "Frame",
     "GradientSums",
     "Gram",
     "HalfspaceSums",
@@ -49,12 +58,23 @@ __all__ = [
     "NodeTables",
     "NoisySums",
     "PosteriorOdds",
+    "Preview",
     "PrivateTable",
+    "Query",
+    "QueryResult",
     "RefinableSums",
+    "ResultCell",
+    "ResultTerm",
     "SignSketches",
     "Sums",
     "TreeNode",
     "VerticalDatabases",
     "aggregate_from_dict",
+    "build_query",
+    "combine_results",
     "cross_products",
+    "dummy_rows",
+    "parse_query",
+    "preview_query",
+    "run_query",
 ]

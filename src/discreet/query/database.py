@@ -11,7 +11,7 @@ import numpy as np
 from discreet.errors import DataError, ParameterError
 from discreet.ledger import Ledger
 from discreet.query.curation import Curation
-from discreet.query.dummy_rows import dummy_frame, dummy_rows
+from discreet.query.dummy import dummy_frame, dummy_rows
 from discreet.query.engines import engine_for
 from discreet.query.execution import QueryExecutor
 from discreet.query.frames import HISTORY_COLUMNS, Budget, Frame, history_row

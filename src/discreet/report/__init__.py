@@ -11,14 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discreet.report.folder.loading import PublishedTable
     from discreet.report.pages.render import write_report
     from discreet.report.statement.build import build_statement
     from discreet.report.statement.documents import Statement
     from discreet.report.verify._result import Verification
 
-__all__ = ["Statement", "Verification", "build_statement", "write_report"]
+__all__ = ["PublishedTable", "Statement", "Verification", "build_statement", "write_report"]
 
 _HOME = {
+    "PublishedTable": "folder.loading",
     "Statement": "statement.documents",
     "Verification": "verify",
     "build_statement": "statement.build",

@@ -205,7 +205,7 @@ class Dataset:
         """
         if not 1 <= n <= MAX_DUMMY_ROWS:
             raise ParameterError(f"n of dummy rows must be from 1 to {MAX_DUMMY_ROWS}, was {n}.")
-        from discreet.query.dummy_rows import dummy_rows
+        from discreet.query.dummy import dummy_rows
 
         return dummy_rows(self.schema, n, seed)
 

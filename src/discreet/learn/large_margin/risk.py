@@ -18,7 +18,14 @@ from discreet.learn.perturbation.noise import GaussianVectorNoise, SphericalNois
 if TYPE_CHECKING:
     from discreet.learn.perturbation.noise import VectorNoise
 
-__all__ = ["empirical_excess", "noise_norm", "printed_empirical_excess", "printed_norm", "printed_true_excess", "true_excess"]
+__all__ = [
+    "empirical_excess",
+    "noise_norm",
+    "printed_empirical_excess",
+    "printed_norm",
+    "printed_true_excess",
+    "true_excess",
+]
 
 
 def printed_norm(n_features: int, epsilon: float, failure: float) -> float:
