@@ -1,4 +1,4 @@
-"""What an untrusted analyst may ask: queries of one aggregate, and scalar SQL with known bounds inside them.
+"""Language of untrusted analysts: queries of one aggregate, with scalar SQL expressions of known bounds.
 
 Reading order, which is the way of a text: ``lexer`` lets the words of the language through and nothing
 else; ``query`` cuts a text into aggregate, WHERE and GROUP BY, with ``_select`` for SQL and ``_group_by``

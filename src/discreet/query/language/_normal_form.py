@@ -1,4 +1,4 @@
-"""One form for every spelling: the functions that make nodes.
+"""Constructors of nodes, which bring every spelling of an expression into one form.
 
 ``age + 1 > 2 * (income)`` and ``income * 2 < 1 + age`` are one question, so they are one node, one
 canonical text, and for a ledger one answer. What is done: operands that may be exchanged are sorted and
@@ -53,7 +53,7 @@ _OPPOSITE: dict[Relation, tuple[Relation, bool]] = {
 
 
 def constant(value: Fraction | int) -> Constant:
-    """Make a number that is the same for every row."""
+    """Return the node of a number that is the same for every row."""
     value = Fraction(value)
     if value and not 1 / _LARGEST <= abs(value) <= _LARGEST:
         raise ExpressionRefused(
@@ -65,7 +65,7 @@ def constant(value: Fraction | int) -> Constant:
 
 
 def total(terms: Iterable[tuple[int, Number]]) -> Number:
-    """Add terms with signs."""
+    """Return the sum of terms with signs: sums flattened, constants added, terms sorted."""
     kept: list[tuple[int, Number]] = []
     fixed = Fraction(0)
     for sign, term in terms:
@@ -84,12 +84,12 @@ def total(terms: Iterable[tuple[int, Number]]) -> Number:
 
 
 def negative(number: Number) -> Number:
-    """Change the sign."""
+    """Return a number with the other sign."""
     return total([(-1, number)])
 
 
 def product(factors: Iterable[Number]) -> Number:
-    """Multiply; repeated factors become powers."""
+    """Return the product of factors; repeated factors become powers."""
     sign, fixed = 1, Fraction(1)
     times: dict[Number, int] = {}
     for factor in factors:
@@ -112,7 +112,7 @@ def product(factors: Iterable[Number]) -> Number:
 
 
 def _powers(base: Number, times: int) -> list[Number]:
-    """Write a power with exponents that the language has."""
+    """Return factors for a power, with exponents that the language has."""
     whole, rest = divmod(times, MOST_EXPONENT)
     exponents = [MOST_EXPONENT] * whole + [rest] * bool(rest)
     if whole and rest == 1:
@@ -121,7 +121,7 @@ def _powers(base: Number, times: int) -> list[Number]:
 
 
 def _unsigned(number: Number) -> tuple[int, Number]:
-    """Take the sign off a number that is nothing but another one with the other sign."""
+    """Return a sign and a number: -1 and its operand for a number that is only negated."""
     if isinstance(number, Constant):
         return (-1, constant(-number.value)) if number.value < 0 else (1, number)
     if isinstance(number, Sum) and len(number.terms) == 1:
@@ -130,7 +130,7 @@ def _unsigned(number: Number) -> tuple[int, Number]:
 
 
 def quotient(numerator: Number, denominator: Number) -> Number:
-    """Divide."""
+    """Return the quotient of two numbers."""
     upper_sign, above = _unsigned(numerator)
     lower_sign, below = _unsigned(denominator)
     if isinstance(below, Constant):
@@ -144,7 +144,7 @@ def quotient(numerator: Number, denominator: Number) -> Number:
 
 
 def power(base: Number, exponent: int) -> Number:
-    """Raise to a whole power from 0 to 8."""
+    """Return a number to a whole power from 0 to 8."""
     if isinstance(base, Constant):
         return constant(base.value**exponent)
     sign, inner = _unsigned(base)
@@ -154,7 +154,7 @@ def power(base: Number, exponent: int) -> Number:
 
 
 def call(function: Function, argument: Number) -> Number:
-    """Apply a function of one number."""
+    """Return a function of one number."""
     if function == "ABS":
         _, argument = _unsigned(argument)
         if isinstance(argument, Constant):
@@ -165,7 +165,7 @@ def call(function: Function, argument: Number) -> Number:
 
 
 def extreme(function: Extremum, items: Sequence[Number]) -> Number:
-    """Take the smallest or the largest."""
+    """Return the smallest or the largest of several numbers."""
     flat = [
         part
         for item in items
@@ -180,7 +180,7 @@ def extreme(function: Extremum, items: Sequence[Number]) -> Number:
 
 
 def case(branches: Sequence[tuple[Condition, Number]], otherwise: Number) -> Number:
-    """Choose by conditions."""
+    """Return the number of the first condition that holds."""
     if len(branches) == 1 and isinstance(otherwise, Constant):
         condition, value = branches[0]
         if isinstance(value, Constant) and {value.value, otherwise.value} == {Fraction(0), Fraction(1)}:
@@ -189,12 +189,12 @@ def case(branches: Sequence[tuple[Condition, Number]], otherwise: Number) -> Num
 
 
 def indicator(condition: Condition) -> Number:
-    """Count a condition as 0 or 1."""
+    """Return a condition as the number 0 or 1."""
     return constant(int(condition.value)) if isinstance(condition, Truth) else Indicator(condition)
 
 
 def compare(relation: Literal["<", "<=", "=", "<>", ">", ">="], left: Number, right: Number) -> Condition:
-    """Compare two numbers."""
+    """Return the comparison of two numbers."""
     if relation == ">":
         return compare("<", right, left)
     if relation == ">=":
@@ -208,14 +208,14 @@ def compare(relation: Literal["<", "<=", "=", "<>", ">", ">="], left: Number, ri
 
 
 def member(test: Member) -> Condition:
-    """Ask for some levels of a category: none and all are known beforehand."""
+    """Return the test of a category for levels; a constant for none or all of them."""
     if not test.codes:
         return Truth(False)
     return Truth(True) if len(test.codes) == len(test.levels) else test
 
 
 def opposite(condition: Condition) -> Condition:
-    """Negate. Nothing is NULL and nothing is NaN, so every condition is true or false."""
+    """Return the negation of a condition. No value is NULL or NaN, so each condition is true or false."""
     if isinstance(condition, Truth):
         return Truth(not condition.value)
     if isinstance(condition, Compare):
@@ -229,7 +229,7 @@ def opposite(condition: Condition) -> Condition:
 
 
 def junction(word: Literal["AND", "OR"], parts: Iterable[Condition]) -> Condition:
-    """Join conditions."""
+    """Return conditions joined by AND or OR: sorted, each once."""
     kept: set[Condition] = set()
     tests: dict[str, Member] = {}
     neutral = Truth(word == "AND")

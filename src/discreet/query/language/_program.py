@@ -1,4 +1,4 @@
-"""A list of primitive operations, each on earlier results: the one thing that SQL and numpy are made from.
+"""Programs: lists of primitive operations on earlier results, from which SQL and numpy code follow.
 
 Only operations that every engine rounds correctly, or computes exactly, are primitive: ``+ - * /``, ``sqrt``,
 ``floor``, comparison, choice. Each translates into one function of SQL and one of numpy, so equal bits are a
@@ -124,14 +124,14 @@ class Interval:
         )
 
     def hull(self, other: Interval) -> Interval:
-        """Return what either of two values can be."""
+        """Return the interval of a value that is one of two."""
         return Interval(
             min(self.lower, other.lower), max(self.upper, other.upper), min(self.quantum, other.quantum)
         )
 
 
 def span(values: Iterable[float]) -> Interval:
-    """Return the interval of some values."""
+    """Return the least interval of several values."""
     values = list(values)
     return Interval(min(values), max(values), min(map(_quantum, values)))
 
@@ -198,7 +198,7 @@ class Program:
         self.weight = 0  # operations to carry out; a ladder counts by its rungs
 
     def copy(self) -> Program:
-        """Return a program that can be continued on its own."""
+        """Return an independent copy of the program."""
         twin = Program()
         twin.operations, twin._places = self.operations.copy(), self._places.copy()
         return twin
@@ -209,7 +209,7 @@ class Program:
         return tuple(sorted({str(o.detail[0]) for o in self.operations if o.kind in reading}))
 
     def interval(self, place: int) -> Interval:
-        """Return what a number can be."""
+        """Return the interval of a number."""
         interval = self.operations[place].interval
         assert interval is not None, "a truth value has no interval"
         return interval
@@ -221,7 +221,7 @@ class Program:
         self.operations[place] = Operation(operation.kind, operation.inputs, operation.detail, tight)
 
     def replay(self, place: int, base: int, value: float) -> float:
-        """Carry out sums, differences and products that lead from ``base`` to ``place``, from one number."""
+        """Return the value at ``place`` for one number at ``base``, by sums, differences and products."""
         results = {base: value}
         for i in range(place + 1):
             operation = self.operations[i]
@@ -262,7 +262,7 @@ class Program:
         return self._record("subtract", (a, b), (), self.interval(a) - self.interval(b))
 
     def negate(self, a: int) -> int:
-        """Record a number with the other sign."""
+        """Record the negative of a number."""
         return self._record("negate", (a,), (), -self.interval(a))
 
     def multiply(self, a: int, b: int) -> int:
@@ -293,7 +293,7 @@ class Program:
         return self._record("floor", (a,), (), self.interval(a).floor())
 
     def absolute(self, a: int) -> int:
-        """Record a number without its sign."""
+        """Record the absolute value of a number."""
         return self._record("absolute", (a,), (), self.interval(a).absolute())
 
     def least(self, a: int, b: int) -> int:

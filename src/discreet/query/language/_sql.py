@@ -1,4 +1,4 @@
-"""A program as SQL: one expression for an engine to sum, with sub-selects for what is needed more than once.
+"""Programs as SQL: one expression for an engine to sum, with sub-selects for repeated values.
 
 Every operation becomes one function that DuckDB, PostgreSQL and Spark have under the same name and
 compute with the same bits. Constants are written as quoted decimals that are cast, which all three read
@@ -37,7 +37,7 @@ _FUNCTIONS: dict[Kind, str] = {
 
 
 FROM = "from_" if "from_" in exp.Select.arg_types else "from"
-"""What a SELECT calls its FROM; the name differs between the versions of sqlglot that we accept."""
+"""Argument name of FROM in a SELECT tree, which differs between versions of sqlglot."""
 
 
 class Stepwise(exp.Expression):
@@ -123,7 +123,7 @@ def hoist(select: exp.Select, *, fence: bool = False) -> exp.Select:
 
 
 def _has_steps(tree: Tree) -> bool:
-    """Look for steps; most questions have none, and the walk of sqlglot takes as long as all the rest."""
+    """Return whether a tree has steps, faster than by sqlglot's own walk."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -269,7 +269,7 @@ def _integer(value: Any) -> Tree:
 
 
 def bigint(tree: Tree) -> Tree:
-    """Write a whole number as a 64-bit integer."""
+    """Return a whole number cast to a 64-bit integer."""
     return _cast(tree, "BIGINT")
 
 

@@ -1,4 +1,4 @@
-"""The words of the language, and the one reading of a text into them.
+"""Lexer of expressions and queries: the words of the language, and the tokens of a text.
 
 Tokens know their place and depth, by which a query is cut into clauses; in a scanned expression stand-ins
 (``c_0``, ``v_0``) replace the columns and quoted values that were named, so that neither reaches a parser or
@@ -137,7 +137,7 @@ _WORDS = {word: (construct, hint) for construct, hint, words in _FAMILIES for wo
 
 
 def refused_sign(sign: str) -> ExpressionRefused:
-    """Return what is raised for a character outside the language."""
+    """Return the error for a character outside the language."""
     if sign in _SIGNS:
         return ExpressionRefused(*_SIGNS[sign])
     return ExpressionRefused(
@@ -147,7 +147,7 @@ def refused_sign(sign: str) -> ExpressionRefused:
 
 
 def refused_function(name: str) -> ExpressionRefused:
-    """Return what is raised for a function that the language does not have."""
+    """Return the error for a function that the language does not have."""
     word = name.upper()
     if word in _WORDS:
         construct, hint = _WORDS[word]
@@ -159,7 +159,7 @@ def refused_function(name: str) -> ExpressionRefused:
 
 
 def refused_word(name: str, columns: tuple[str, ...]) -> ExpressionRefused:
-    """Return what is raised for a word that is neither of the language nor a column."""
+    """Return the error for a word that is neither of the language nor a column."""
     word = name.upper()
     if word in _SYNTAX.split():
         construct, hint = _WORDS[word]
@@ -179,12 +179,12 @@ def _quoted(word: str) -> str:
 
 
 def write_name(name: str) -> str:
-    """Write the name of a column: as it is if that is a word of its own, else in double quotes."""
+    """Return the name of a column as text, in double quotes unless it is a plain word."""
     return name if is_plain(name) else '"{}"'.format(name.replace('"', '""'))
 
 
 def is_plain(name: str) -> bool:
-    """Say whether a name can be written without quotes."""
+    """Return whether a name can be written without quotes."""
     return bool(_PLAIN_NAME.fullmatch(name)) and name.upper() not in _TAKEN
 
 
@@ -260,7 +260,7 @@ class Token:
 
 
 def tokenize(text: str) -> list[Token]:
-    """Return the tokens of any text; blanks are left out and seen in the places of the others."""
+    """Return the tokens of any text, without blanks."""
     tokens, depth = [], 0
     for match in _TOKEN.finditer(text):
         kind, word = match.lastgroup, match[0]
@@ -364,7 +364,7 @@ class _Reader:
         self._nested = self._prefixes = self._operands = 0
 
     def take(self, token: Token, after: Token | None, *, called: bool) -> None:
-        """Put a token into the words of the language, or refuse it.
+        """Append a token in the words of the language, or refuse it.
 
         Parameters
         ----------
@@ -460,12 +460,12 @@ def _check_blanks(blanks: str) -> None:
 
 
 def too_deep() -> ExpressionRefused:
-    """Return what is raised for a text with too many levels."""
+    """Return the error for a text with too many levels."""
     return ExpressionRefused(f"more than {MOST_DEPTH} levels", "Ask in several questions, each of a part.")
 
 
 def too_many() -> ExpressionRefused:
-    """Return what is raised for a text with too many parts."""
+    """Return the error for a text with too many parts."""
     return ExpressionRefused(f"more than {MOST_NODES} parts", "Ask in several questions, each of a part.")
 
 

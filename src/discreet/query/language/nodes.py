@@ -1,4 +1,4 @@
-"""The tree of an expression: what is left of an analyst's text once it was understood.
+"""Nodes of a parsed expression.
 
 Nodes are made by the functions of :mod:`~discreet.query.language._normal_form`, which bring every spelling
 of an expression into one form; nothing else constructs them. Each knows its ``text``: an expression of the
@@ -56,7 +56,7 @@ class Condition(Node):
 
 @dataclass(frozen=True, eq=False)
 class Constant(Number):
-    """A number that is written in the expression, or follows from such."""
+    """A number written in the expression, or computed from such numbers."""
 
     value: Fraction
 
@@ -141,7 +141,7 @@ class Extreme(Number):
 
 @dataclass(frozen=True, eq=False)
 class Case(Number):
-    """The number that stands beside the first condition that holds."""
+    """The number of the first condition that holds."""
 
     branches: tuple[tuple[Condition, Number], ...]
     otherwise: Number
@@ -173,7 +173,7 @@ class Truth(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Compare(Condition):
-    """How two numbers stand to each other."""
+    """A comparison of two numbers."""
 
     relation: Relation
     left: Number
@@ -185,7 +185,7 @@ class Compare(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Member(Condition):
-    """Whether a cell holds one of some declared levels.
+    """A test whether a cell holds one of several declared levels.
 
     Attributes
     ----------
@@ -228,14 +228,14 @@ class Junction(Condition):
 
 
 def write_level(level: Level) -> str:
-    """Write a declared value of a category."""
+    """Return a declared value of a category as text."""
     if isinstance(level, bool):
         return "TRUE" if level else "FALSE"
     return str(level) if isinstance(level, int) else "'{}'".format(str(level).replace("'", "''"))
 
 
 def write_number(value: Fraction) -> str:
-    """Write a fraction: as a decimal if it is one, else as a quotient."""
+    """Return a fraction as text: as a decimal if it is one, else as a quotient."""
     rest, places = value.denominator, 0
     for prime in (2, 5):
         times = 0
