@@ -74,22 +74,22 @@ class Dataset:
         The table has no row.
     """
 
-    def __init__(self, config: Config, declared: Schema, audit_log: ServiceLog) -> None:
+    def __init__(self, config: Config, schema: Schema, audit_log: ServiceLog) -> None:
         """Open ledger and database, and check the ledger against the registry and the audit log."""
         self.name = config.dataset
         self._seeded = config.seed is not None
         self._max_cells = config.limits.cells
-        with ExitStack() as opened:
-            recognition = recognize_table(config, declared)
-            self.ledger = opened.enter_context(closing(open_ledger(config, declared)))
+        with ExitStack() as resources:
+            recognition = recognize_table(config, schema)
+            self.ledger = resources.enter_context(closing(open_ledger(config, schema)))
             audit_log.confirm(self.ledger)
             recognition.require(new_ledger=config.new_ledger)
             recognition.note(self.ledger)
-            self.database = opened.enter_context(
+            self.database = resources.enter_context(
                 closing(
                     Database(
                         resolve_source(config.table),
-                        schema=declared,
+                        schema=schema,
                         ledger=self.ledger,
                         random_state=config.seed,
                         version=config.version,
@@ -100,7 +100,7 @@ class Dataset:
             )
             if self.database.n_rows == 0:
                 raise SourceError("table of the configuration must have at least one row, and has none.")
-            self._opened = opened.pop_all()
+            self._opened = resources.pop_all()
         self.schema: Schema = self.database.schema
         self.promise_context: dict[str, Any] = {
             "unit": self.schema.unit,
@@ -268,26 +268,26 @@ class RequestDatabase:
 
 def load_schema(config: Config) -> Schema:
     """Return the schema that a configuration names, or refuse one of another data set."""
-    declared = find_schema(config.table, config.schema_file)
-    if declared.dataset is not None and declared.dataset != config.dataset:
+    schema = find_schema(config.table, config.schema_file)
+    if schema.dataset is not None and schema.dataset != config.dataset:
         raise ParameterError(
-            f"dataset of the configuration must be the schema's, {declared.dataset!r}, was "
+            f"dataset of the configuration must be the schema's, {schema.dataset!r}, was "
             f"{config.dataset!r}. Correct one of them: the ledger goes by it."
         )
-    return declared
+    return schema
 
 
-def recognize_table(config: Config, declared: Schema) -> Recognition:
+def recognize_table(config: Config, schema: Schema) -> Recognition:
     """Return what the registry knows about the table of a service and its ledger, creating no ledger."""
-    return Recognition(config.table, declared, Ledger.identity_at(config.ledger))
+    return Recognition(config.table, schema, Ledger.identity_at(config.ledger))
 
 
-def open_ledger(config: Config, declared: Schema) -> Ledger:
+def open_ledger(config: Config, schema: Schema) -> Ledger:
     """Open or create the ledger of a service, or refuse one of another data set."""
     ledger = Ledger.open(
         config.ledger,
-        limit=config.limit.promise(declared),
-        owner_limit=None if config.analyst_limit is None else config.analyst_limit.promise(declared),
+        limit=config.limit.promise(schema),
+        owner_limit=None if config.analyst_limit is None else config.analyst_limit.promise(schema),
         gaussian_share=config.gaussian_share,
     )
     try:

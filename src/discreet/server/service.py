@@ -177,12 +177,12 @@ class Service:
             left = dataset.accounting.remaining(caller, (privacy,))
             return preview_response(request.kind, (privacy,), left, learner=request.kind)
         query, sd = dataset.parse_query(request), request.requested_sd()
-        reply = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
+        result = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
         free = is_free(
             dataset.database, query, privacy=privacy, sd=sd, owner=caller.name, refines=request.refines
         )
-        left = dataset.accounting.remaining(caller, reply.cost)
-        return query_response(dataclasses.replace(reply, is_free=free), left)
+        left = dataset.accounting.remaining(caller, result.cost)
+        return query_response(dataclasses.replace(result, is_free=free), left)
 
     def _answer_query(
         self, caller: Caller, request: Any, key: str | None
@@ -192,7 +192,7 @@ class Service:
         query, sd = dataset.parse_query(request), request.requested_sd()
         privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
         try:
-            reply = yield from query_task(
+            result = yield from query_task(
                 self._request_database(caller, dataset.schema),
                 query,
                 privacy=privacy,
@@ -202,10 +202,10 @@ class Service:
                 request=key,
             )
         except BudgetExceeded as error:
-            quoted = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
-            raise self._budget_exception(caller, error, quoted.cost, privacy, sd) from None
-        left = dataset.accounting.remaining(caller, reply.cost, reply.charges)
-        return query_response(reply, left), reply.charges
+            preview = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
+            raise self._budget_exception(caller, error, preview.cost, privacy, sd) from None
+        left = dataset.accounting.remaining(caller, result.cost, result.charges)
+        return query_response(result, left), result.charges
 
     def _answer_aggregate(
         self, caller: Caller, request: requests.AggregateRequest, key: str | None
@@ -275,8 +275,8 @@ class Service:
         least = min(account.get(currency, error.left) for account in accounts)
         # A mean by groups is refused at the first of its two charges, and both must fit.
         total = max(error.asked, cost_amounts(cost).get(currency, 0.0))
-        fits = affordable_request(privacy, sd, currency, least / total if total > 0 else 0.0)
-        return ApiException(budget_error(error, cost=total, affordable=fits))
+        affordable = affordable_request(privacy, sd, currency, least / total if total > 0 else 0.0)
+        return ApiException(budget_error(error, cost=total, affordable=affordable))
 
     def _request_database(self, caller: Caller, schema: Schema) -> Any:
         """Return the database for one request, which stops once its caller may no longer ask."""

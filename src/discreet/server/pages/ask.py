@@ -145,11 +145,11 @@ def run_trial(service: Service, request: Any) -> dict[str, Any]:
     """
     schema = service.dataset.schema
     privacy = requests.promise_from_request(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
-    asked = service.dataset.parse_query(request)
+    query = service.dataset.parse_query(request)
     # One database per trial, since a shared one would keep the answers of all trials.
     with Database(_rows(service), schema=schema) as rows:
-        reply = run_query(rows, asked, privacy=privacy, sd=request.requested_sd())
-    return query_response(reply, _NOTHING_SPENT)
+        result = run_query(rows, query, privacy=privacy, sd=request.requested_sd())
+    return query_response(result, _NOTHING_SPENT)
 
 
 @lru_cache(maxsize=1)

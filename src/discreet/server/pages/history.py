@@ -85,8 +85,8 @@ class _StoredAnswers:
         if not self._receipts:
             raise _no_such_answer()
         receipt = self._receipts.pop(0)
-        asked = self._service.dataset.ledger.entry(receipt).asked or {}
-        if asked.get("question") != question.to_dict():
+        query = self._service.dataset.ledger.entry(receipt).asked or {}
+        if query.get("question") != question.to_dict():
             raise _no_such_answer()
         return self._service.dataset.database.recall(receipt, owner=self._owner)
 
@@ -112,21 +112,21 @@ def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -
     -------
     Returns only what the caller has paid for.
     """
-    reply = recall_result(service, caller.name, receipts)
+    result = recall_result(service, caller.name, receipts)
     entries = [service.dataset.ledger.entry(receipt) for receipt in receipts]
-    kept = [entry.asked or {} for entry in entries]
-    refined = tuple(asked["refines"] for asked in kept if asked["refines"])
-    left = service.dataset.accounting.remaining(caller, reply.cost)
+    queries = [entry.asked or {} for entry in entries]
+    refined = tuple(query["refines"] for query in queries if query["refines"])
+    left = service.dataset.accounting.remaining(caller, result.cost)
     price = _price(service, entries)
     request: dict[str, Any] | None = None
     if price is not None:
-        request = {"kind": "sentence", "text": kept[0]["said"], **price}
+        request = {"kind": "sentence", "text": queries[0]["said"], **price}
         if refined:
             request["refines"] = list(refined)
-    merged = [part for parts in reply.parts for part in parts]
+    merged = [part for parts in result.parts for part in parts]
     return PastAnswer(
-        asked=parse_query(kept[0]["said"], service.dataset.schema),
-        answer=query_response(reply, left),
+        asked=parse_query(queries[0]["said"], service.dataset.schema),
+        answer=query_response(result, left),
         earlier=query_response(recall_result(service, caller.name, refined), left) if refined else None,
         request=request,
         when=entries[0].receipt.when,
@@ -149,20 +149,20 @@ def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> Qu
         There is no such answer of that owner.
     """
     entries = [service.dataset.ledger.entry(receipt) for receipt in receipts]
-    said = {(entry.asked or {}).get("said") for entry in entries}
+    texts = {(entry.asked or {}).get("said") for entry in entries}
     owners = {entry.receipt.owner for entry in entries}
-    words = said.pop() if len(said) == 1 else None
-    if owners != {owner} or not words or not all(entry.answer for entry in entries):
+    text = texts.pop() if len(texts) == 1 else None
+    if owners != {owner} or not text or not all(entry.answer for entry in entries):
         raise _no_such_answer()
     # The result is cached, so the audit log is written first.
     service.audit_log.cover_receipts(owner, [entry.receipt for entry in entries])
-    kept: Any = _StoredAnswers(service, receipts, owner, _n_rows(entries[0]))
-    asked = parse_query(words, service.dataset.schema)
+    stored_answers: Any = _StoredAnswers(service, receipts, owner, _n_rows(entries[0]))
+    query = parse_query(text, service.dataset.schema)
     # Nothing is charged here: the promise only determines the noise law.
-    reply = run_query(kept, asked, privacy=entries[0].receipt.promises[0])
-    if len(reply.receipts) != len(receipts):
+    result = run_query(stored_answers, query, privacy=entries[0].receipt.promises[0])
+    if len(result.receipts) != len(receipts):
         raise _no_such_answer()
-    return reply
+    return result
 
 
 def _n_rows(entry: Entry) -> int | None:
@@ -178,30 +178,30 @@ def _no_such_answer() -> LedgerError:
 
 def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """Return `privacy` or `sd` of a request that would be charged the same; None if none is found."""
-    kept = [entry.asked or {} for entry in entries]
+    queries = [entry.asked or {} for entry in entries]
     charged = [entry.receipt.promises[0] for entry in entries]
-    asked, n_rows = parse_query(kept[0]["said"], service.dataset.schema), _n_rows(entries[0])
-    about: dict[str, Any] = {
+    query, n_rows = parse_query(queries[0]["said"], service.dataset.schema), _n_rows(entries[0])
+    context: dict[str, Any] = {
         "unit": service.dataset.schema.unit,
         "neighbors": service.dataset.schema.neighbors,
     }
     candidates: Iterable[dict[str, Any]]
-    if kept[0].get("variance") is not None:
-        root = math.sqrt(kept[0]["variance"])
-        near = (root, math.nextafter(root, 0), math.nextafter(root, math.inf))
-        candidates = [{"sd": sd} for sd in near if sd**2 == kept[0]["variance"]]
-    elif len(kept) == 1:
-        candidates = [{"privacy": _privacy_body(kept[0]["privacy"])}]
+    if queries[0].get("variance") is not None:
+        root = math.sqrt(queries[0]["variance"])
+        candidates_sd = (root, math.nextafter(root, 0), math.nextafter(root, math.inf))
+        candidates = [{"sd": sd} for sd in candidates_sd if sd**2 == queries[0]["variance"]]
+    elif len(queries) == 1:
+        candidates = [{"privacy": _privacy_body(queries[0]["privacy"])}]
     else:
         candidates = [
-            {"privacy": _privacy_body(whole.to_dict())} for whole in _unsplit_promises(charged, about)
+            {"privacy": _privacy_body(whole.to_dict())} for whole in _unsplit_promises(charged, context)
         ]
     for candidate in candidates:
         privacy = candidate.get("privacy")
-        promise = None if privacy is None else promise_from_dict({**about, **privacy})
+        promise = None if privacy is None else promise_from_dict({**context, **privacy})
         try:
             quoted = preview_query(
-                service.dataset.schema, n_rows, asked, privacy=promise, sd=candidate.get("sd")
+                service.dataset.schema, n_rows, query, privacy=promise, sd=candidate.get("sd")
             )
         except DiscreetError:
             continue
@@ -210,13 +210,16 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
     return None
 
 
-def _unsplit_promises(charged: Sequence[Promise], about: Mapping[str, Any]) -> list[Promise]:
+def _unsplit_promises(charged: Sequence[Promise], context: Mapping[str, Any]) -> list[Promise]:
     """Return promises that may have been split into these parts, up to rounding."""
     parts: Any = charged
     if all(part.kind == "pure-dp" for part in parts):
-        return [PureDP(epsilon=_nine_digits(math.fsum(part.epsilon for part in parts)), **about)]
+        return [PureDP(epsilon=_nine_digits(math.fsum(part.epsilon for part in parts)), **context)]
     rho = math.fsum(part.rho if part.kind == "zcdp" else part.mu**2 / 2 for part in parts)
-    return [ZCDP(rho=_nine_digits(rho), **about), GaussianDP(mu=_nine_digits(math.sqrt(2 * rho)), **about)]
+    return [
+        ZCDP(rho=_nine_digits(rho), **context),
+        GaussianDP(mu=_nine_digits(math.sqrt(2 * rho)), **context),
+    ]
 
 
 def _nine_digits(value: float) -> float:
@@ -415,18 +418,18 @@ def history_lines(
     ]
 
 
-def _summarize(told: QueryResult) -> tuple[str, str]:
+def _summarize(result: QueryResult) -> tuple[str, str]:
     """Return value and margin of a result as short texts for a table."""
-    margins = [cell.margin for cell in told.cells if cell.margin is not None]
-    if told.group_by:
-        same = margins and not told.question.startswith("mean")
-        return formatting.count_noun(len(told.cells), "group"), number_with_margin(
+    margins = [cell.margin for cell in result.cells if cell.margin is not None]
+    if result.group_by:
+        same = margins and not result.question.startswith("mean")
+        return formatting.count_noun(len(result.cells), "group"), number_with_margin(
             margins[0], margins[0]
         ) if same else "varies"
-    value = told.cells[0].value
+    value = result.cells[0].value
     if value is None:
         return "too few rows", ""
-    return append_unit(number_with_margin(value, margins[0]), told.measure), number_with_margin(
+    return append_unit(number_with_margin(value, margins[0]), result.measure), number_with_margin(
         margins[0], margins[0]
     )
 
