@@ -88,7 +88,7 @@ def test_a_plan_reads_no_cell_and_writes_nothing(made: Path, monkeypatch: pytest
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a cell was read")
 
-    monkeypatch.setattr(Table, "_pieces", refuse)
+    monkeypatch.setattr(Table, "_read_pieces", refuse)
     before = sorted(made.iterdir())
     done = discreet("plan", "people.csv", "--protect", "age=9", cwd=made)
     assert done.code == 0, done.err

@@ -210,7 +210,7 @@ def test_a_dry_run_reads_no_cell_charges_nothing_and_names_the_right_price(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a cell was read")
 
-    monkeypatch.setattr(Table, "_pieces", refuse)
+    monkeypatch.setattr(Table, "_read_pieces", refuse)
     before = sorted(survey.iterdir())
     for question, paid in real.items():
         found = json.loads(query(survey, question, "--dry-run", "--json", *PRICE).out)

@@ -227,7 +227,7 @@ def test_a_dry_run_reads_no_cell_and_leaves_nothing(survey: Path, monkeypatch: p
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a cell was read")
 
-    monkeypatch.setattr(Table, "_pieces", refuse)
+    monkeypatch.setattr(Table, "_read_pieces", refuse)
     before = sorted(survey.iterdir())
     done = release(survey, "--dry-run")
     assert done.code == 0, done.err

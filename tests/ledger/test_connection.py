@@ -26,6 +26,8 @@ from tests.postgres import PASSWORD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.slow  # a cut connection is noticed by waiting
+
     from discreet.privacy.receipt import Receipt
 
 TENTH = PureDP(epsilon=0.1)

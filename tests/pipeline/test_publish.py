@@ -653,7 +653,7 @@ def test_a_rehearsal_reads_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("a cell was read")
 
-    monkeypatch.setattr(Table, "_pieces", refuse)
+    monkeypatch.setattr(Table, "_read_pieces", refuse)
     done = dry_run(people(), schema=SCHEMA, protect={"age": 9}, attack_records=200)
     assert [row.column for row in done.rows] == ["age", "hours", "sex", "city"]
     assert done.sentences

@@ -16,7 +16,7 @@ from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram, Sums, execution
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.execution import Slots
+from discreet.query.slots import Slots
 from tests.query.people import people, people_schema
 
 if TYPE_CHECKING:

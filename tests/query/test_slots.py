@@ -16,7 +16,7 @@ from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram
 from discreet.query import execution as module
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.execution import Slots
+from discreet.query.slots import Slots
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:

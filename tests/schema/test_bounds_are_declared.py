@@ -90,7 +90,7 @@ ALLOWED = {
     "release.masked._equations:_largest_factor": "over points that are made up for a private model",
     "release.masked._equations:_project": "over points that are made up for a private model",
     "release.masked._arguments:read_labeled_matrix": "of the declared classes",
-    "evaluation.columns:_number": "distance of two histograms, shown to the curator after the release",
+    "evaluation.columns:_compare_number": "distance of two histograms, shown to the curator",
     "evaluation._models:LinearModel.distance": "how far two trained models are apart, shown to the curator",
     "evaluation.samples:PairedSample._choose": "over random words that choose the curator's sample",
     "report.verify._noise_tests:AdditiveTest.update": "a stranger checks the published file",

@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from pydantic import ValidationError
 
+from discreet.client._arguments import (
+    ROUNDING,
+    check_number,
+    is_same_cost,
+    promise_body,
+    refuse_owner,
+    to_floats,
+)
 from discreet.client.responses import ResponseReader
 from discreet.client.transport import (
     Transport,
@@ -17,14 +25,10 @@ from discreet.client.transport import (
     validate_url,
     warn_if_unencrypted,
 )
-from discreet.errors import DiscreetError, ParameterError, PromiseError
+from discreet.errors import DiscreetError, ParameterError
 from discreet.privacy import (
-    ZCDP,
-    ApproxDP,
-    GaussianDP,
     PosteriorOdds,
     Promise,
-    PureDP,
     Receipt,
     promise_from_dict,
 )
@@ -45,19 +49,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
-    from discreet._types import Floats
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.calibration import QueryNoise
 
-_NUMBERS: dict[type[Promise], tuple[str, ...]] = {
-    PureDP: ("epsilon",),
-    ApproxDP: ("epsilon", "delta"),
-    ZCDP: ("rho",),
-    GaussianDP: ("mu",),
-}
 _PAGE = 1000  # charges of one request
 _MAX_PARTS = 64  # answers that may be merged into one
-_ROUNDING = 1e-9  # relative; another machine may compute a standard deviation a few units differently
 
 Body = TypeVar("Body")
 
@@ -113,8 +109,8 @@ class RemoteDatabase(PrivateTable):
     ) -> None:
         """Check the parameters, connect, and read the schema of the table."""
         address = validate_url(url)
-        _check_number("timeout", timeout, isinstance(timeout, int | float) and 0 < timeout < float("inf"))
-        _check_number("retries", retries, isinstance(retries, int) and 0 <= retries <= 100)
+        check_number("timeout", timeout, isinstance(timeout, int | float) and 0 < timeout < float("inf"))
+        check_number("retries", retries, isinstance(retries, int) and 0 <= retries <= 100)
         self._verify = verify
         self._transport = Transport(
             address,
@@ -178,12 +174,12 @@ class RemoteDatabase(PrivateTable):
         ServiceUnavailable
             No answer came; it says whether something may have been charged. Asking again is free then.
         """
-        _refuse_owner("ask", owner)
+        refuse_owner("ask", owner)
         bound, noise = self.cost_model.calibrate(question, privacy=privacy, variance=variance)
         body: dict[str, Any] = {"kind": "statistical", "question": question.to_dict()}
-        body |= {"variance": float(variance)} if variance is not None else {"privacy": _promise_body(privacy)}
+        body |= {"variance": float(variance)} if variance is not None else {"privacy": promise_body(privacy)}
         if plan:
-            body["plan"] = [_promise_body(promise) for promise in plan]
+            body["plan"] = [promise_body(promise) for promise in plan]
         if refines is not None:
             body["refines"] = [refines]
         response = self._transport.post("/v1/query", body, pays=True)
@@ -211,7 +207,7 @@ class RemoteDatabase(PrivateTable):
             The holder of the token has no such charge, or the history leaves its answer out: of another
             schema, or of very many numbers. Asking again is free.
         """
-        _refuse_owner("recall", owner)
+        refuse_owner("recall", owner)
         charges = [self._charge_of(receipt)]
         while (refined := charges[-1]["asked"].get("refines")) is not None:
             if len(charges) == _MAX_PARTS:
@@ -311,7 +307,7 @@ class RemoteDatabase(PrivateTable):
         BudgetExceeded
             The limit does not allow it; nothing was charged.
         """
-        _refuse_owner("query", owner)
+        refuse_owner("query", owner)
         body = self._text_query_body(text, privacy, sd)
         if refines:
             body["refines"] = [refines] if isinstance(refines, str) else list(refines)
@@ -328,7 +324,7 @@ class RemoteDatabase(PrivateTable):
         text, privacy, sd, owner
             As for :meth:`query`.
         """
-        _refuse_owner("preview", owner)
+        refuse_owner("preview", owner)
         body = self._text_query_body(text, privacy, sd)
         return self._parse(Preview.from_wire, self._transport.post("/v1/preview", body, pays=False))
 
@@ -343,7 +339,7 @@ class RemoteDatabase(PrivateTable):
         body: dict[str, Any] = {"kind": "sentence", "text": str(text)}
         if sd is not None:
             return body | {"sd": float(sd)}
-        promise = _promise_body(privacy)
+        promise = promise_body(privacy)
         assert privacy is not None
         check_neighbors(privacy, self.neighbors, "a question")
         return body | {"privacy": promise}
@@ -356,7 +352,7 @@ class RemoteDatabase(PrivateTable):
         owner : None
             Refused: the service shows the budget of the token's holder alone.
         """
-        _refuse_owner("budget", owner)
+        refuse_owner("budget", owner)
         return self._parse(Budget.model_validate, self._transport.get("/v1/budget"))
 
     def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> Frame:
@@ -373,7 +369,7 @@ class RemoteDatabase(PrivateTable):
         owner : None
             Refused: the service shows the charges of the token's holder alone.
         """
-        _refuse_owner("history", owner)
+        refuse_owner("history", owner)
         rows = [row for page in self._pages(after, last) for row in page]
         return Frame.from_rows(HISTORY_COLUMNS, rows)
 
@@ -461,7 +457,7 @@ class RemoteDatabase(PrivateTable):
             Whether it may have been charged just now; the error says so.
         """
         try:
-            value, sd = (_to_floats(values[name]) for name in ("value", "sd"))
+            value, sd = (to_floats(values[name]) for name in ("value", "sd"))
             answer = Answer.from_dict(values)
         except (KeyError, TypeError, ValueError, AttributeError, DiscreetError):
             raise self._unexpected_response("an answer that cannot be read", pays=pays) from None
@@ -471,14 +467,14 @@ class RemoteDatabase(PrivateTable):
         if not (np.isfinite(value).all() and np.isfinite(sd).all() and (sd >= 0).all()):
             raise self._unexpected_response("an answer with numbers that are none", pays=pays)
         # What is merged with earlier answers is less noisy than its own part, and has the law of the widest.
-        fits = sd <= expected * (1 + _ROUNDING)
+        fits = sd <= expected * (1 + ROUNDING)
         if not refined:
-            fits &= sd >= expected * (1 - _ROUNDING)
+            fits &= sd >= expected * (1 - ROUNDING)
         if answer.law not in ((noise.law, "laplace") if refined else (noise.law,)) or not fits.all():
             raise self._unexpected_response("an answer with other noise", pays=pays)
         if answer.receipt.schema != self.schema.digest:
             raise self._unexpected_response("an answer under another schema than before", pays=pays)
-        if not _is_same_cost(answer.cost[-1:] if refined else answer.cost, noise.promise):
+        if not is_same_cost(answer.cost[-1:] if refined else answer.cost, noise.promise):
             raise self._unexpected_response("an answer at another price", pays=pays)
         return dataclasses.replace(answer, labels=bound.labels)
 
@@ -516,47 +512,3 @@ class RemoteDatabase(PrivateTable):
 def _reconnect(url: str, timeout: float, retries: int, verify: Any) -> RemoteDatabase:
     """Connect again where a pickle is read, with the token of that environment."""
     return RemoteDatabase(url, timeout=timeout, retries=retries, verify=verify)
-
-
-def _check_number(name: str, value: Any, fits: bool) -> None:
-    if not fits or isinstance(value, bool):
-        must = "a number of seconds above 0" if name == "timeout" else "a whole number from 0 to 100"
-        raise ParameterError(f"{name} of RemoteDatabase must be {must}, was {value!r}.")
-
-
-def _refuse_owner(verb: str, owner: str | None) -> None:
-    if owner is not None:
-        raise ParameterError(
-            f"owner of RemoteDatabase.{verb} must be None, was given: the service charges the holder of the "
-            "token. Use the token of that person."
-        )
-
-
-def _promise_body(promise: Any) -> dict[str, Any]:
-    """Return a promise as a request has it, without unit and neighbors, which are the schema's."""
-    for kind, names in _NUMBERS.items():
-        if isinstance(promise, kind):
-            return {"kind": kind.kind, **{name: float(getattr(promise, name)) for name in names}}
-    raise PromiseError(
-        "privacy of RemoteDatabase must be PureDP, ApproxDP, ZCDP or GaussianDP, was "
-        f"{type(promise).__name__}. A service takes no other: cost() says what it comes to, and that can be "
-        "asked for."
-    )
-
-
-def _is_same_cost(cost: tuple[Promise, ...], promise: Promise | None) -> bool:
-    if promise is None:
-        return cost == ()
-    if len(cost) != 1 or type(cost[0]) is not type(promise):
-        return False
-    about = (cost[0].unit, cost[0].neighbors) == (promise.unit, promise.neighbors)
-    numbers = [(getattr(cost[0], name), getattr(promise, name)) for name in _NUMBERS[type(promise)]]
-    return about and all(abs(a - b) <= _ROUNDING * b for a, b in numbers)
-
-
-def _to_floats(values: Any) -> Floats:
-    """Return numbers as an array; refuses texts that look like numbers."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiu":
-        raise ValueError
-    return array.astype(np.float64)

@@ -7,11 +7,7 @@ so leaving out inputs lowers ``V``. What remains is the error of the quadrature 
 each law and subtracted together with the rounding.
 
 Gaussian and Laplace noise: ``V`` is analytic on a strip or on each panel, so the rules converge
-exponentially (proofs: ``docs/explanation/theorems/bayes-floor.md``). Noise of bounded support: ``V`` may be
-rough, but it is a minimum over ``m`` of functions ``Q(y, m)`` that are smooth in ``y``. Each ``Q`` lies above
-its chord minus ``h**2 / 8`` times its curvature, so the trapezoid rule minus ``h**3 / 12`` times a bound on
-that curvature is below the integral of ``V`` on every cell of length ``h`` (proof:
-``docs/explanation/theorems/fisher-bounded.md``, Lemma 4).
+exponentially (proofs: ``docs/explanation/theorems/bayes-floor.md``).
 """
 
 from __future__ import annotations
@@ -24,8 +20,6 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammainc
 
-from discreet.noise.bounded import BoundedDensity
-from discreet.noise.polynomial import legendre_rule
 from discreet.privacy.rounding import UNIT
 
 if TYPE_CHECKING:
@@ -38,11 +32,11 @@ _STEPS = 9.0
 #: Nodes of one panel of the rule over the inputs; a panel is one standard deviation long.
 _PANEL = 20
 #: Relative rounding of sums of positive terms, each within 1e-13.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 #: Trapezoid cells over each part of the outputs (noise of bounded support).
-_CELLS = 8192
+CELLS = 8192
 #: Integers within the support beyond which they are grouped by their residue (noise of bounded support).
-_MOST_INTEGERS = 512
+MOST_INTEGERS = 512
 
 
 @lru_cache(maxsize=64)
@@ -159,7 +153,7 @@ def gaussian_interval(width: float) -> float:
         ends = _gaussian_spread(_grid(step, near), *inputs, 1.0)
         middle = float(_gaussian_spread(np.array([_REACH]), *inputs, 1.0)[0])
         total = step * (2.0 * float(ends.sum()) + (cells - 2 * near - 1) * middle)
-    return max(0.0, total / width * (1.0 - _ROUNDING) - _trapezoid_error(1.0, step, 1.0))
+    return max(0.0, total / width * (1.0 - ROUNDING) - _trapezoid_error(1.0, step, 1.0))
 
 
 def gaussian_integers(points: int, sd: float) -> float:
@@ -212,7 +206,7 @@ def gaussian_integers(points: int, sd: float) -> float:
             middle = (cells - 2 * near - 1) * deep
         ends = _sum_gaussian_spread(_grid(step, near), *inputs, sd)
         total = step * (2.0 * ends + middle)
-    return max(0.0, total / points * (1.0 - _ROUNDING) - _trapezoid_error(strip, step, sd))
+    return max(0.0, total / points * (1.0 - ROUNDING) - _trapezoid_error(strip, step, sd))
 
 
 def _sum_gaussian_spread(y: Floats, x: Floats, weights: Floats, sd: float) -> float:
@@ -261,7 +255,7 @@ def laplace_interval(width: float) -> float:
     first = 2.0 * min(3.0, 0.5 * near**2 * math.exp(margin))
     second = 2.0 * min(3.0, 0.5 * near**3 * math.exp(margin))
     error = 2.0 * length * (64.0 / 15.0) * (second + first**2 / smallest) * 1.125 * 3.0**-46
-    return max(0.0, (total * (1.0 - _ROUNDING) - error) / width)
+    return max(0.0, (total * (1.0 - ROUNDING) - error) / width)
 
 
 def _laplace_spread(left: Floats, right: Floats) -> Floats:
@@ -389,193 +383,5 @@ def _laplace_integers_directly(points: int, scale: float) -> float:
         second_moments += float(share @ second @ multiplicity)
     # The running sums carry at most one rounding per term; the difference is relative to `second`.
     inside -= (window + 64.0) * UNIT * second_moments
-    total = outside * (1.0 - _ROUNDING) + inside * (0.5 / scale)
+    total = outside * (1.0 - ROUNDING) + inside * (0.5 / scale)
     return max(0.0, (total - cells * error) / points)
-
-
-def bounded_interval(density: BoundedDensity, width: float) -> float:
-    """Return the mean square error for bounded noise and a uniform prior on an interval, rounded down.
-
-    Parameters
-    ----------
-    density : BoundedDensity
-        Density of the noise, in the unit of the value.
-    width : float
-        Length of the interval, in the same unit.
-
-    Returns
-    -------
-    float
-        In the squared unit of the value.
-
-    Reference
-    ---------
-    ``docs/explanation/theorems/fisher-bounded.md``, Lemma 4.
-    """
-    low, high = density.support
-    # On the two ramps the posterior is cut by one end of the range; between them by both or by none.
-    ramp = min(high - low, width)
-    parts = [(low, low + ramp)]
-    if high - low > width:
-        parts.append((low + width, high))
-    total = sum(_integrate_panel(density, width, *part) for part in parts)
-    if low == -high:
-        total += _integrate_panel(density, width, *parts[0])
-    else:
-        total += _integrate_panel(density, width, high + width - ramp, high + width)
-    # Where the whole noise fits into the range, the posterior is the noise itself.
-    total += max(0.0, width - (high - low)) * density.variance
-    return _subtract_errors(total / width, density, width)
-
-
-def _subtract_errors(mean_square: float, density: BoundedDensity, width: float) -> float:
-    """Subtract rounding, and the distance of the density from the true ground state; at least 0."""
-    span = min(width, density.support[1] - density.support[0])
-    return max(0.0, mean_square * (1.0 - _ROUNDING) - 8.0 * span * span * density.distance)
-
-
-def _integrate_panel(density: BoundedDensity, width: float, start: float, end: float) -> float:
-    """Return a lower bound on the integral of V over outputs from ``start`` to ``end``.
-
-    Notes
-    -----
-    Trapezoid rule of step h minus ``h^3 / 12`` times a bound on the second derivative of ``Q(y, m)``, summed
-    over the cells. By parts, that derivative is at most ``above^2 |f'(y)| + below^2 |f'(y - width)|
-    + 2 above f(y) + 2 below f(y - width) + 2 mass``, with ``above`` and ``below`` the distances from the
-    ends of the range to the posterior mean m. Otherwise it is at most ``span^3 / 3 * sup |f''|``.
-    """
-    low, high = density.support
-    step = (end - start) / _CELLS
-    y = start + step * np.arange(_CELLS + 1, dtype=np.float64)
-    # The density is one polynomial: this rule integrates it times x**2 without error.
-    x, w = legendre_rule(density.state.pairs.size + 5)
-    spread, mean = np.empty(y.size), np.empty(y.size)
-    for first in range(0, y.size, 1024):
-        block = y[first : first + 1024, np.newaxis]
-        left, right = np.maximum(0.0, block - high), np.minimum(width, block - low)
-        half = 0.5 * np.maximum(right - left, 0.0)
-        points = left + half * (1.0 + x)
-        f = half * w * density.pdf(block - points)
-        mass = f.sum(axis=1)
-        center = np.sum(f * points, axis=1) / np.where(mass > 0, mass, 1.0)
-        spread[first : first + 1024] = np.sum(f * (points - center[:, np.newaxis]) ** 2, axis=1)
-        mean[first : first + 1024] = np.where(mass > 0, center, 0.5 * (left + right)[:, 0])
-    # On a cell the posterior mean is between those at its ends; one step more for safety.
-    above = np.minimum(np.maximum(mean[1:], mean[:-1]) + step, width)
-    below = np.minimum(width - np.minimum(mean[1:], mean[:-1]) + step, width)
-    height, slope, _ = density.suprema(y[:-1])
-    height_far, slope_far, _ = density.suprema(y[:-1] - width)
-    mass_bound = np.minimum(1.0, density.cdf(y[1:]) - density.cdf(y[:-1] - width) + 1e-12)
-    curvature = above**2 * slope + below**2 * slope_far
-    curvature += 2.0 * (above * height + below * height_far) + 2.0 * mass_bound
-    # Without integrating by parts: better where the noise is much wider than the range.
-    span = min(width, high - low + step)
-    curvature = np.minimum(curvature, span**3 / 3.0 * float(density.suprema(y)[2].max()))
-    trapezoid = step * (float(spread.sum()) - 0.5 * float(spread[0] + spread[-1]))
-    return trapezoid - step**3 / 12.0 * float(curvature.sum())
-
-
-def bounded_integers(density: BoundedDensity, points: int) -> float:
-    """Return the mean square error for bounded noise and a uniform prior on integers, rounded down.
-
-    Parameters
-    ----------
-    density : BoundedDensity
-        Density of the noise, in steps between integers.
-    points : int
-        Number of consecutive integers; at least 1.
-
-    Returns
-    -------
-    float
-        In squared steps; 0 if the support is not wider than one step.
-
-    Reference
-    ---------
-    ``docs/explanation/theorems/fisher-bounded.md``, Lemma 4.
-    """
-    span = density.support[1] - density.support[0]
-    if span <= 1.0:
-        return 0.0  # no two integers are possible at once
-    # Telling the attacker the residue modulo k lowers his error and leaves a k times coarser problem.
-    coarse = max(1, min(math.floor(span / _MOST_INTEGERS), points // _MOST_INTEGERS))
-    scaled = density
-    if coarse > 1:
-        scaled = BoundedDensity(
-            lower=density.lower / coarse,
-            upper=density.upper / coarse,
-            regularization=density.regularization * float(coarse) ** 4,
-            weight=density.weight,
-        )
-    each, longer = divmod(points, coarse)
-    total = (coarse - longer) * _bounded_integers_total(scaled, each)
-    if longer:
-        total += longer * _bounded_integers_total(scaled, each + 1)
-    return _subtract_errors(total / points * coarse * coarse, density, points - 1.0)
-
-
-def _bounded_integers_total(density: BoundedDensity, points: int) -> float:
-    """Return a lower bound on ``points`` times the mean square error, by a grid that repeats every integer.
-
-    Notes
-    -----
-    Outputs lie on a grid of ``per_unit`` points per integer, so noise values are shared by all outputs with
-    one remainder: row b, column r of ``f`` is the density at ``low + b + r / per_unit``, and the output
-    ``(a, r)`` meets the input ``a - b`` there. The trapezoid rule is lowered by ``step^3 / 12`` times the sum
-    of ``sup |f''| (|b - mean| + move)^2``, with ``move`` how far the posterior mean goes within a cell.
-    """
-    low, high = density.support
-    if high - low > 4 * _MOST_INTEGERS:
-        return _wide_noise_total(density, points)
-    per_unit = math.ceil(_CELLS / (high - low))
-    step = 1.0 / per_unit
-    units = math.ceil(high - low) + 1
-    noise = low + np.arange(units * per_unit, dtype=np.float64).reshape(units, per_unit) * step
-    f = density.pdf(noise)
-    bend = density.suprema(noise)[2]
-    place = np.arange(units)[:, np.newaxis]
-    total = error = 0.0
-    last = np.zeros(per_unit)
-    for a, times in _distinct_outputs(units, points):
-        window = slice(max(0, a - points + 1), min(a, units - 1) + 1)
-        weights, where = f[window], place[window]
-        mass = weights.sum(axis=0)
-        mean = np.where(mass > 0, (weights * where).sum(axis=0) / np.where(mass > 0, mass, 1.0), where[-1])
-        total += times * float(np.sum(weights * (where - mean) ** 2))
-        # Within a cell the posterior mean moves from one node's to the next one's.
-        around = np.concatenate([[last[-1] + 1.0], mean, [mean[0] + 1.0]])
-        move = np.maximum(np.abs(np.diff(around))[1:], np.abs(np.diff(around))[:-1])
-        error += times * float(np.sum(bend[window] * (np.abs(where - mean) + move) ** 2))
-        last = mean
-    return step * total - step**3 / 12.0 * error
-
-
-def _wide_noise_total(density: BoundedDensity, points: int) -> float:
-    """Return what :func:`_bounded_integers_total` does, for noise so wide that the step exceeds one integer.
-
-    Notes
-    -----
-    One trapezoid rule over all outputs, lowered by ``step^3 / 12`` times the number of cells, ``sup |f''|``
-    and ``sum over x of x^2``, the largest sum of squared distances from a point between the ends.
-    """
-    low, high = density.support
-    step = (high - low + points - 1) / _CELLS
-    x = np.arange(points, dtype=np.float64)
-    y = low + step * np.arange(_CELLS + 1, dtype=np.float64)
-    total = 0.0
-    for first in range(0, y.size, 256):
-        f = density.pdf(y[first : first + 256, np.newaxis] - x)
-        mass = f.sum(axis=1)
-        mean = (f @ x) / np.where(mass > 0, mass, 1.0)
-        total += float(np.sum(f * (x - mean[:, np.newaxis]) ** 2))
-    squares = (points - 1.0) * points * (2.0 * points - 1.0) / 6.0
-    bend = float(density.suprema(np.linspace(low, high, 4096))[2].max())
-    return step * total - step**3 / 12.0 * _CELLS * squares * bend
-
-
-def _distinct_outputs(units: int, points: int) -> list[tuple[int, int]]:
-    """Return the integer parts of the outputs whose posteriors differ, each with its multiplicity."""
-    if points <= units:
-        return [(a, 1) for a in range(units + points - 1)]
-    full = [(a, 1) for a in range(units - 1)] + [(units - 1, points - units + 1)]
-    return full + [(a, 1) for a in range(points, units + points - 1)]

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise.bounded import BoundedDensity
 from discreet.noise.in_range import CELLS, INPUTS, LARGEST_KAPPA, InRange, end_slopes
-from discreet.privacy import _bayes
+from discreet.privacy import _bayes_bounded
 from discreet.privacy.floors import root_floor
 from discreet.privacy.priors import UniformPrior
 from discreet.privacy.rounding import UNIT, finite, step_until
@@ -218,11 +218,11 @@ class BoundedNoise:
 
     def interval_mean_square(self, width: float) -> float:
         """Return a lower bound on the Bayes mean square error for a uniform prior on an interval."""
-        return _bayes.bounded_interval(self.density, width)
+        return _bayes_bounded.bounded_interval(self.density, width)
 
     def integer_mean_square(self, points: int) -> float:
         """Return a lower bound on the Bayes mean square error for a uniform prior on integers."""
-        return _bayes.bounded_integers(self.density, points)
+        return _bayes_bounded.bounded_integers(self.density, points)
 
     def scaled(self, factor: float) -> BoundedNoise:
         """Return the noise in another unit: ``factor`` times as large."""

@@ -1,0 +1,65 @@
+"""Checks of what a caller gives a remote database, and its form in a request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+
+if TYPE_CHECKING:
+    from discreet._types import Floats
+
+PRIVACY_AMOUNTS: dict[type[Promise], tuple[str, ...]] = {
+    PureDP: ("epsilon",),
+    ApproxDP: ("epsilon", "delta"),
+    ZCDP: ("rho",),
+    GaussianDP: ("mu",),
+}
+ROUNDING = 1e-9  # relative; another machine may compute a standard deviation a few units differently
+
+
+def check_number(name: str, value: Any, fits: bool) -> None:
+    if not fits or isinstance(value, bool):
+        must = "a number of seconds above 0" if name == "timeout" else "a whole number from 0 to 100"
+        raise ParameterError(f"{name} of RemoteDatabase must be {must}, was {value!r}.")
+
+
+def refuse_owner(verb: str, owner: str | None) -> None:
+    if owner is not None:
+        raise ParameterError(
+            f"owner of RemoteDatabase.{verb} must be None, was given: the service charges the holder of the "
+            "token. Use the token of that person."
+        )
+
+
+def promise_body(promise: Any) -> dict[str, Any]:
+    """Return a promise as a request has it, without unit and neighbors, which are the schema's."""
+    for kind, names in PRIVACY_AMOUNTS.items():
+        if isinstance(promise, kind):
+            return {"kind": kind.kind, **{name: float(getattr(promise, name)) for name in names}}
+    raise PromiseError(
+        "privacy of RemoteDatabase must be PureDP, ApproxDP, ZCDP or GaussianDP, was "
+        f"{type(promise).__name__}. A service takes no other: cost() says what it comes to, and that can be "
+        "asked for."
+    )
+
+
+def is_same_cost(cost: tuple[Promise, ...], promise: Promise | None) -> bool:
+    if promise is None:
+        return cost == ()
+    if len(cost) != 1 or type(cost[0]) is not type(promise):
+        return False
+    about = (cost[0].unit, cost[0].neighbors) == (promise.unit, promise.neighbors)
+    numbers = [(getattr(cost[0], name), getattr(promise, name)) for name in PRIVACY_AMOUNTS[type(promise)]]
+    return about and all(abs(a - b) <= ROUNDING * b for a, b in numbers)
+
+
+def to_floats(values: Any) -> Floats:
+    """Return numbers as an array; refuses texts that look like numbers."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu":
+        raise ValueError
+    return array.astype(np.float64)
