@@ -26,10 +26,9 @@ from tests.postgres import PASSWORD
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.slow  # a cut connection is noticed by waiting
-
     from discreet.privacy.receipt import Receipt
 
+pytestmark = pytest.mark.slow  # a cut connection is noticed by waiting
 TENTH = PureDP(epsilon=0.1)
 MOST = 40
 """Messages after which no cut happens any more: a charge and its answer take fewer."""

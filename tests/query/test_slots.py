@@ -14,7 +14,7 @@ from discreet.errors import EngineFailed, ParameterError
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram
-from discreet.query import execution as module
+from discreet.query import slots as module
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.slots import Slots
 from discreet.schema import Column, Schema
