@@ -14,7 +14,7 @@ import pytest
 from discreet.errors import EngineFailed
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
-from discreet.query import Database, Gram, Histogram, Sums
+from discreet.query import Database, Gram, Histogram, Sums, slots
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.slots import Slots
 from tests.query.people import people, people_schema
