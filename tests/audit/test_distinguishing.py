@@ -54,6 +54,7 @@ CASES: list[tuple[Mechanism, int, int, Promise, Promise]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=["laplace", "gaussian", "approximate", "vector", "response"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_tight_claim_holds_and_one_a_little_better_breaks(case: Any, seed: int) -> None:

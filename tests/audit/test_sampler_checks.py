@@ -42,6 +42,7 @@ SAMPLERS: dict[str, Callable[[int, Stream], AnyArray]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize(("size", "calls"), [(7, 1_800), (100, 1_800), (BLOCK - 1, 4), (BLOCK + 1, 4)])
 def test_no_sampler_knows_where_its_draws_stand(name: str, size: int, calls: int) -> None:

@@ -97,6 +97,7 @@ def test_true_labels_that_are_claimed_to_be_protected_are_caught() -> None:
     assert verdict(honest, ROWS, OTHER_ROW) == "holds"
 
 
+@pytest.mark.slow
 def test_records_of_the_table_that_are_claimed_to_be_public_are_caught() -> None:
     def run(rows: Any, stream: Stream) -> AnyArray:
         twin = method(initial={name: values[-2:] for name, values in rows.items()})

@@ -118,6 +118,7 @@ def near(folder: Path, schema: Schema) -> Database:
     return Database(folder / "town.csv", schema=schema, random_state=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_learner_gets_the_same_model_through_a_service(name: str, tmp_path: Path) -> None:
     schema, make = LEARNERS[name]

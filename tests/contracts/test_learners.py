@@ -39,6 +39,7 @@ def test_every_expected_failure_has_a_reason() -> None:
     assert all(len(reason) > 20 for reasons in EXPECTED_FAILURES.values() for reason in reasons.values())
 
 
+@pytest.mark.slow
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [make() for make in LEARNERS.values()],
     expected_failed_checks=lambda learner: dict(EXPECTED_FAILURES[learner.name]),

@@ -31,6 +31,7 @@ EXTREMES: list[Promise] = [
 INTERNAL = ("laplace_", "mu_for_sd", "sd_for_mu", "gaussian_", "parameter epsilon of PureDP", "was 0.0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privacy", EXTREMES, ids=str)
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "larger"])
 @pytest.mark.parametrize("name", PRIVATE)

@@ -77,6 +77,7 @@ def outcome(kind: Any, how: dict[str, Any], schema: Schema, rows: dict[str, Any]
     return "released"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lower", "upper"), RANGES)
 def test_extreme_ranges_are_released_or_refused_in_our_words(lower: float, upper: float) -> None:
     try:

@@ -128,6 +128,7 @@ def test_the_paper_s_comparisons_hold_and_one_of_its_claims_does_not() -> None:
 # The scripts
 
 
+@pytest.mark.slow
 def test_a_short_run_draws_the_plane_and_the_bounds(script: Any, tmp_path: Path) -> None:
     masked = script("masked")
     masked.figure_2(tests=300, repetitions=2)

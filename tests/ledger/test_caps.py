@@ -244,6 +244,7 @@ def played(seed: int, sequences: int, kind: type[Caps] = Caps) -> tuple[int, flo
     return sum(admitted), max(excess), sum(one > 1 for one in excess)
 
 
+@pytest.mark.slow
 def test_random_charges_near_what_is_left_never_pass_a_random_limit() -> None:
     admitted, excess, _ = played(1, 3_000)
     assert admitted > 4_500
@@ -309,6 +310,7 @@ class OneMore(Caps):
         return super()._fits(dataclasses.replace(books, charges=max(0, books.charges - 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", [OldCaps, PureAsGaussian, NoSamplers, OneMore])
 def test_the_same_charges_pass_limits_that_are_kept_wrongly(twin: type[Caps]) -> None:
     _, excess, broken = played(3, 800, twin)

@@ -238,6 +238,7 @@ def brute_force(noise: BoundedDensity, values: list[float], weights: list[float]
     return math.sqrt(total * float(y[1] - y[0]) / float(w.sum()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise",
     [cosine(10), cosine(28.3), cosine(120), BoundedDensity(lower=-5, upper=30, regularization=1e-3)],

@@ -375,6 +375,7 @@ def _change(bound: BoundAggregate, one: Sequence[int], other: Sequence[int]) -> 
     return square, sum(w * abs(c) for w, c in zip(bound.weight, change, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 def test_sums_of_squares_that_are_rounded_move_no_further_than_is_charged(neighbors: Neighbors) -> None:
     bound = Moments(("x", "job")).bind(CURATION, neighbors)

@@ -285,6 +285,7 @@ def brute_force(neighbors: Neighbors, most: int, trials: int) -> float:
     return largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", get_args(Neighbors))
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_a_person_with_several_rows_changes_sums_by_no_more_than_is_stated(

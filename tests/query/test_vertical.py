@@ -310,6 +310,7 @@ def _square(change: Sequence[int]) -> int:
     return sum(value * value for value in change)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("question", "tight"), CASES, ids=str)
 def test_no_neighbor_moves_the_sketches_further_than_the_charge_says(
     question: SignSketches, tight: bool

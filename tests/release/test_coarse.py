@@ -199,6 +199,7 @@ def frequencies(plan: CoarsePlan, row: AnyArray, n: int, stream: Stream) -> tupl
     return seen, law.chances[place] * n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_drawn_follows_the_law_that_is_published(name: str) -> None:
     plan = planned(2.0, SMALL, **CASES[name])

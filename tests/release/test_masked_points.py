@@ -79,6 +79,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_classes", "d", "n", "penalty", "norm", "constant"), CASES)
 def test_the_gradient_is_zero_and_scikit_learn_finds_the_classifier_again(
     n_classes: int, d: int, n: int, penalty: float, norm: float, constant: float

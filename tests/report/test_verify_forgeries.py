@@ -141,6 +141,7 @@ CELLS: dict[str, tuple[Forge, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "forgery"),
     [
@@ -380,6 +381,7 @@ STATEMENTS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgery", STATEMENTS)
 def test_no_statement_but_an_honest_one_is_accepted(forgery: str, folders: Folders, tmp_path: Path) -> None:
     folder, method = folders.copy("gaussian", tmp_path)

@@ -84,6 +84,7 @@ def test_hostile_groups_questions_and_answers_are_text(hostile: RunningService) 
     owes_nothing(visitor.get("/history"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", [*NAMES, QUOTES, REVERSED, "\x00", "]]>", "</textarea><script>1</script>", "\ud800"]
 )

@@ -87,6 +87,7 @@ GAUSSIAN_FAULTS: list[tuple[str, str, Callable[[int], Ints], list[int]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "fault", "draw", "sizes"),
     GAUSSIAN_FAULTS,

@@ -158,6 +158,7 @@ def tables(draw: st.DrawFn) -> tuple[Schema, dict[str, AnyArray]]:
     return schema, rows
 
 
+@pytest.mark.slow
 @settings(
     max_examples=25,
     deadline=None,

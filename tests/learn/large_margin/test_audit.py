@@ -326,6 +326,7 @@ def test_output_perturbation_hides_what_one_row_can_do(privacy: PureDP | ApproxD
         assert 0.99e-5 < gaussian_delta(0.7, apart / plan.noise.sd) <= 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["objective", "output"])
 @pytest.mark.parametrize("rest", [{}, {"constrained": True}, {"components": 2}], ids=str)
 @pytest.mark.parametrize("fraction", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from discreet.learn import LargeMarginGaussianClassifier
@@ -31,6 +32,7 @@ class LabelsDeclared(LargeMarginGaussianClassifier):
             self.classes = given
 
 
+@pytest.mark.slow
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
         LabelsDeclared(privacy=privacy, norm_bound=5.0, random_state=1, **rest)

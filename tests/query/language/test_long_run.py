@@ -54,6 +54,7 @@ def run(batches: range, engines: dict[str, tuple[Compute, int]]) -> tuple[Tally,
     return tally, compared
 
 
+@pytest.mark.slow
 def test_a_thousand_texts_are_refused_or_answered_alike() -> None:
     connection = duckdb_connection(ARRAYS)
     tally, compared = run(range(25), {"duckdb": (lambda e, b: duckdb_indices(connection, e, b), 1)})
