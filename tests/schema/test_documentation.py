@@ -13,8 +13,8 @@ import discreet.schema.column
 import discreet.schema.schema
 from discreet.schema import Schema
 from discreet.schema.column_checks import ROLES
+from discreet.schema.notation import FILE
 from discreet.schema.schema import NEIGHBORS, ROW_COUNTS
-from discreet.schema.serialization import FILE
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("howto/choose-bounds.md", "reference/schema.md")

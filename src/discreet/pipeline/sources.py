@@ -12,7 +12,7 @@ from discreet import datasets
 from discreet.errors import SchemaError, SourceError
 from discreet.ledger import Ledger
 from discreet.schema import Schema
-from discreet.schema.serialization import UNFILLED
+from discreet.schema.notation import UNFILLED
 from discreet.tables import open_table
 from discreet.tables.table import duckdb_address
 

@@ -26,7 +26,7 @@ from sqlglot import exp
 from discreet.errors import ParameterError, SchemaError
 from discreet.query._signs import ID_BITS, LANE_BITS, id_lanes
 from discreet.schema.column_checks import LARGEST_NUMBER
-from discreet.schema.serialization import nearest
+from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,8 +11,8 @@ of files to values and back and drafts new files.
 from __future__ import annotations
 
 from discreet.schema.column import Column, Level, Protect, Role, Type, unclipped_column
+from discreet.schema.notation import nearest
 from discreet.schema.schema import Neighbors, RowCount, Schema
-from discreet.schema.serialization import nearest
 
 __all__ = [
     "Column",

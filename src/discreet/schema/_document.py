@@ -19,8 +19,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from discreet.errors import ParameterError, SchemaError
 from discreet.schema.column import Column, Protect
 from discreet.schema.column_checks import ROLES
+from discreet.schema.notation import FILE, UNFILLED, Blank, nearest, quote_value
 from discreet.schema.schema import Schema
-from discreet.schema.serialization import FILE, UNFILLED, Blank, nearest, quote_value, write_word
+from discreet.schema.serialization import write_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

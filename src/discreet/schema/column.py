@@ -12,7 +12,7 @@ import numpy as np
 
 from discreet.errors import ParameterError, SchemaError
 from discreet.schema.column_checks import LARGEST_NUMBER, column_problems
-from discreet.schema.serialization import PYTHON, Notation
+from discreet.schema.notation import PYTHON, Notation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ import math
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from discreet.schema.serialization import UNFILLED, Blank, Notation, nearest, quote_value
+from discreet.schema.notation import UNFILLED, Blank, Notation, nearest, quote_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ import numpy as np
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.schema.column import Column
 from discreet.schema.column_checks import LARGEST, SMALLEST, text_problems
-from discreet.schema.serialization import PYTHON, Blank, Notation, nearest, quote_value
+from discreet.schema.notation import PYTHON, Blank, Notation, nearest, quote_value
 
 if TYPE_CHECKING:
     import os

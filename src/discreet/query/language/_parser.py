@@ -27,7 +27,7 @@ from discreet.query.language.lexer import (
     too_many,
 )
 from discreet.query.language.nodes import Condition, Constant, Indicator, Member, Number, Reference, Truth
-from discreet.schema.serialization import nearest
+from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import ExpressionRefused
 from discreet.query.curation import SchemaKey
-from discreet.schema.serialization import nearest
+from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,0 +1,151 @@
+"""Notation of declarations in messages: the names and lines of Python, and those of a schema file.
+
+The checks of a declaration are the same for both; a message uses the notation in which the mistake was
+made, and gives a line to paste in its place.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+UNFILLED = "???"
+"""Mark in a draft for a value that only a person can fill in."""
+
+
+class Blank(str):
+    """Placeholder in a suggested line for a value that only a person knows: ``<smallest possible>``."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Notation:
+    """Names of parameters in messages, and the form of a line that sets them.
+
+    Parameters
+    ----------
+    names : dict of str to str
+        Key of each parameter of ``Column`` or ``Schema`` that differs from its name; a dot separates a
+        block from the key in it.
+    python : bool
+        Whether lines are calls in Python; otherwise they are pairs in a file.
+    """
+
+    names: dict[str, str]
+    python: bool
+
+    def __getitem__(self, parameter: str) -> str:
+        return self.names.get(parameter, parameter)
+
+    def column(self, name: object, **settings: object) -> str:
+        """Return the line that sets these parameters of a column."""
+        return self._format_line(f"Column({name!r}, ", settings)
+
+    def other_column(self, name: object, **settings: object) -> str:
+        """Return the line of :meth:`column` for a sentence that is not about that column."""
+        return self.column(name, **settings) + ("" if self.python else f" at column {name!r}")
+
+    def table(self, **settings: object) -> str:
+        """Return the line that sets these parameters of the table."""
+        return self._format_line("Schema(columns=[...], ", settings)
+
+    def _format_line(self, opening: str, settings: dict[str, object]) -> str:
+        """Return a Python call, or pairs for a file grouped by their block."""
+        if self.python:
+            pairs = (f"{key}={_literal(value)}" for key, value in settings.items())
+            return f"{opening}{', '.join(pairs)})"
+        blocks: dict[str, list[str]] = {}
+        for parameter, value in settings.items():
+            block, _, key = self[parameter].rpartition(".")
+            blocks.setdefault(block, []).append(f"{key}: {_flow_text(value)}")
+        return ", ".join(
+            f"{block}: {{{', '.join(pairs)}}}" if block else ", ".join(pairs)
+            for block, pairs in blocks.items()
+        )
+
+
+PYTHON = Notation(names={}, python=True)
+FILE = Notation(
+    names={
+        "lower": "constraints.minimum",
+        "upper": "constraints.maximum",
+        "values": "constraints.enum",
+        "required": "constraints.required",
+        "missing_values": "missingValues",
+        "primary_key": "primaryKey",
+        "role": "privacy.role",
+        "closed": "privacy.closed",
+        "measure": "privacy.measure",
+        "protect": "privacy.protect",
+        "bounds_source": "privacy.bounds_source",
+        "grid": "privacy.grid",
+        "dataset": "privacy.dataset",
+        "unit": "privacy.unit",
+        "id_column": "privacy.id_column",
+        "max_rows_per_unit": "privacy.max_rows_per_unit",
+        "neighbors": "privacy.neighbors",
+        "row_count": "privacy.row_count",
+    },
+    python=False,
+)
+
+
+def nearest(name: object, choices: Iterable[str]) -> str | None:
+    """Return the choice spelled most like ``name``, or None if none is close."""
+    by_folded = {choice.casefold(): choice for choice in choices}
+    close = difflib.get_close_matches(str(name).casefold(), by_folded, n=1)
+    return by_folded[close[0]] if close else None
+
+
+def quote_value(value: object) -> str:
+    """Return a declared value as text for a message: at most 60 characters, dates in ISO 8601."""
+    text = value.isoformat() if isinstance(value, datetime.date) else repr(_drop_zero_fraction(value))
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _drop_zero_fraction(value: object) -> object:
+    """Return 5 for 5.0: a message quotes what was declared, and few people declare 5.0."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if isinstance(value, float) and whole else value
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, Blank):
+        return str(value)
+    if isinstance(value, dict):
+        return f"Protect({', '.join(f'{key}={_literal(item)}' for key, item in value.items())})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, datetime.date):
+        return f"date({value.year}, {value.month}, {value.day})"
+    return repr(_drop_zero_fraction(value))
+
+
+def _flow_text(value: object) -> str:
+    """Return a value in YAML's flow style."""
+    if isinstance(value, Blank):
+        return str(value)
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_flow_text(item)}' for key, item in value.items())}}}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(str(v) if isinstance(v, Blank) else _quote(v) for v in value)}]"
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    # Words that some YAML parser reads as a truth value or as null are quoted.
+    if isinstance(value, str) and re.fullmatch(
+        r"(?!(?i:true|false|null|yes|no|on|off|y|n)$)[a-z][\w-]*", value
+    ):
+        return value
+    return _quote(value)
+
+
+def _quote(value: object) -> str:
+    return json.dumps(_drop_zero_fraction(value), ensure_ascii=False)
