@@ -287,25 +287,10 @@ class RemoteDatabase(PrivateTable):
 
         Parameters
         ----------
-        text : str
-            Query such as ``mean(age) where job = 'clerk' by town``, or the same as a SELECT.
-        privacy : PureDP, ApproxDP, ZCDP or GaussianDP
-            Promise that the whole result keeps; None where `sd` is given instead.
-        sd : float
-            Standard deviation of the noise on a count or a sum, in its unit; None where `privacy` is given.
-        refines : str or sequence of str
-            Receipt ids of an earlier result of the same query, which the new one is merged with.
+        text, privacy, sd, refines
+            As for :meth:`PrivateTable.query <discreet.query.PrivateTable.query>`.
         owner : None
             Refused: the service charges the holder of the token.
-
-        Raises
-        ------
-        ExpressionRefused
-            The text is not in the language; nothing was charged.
-        ParameterError
-            Neither or both of `privacy` and `sd` are given; nothing was charged.
-        BudgetExceeded
-            The limit does not allow it; nothing was charged.
         """
         refuse_owner("query", owner)
         body = self._text_query_body(text, privacy, sd)

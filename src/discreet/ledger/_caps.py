@@ -225,7 +225,7 @@ class Caps:
             )
         if not before.charges and self._keeps_alone(cost):
             return after
-        for name, words, way in self._refused:
+        for name, words, way in self._refused_kinds:
             if getattr(cost, name):
                 raise PromiseError(
                     f"promise of a charge must be of a kind that the limit {self.limit} can add "
@@ -238,7 +238,7 @@ class Caps:
     def _fits(self, spent: Spending) -> bool:
         """Return whether spending passes no cap. It never shrinks: once it passes one it never fits again."""
         return not self._exceeded_currencies(spent) and not any(
-            getattr(spent, name) for name, _, _ in self._refused
+            getattr(spent, name) for name, _, _ in self._refused_kinds
         )
 
     def _exceeded_currencies(self, spent: Spending) -> list[str]:
@@ -278,7 +278,7 @@ class Caps:
         }
 
     @property
-    def _refused(self) -> tuple[tuple[str, str, str], ...]:
+    def _refused_kinds(self) -> tuple[tuple[str, str, str], ...]:
         pure = isinstance(self.limit, PosteriorOdds) and self.limit.theorem == "theorem 5"
         return _REFUSED[PureDP.kind if pure else self.limit.kind]
 

@@ -84,7 +84,7 @@ class _TableBuffer(Generic[K, V]):
         if len(self.known) > _MOST_KNOWN and not self.unwritten:
             self.known.clear()
 
-    def missing(self, keys: Iterable[K]) -> list[K]:
+    def take_unread(self, keys: Iterable[K]) -> list[K]:
         """Return the keys not read yet; from here on they count as read, with no entry."""
         new = [key for key in dict.fromkeys(keys) if key not in self.known]
         self.known.update(dict.fromkeys(new))
@@ -171,11 +171,15 @@ class Transaction(ABC):
         if self._head is None:
             queries.append(("SELECT identity, seq, hash FROM book", ()))
             loaders.append(self._load_head)
-        read(_ROWS, self._rows.missing(n for one in read_sets for n in one.rows), self._load_row)
-        read(_TOTALS, self._totals.missing(n for one in read_sets for n in one.scopes), self._load_total)
-        read(_PAID, self._paid.missing(n for one in read_sets for n in one.questions), self._load_paid)
-        read(_ANSWERS, self._answers.missing(n for one in read_sets for n in one.answers), self._load_answer)
-        read(_MARKS, self._marks.missing(n for one in read_sets for n in one.marks), self._load_mark)
+        read(_ROWS, self._rows.take_unread(n for one in read_sets for n in one.rows), self._load_row)
+        read(_TOTALS, self._totals.take_unread(n for one in read_sets for n in one.scopes), self._load_total)
+        read(_PAID, self._paid.take_unread(n for one in read_sets for n in one.questions), self._load_paid)
+        read(
+            _ANSWERS,
+            self._answers.take_unread(n for one in read_sets for n in one.answers),
+            self._load_answer,
+        )
+        read(_MARKS, self._marks.take_unread(n for one in read_sets for n in one.marks), self._load_mark)
         for rows, load in zip(self.select(queries) if queries else (), loaders, strict=True):
             for row in rows:
                 load(row)

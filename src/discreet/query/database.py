@@ -132,25 +132,10 @@ class Database(QueryExecutor, PrivateTable):
 
         Parameters
         ----------
-        text : str
-            Query such as ``mean(age) where job = 'clerk' by town``, or the same as a SELECT.
-        privacy : PureDP, ApproxDP, ZCDP or GaussianDP
-            Promise that the whole result keeps; None where `sd` is given instead.
-        sd : float
-            Standard deviation of the noise on a count or a sum, in its unit; None where `privacy` is given.
-        refines : str or sequence of str
-            Receipt ids of an earlier result of the same query, which the new one is merged with.
+        text, privacy, sd, refines
+            As for :meth:`PrivateTable.query <discreet.query.PrivateTable.query>`.
         owner : str, optional
             Name that is charged beside the total; None charges the total alone.
-
-        Raises
-        ------
-        ExpressionRefused
-            The text is not in the language; nothing was charged.
-        ParameterError
-            Neither or both of `privacy` and `sd` are given; nothing was charged.
-        BudgetExceeded
-            The ledger's limit does not allow it; nothing was charged.
 
         Privacy
         -------
@@ -314,7 +299,7 @@ def _named_columns(matrix: AnyArray, curation: Curation) -> dict[str, AnyArray]:
     size = len(curation.columns)
     if matrix.ndim != 2 or matrix.shape[1] != size:
         raise DataError(
-            f"source of Database must have one column for each of the {size} columns that leave, had shape "
+            f"source of Database must have one column for each of the {size} released columns, had shape "
             f"{matrix.shape}. Give a mapping of names to arrays otherwise."
         )
     return {column.name: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(curation.columns)}

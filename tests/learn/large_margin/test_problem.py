@@ -127,7 +127,7 @@ def test_the_same_matrix_added_to_all_changes_no_loss(n_classes: int, components
 def test_the_trace_moves_only_what_all_matrices_have_in_common() -> None:
     of, plain = problem(four(), FOUR_CODES, 3, trace=5.0), problem(four(), FOUR_CODES, 3)
     w = minimize(plain, 1e-9)
-    at = plain.spread(w) - of.trace / of.regularization * of.traced
+    at = plain.spread(w) - of.trace / of.regularization * of.trace_vector
     gradient = of.whole_value_and_gradient(at)[1]
     assert np.linalg.norm(gradient) < 1e-8
     assert of.gather(at) == pytest.approx(w, abs=1e-12)

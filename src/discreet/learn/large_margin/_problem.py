@@ -140,12 +140,12 @@ class MarginProblem:
     def whole_value_and_gradient(self, coordinates: Floats) -> tuple[float, Floats]:
         """Return the function of matrices that need not sum to zero, with its trace term."""
         loss, slope = self.loss_and_slope(coordinates)
-        linear = self.spread(self.linear_term) + self.trace * self.traced
+        linear = self.spread(self.linear_term) + self.trace * self.trace_vector
         value = loss + self.regularization / 2 * float((coordinates**2).sum())
         return value + float((linear * coordinates).sum()), slope + self.regularization * coordinates + linear
 
     @property
-    def traced(self) -> Floats:
+    def trace_vector(self) -> Floats:
         """Coordinates of the identity matrix without its last entry."""
         i, j = np.triu_indices(self.p)
         return np.asarray(((i == j) & (i < self.p - 1)).astype(np.float64))

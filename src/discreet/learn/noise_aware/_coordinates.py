@@ -149,12 +149,12 @@ class Block:
         return self.levels > 0
 
     @property
-    def sampled(self) -> bool:
+    def is_sampled(self) -> bool:
         """Whether the column is published in a sample of the rows only."""
         return isinstance(self.columns[0].law, SampledLaw)
 
     @property
-    def flagged(self) -> bool:
+    def has_missing_flag(self) -> bool:
         """Whether it is a number that may be missing, whose presence is a coordinate as well."""
         return not self.is_list and self.columns[0].missing
 
@@ -166,7 +166,7 @@ class Block:
     @property
     def scale(self) -> float:
         """Factor from noise on a published number to noise on its debiased coordinate."""
-        return 1 / (self.columns[0].width * (self.flag.keep if self.flagged else 1.0) * self.share)
+        return 1 / (self.columns[0].width * (self.flag.keep if self.has_missing_flag else 1.0) * self.share)
 
     @property
     def flag(self) -> ResponseLevels:
@@ -233,13 +233,13 @@ class Block:
             debias[place, levels] = (np.eye(self.levels) - q) / (gap * self.share)
             shown[place, levels] = 1 / self.share
             return
-        keep = self.flag.keep if self.flagged else 1.0
+        keep = self.flag.keep if self.has_missing_flag else 1.0
         debias[place.start, raw.start] = 1 / (keep * self.share)
-        if self.sampled:
+        if self.is_sampled:
             shown[place.start, raw.start + 1] = 1 / self.share
         else:
             shown[place, 0] = 1.0
-        if self.flagged:
+        if self.has_missing_flag:
             debias[place.start + 1, raw.start + 1] = 1 / self.flag.gap
             debias[place.start + 1, 0] = -self.flag.other / self.flag.gap
 
@@ -264,9 +264,9 @@ class Block:
             return np.diag(inside)
         t = self.raw.start
         present = sums[t + 1, 0] if self.raw.stop - t == 2 else sums[0, 0]
-        keep = self.flag.keep if self.flagged else 1.0
+        keep = self.flag.keep if self.has_missing_flag else 1.0
         square = (sums[t, t] - self.variance * present) / (keep * self.share)
-        if not self.flagged:
+        if not self.has_missing_flag:
             return np.array([[square]])
         return np.array([[square, inside[0]], [inside[0], inside[1]]])
 
@@ -281,7 +281,7 @@ class Block:
         column = self.columns[0]
         cells = batch[column.name]
         scaled = (cells - column.fill) / column.width
-        if not self.flagged:
+        if not self.has_missing_flag:
             out[:, self.place.start] = scaled
             return
         present = ~np.isnan(cells)
@@ -371,7 +371,7 @@ class Coordinates:
         m, d = self.law.sampling
         sampled = np.zeros(self.size, bool)
         for block in self.blocks:
-            sampled[block.place] = block.sampled
+            sampled[block.place] = block.is_sampled
         both = 0.0 if m == 1 else (m / d) ** 2 * d * (d - 1) / (m * (m - 1))
         factor[np.outer(sampled, sampled)] = both
         return factor
@@ -518,7 +518,7 @@ def _build_blocks(law: NoiseLaw) -> Sequence[Block]:
             variance=variance / column.width**2,
             share=share,
         )
-        if block.flagged and block.flag.gap <= _LEAST_GAP:
+        if block.has_missing_flag and block.flag.gap <= _LEAST_GAP:
             continue
         blocks.append(block)
         raw, place = block.raw.stop, block.place.stop
