@@ -403,7 +403,7 @@ def test_a_matrix_must_have_the_declared_columns() -> None:
     with Database(np.array([[0.5, 0.25], [1.0, 9.0]]), schema=schema) as sums:
         answer = sums.ask(Sums(("x", "y")), privacy=GaussianDP(mu=1e6))
         assert np.asarray(answer.value) == pytest.approx([1.5, 1.25], abs=1e-3)
-    with pytest.raises(DataError, match="2 columns"):
+    with pytest.raises(DataError, match="2 released columns"):
         Database(np.zeros((3, 5)), schema=schema)
 
 
