@@ -19,7 +19,7 @@ from discreet.noise import (
     spherical_laplace,
     uniform_integers,
 )
-from discreet.noise.lattice import BLOCK
+from discreet.noise.deviates import BLOCK
 from discreet.privacy.promises import GaussianDP
 
 if TYPE_CHECKING:

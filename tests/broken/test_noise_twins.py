@@ -26,8 +26,8 @@ from discreet.audit import (
     timing,
 )
 from discreet.errors import NoiseError
-from discreet.noise import Pool, Stream, Whitening, discrete_laplace, lattice, rounded_gaussian
-from discreet.noise.lattice import BLOCK, LOG2_BUCKETS, normal_table
+from discreet.noise import Pool, Stream, Whitening, deviates, discrete_laplace, rounded_gaussian
+from discreet.noise.deviates import BLOCK, LOG2_BUCKETS, normal_table
 from discreet.noise.stream import process_mark
 from discreet.privacy.promises import ApproxDP, GaussianDP, PureDP
 from tests.statistical import ALPHA, LONG, SHORT, checks
@@ -204,11 +204,11 @@ def _slow_draws_last(s: float, n: int, stream: Stream) -> Ints:
     table = normal_table()
     parts = []
     while n:
-        sampler = lattice.Sampler(table, n, stream)
+        sampler = deviates.Sampler(table, n, stream)
         offset, bucket = stream.words(n), np.empty(n, np.int16)
         slot, lot = stream.words((n + 1) // 2).view(np.uint16)[: 2 * n].reshape(2, n)
         slow = sampler._kernels.propose(table.slots, slot, lot, bucket)
-        place, accepted, _ = lattice._settle_proposals(
+        place, accepted, _ = deviates._settle_proposals(
             table, slot[slow], lot[slow], offset[slow], stream.words(3 * slow.size).reshape(3, -1), stream
         )
         bucket[slow] = place - table.half
@@ -244,14 +244,14 @@ def test_slow_draws_at_the_end_have_the_right_law_on_average() -> None:
 @pytest.mark.parametrize("rejecting", [True, False])
 def test_a_sampler_that_forgets_to_reject(rejecting: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One proposal in a hundred is refused; kept, they make the noise 0.3 % wider."""
-    settle = lattice._settle_proposals
+    settle = deviates._settle_proposals
 
     def keep_all(*arguments: Any) -> Any:
         place, accepted, tails = settle(*arguments)
         return place, np.ones_like(accepted), tails
 
     if not rejecting:
-        monkeypatch.setattr(lattice, "_settle_proposals", keep_all)
+        monkeypatch.setattr(deviates, "_settle_proposals", keep_all)
     law = rounded_gaussian_law(2.0**20)
     draws = rounded_gaussian(2.0**20, 4 * SHORT, Stream.from_seed(1))
     p = checks.mean(np.abs(draws), law.mean_absolute, law.deviation_absolute)

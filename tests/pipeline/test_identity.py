@@ -10,8 +10,8 @@ import pytest
 
 from discreet import Column, Schema
 from discreet.noise import Stream
-from discreet.pipeline import registry as module
-from discreet.pipeline.registry import fingerprint_table, is_same_table
+from discreet.pipeline import table_registry as module
+from discreet.pipeline.table_registry import fingerprint_table, is_same_table
 
 if TYPE_CHECKING:
     from pathlib import Path

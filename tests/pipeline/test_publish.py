@@ -35,7 +35,7 @@ from discreet.pipeline import _release_stages, publish
 from discreet.pipeline._output import ReleaseKey
 from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
 from discreet.pipeline.plan import PlanBasis, dry_run, plan_noise_levels
-from discreet.pipeline.published import rebuild_report
+from discreet.pipeline.published_folder import rebuild_report
 from discreet.privacy import receipt
 from discreet.query.unit_rows import ledger_salt
 from discreet.release import METHODS

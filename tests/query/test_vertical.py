@@ -24,7 +24,7 @@ from discreet.query import (
     aggregate_from_dict,
     cross_products,
 )
-from discreet.query._signs import (
+from discreet.query._person_signs import (
     PRIME,
     SIGNS,
     SketchPass,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from discreet.noise import BoundedDensity, Stream, standard_normal
-from discreet.noise.linear import least_squares, product, row_space, symmetric_eigen
+from discreet.noise.linear_algebra import least_squares, product, row_space, symmetric_eigen
 from discreet.privacy import ApproxDP, ErrorFloor
 from discreet.privacy.rounding import shorter_up
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease, ReleaseMethod

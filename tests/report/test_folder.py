@@ -40,7 +40,7 @@ from discreet.report.folder.folder import (
 )
 from discreet.report.statement.documents import About
 from discreet.report.verify import verify
-from discreet.report.verify.data import first_difference
+from discreet.report.verify.cells import first_difference
 from tests.report.published import METHODS, publish
 
 if TYPE_CHECKING:

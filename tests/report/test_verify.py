@@ -10,7 +10,7 @@ from discreet import ApproxDP, Column, GaussianRelease, Schema
 from discreet.errors import ParameterError, SourceError
 from discreet.report.folder.folder import CSV, DATA, PAGE, STATEMENT
 from discreet.report.verify import verify
-from discreet.report.verify.data import first_difference
+from discreet.report.verify.cells import first_difference
 from tests.contracts.cases import IN_LEVELS, OF_NOBODY, RELEASES, ROWS, SCHEMA
 from tests.report.published import KEY, METHODS, cells, edit, hash_again, honest, publish, rewrite
 

@@ -97,13 +97,13 @@ ALLOWED = {
     "report.verify._noise_tests:InRangeTest.__init__": "over a public table of probabilities",
     "report.pages._summary:code_example": "the text of a program for analysts of the published file",
     "release.invariant.plan:InvariantPlan._check_noise": "a refusal to the curator; promises nothing",
-    "pipeline.registry:fingerprint_table": "keyed digests that identify a table to its curator",
+    "pipeline.table_registry:fingerprint_table": "keyed digests that identify a table to its curator",
     "release._bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",
     "release._bounded:InRangeNumbers.repeat_chance": "over a public table of probabilities",
     "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise",
     "release.masked.plan:_round_weights": "over the weights of a private model, which were paid for",
     "report.verify._noise_tests:RepeatTest.faults": "a stranger checks the published file",
-    "report.verify.data:_find_differences": "a stranger checks the published file",
+    "report.verify.cells:_find_differences": "a stranger checks the published file",
 }
 
 

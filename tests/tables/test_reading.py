@@ -16,7 +16,7 @@ import pytest
 from discreet.errors import DataError, ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema
 from discreet.tables import Table, open_table
-from discreet.tables.encoding import NO_ID
+from discreet.tables.cell_encoding import NO_ID
 from tests.tables.people import ENCODED, KINDS, SCHEMA, people, same
 
 if TYPE_CHECKING:

@@ -64,7 +64,7 @@ def audit(
 def _attack_folder(console: Console, folder: Path) -> None:
     """Attack the file of a release, and print the error that each attacker expects."""
     from discreet.formatting import is_chance, name, quantity
-    from discreet.pipeline.published import attack_folder
+    from discreet.pipeline.published_folder import attack_folder
 
     guesses = attack_folder(folder)
     console.json({"guesses": [guess.to_dict() for guess in guesses]})

@@ -17,7 +17,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Draw internal/report.html again, from attacks.json and the public statement; reads no row."""
-    from discreet.pipeline.published import rebuild_report
+    from discreet.pipeline.published_folder import rebuild_report
 
     place = rebuild_report(folder, out)
     console = Console(as_json=json)

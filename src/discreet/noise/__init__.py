@@ -1,6 +1,6 @@
 """Randomness without any epsilon: exact noise on the integer lattice from a cryptographic source.
 
-``stream`` supplies random words and ``lattice`` turns them into exact deviates (inner loops: ``_kernels``).
+``stream`` supplies random words and ``deviates`` turns them into exact deviates (inner loops: ``_kernels``).
 ``samplers`` has Gaussian and Laplace noise on the integers, and normal floats that promise nothing;
 ``spherical`` noise is isotropic in several columns. ``bounded`` (one column) and ``_box`` (several) have
 bounded support, drawn exactly by ``polynomial``; ``in_range`` stays inside the declared range. ``_pool``

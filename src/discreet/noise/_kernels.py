@@ -1,4 +1,4 @@
-"""The inner loops of :mod:`discreet.noise.lattice`, once in numpy and once compiled by numba.
+"""The inner loops of :mod:`discreet.noise.deviates`, once in numpy and once compiled by numba.
 
 Both give the same bits; a test compares them over millions of draws. numba is the optional extra
 ``discreet[fast]`` and is used from :data:`WORTH_COMPILING` draws on, where its start-up pays.

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.noise.lattice import (
-    BucketTable,
-    Deviates,
-    Sampler,
-    exponential_table,
-    normal_table,
-)
+from discreet.noise.deviates import BucketTable, Deviates, Sampler, exponential_table, normal_table
 from discreet.noise.samplers import check_scale
 from discreet.noise.stream import Stream, process_mark
 

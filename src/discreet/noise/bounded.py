@@ -18,8 +18,8 @@ from numpy.polynomial import legendre
 
 from discreet.errors import ParameterError
 from discreet.noise import polynomial
-from discreet.noise.lattice import LOG2_BUCKETS as LATTICE_BUCKETS
-from discreet.noise.lattice import Sampler
+from discreet.noise.deviates import LOG2_BUCKETS as LATTICE_BUCKETS
+from discreet.noise.deviates import Sampler
 from discreet.noise.polynomial import (
     LOG2_BUCKETS,
     GroundState,

@@ -11,7 +11,7 @@ dyadic rationals, a finite object. It is cut into 1,024 buckets; a bucket is pro
 that is a multiple of 2**-128, and a uniform offset inside it is accepted with probability ``kappa u(t)**2 /
 p``, where ``kappa`` is chosen so that this never exceeds 1. As ``kappa`` does not depend on the bucket and
 ``p`` is exactly the proposal probability, accepted deviates have the density *exactly*: there is no total
-variation. Comparisons draw as many digits as decide them (:mod:`discreet.noise.lattice`).
+variation. Comparisons draw as many digits as decide them (:mod:`discreet.noise.deviates`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from numpy.polynomial import legendre
 from scipy.linalg import eigh
 
 from discreet.errors import NoiseError
-from discreet.noise.lattice import DeviateTable
+from discreet.noise.deviates import DeviateTable
 
 if TYPE_CHECKING:
     from discreet._types import AnyArray, Bools, Floats, Ints, Words
-    from discreet.noise.lattice import Tail
+    from discreet.noise.deviates import Tail
     from discreet.noise.stream import Stream
 
 SIZES = (16, 24, 32, 48, 64, 96, 128, 192)

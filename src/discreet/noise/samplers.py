@@ -1,6 +1,6 @@
 """Exact Gaussian and Laplace noise on the integers, and standard normal floats without a promise.
 
-Deviates are those of :mod:`discreet.noise.lattice`. :func:`rounded_gaussian`, :func:`discrete_laplace` and
+Deviates are those of :mod:`discreet.noise.deviates`. :func:`rounded_gaussian`, :func:`discrete_laplace` and
 :func:`rounded_laplace` round them to the integers, exactly. :class:`NormalSampler`, :func:`standard_normal`
 and :func:`standard_maxwell` read 53 binary digits instead. Adding floats leaks through their low-order bits,
 so nothing that promises differential privacy may use those three. Invariant noise may: it has to satisfy
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.noise.lattice import LOG2_BUCKETS, Sampler, exponential_table, normal_table
+from discreet.noise.deviates import LOG2_BUCKETS, Sampler, exponential_table, normal_table
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:

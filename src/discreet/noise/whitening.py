@@ -16,8 +16,8 @@ from scipy import linalg
 
 from discreet.errors import ParameterError
 from discreet.noise import samplers
-from discreet.noise.lattice import Sampler, normal_table
-from discreet.noise.linear import product
+from discreet.noise.deviates import Sampler, normal_table
+from discreet.noise.linear_algebra import product
 from discreet.noise.samplers import fill_rounded_gaussian
 from discreet.noise.stream import Stream, stream_or_fresh
 

@@ -2,10 +2,10 @@
 
 Reading order: ``release`` has the order of the stages of a release and ``_release_stages`` their content;
 ``model`` and ``training`` do the same for a model. ``options`` turns a request into a release method,
-``sources`` finds schema and ledger of a table, and ``registry`` recognizes a table by its path or by its
+``sources`` finds schema and ledger of a table, and ``table_registry`` recognizes a table by its path or its
 rows. ``_stages`` times and logs the stages, ``_output`` builds the folder and keeps the key, ``result``
-holds what a job returns. ``plan`` and ``published`` are parts of a job that also run alone: a plan with
-more and less noise, a dry run, attacks on a published folder, the internal report. ``query`` answers one
+holds what a job returns. ``plan`` and ``published_folder`` are parts of a job that also run alone: a plan
+with more and less noise, a dry run, attacks on a published folder, the internal report. ``query`` answers one
 query on a file. Names are loaded at first use: drafting a schema needs no learner.
 """
 

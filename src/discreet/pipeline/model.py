@@ -27,8 +27,8 @@ from discreet.pipeline._stages import (
     parse_about,
 )
 from discreet.pipeline.options import Output, RunOptions
-from discreet.pipeline.registry import open_charged_ledger
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
+from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.pipeline.training import is_on_sums, make_learner, train
 from discreet.privacy import Receipt
 from discreet.release.base import check_publishable

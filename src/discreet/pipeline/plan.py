@@ -21,9 +21,9 @@ from discreet.pipeline.options import (
     resolve_method,
     resolve_promise,
 )
-from discreet.pipeline.registry import open_charged_ledger
 from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
+from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query.dummy import RULE
 from discreet.release.base import check_publishable
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows

@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DataError
-from discreet.pipeline.registry import open_charged_ledger
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, resolve_source
+from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query import Database
 from discreet.query.language.query import parse_query
 from discreet.query.results import remaining_amounts

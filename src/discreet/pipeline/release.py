@@ -29,9 +29,9 @@ from discreet.pipeline.options import (
     resolve_method,
     resolve_promise,
 )
-from discreet.pipeline.registry import open_charged_ledger
 from discreet.pipeline.result import Published, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
+from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.release.base import check_publishable
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (

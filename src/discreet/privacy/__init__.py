@@ -2,8 +2,8 @@
 
 ``promises`` holds the values that results carry, ``receipt`` the record of a charge. ``calibration``,
 ``bounded`` and ``floors`` (over ``priors``) convert noise to promises and back; ``sensitivity`` bounds the
-distance of neighbors; ``composition`` adds promises up and ``budget_split`` divides one. ``amounts`` and
-``rounding`` are the exact arithmetic underneath. Nothing here sees a row or draws a random number.
+distance of neighbors; ``composition`` adds promises up and ``budget_split`` divides one. ``rounding`` is
+the exact arithmetic underneath. Nothing here sees a row or draws a random number.
 """
 
 from __future__ import annotations

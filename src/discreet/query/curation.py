@@ -24,7 +24,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.query._signs import ID_BITS, LANE_BITS, id_lanes
+from discreet.query._person_signs import ID_BITS, LANE_BITS, id_lanes
 from discreet.schema.column_checks import LARGEST_NUMBER
 from discreet.schema.notation import nearest
 

@@ -19,7 +19,7 @@ from discreet.privacy.receipt import canonical
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer, unwrap_scalar
 from discreet.query.calibration import CostedTable, CostModel, SeededNoise
-from discreet.query.slots import Slots
+from discreet.query.time_slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

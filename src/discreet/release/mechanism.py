@@ -11,7 +11,7 @@ import numpy as np
 from scipy import linalg
 
 from discreet.errors import ParameterError
-from discreet.noise.linear import product, symmetric_eigen
+from discreet.noise.linear_algebra import product, symmetric_eigen
 from discreet.privacy import ColumnFloor, floors
 from discreet.privacy.priors import IntegerPrior, UniformPrior
 

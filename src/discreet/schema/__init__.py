@@ -3,7 +3,7 @@
 Nothing here ever reads a table. A :class:`Schema` is written by a person who knows what a column
 may contain (a codebook, a law, an instrument), in Python or in a ``*.schema.yaml`` file, and every
 promise of the other packages depends on it. ``column`` and ``schema`` hold the two values;
-``_column_checks`` and ``schema`` check declarations and suggest corrections, worded for Python or for
+``column_checks`` and ``schema`` check declarations and suggest corrections, worded for Python or for
 a file by ``notation``; ``serialization`` reads and writes text, and ``_document`` converts the content
 of files to values and back and drafts new files.
 """

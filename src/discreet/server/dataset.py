@@ -14,8 +14,8 @@ from discreet.audit.stored_answers import exact_sums
 from discreet.batching import run_one
 from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.ledger import Ledger
-from discreet.pipeline.registry import Recognition
 from discreet.pipeline.sources import find_schema, resolve_source
+from discreet.pipeline.table_registry import Recognition
 from discreet.query import Database, Sums
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.language.query import build_query, parse_query

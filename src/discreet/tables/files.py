@@ -12,8 +12,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
+from discreet.tables.cell_encoding import declared_type
 from discreet.tables.duckdb import check_readable, connect, identifier, literal, quote_path, split_table_name
-from discreet.tables.encoding import declared_type
 from discreet.tables.sources import DuckSource
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from discreet.errors import DiscreetError, MissingExtra, ParameterError, SourceError
+from discreet.tables.cell_encoding import declared_type
 from discreet.tables.duckdb import connect, open_cursor, split_table_name
-from discreet.tables.encoding import declared_type
 from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import numpy as np
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
 from discreet.tables.arrow import StreamBroken
+from discreet.tables.cell_encoding import declared_type
 from discreet.tables.duckdb import connect, connect_shared, open_cursor
-from discreet.tables.encoding import declared_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

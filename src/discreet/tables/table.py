@@ -17,7 +17,7 @@ import numpy as np
 from discreet.errors import ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema, nearest
 from discreet.tables.arrow import read_stream
-from discreet.tables.encoding import MISSING_CODE, projection
+from discreet.tables.cell_encoding import MISSING_CODE, projection
 from discreet.tables.files import open_file
 from discreet.tables.postgres import SCHEMES, PostgresSource
 from discreet.tables.sources import Source, cell_error, open_memory, translate_errors
@@ -54,7 +54,7 @@ class Batch(Mapping[str, "AnyArray"]):
         Number of rows in this batch.
     ids : array of uint64 or None
         Fingerprint of each row's id; equal ids have equal fingerprints, and rows without an id have
-        :data:`~discreet.tables.encoding.NO_ID`. None unless requested.
+        :data:`~discreet.tables.cell_encoding.NO_ID`. None unless requested.
     id_texts : array of bytes or None
         Ids themselves as UTF-8, empty where a row has none; None unless requested.
     """

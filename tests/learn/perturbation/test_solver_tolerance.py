@@ -27,7 +27,7 @@ from discreet.learn.perturbation.noise import (
     zero_sum_basis,
 )
 from discreet.noise import Stream
-from discreet.noise.lattice import LOG2_BUCKETS, exponential_table, normal_table
+from discreet.noise.deviates import LOG2_BUCKETS, exponential_table, normal_table
 
 ROWS = ("spread", "equal", "on a line", "at both ends", "nearly on a line", "tiny", "zero")
 LABELS = ("one class", "one row", "mixed", "separated")

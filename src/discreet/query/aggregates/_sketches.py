@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.query._signs import SketchPass
+from discreet.query._person_signs import SketchPass
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells
 from discreet.query.engines.base import KernelTotals
 from discreet.query.passes import ONE, Features

@@ -18,7 +18,7 @@ from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, missing_ids, repeated_ids
 from discreet.query.unit_rows import row_digests
 from discreet.tables import open_table
-from discreet.tables.encoding import id_problem
+from discreet.tables.cell_encoding import id_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -18,12 +18,12 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import DataError, EngineFailed, TableChanged
-from discreet.query._signs import ID_BITS
+from discreet.query._person_signs import ID_BITS
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.language import hoist
 from discreet.query.language._sql import FROM
 from discreet.query.unit_rows import limited_batches
-from discreet.tables.encoding import NO_ID
+from discreet.tables.cell_encoding import NO_ID
 from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:

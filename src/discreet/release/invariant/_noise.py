@@ -22,7 +22,7 @@ from scipy.linalg.blas import dgemm
 
 from discreet.errors import DataError
 from discreet.noise import NormalSampler, standard_maxwell, standard_normal
-from discreet.noise.lattice import BLOCK
+from discreet.noise.deviates import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import optimize, special
 
 from discreet.learn.perturbation.noise import zero_sum_basis
-from discreet.noise.linear import least_squares, norm, product, row_space, symmetric_eigen
+from discreet.noise.linear_algebra import least_squares, norm, product, row_space, symmetric_eigen
 from discreet.release.masked._starts import linear_program_start, tilted_start
 from discreet.release.masked.existence import blocks, sample_ball
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import optimize, special
 
-from discreet.noise.linear import norm, product
+from discreet.noise.linear_algebra import norm, product
 from discreet.release.masked.existence import SPREAD, best_margin, blocks, gain, residuals, sample_ball
 
 if TYPE_CHECKING:

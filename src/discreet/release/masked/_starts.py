@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import optimize, special
 
-from discreet.noise.linear import least_squares, norm, product
+from discreet.noise.linear_algebra import least_squares, norm, product
 from discreet.release.masked.encoding import apportion
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from discreet.errors import PromiseError
 from discreet.learn.logistic.problem import SoftmaxProblem, minimize, problem_for
-from discreet.noise.linear import norm, product
+from discreet.noise.linear_algebra import norm, product
 from discreet.release.masked._equations import PointsNotFound, PointTargets, general_points
 from discreet.release.masked._points import binary_points, greedy_points
 from discreet.release.masked.existence import least_records, longest_norm, max_point_gain, regularization_for

@@ -13,7 +13,7 @@ from scipy import special
 from discreet.errors import ParameterError, SchemaError
 from discreet.learn.perturbation.base import Embedding
 from discreet.noise import discrete_laplace, permutation, samplers
-from discreet.noise.linear import product
+from discreet.noise.linear_algebra import product
 from discreet.privacy import PureDP
 from discreet.release.masked.existence import sample_ball
 from discreet.schema import Column, Schema

@@ -13,7 +13,7 @@ from scipy import special
 
 from discreet.learn.logistic.sensitivity import largest_gain, largest_norm
 from discreet.noise import standard_normal
-from discreet.noise.linear import norm, product
+from discreet.noise.linear_algebra import norm, product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

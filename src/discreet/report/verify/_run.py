@@ -43,8 +43,8 @@ from discreet.report.verify._model import (
     model_schema_faults,
 )
 from discreet.report.verify._result import Checks, Verification
+from discreet.report.verify.cells import check_classifier, check_data, first_difference
 from discreet.report.verify.claims import check_claims, check_schema, differences, replan, table_charge_faults
-from discreet.report.verify.data import check_classifier, check_data, first_difference
 
 if TYPE_CHECKING:
     import os

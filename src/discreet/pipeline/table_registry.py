@@ -2,18 +2,16 @@
 
 The place of a ledger follows from the folder of the table and the schema's ``dataset``. A table that is
 moved, copied or renamed would therefore get a new ledger, without its limit and without its charges. So a
-table is known again by its path, by the audit log beside it and by a keyed fingerprint of its rows
-(:mod:`~discreet.pipeline.registry`), and charging it to another ledger must be requested.
+table is recognized by its path, by the audit log beside it and by a keyed fingerprint of its rows, and
+charging it to another ledger must be requested.
+
+For the fingerprint, a keyed hash of their cells chooses some rows, always the same ones of the same table,
+and a keyed digest of each is kept. The hash takes cells as values, without names and order of columns. So a
+table is recognized after it was sorted, written in another format or declared under other names, and after a
+few of its rows were added, changed or removed.
 
 The list of known tables is a file of the user's own, ``tables.json`` in ``$DISCREET_STATE``, by default
 ``$XDG_STATE_HOME/discreet`` or ``~/.local/state/discreet`` (mode 0700), with its key beside it.
-
-Keyed fingerprint by which a table is known again, however its rows are sorted or its file is named.
-
-A keyed hash of their cells chooses some rows, always the same ones of the same table, and a keyed digest of
-each is kept. The hash takes cells as values, without names and order of columns. So a table is known again
-after it was sorted, written in another format or declared under other names, and after a few of its rows were
-added, changed or removed.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from discreet.noise import Stream, _kernels, discrete_laplace, lattice, rounded_gaussian
+from discreet.noise import Stream, _kernels, discrete_laplace, rounded_gaussian
+from discreet.noise import deviates as lattice
 from discreet.noise.samplers import GAUSSIAN_TOTAL_VARIATION as GAUSSIAN_TV
 from discreet.noise.samplers import LAPLACE_TOTAL_VARIATION as LAPLACE_TV
 

@@ -14,9 +14,9 @@ from discreet.errors import EngineFailed, ParameterError
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram
-from discreet.query import slots as module
+from discreet.query import time_slots as module
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.slots import Slots
+from discreet.query.time_slots import Slots
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import pytest
 
 from discreet import ApproxDP, Column, Ledger, PureDP, Schema, publish, publish_model, verify
 from discreet.errors import DiscreetWarning, OtherLedger
-from discreet.pipeline import RunOptions, registry
+from discreet.pipeline import RunOptions, table_registry
 from discreet.pipeline.plan import PlanBasis, plan_noise_levels
 from discreet.pipeline.query import query_table
-from discreet.pipeline.registry import Registry, fingerprint_table, open_charged_ledger
+from discreet.pipeline.table_registry import Registry, fingerprint_table, open_charged_ledger
 from tests.pipeline.test_identity import people, taken, write
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_a_table_is_known_after_every_move(
 def test_a_ledger_without_recognition_would_start_anew(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry.Recognition, "require", lambda self, *, new_ledger: None)
+    monkeypatch.setattr(table_registry.Recognition, "require", lambda self, *, new_ledger: None)
     count(table.rename(tmp_path / "people.csv"), declared("renamed"))
     with Ledger.open(tmp_path / "renamed.ledger") as book:
         assert book.spent().charges == 1
@@ -221,7 +221,7 @@ def test_rows_are_read_once_for_as_long_as_the_file_stays(
         read.append(given[0])
         return fingerprint_table(*given)
 
-    monkeypatch.setattr(registry, "fingerprint_table", counted)
+    monkeypatch.setattr(table_registry, "fingerprint_table", counted)
     count(table, declared())
     assert read == []
     write(people(420, 1), table)
@@ -241,10 +241,10 @@ def test_a_list_that_cannot_be_used_warns_and_stops_nothing(
     tmp_path: Path, known_tables: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(people(50, 1), tmp_path / "people.csv")
-    monkeypatch.setenv(registry.STATE, str(path / "no folder"))
+    monkeypatch.setenv(table_registry.STATE, str(path / "no folder"))
     with pytest.warns(DiscreetWarning, match="list of known tables.*DISCREET_STATE"):
         count(path, declared())
-    monkeypatch.setenv(registry.STATE, str(known_tables))
+    monkeypatch.setenv(table_registry.STATE, str(known_tables))
     Registry(known_tables).key()
     for broken in (b"{", b"[1]", b'[{"ledger": 1}]', b"\xff"):
         (known_tables / "tables.json").write_bytes(broken)
@@ -265,8 +265,8 @@ def test_the_list_is_its_owners_alone_and_holds_no_cell(table: Path, known_table
 
 
 def test_where_the_list_is_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Registry.from_environment().folder == Path(os.environ[registry.STATE])
-    monkeypatch.delenv(registry.STATE)
+    assert Registry.from_environment().folder == Path(os.environ[table_registry.STATE])
+    monkeypatch.delenv(table_registry.STATE)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert Registry.from_environment().folder == tmp_path / "discreet"
     monkeypatch.delenv("XDG_STATE_HOME")
