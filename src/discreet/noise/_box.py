@@ -213,10 +213,14 @@ class BoxDensity:
             square = half[j] ** 2 * moments[1] + 2 * half[j] * middle[j] * moments[0] + middle[j] ** 2 * mass
             energy = energy + self.regularization * tensor(**{f"at{j}": square})
             for k in range(j):
+                # The slope matrix is antisymmetric, because basis functions vanish at the ends: -slope is its
+                # transpose. 8 is 4 for (j, k) and 4 for (k, j).
                 cross = tensor(**{f"at{j}": slope, f"at{k}": -slope})
                 energy = energy + 8 * inverse[j, k] / (half[j] * half[k]) * cross
         whole = tensor()
         solver = splu(sparse.csc_matrix(energy))
+        # The largest nu of mass v = nu energy v keeps digits that the smallest of the inverse problem loses.
+        # With a start vector given, the result is the same at every call.
         nu, vectors = eigsh(
             whole,
             k=1,
@@ -329,8 +333,10 @@ class BoxDensity:
             largest = np.maximum(after, before)
         # Between corners u is above its multilinear interpolation by at most s**2 / 8 times its curvatures.
         slack = (2 / per_column) ** 2 / 8 * sum(self._curvature(j) for j in range(p))
+        # The last factor is for the rounding of these values.
         bounds = (largest.reshape(-1) + slack) * (1 + 1e-9)
         ends = np.floor(np.cumsum(bounds**2) / float(np.sum(bounds**2)) * 2.0**62).astype(np.int64)
+        # Rounding must not leave numbers below 2**62 that belong to no cell.
         ends[-1] = 1 << 62
         return _Cells(ends, bounds)
 
@@ -360,6 +366,7 @@ class BoxDensity:
             part = out[start : start + _ROWS]
             open_rows = np.arange(len(part))
             while open_rows.size:
+                # Rejected rows are redrawn in place, so that every position has the same law.
                 proposed, accepted = self._propose(open_rows.size, stream)
                 part[open_rows[accepted]] = proposed[accepted]
                 open_rows = open_rows[~accepted]
@@ -373,6 +380,7 @@ class BoxDensity:
         place = np.stack(np.unravel_index(cell, (per_column,) * p), axis=1)
         bits = LOG2_STEPS - int(math.log2(per_column))
         offset = words[2:].T
+        # Accepted at the point itself and floored afterwards: a lattice cell has the mass of u**2 over it.
         x = (place + offset * 2.0**-64) * (2 / per_column) - 1
         chance = np.square(self._unit_root(x) / cells.bounds[cell])
         accepted = (words[1] >> np.uint64(11)) * 2.0**-53 < chance

@@ -57,7 +57,9 @@ class NumpyKernels:
         n = slot.size
         index, entry, least = self._index[:n], self._entry[:n], self._least[:n]
         np.copyto(index, slot)
+        # With mode="raise" numpy would buffer `out`; a slot of 16 bits is never out of range.
         slots.take(index, out=entry, mode="clip")
+        # Acceptance numbers below the lower half of an entry are accepted at every offset of the bucket.
         np.bitwise_and(entry, 0xFFFF, out=least)
         undecided = np.greater_equal(lot, least, out=self._mask[:n])
         np.right_shift(entry, 16, out=entry)
@@ -93,6 +95,7 @@ class NumpyKernels:
         np.abs(value, out=error)
         np.add(error, scale + 1.0, out=error)
         np.multiply(error, RELATIVE_ERROR, out=error)
+        # Decided only where both ends of the error interval have the same floor.
         np.floor(np.subtract(value, error, out=low), out=low)
         np.copyto(out, low, casting="unsafe")
         np.floor(np.add(value, error, out=value), out=value)

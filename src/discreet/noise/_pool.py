@@ -112,6 +112,7 @@ class _DeviateBuffer:
             start = self._next
             count = min(n - done, self._sampler.capacity - start)
             self._next += count
+            # Digits that a close acceptance has drawn belong to the deviate: the floor must use these.
             tails = self._deviates.tails
             part = Deviates(
                 self._deviates.bucket[start : start + count],

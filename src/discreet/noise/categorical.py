@@ -29,6 +29,7 @@ def uniform_integers(levels: int, n: int, stream: Stream | None = None) -> Ints:
         raise ParameterError(f"levels of uniform_integers must be 1 to 2**31, was {levels}.")
     stream = stream_or_fresh(stream)
     out = np.empty(n, np.int64)
+    # Lemire's method: once low halves below this are rejected, each integer comes from equally many words.
     biased = (1 << 32) % levels
     where: slice | Ints = slice(None)
     while n:
@@ -55,6 +56,7 @@ def response_threshold(keep: float, levels: int) -> int:
         raise ParameterError(
             f"keep of response_threshold must lie between 1/levels and 1, was {keep!r} for {levels} levels."
         )
+    # keep = 1 - r + r / levels, solved for r and rounded up: replacing more often is more private.
     replaced = (1 - Fraction(keep)) * Fraction(levels, levels - 1)
     return min(math.ceil(replaced * (1 << 64)), 1 << 64)
 
@@ -95,6 +97,7 @@ def randomized_response(codes: AnyArray, levels: int, threshold: int, stream: St
     flat = codes.reshape(-1)
     draws = uniform_integers(levels, flat.size, stream)
     coins = stream.words(flat.size)
+    # A threshold of 2**64 does not fit into 64 bits, and one less does.
     replace = coins <= np.uint64(threshold - 1) if threshold else np.zeros(flat.size, np.bool_)
     return np.where(replace, draws, flat).astype(np.int64).reshape(codes.shape)
 

@@ -184,6 +184,7 @@ class InRange:
         """
         half = 0.5 * (self.upper - self.lower)
         center = (x - self.lower) / half - 1.0
+        # In the variable of [-1, 1] the factor of the potential is regularization * half**4 / 4.
         strength = self.kappa / 64
         nu, vectors = eigh(mass_matrix(_SIZE), _stiffness(center, strength))
         energy = 1 / nu[::-1]
@@ -220,7 +221,9 @@ def _cumulative_table(kappa: float, inputs: int, cells: int) -> Words:
         _, vector = eigh(
             mass_matrix(_SIZE), _stiffness(float(center), kappa / 64), subset_by_index=[_SIZE - 1, _SIZE - 1]
         )
+        # Neither sign nor length matters: values are squared, and rows are scaled to 2**63.
         vectors[i] = vector[:, 0]
+    # The table itself is the law, so that the quadrature only has to be close.
     x, w = legendre_rule(_NODES)
     edges = np.linspace(-1.0, 1.0, cells + 1)
     nodes = (0.5 * (edges[1:] + edges[:-1]))[:, None] + x / cells
@@ -238,6 +241,7 @@ def _cumulative_table(kappa: float, inputs: int, cells: int) -> Words:
 def _cumulative_masses(masses: Floats) -> Words:
     """Return rows rounded to integers of at least 1 that sum to 2**63, cumulated."""
     scaled = masses * (2.0**TOTAL_BITS / masses.sum(axis=1, keepdims=True))
+    # A cell with mass 0 for one input alone would make epsilon infinite.
     whole = np.maximum(np.rint(scaled), 1.0).astype(np.uint64)
     # Rounding leaves a sum a little off 2**63, up or down; the likeliest cell takes the difference, modulo
     # 2**64.

@@ -59,6 +59,7 @@ def symmetric_eigen(matrix: Floats) -> tuple[Floats, Floats]:
                 _rotate(a.T, p, q, tangent)
                 _rotate(a, p, q, tangent)
                 _rotate(vectors.T, p, q, tangent)
+                # What the rotation makes of these four entries is known, without its rounding errors.
                 a[p, q] = a[q, p] = 0.0
                 a[p, p], a[q, q] = first - tangent * off, second + tangent * off
         if not turned:
@@ -97,6 +98,7 @@ def row_space(matrix: Floats, negligible: float) -> Floats:
 def least_squares(symmetric: Floats, sides: Floats) -> Floats:
     """Return the shortest solution of ``symmetric @ x = sides`` for a positive semidefinite matrix."""
     values, vectors = symmetric_eigen(symmetric)
+    # Smaller eigenvalues are rounding errors; leaving their directions out makes the solution the shortest.
     kept = values > len(values) * 2.0**-52 * float(np.max(values, initial=0.0))
     basis = vectors[:, kept]
     inner = product(basis.T, sides)
@@ -106,6 +108,7 @@ def least_squares(symmetric: Floats, sides: Floats) -> Floats:
 
 def _jacobi_tangent(ratio: float) -> float:
     """Return the tangent t of the smaller Jacobi angle: the root of ``t^2 + 2 ratio t - 1`` next to 0."""
+    # A ratio of 0 takes a turn by 45 degrees, hence copysign.
     return math.copysign(1.0, ratio) / (abs(ratio) + math.sqrt(ratio * ratio + 1))
 
 

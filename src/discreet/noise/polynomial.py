@@ -104,6 +104,7 @@ def mass_matrix(size: int) -> Floats:
 @lru_cache(maxsize=64)
 def moment_matrix(size: int, power: int) -> Floats:
     """Return the integrals of ``x**power`` times products of two basis functions."""
+    # Exact: the integrand has degree 2 (size + 1) + power.
     x, w = legendre_rule(size + 3 + power)
     values = legendre.legval(x, basis(size).T)
     return np.asarray((values * (w * x**power)) @ values.T)
@@ -249,6 +250,7 @@ class PolynomialTable(DeviateTable):
             root = Fraction(0)
             for a in reversed(terms):
                 root = root * s + a
+            # Undrawn digits move s by less than 2**-(63 + extra).
             size, blur = abs(root), Fraction(steep, 1 << (63 + extra))
             least = max(size - blur, Fraction(0))
             tail = (offset & (1 << extra) - 1, extra)
@@ -306,6 +308,7 @@ def polynomial_table(pairs: tuple[float, ...]) -> PolynomialTable:
     """
     coefficients = monomial_coefficients(pairs)
     degree = len(coefficients) - 1
+    # t is tau / 2**11; times 2**(11 degree) all coefficients are integers.
     weights = tuple(c << ((LOG2_BUCKETS + 1) * (degree - j)) for j, c in enumerate(coefficients))
     around = taylor_coefficients(weights, 2 * np.arange(_BUCKETS).astype(object) + 1, _TERMS + 1)
     series = legendre_coefficients(pairs)
@@ -333,6 +336,7 @@ def polynomial_table(pairs: tuple[float, ...]) -> PolynomialTable:
         thresholds=tuple(ends[:-1]),
         high=np.array([min(t >> 64, (1 << 64) - 1) for t in ends[:-1]], np.uint64),
         weights=weights,
+        # Quotients of Python integers round once, however many digits these have.
         local=(around / unit).astype(np.float64) * roots,
         margin=_MARGIN + np.minimum(4 * (rest / unit) * roots, 1.0),
         heights=(unit / _norm(series, degree)) / roots,

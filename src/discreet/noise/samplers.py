@@ -189,6 +189,7 @@ def rounded_laplace(scale: float, size: Size, stream: Stream | None = None) -> I
     for block in sampler.blocks(flat.size):
         part = flat[block]
         sampler.floor(sampler.draw(part.size), scale, half=True, out=part)
+        # Rounding is symmetric but for ties, which have probability 0: the sign may be drawn separately.
         bits = np.unpackbits(stream.words((part.size + 63) // 64).view(np.uint8), count=part.size)
         np.multiply(part, 1 - 2 * bits.astype(np.int64), out=part)
     return out

@@ -152,6 +152,7 @@ class SphericalLaplace:
             part = out[start : start + rows]
             normals = rounded_gaussian(2.0**_LOG2_RADIUS_LATTICE, (len(part), self.dimension + 1), stream)
             radius = np.sqrt(np.sum(np.square(normals * 2.0**-_LOG2_RADIUS_LATTICE), axis=1))
+            # Radii below S0 are part of the exceptional event; raised to S0, their scale has 2**17 steps too.
             scale = np.maximum(radius, self.least_radius) / (self.rate * self.step)
             fill_rounded_gaussian(part.reshape(-1), np.repeat(scale, self.dimension), stream)
         return out
