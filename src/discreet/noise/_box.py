@@ -21,6 +21,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 from discreet.errors import NoiseError, ParameterError
 from discreet.noise.bounded import BoundedDensity
 from discreet.noise.polynomial import basis, legendre_rule, mass_matrix, moment_matrix
+from discreet.noise.samplers import check_count
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -360,6 +361,7 @@ class BoxDensity:
 
     def integers(self, size: int, stream: Stream | None = None) -> Ints:
         """Draw ``size`` rows of lattice cells, 0 to ``2**24 - 1`` in each column."""
+        size = check_count(size, "size", "BoxDensity.integers")
         stream = stream_or_fresh(stream)
         out = np.empty((size, self.lower.size), np.int64)
         for start in range(0, size, _ROWS):

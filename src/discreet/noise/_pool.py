@@ -15,7 +15,7 @@ from discreet.noise.lattice import (
     exponential_table,
     normal_table,
 )
-from discreet.noise.samplers import check_scale
+from discreet.noise.samplers import check_count, check_scale
 from discreet.noise.stream import Stream, process_mark
 
 if TYPE_CHECKING:
@@ -46,21 +46,21 @@ class Pool:
     """
 
     def __init__(self, block: int = 4096) -> None:
-        if block < 1:
+        if check_count(block, "block", "Pool") < 1:
             raise ParameterError(f"block of Pool must be at least 1, was {block}.")
         self._block = block
         self._buffers = _ProcessBuffers()
 
     def gaussian(self, s: float, n: int = 1) -> Ints:
         """Return ``n`` rounded Gaussians of standard deviation ``s``, in lattice steps."""
-        s = check_scale(s, "s", "Pool.gaussian")
+        s, n = check_scale(s, "s", "Pool.gaussian"), check_count(n, "n", "Pool.gaussian")
         buffers = self._process_buffers()
         with buffers.lock:
             return buffers.buffer("normal", normal_table(), self._block).take(s, n, half=True)
 
     def laplace(self, scale: float, n: int = 1) -> Ints:
         """Return ``n`` discrete Laplace draws of that scale, in lattice steps."""
-        scale = check_scale(scale, "scale", "Pool.laplace")
+        scale, n = check_scale(scale, "scale", "Pool.laplace"), check_count(n, "n", "Pool.laplace")
         buffers = self._process_buffers()
         with buffers.lock:
             buffer = buffers.buffer("exponential", exponential_table(), self._block)

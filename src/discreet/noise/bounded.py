@@ -27,6 +27,7 @@ from discreet.noise.polynomial import (
     legendre_rule,
     polynomial_table,
 )
+from discreet.noise.samplers import allocate_result
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -331,7 +332,7 @@ class BoundedDensity:
         ndarray of int64
             Cell ``k`` is ``support[0] + [k, k + 1) * step``; see :meth:`values`.
         """
-        out = np.empty(size, np.int64)
+        out: Ints = allocate_result(size, np.int64, "BoundedDensity.integers")
         flat = out.reshape(-1)
         sampler = Sampler(self.table, flat.size, stream_or_fresh(stream))
         # The sampler counts buckets of 1/64; a bucket of this table is 2**14 cells wide, in whole digits.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.noise.samplers import check_count
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def uniform_integers(levels: int, n: int, stream: Stream | None = None) -> Ints:
     """
     if not 1 <= levels <= _MOST_LEVELS:
         raise ParameterError(f"levels of uniform_integers must be 1 to 2**31, was {levels}.")
+    n = check_count(n, "n", "uniform_integers")
     stream = stream_or_fresh(stream)
     out = np.empty(n, np.int64)
     # Lemire's method: once low halves below this are rejected, each integer comes from equally many words.
@@ -109,6 +111,7 @@ def permutation(n: int, stream: Stream | None = None) -> Ints:
     ---------
     The order of ``n`` distinct uniform words is a uniform permutation; equal words are drawn again.
     """
+    n = check_count(n, "n", "permutation")
     stream = stream_or_fresh(stream)
     while True:
         keys = stream.words(n)
@@ -119,7 +122,8 @@ def permutation(n: int, stream: Stream | None = None) -> Ints:
 
 def subsample(n: int, size: int, stream: Stream | None = None) -> Ints:
     """Return ``size`` of the numbers ``0 .. n - 1``, every subset equally likely, in rising order."""
-    if not 0 <= size <= n:
+    n, size = check_count(n, "n", "subsample"), check_count(size, "size", "subsample")
+    if size > n:
         raise ParameterError(f"size of subsample must be 0 to {n}, was {size}.")
     return np.sort(permutation(n, stream)[:size])
 
@@ -149,7 +153,8 @@ def subsets(among: int, size: int, n: int, stream: Stream | None = None) -> Bool
     Floyd's sample, for all rows at once: place ``j`` is drawn from ``0 .. j``, or is ``j`` itself where that
     is taken (Bentley and Floyd, 1987).
     """
-    if not 0 <= size <= among:
+    n, size = check_count(n, "n", "subsets"), check_count(size, "size", "subsets")
+    if size > among:
         raise ParameterError(f"size of subsets must be 0 to {among}, was {size}.")
     stream = stream_or_fresh(stream)
     marked = np.zeros((n, among), np.bool_)

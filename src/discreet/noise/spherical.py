@@ -12,7 +12,7 @@ from scipy import special
 
 from discreet.errors import ParameterError
 from discreet.noise import samplers
-from discreet.noise.samplers import discrete_laplace, fill_rounded_gaussian, rounded_gaussian
+from discreet.noise.samplers import check_count, discrete_laplace, fill_rounded_gaussian, rounded_gaussian
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ class SphericalLaplace:
 
     def integers(self, size: int, stream: Stream | None = None) -> Ints:
         """Return ``size`` vectors as integers, in units of ``step``; shape (size, dimension)."""
+        size = check_count(size, "size", "SphericalLaplace.integers")
         stream = stream_or_fresh(stream)
         if self.dimension == 1:
             # The reciprocal rounds; a scale above the exact one keeps the promise.
