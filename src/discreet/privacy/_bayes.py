@@ -104,6 +104,7 @@ def _gaussian_spread(y: Floats, x: Floats, weights: Floats, sd: float) -> Floats
     """
     f = weights * np.exp(-0.5 * ((y[:, None] - x) / sd) ** 2) / (sd * math.sqrt(2.0 * math.pi))
     mean = (f @ x) / f.sum(axis=1)
+    # About the mean: a difference of raw moments would cancel where x is far from 0.
     return np.asarray(np.einsum("ij,ij->i", f, (x - mean[:, None]) ** 2))
 
 
@@ -139,6 +140,7 @@ def gaussian_interval(width: float) -> float:
     ``docs/explanation/theorems/bayes-floor.md``, Lemmas 1 and 2.
     """
     step = 1.0 / _STEPS
+    # A narrow range has no middle where outputs are alike: all outputs within reach are summed.
     if width <= 2.0 * _REACH + 2.0 * step:
         half = math.ceil((0.5 * width + _REACH) / step)
         y = 0.5 * width + _grid(step, half)
@@ -254,6 +256,7 @@ def laplace_interval(width: float) -> float:
     near = width + size
     first = 2.0 * min(3.0, 0.5 * near**2 * math.exp(margin))
     second = 2.0 * min(3.0, 0.5 * near**3 * math.exp(margin))
+    # 1.125 is 1 / (1 - 3**-2), and 3**-46 belongs to 24 nodes.
     error = 2.0 * length * (64.0 / 15.0) * (second + first**2 / smallest) * 1.125 * 3.0**-46
     return max(0.0, (total * (1.0 - ROUNDING) - error) / width)
 
@@ -277,6 +280,7 @@ def _csch_gap(h: float) -> float:
 
     It is the variance of a truncated exponential law, divided by the squared half-width of its range.
     """
+    # csch(300)^2 is far below the last digit of 1/h^2, and sinh would overflow from 710 on.
     if h > 300.0:
         return 1.0 / (h * h)
     if h > 1.0:
@@ -337,6 +341,8 @@ def _laplace_integers_directly(points: int, scale: float) -> float:
     """
     ratio = math.exp(-1.0 / scale)
     h = 0.5 / scale
+    # For small h both terms are about 1/h^2 and would cancel, so that their gaps to it are subtracted; for
+    # large h the gaps would cancel.
     if h > 5.0:
         truncated = 0.25 / math.sinh(h) ** 2
         truncated -= 0.25 * points**2 / math.sinh(points * h) ** 2 if points * h < 300 else 0.0
@@ -344,6 +350,7 @@ def _laplace_integers_directly(points: int, scale: float) -> float:
         truncated = 0.25 * (points**2 * _csch_gap(points * h) - _csch_gap(h))
     outside = math.expm1(-points / scale) / math.expm1(-1.0 / scale) * truncated
     # Inside, the cell between two neighboring integers sees a geometric sum on either side.
+    # Integers more than 30 scales away are left out, which lowers V (Lemma 1).
     window = min(points, math.ceil(30.0 * scale) + 1)
     i = np.arange(window, dtype=np.float64)
     decay = np.exp(-i / scale)

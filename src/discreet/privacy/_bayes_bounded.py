@@ -43,6 +43,7 @@ def bounded_interval(density: BoundedDensity, width: float) -> float:
     if high - low > width:
         parts.append((low + width, high))
     total = sum(_integrate_panel(density, width, *part) for part in parts)
+    # For symmetric noise the other ramp is the mirror image.
     if low == -high:
         total += _integrate_panel(density, width, *parts[0])
     else:
@@ -54,6 +55,7 @@ def bounded_interval(density: BoundedDensity, width: float) -> float:
 
 def _subtract_errors(mean_square: float, density: BoundedDensity, width: float) -> float:
     """Subtract rounding, and the distance of the density from the true ground state; at least 0."""
+    # Lemma 4: the posterior is nowhere wider than `span`.
     span = min(width, density.support[1] - density.support[0])
     return max(0.0, mean_square * (1.0 - ROUNDING) - 8.0 * span * span * density.distance)
 
@@ -167,6 +169,8 @@ def _bounded_integers_total(density: BoundedDensity, points: int) -> float:
         mean = np.where(mass > 0, (weights * where).sum(axis=0) / np.where(mass > 0, mass, 1.0), where[-1])
         total += times * float(np.sum(weights * (where - mean) ** 2))
         # Within a cell the posterior mean moves from one node's to the next one's.
+        # The node before the first belongs to the integer before, whose places count one less. That after the
+        # last is not known yet: mean[0] + 1 is farther from mean[-1] than the mean moves within a cell.
         around = np.concatenate([[last[-1] + 1.0], mean, [mean[0] + 1.0]])
         move = np.maximum(np.abs(np.diff(around))[1:], np.abs(np.diff(around))[:-1])
         error += times * float(np.sum(bend[window] * (np.abs(where - mean) + move) ** 2))

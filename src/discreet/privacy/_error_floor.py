@@ -77,6 +77,7 @@ class ColumnFloor:
                 "rows or releases, and this one does not. Compute the floor of the joint release."
             )
         info, start = exact(self.fisher_information), exact(self.van_trees)
+        # The stated bound stands for one release with the prior; only m - 1 more are added.
         bound = root_down(1 / ((m - 1) * info + 1 / start**2))
         return dataclasses.replace(
             self, error=bound, van_trees=bound, prior="cosine squared",

@@ -78,6 +78,7 @@ class ColumnCost:
             return cls(Amount.rounded_up(info), None)
         return cls(
             Amount.rounded_up(info),
+            # van_trees was rounded down, so that what 1 / van_trees**2 leaves beside I is at least J.
             Amount.rounded_up(max(Fraction(0), 1 / exact(floor.van_trees) ** 2 - info)),
         )
 
@@ -188,6 +189,7 @@ class Spending:
 
     def __add__(self, other: Spending) -> Spending:
         if self.covers is None or other.covers is None:
+            # None is the whole row, so that the intersection is the other one.
             covers = other.covers if self.covers is None else self.covers
         else:
             covers = tuple(sorted(set(self.covers) & set(other.covers)))
@@ -271,6 +273,7 @@ class Spending:
             return self._delta_without_rho(epsilon)
         added = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
         readings = [Fraction(1)]
+        # Rounded down: at a smaller epsilon the delta read is larger.
         beyond_linear = float_down(exact(epsilon) - self.linear.exact)
         if beyond_linear >= 0:
             if self.concentrated:
@@ -280,6 +283,7 @@ class Spending:
         beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
         if beyond_points >= 0:
             readings.append(exact(zcdp_delta(float(self.pooled), beyond_points)))
+        # Costs fixed beforehand: every reading holds, hence the smallest (Theorem 1).
         return min(1.0, float_up(min(readings) + added))
 
     def _delta_without_rho(self, epsilon: float) -> float:
@@ -318,6 +322,7 @@ class Spending:
                 f"these books, was {delta:g} net of the samplers' total variation. "
                 "Read them at a larger delta."
             )
+        # Rounded down: at a smaller delta the epsilon read is larger.
         left = float_down(rest)
         readings = []
         if not self.rho:
