@@ -70,6 +70,7 @@ class LaplaceNumbers(NumberMechanism):
 
     def epsilon(self, column: Column) -> float:
         """Return the pure epsilon of one cell: the width of its integer box over the scale, exactly."""
+        # Exact: an integer below 2**53 over a power of two.
         return float(self._top[self.column_index(column)]) / STEPS
 
     def law(self, column: Column) -> LaplaceLaw:
@@ -297,4 +298,5 @@ def matched_scale(gaussian: GaussianNumbers, on: Literal["fisher", "variance", "
     """
     covariance = gaussian.covariance
     variances = covariance if covariance.ndim == 1 else np.diagonal(covariance)
+    # Fisher information is 1 / sd^2 and 1 / scale^2, variance sd^2 and 2 scale^2.
     return np.asarray(np.sqrt(variances) / (1.0 if on == "fisher" else math.sqrt(2.0)))

@@ -102,6 +102,7 @@ class TablePlan(ReleasePlan):
             columns = self.numbers.columns
             matrix = np.column_stack([rows[c.name] for c in columns])
             for j, c in enumerate(columns):
+                # A missing number is noised at a public value, and its flag is randomized separately.
                 if not c.required:
                     np.nan_to_num(matrix[:, j], copy=False, nan=c.fill)
             noised = self.numbers.release(matrix, stream)
@@ -331,6 +332,7 @@ class TableRelease(ReleaseMethod):
         self, columns: tuple[Column, ...], lists: tuple[LevelList, ...], schema: Schema, n_rows: int
     ) -> Calibration:
         """Return the calibration, cached because a job plans the same table several times."""
+        # Compared by identity: parameters may be arrays, and equal ones that are not the same only cost time.
         requested = (schema, *(getattr(self, name) for name in parameter_names(type(self))))
         last = self._last
         if (

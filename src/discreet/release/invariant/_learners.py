@@ -200,6 +200,7 @@ class RidgeLearner:
 
 def positive_solver(matrix: Floats) -> Callable[[Floats], Floats]:
     """Return a function that solves with a positive definite matrix, scaled to a unit diagonal first."""
+    # Columns in units of very different size would otherwise cost digits.
     size = 1.0 / np.sqrt(np.diag(matrix))
     factor = linalg.cho_factor(matrix * size * size[:, None])
     return lambda right: np.asarray(size * linalg.cho_solve(factor, size * right))
@@ -357,6 +358,7 @@ def _newton(
             best, least, stalled = w, gradient, 0
         else:
             stalled += 1
+        # Three steps without progress at a small gradient: only rounding is left.
         if least <= _GRADIENT_TOLERANCE or (stalled >= 3 and least <= 1e-9):
             break
         length, start = 1.0, value(w)

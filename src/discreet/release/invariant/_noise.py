@@ -222,6 +222,7 @@ class InvariantNoise:
         buffer = None
         for i, rows in enumerate(self._blocks()):
             if i % _BLOCKS_PER_KEY == 0:
+                # A key is skipped as a whole or not at all: inside it, a block depends on those drawn before.
                 last = rows.start + (rows.stop - rows.start) * _BLOCKS_PER_KEY
                 needed = not only_support or self._support_offsets(slice(rows.start, last)).size > 0
                 if needed:

@@ -265,6 +265,7 @@ class PointEquations:
             # Where moving all points of a label alike does not suffice, smaller groups move independently.
             before = norm(error)
             q, error = self._improve(q, error, self._groups(buckets))
+            # Smaller groups that do not halve the error would not help if divided again.
             if norm(error) <= ACCEPTED or (buckets > 1 and norm(error) > before / 2):
                 break
         return q if norm(error) <= ACCEPTED else None
@@ -287,6 +288,7 @@ class PointEquations:
             if not values[-1] > 0:
                 break
             for _ in range(_MOST_TRIES):
+                # In the eigenvectors of J J^T every damping costs one division, not another factorization.
                 inverse = 1 / (values + (damping + 1e-15) * values[-1])
                 moves = -product(J.T, product(vectors, inverse * product(vectors.T, error.reshape(-1))))
                 # Beyond this a point is practically on the edge of the ball, where the map is flat.

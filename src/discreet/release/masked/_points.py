@@ -114,6 +114,7 @@ def _choose_margins(shares: Floats, length: float, regularization: float, radius
     if need == 0:
         return np.zeros(len(shares))
     reach = SPREAD * radius * length
+    # With some room beside the axis if possible, else up to the surface of the ball.
     if float(gain(np.array(min(best_margin(), reach)))) < need:
         reach = radius * length
     best = min(best_margin(), reach)

@@ -130,6 +130,7 @@ def blocks(n: int, size: int = BLOCK) -> Iterator[slice]:
 def sample_ball(n: int, dimension: int, radius: float, stream: Stream) -> Floats:
     """Return ``n`` uniform points of a ball: normal directions, times ``radius u**(1/dimension)``."""
     points = standard_normal((n, dimension), stream)
+    # A ball of t times the radius holds the share t**dimension of the volume, which is inverted here.
     uniform = (stream.words(n) >> np.uint64(11)) * 2.0**-53
     for block in blocks(n):
         part = points[block]
