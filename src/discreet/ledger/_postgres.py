@@ -245,6 +245,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
                 yield connection
                 self._commit(connection)
             except BaseException as error:
+                # Also when interrupted: no connection goes back to the pool inside a transaction.
                 if connection is not None:
                     self._undo(connection, error)
                 raise
@@ -282,6 +283,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         try:
             connection.execute(begin.encode())
         except BaseException:
+            # Also when interrupted: nobody else has a reference to close it by.
             connection.close()
             raise
         return connection

@@ -225,6 +225,7 @@ class SqliteFile(PooledStore[_OpenFile]):
             transaction.flush()
             used.connection.execute("COMMIT")
         except BaseException as error:
+            # Also when interrupted: no connection goes back to the pool inside a transaction.
             self._undo(used, error)
             if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
                 raise self._translate_error(error) from error
@@ -267,6 +268,7 @@ class SqliteFile(PooledStore[_OpenFile]):
             connection.execute("PRAGMA trusted_schema = OFF")
             return _OpenFile(connection, self._file())
         except BaseException:
+            # Also when interrupted: nobody else has a reference to close it by.
             connection.close()
             raise
 
@@ -401,6 +403,7 @@ class Memory(Store):
                 yield transaction
                 transaction.flush()
             except BaseException:
+                # Also when interrupted: the only connection must not stay inside a transaction.
                 self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")

@@ -223,6 +223,7 @@ class Transaction(ABC):
         except self.failures:
             raise
         except Exception as error:
+            # Operations may raise anything: the error goes to its caller, and the rest of the batch stands.
             return error
 
     def attempt(self, operation: Callable[[Transaction], T]) -> T:
@@ -243,6 +244,7 @@ class Transaction(ABC):
         except self.failures:
             raise
         except Exception:
+            # Whatever was raised, what the operation wrote is undone and the error goes on.
             self._head, self._head_changed = head, moved
             for table in self._tables:
                 table.undo()
@@ -260,6 +262,7 @@ class Transaction(ABC):
         except self.failures:
             raise
         except Exception:
+            # Whatever was raised, as above.
             self._clear()
             self.execute("ROLLBACK TO piece")
             self.execute("RELEASE piece")
