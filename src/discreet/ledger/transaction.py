@@ -236,7 +236,7 @@ class Transaction(ABC):
 
     def _run_buffered(self, operation: Callable[[Transaction], T]) -> T:
         """Execute an operation that touches nothing but this buffer, and restore the buffer if it raises."""
-        head, moved = self._head, self._head_changed
+        head, head_changed = self._head, self._head_changed
         for table in self._tables:
             table.journal = []
         try:
@@ -245,7 +245,7 @@ class Transaction(ABC):
             raise
         except Exception:
             # Whatever was raised, what the operation wrote is undone and the error goes on.
-            self._head, self._head_changed = head, moved
+            self._head, self._head_changed = head, head_changed
             for table in self._tables:
                 table.undo()
             raise

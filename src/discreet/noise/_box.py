@@ -218,12 +218,12 @@ class BoxDensity:
                 # transpose. 8 is 4 for (j, k) and 4 for (k, j).
                 cross = tensor(**{f"at{j}": slope, f"at{k}": -slope})
                 energy = energy + 8 * inverse[j, k] / (half[j] * half[k]) * cross
-        whole = tensor()
+        total_mass = tensor()
         solver = splu(sparse.csc_matrix(energy))
         # The largest nu of mass v = nu energy v keeps digits that the smallest of the inverse problem loses.
         # With a start vector given, the result is the same at every call.
         nu, vectors = eigsh(
-            whole,
+            total_mass,
             k=1,
             M=energy,
             Minv=LinearOperator(energy.shape, solver.solve),
@@ -232,7 +232,7 @@ class BoxDensity:
             tol=1e-15,
         )
         vector = vectors[:, 0] * math.copysign(1.0, vectors[0, 0])
-        return 1 / float(nu[0]), vector / math.sqrt(float(vector @ (whole @ vector)))
+        return 1 / float(nu[0]), vector / math.sqrt(float(vector @ (total_mass @ vector)))
 
     @property
     def objective(self) -> float:

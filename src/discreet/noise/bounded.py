@@ -304,8 +304,8 @@ class BoundedDensity:
         least = max(0.0, abs(shift) - 1.0) ** 2
         if abs(shift) > 1:
             # (x + shift)**2 - least as a product, in which nothing cancels.
-            near = math.copysign(1.0, shift)
-            potential = strength * (x + near) * (x + 2 * shift - near)
+            sign = math.copysign(1.0, shift)
+            potential = strength * (x + sign) * (x + 2 * shift - sign)
         else:
             potential = strength * (x + shift) ** 2
         operator = potential * u - legendre.legval(x, legendre.legder(self._series, 2))

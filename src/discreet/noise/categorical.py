@@ -32,12 +32,12 @@ def uniform_integers(levels: int, n: int, stream: Stream | None = None) -> Ints:
     stream = stream_or_fresh(stream)
     out = np.empty(n, np.int64)
     # Lemire's method: once low halves below this are rejected, each integer comes from equally many words.
-    biased = (1 << 32) % levels
+    remainder = (1 << 32) % levels
     where: slice | Ints = slice(None)
     while n:
         product = stream.words((n + 1) // 2).view(np.uint32)[:n] * np.uint64(levels)
         out[where] = product >> np.uint64(32)
-        rejected = np.flatnonzero((product & np.uint64(0xFFFFFFFF)) < biased)
+        rejected = np.flatnonzero((product & np.uint64(0xFFFFFFFF)) < remainder)
         where = rejected if isinstance(where, slice) else where[rejected]
         n = rejected.size
     return out
@@ -59,8 +59,8 @@ def response_threshold(keep: float, levels: int) -> int:
             f"keep of response_threshold must lie between 1/levels and 1, was {keep!r} for {levels} levels."
         )
     # keep = 1 - r + r / levels, solved for r and rounded up: replacing more often is more private.
-    replaced = (1 - Fraction(keep)) * Fraction(levels, levels - 1)
-    return min(math.ceil(replaced * (1 << 64)), 1 << 64)
+    replace_probability = (1 - Fraction(keep)) * Fraction(levels, levels - 1)
+    return min(math.ceil(replace_probability * (1 << 64)), 1 << 64)
 
 
 def randomized_response(codes: AnyArray, levels: int, threshold: int, stream: Stream | None = None) -> Ints:

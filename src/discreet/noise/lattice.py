@@ -239,11 +239,13 @@ class Sampler:
         deviates, rejected = self._attempt(self._words[: n + (n + 1) // 2], self._bucket[:n])
         while rejected.size:
             n = rejected.size
-            redrawn, again = self._attempt(np.empty(n + (n + 1) // 2, np.uint64), np.empty(n, np.int16))
+            redrawn, still_rejected = self._attempt(
+                np.empty(n + (n + 1) // 2, np.uint64), np.empty(n, np.int16)
+            )
             deviates.bucket[rejected] = redrawn.bucket
             deviates.offset[rejected] = redrawn.offset
             deviates.tails.update({int(rejected[i]): tail for i, tail in redrawn.tails.items()})
-            rejected = rejected[again]
+            rejected = rejected[still_rejected]
         return deviates
 
     def _attempt(self, words: Words, bucket: AnyArray) -> tuple[Deviates, Ints]:
@@ -350,8 +352,10 @@ def _floor_exactly(deviates: Deviates, position: int, scale: Fraction, half: boo
     digits, extra = deviates.tails.get(position, (0, 0))
     offset = int(deviates.offset[position]) << extra | digits
     while True:
-        whole = (int(deviates.bucket[position]) << (64 + extra)) + offset
-        low, high = ((Fraction(whole + end, 1 << (64 + extra)) * scale + Fraction(half, 2)) for end in (0, 1))
+        numerator = (int(deviates.bucket[position]) << (64 + extra)) + offset
+        low, high = (
+            (Fraction(numerator + end, 1 << (64 + extra)) * scale + Fraction(half, 2)) for end in (0, 1)
+        )
         # The upper end itself is not reached: an integer there does not split the interval.
         if low // 1 == -(-high // 1) - 1:
             return int(low // 1)

@@ -225,18 +225,20 @@ class Whitening:
         possible: Bools = np.asarray(np.isnan(X).any(axis=1))
         rows = X[~possible]
         lattice = np.zeros(rows.shape)
-        left = rows - self.lower
+        residual = rows - self.lower
         for _ in range(_CORRECTIONS):
-            lattice += np.rint(linalg.solve(self._backward.T, left.T, check_finite=False).T)
-            left = rows - self.restore(lattice)
-        written = self.restore(lattice)
-        fits = same_bits(written, rows)
+            lattice += np.rint(linalg.solve(self._backward.T, residual.T, check_finite=False).T)
+            residual = rows - self.restore(lattice)
+        images = self.restore(lattice)
+        fits = same_bits(images, rows)
         # Where columns are so correlated that solving cannot distinguish neighboring lattice points, accept
         # rows within rounding of the image.
-        lost = np.linalg.cond(self._backward) * np.abs(lattice).max(initial=1.0) * _UNIT > _DISTINGUISHABLE
-        if lost:
+        indistinguishable = (
+            np.linalg.cond(self._backward) * np.abs(lattice).max(initial=1.0) * _UNIT > _DISTINGUISHABLE
+        )
+        if indistinguishable:
             reach = np.abs(lattice) @ np.abs(self._backward) + np.abs(self.lower)
-            fits |= np.abs(left) <= 2 * len(self.lower) * np.spacing(reach)
+            fits |= np.abs(residual) <= 2 * len(self.lower) * np.spacing(reach)
         possible[~possible] = fits.all(axis=1)
         return possible
 

@@ -281,7 +281,7 @@ class NoiseLaw:
         return tuple(column.name for column in self.columns if column.is_clear)
 
     @property
-    def sampling(self) -> tuple[int, int] | None:
+    def column_sample(self) -> tuple[int, int] | None:
         """Number of columns that a row shows and number it chooses from; None if it shows all."""
         laws = [column.law for column in self.columns if isinstance(column.law, SampledLaw)]
         return (laws[0].picked, laws[0].among) if laws else None

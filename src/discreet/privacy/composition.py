@@ -271,37 +271,39 @@ class Spending:
         )  # fmt: skip
         if not self.rho:
             return self._delta_without_rho(epsilon)
-        added = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
+        extra_delta = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
         readings = [Fraction(1)]
         # Rounded down: at a smaller epsilon the delta read is larger.
-        beyond_linear = float_down(exact(epsilon) - self.linear.exact)
-        if beyond_linear >= 0:
+        epsilon_beyond_linear = float_down(exact(epsilon) - self.linear.exact)
+        if epsilon_beyond_linear >= 0:
             if self.concentrated:
-                readings.append(exact(zcdp_delta(self.rho, beyond_linear)))
+                readings.append(exact(zcdp_delta(self.rho, epsilon_beyond_linear)))
             else:
-                readings.append(exact(gaussian_delta(beyond_linear, self.mu)))
-        beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
-        if beyond_points >= 0:
-            readings.append(exact(zcdp_delta(float(self.pooled), beyond_points)))
+                readings.append(exact(gaussian_delta(epsilon_beyond_linear, self.mu)))
+        epsilon_beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
+        if epsilon_beyond_points >= 0:
+            readings.append(exact(zcdp_delta(float(self.pooled), epsilon_beyond_points)))
         # Costs fixed beforehand: every reading holds, hence the smallest (Theorem 1).
-        return min(1.0, float_up(min(readings) + added))
+        return min(1.0, float_up(min(readings) + extra_delta))
 
     def _delta_without_rho(self, epsilon: float) -> float:
         """Return delta at `epsilon` for totals of pure and point events alone."""
         if not self.linear:
             return min(1.0, float_up(sampling_delta(self.total_variation.exact, epsilon)))
         tau = float(self.total_variation)
-        together = float(self.linear)
-        basic: Promise = PureDP(epsilon=together, total_variation=tau)
+        total_epsilon = float(self.linear)
+        basic: Promise = PureDP(epsilon=total_epsilon, total_variation=tau)
         if self.point_delta:
             if self.point_delta.exact >= 1:
                 return 1.0
-            basic = ApproxDP(epsilon=together, delta=float(self.point_delta), total_variation=tau)
+            basic = ApproxDP(epsilon=total_epsilon, delta=float(self.point_delta), total_variation=tau)
         readings = [basic.delta_at(epsilon)]
-        beyond = float_down(exact(epsilon) - self.point_epsilon.exact)
-        if self.pure and beyond >= 0:
-            added = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
-            readings.append(float_up(exact(zcdp_delta(float(self.pooled), beyond)) + added))
+        epsilon_beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
+        if self.pure and epsilon_beyond_points >= 0:
+            extra_delta = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
+            readings.append(
+                float_up(exact(zcdp_delta(float(self.pooled), epsilon_beyond_points)) + extra_delta)
+            )
         return min(1.0, *readings)
 
     def epsilon_at(self, delta: float) -> float:
@@ -323,15 +325,19 @@ class Spending:
                 "Read them at a larger delta."
             )
         # Rounded down: at a smaller delta the epsilon read is larger.
-        left = float_down(rest)
+        delta_left = float_down(rest)
         readings = []
         if not self.rho:
             readings.append(self.linear.exact)
-        elif left > 0:
-            curve = zcdp_epsilon(self.rho, left) if self.concentrated else gaussian_epsilon(self.mu, left)
+        elif delta_left > 0:
+            curve = (
+                zcdp_epsilon(self.rho, delta_left)
+                if self.concentrated
+                else gaussian_epsilon(self.mu, delta_left)
+            )
             readings.append(self.linear.exact + exact(curve))
-        if left > 0 and self.pooled:
-            readings.append(self.point_epsilon.exact + exact(zcdp_epsilon(float(self.pooled), left)))
+        if delta_left > 0 and self.pooled:
+            readings.append(self.point_epsilon.exact + exact(zcdp_epsilon(float(self.pooled), delta_left)))
         return float_up(min(readings))
 
     def promise(self, delta: float | None = None) -> Promise:

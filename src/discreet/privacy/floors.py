@@ -461,11 +461,11 @@ def least_noise(
         lattice_step=lattice_step + prior.slack,
     )
     if not ceiling:
-        named = "" if column is None else f" for column {column!r}"
+        column_text = "" if column is None else f" for column {column!r}"
         raise PromiseError(
-            f"The parameter prior of least_noise{named} must be wide against the steps in which values are "
-            f"stored and noised, and was {prior.name}: no floor can be proven. Subtract a public constant "
-            "from the column, so that its range is near 0."
+            f"The parameter prior of least_noise{column_text} must be wide against the steps in which values "
+            f"are stored and noised, and was {prior.name}: no floor can be proven. Subtract a public "
+            "constant from the column, so that its range is near 0."
         )
     if error >= ceiling:
         raise _beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
@@ -508,11 +508,11 @@ def least_noise(
 def _beyond_ceiling_error(
     function: str, error: float, ceiling: float, what: str, column: str | None
 ) -> PromiseError:
-    named = "" if column is None else f" for column {column!r}"
+    column_text = "" if column is None else f" for column {column!r}"
     return PromiseError(
-        f"The parameter error of {function}{named} must be below {ceiling:.9g}, and was {error:.9g}: {what} "
-        "can be guessed that well without any file, so no noise can prove more. Ask for less, declare a "
-        "wider domain if the column really has one, or leave the column out."
+        f"The parameter error of {function}{column_text} must be below {ceiling:.9g}, and was {error:.9g}: "
+        f"{what} can be guessed that well without any file, so no noise can prove more. Ask for less, "
+        "declare a wider domain if the column really has one, or leave the column out."
     )
 
 

@@ -130,8 +130,8 @@ def lattice_sensitivity(diameter: float, step: float, dimension: int) -> float:
     diameter = finite(function, "diameter", diameter, least=0.0, way_out=way_out)
     step = finite(function, "step", step, least=0.0, way_out=way_out)
     dimension = whole(function, "dimension", dimension, least=1, way_out="Count the columns.")
-    moved = Fraction(sqrt_up(4 * Fraction(step) ** 2 * dimension))
-    return _check_finite(function, round_up(Fraction(diameter) + moved))
+    rounding_distance = Fraction(sqrt_up(4 * Fraction(step) ** 2 * dimension))
+    return _check_finite(function, round_up(Fraction(diameter) + rounding_distance))
 
 
 def sum_sensitivity(
@@ -250,8 +250,8 @@ def histogram_sensitivity(*, neighbors: Neighbors, rows: int = 1, norm: Norm = "
     Blum, Dwork, McSherry, Nissim (2005), section 4, with one charge per table instead of per cell.
     """
     # A row is a corner of the simplex: one person's rows move at most two cells by `rows` each.
-    moved = 2 if _is_replace_one("histogram_sensitivity", neighbors) else 1
-    return sum_sensitivity([0] * moved, [1] * moved, neighbors="add-remove", rows=rows, norm=norm)
+    cells = 2 if _is_replace_one("histogram_sensitivity", neighbors) else 1
+    return sum_sensitivity([0] * cells, [1] * cells, neighbors="add-remove", rows=rows, norm=norm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

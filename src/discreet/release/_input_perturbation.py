@@ -297,8 +297,8 @@ class InputPerturbation(TableRelease):
             ledger=ledger,
             random_state=random_state,
         )
-        good = isinstance(norm_bound, int | float) and not isinstance(norm_bound, bool)
-        if norm_bound is not None and not (good and 0 < norm_bound < math.inf):
+        is_number = isinstance(norm_bound, int | float) and not isinstance(norm_bound, bool)
+        if norm_bound is not None and not (is_number and 0 < norm_bound < math.inf):
             raise ParameterError(
                 f"norm_bound of InputPerturbation must be a finite number above 0, was {norm_bound!r}."
             )

@@ -247,8 +247,8 @@ class LaplaceRelease(TableRelease):
         if self.match is None:
             assert self.scale is not None
             return LaplaceNumbers(columns, self.per_column("scale", self.scale, columns))
-        planned = self.match.plan(schema, n_rows).numbers
-        return LaplaceNumbers(columns, matched_scale(cast("GaussianNumbers", planned), self.on))
+        gaussian = self.match.plan(schema, n_rows).numbers
+        return LaplaceNumbers(columns, matched_scale(cast("GaussianNumbers", gaussian), self.on))
 
     def numbers_for_epsilon(
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int

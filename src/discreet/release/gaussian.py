@@ -165,8 +165,8 @@ class GaussianNumbers(NumberMechanism):
                 stated[j] = law.covariances
         sd = np.sqrt(self.covariance if stated.ndim == 1 else np.diagonal(self.covariance))
         size = sd**2 if stated.ndim == 1 else np.outer(sd, sd)
-        good = (np.abs(stated - self.covariance) <= 2 * SIZE_TOLERANCE * size).all()
-        if not good or (stated.ndim == 2 and (stated != stated.T).any()):
+        matches = (np.abs(stated - self.covariance) <= 2 * SIZE_TOLERANCE * size).all()
+        if not matches or (stated.ndim == 2 and (stated != stated.T).any()):
             return self
         return GaussianNumbers(self.columns, stated)
 

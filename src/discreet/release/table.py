@@ -435,14 +435,14 @@ class TableRelease(ReleaseMethod):
         items = [item.column for item in lists] + list(columns)
         given = [c.protect.share if c.protect and c.protect.share else None for c in items]
         rest = 1 - sum(share for share in given if share is not None)
-        free = given.count(None)
-        if rest < 0 or (rest == 0 and free):
+        n_free = given.count(None)
+        if rest < 0 or (rest == 0 and n_free):
             raise ParameterError(
                 "The protect shares of the schema must leave epsilon for every sensitive column, and sum to "
                 f"{1 - rest:g}. Lower them, or give every column one so that they sum to 1."
             )
         # The last binary digits are left unused, so that the sum of rounded parts stays below epsilon.
-        parts = [epsilon * (rest / free if share is None else share) * (1 - 2.0**-40) for share in given]
+        parts = [epsilon * (rest / n_free if share is None else share) * (1 - 2.0**-40) for share in given]
         responses = tuple(
             Response.for_epsilon(item, part, rows) for item, part in zip(lists, parts, strict=False)
         )

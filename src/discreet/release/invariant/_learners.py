@@ -186,10 +186,10 @@ class RidgeLearner:
         weights = np.zeros(X.shape[1])
         for _ in range(4):
             weights += solve(centered.T @ (y - level - centered @ weights) - self.alpha * weights)
-        left = y - level - centered @ weights
+        residuals = y - level - centered @ weights
         # The derivative by the intercept is exactly zero at the minimum; rounding is removed.
-        left -= left.mean()
-        derivatives, column = -left[:, None], weights[:, None]
+        residuals -= residuals.mean()
+        derivatives, column = -residuals[:, None], weights[:, None]
         return LearnerSolution(
             weights=column,
             derivatives=derivatives,

@@ -165,21 +165,21 @@ class InvariantNoise:
         for rows, block in self._projected_blocks(stream, only_support=True):
             gradient += self._gradient_change(rows, block)
         blocks = self._corrected_blocks(stream, gradient)
-        spare = np.empty((0, self.n_columns))
+        unused = np.empty((0, self.n_columns))
         for batch in batches:
             out = np.array(batch, np.float64)
             done = 0
             while done < len(out):
-                if not len(spare):
+                if not len(unused):
                     try:
-                        spare = next(blocks)
+                        unused = next(blocks)
                     except StopIteration:
                         raise _length_error(self.n_rows) from None
-                n = min(len(spare), len(out) - done)
-                out[done : done + n] += spare[:n]
-                spare, done = spare[n:], done + n
+                n = min(len(unused), len(out) - done)
+                out[done : done + n] += unused[:n]
+                unused, done = unused[n:], done + n
             yield out
-        if len(spare) or next(blocks, None) is not None:
+        if len(unused) or next(blocks, None) is not None:
             raise _length_error(self.n_rows)
 
     def _corrected_blocks(self, stream: Stream, gradient: Floats) -> Iterator[Floats]:

@@ -87,13 +87,13 @@ def least_records(
     ---------
     docs/explanation/theorems/masked-existence.md
     """
-    need = regularization * float(np.sum(weights**2))
-    spare = max_point_gain(weights, radius) - need
-    short = len(fixed) * need - total_gain(weights, fixed, fixed_codes)
-    if spare > 0:
-        return max(1, math.ceil(short / spare))
+    required_gain = regularization * float(np.sum(weights**2))
+    surplus = max_point_gain(weights, radius) - required_gain
+    deficit = len(fixed) * required_gain - total_gain(weights, fixed, fixed_codes)
+    if surplus > 0:
+        return max(1, math.ceil(deficit / surplus))
     # Every point needs more than it gains; the surplus of the fixed ones must cover one point.
-    return 1 if spare >= short else math.inf
+    return 1 if surplus >= deficit else math.inf
 
 
 def longest_norm(regularization: float, radius: float, *, spread: bool = True) -> float:
