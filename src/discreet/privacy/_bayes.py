@@ -78,6 +78,7 @@ def _integer_rule(points: int, sd: float) -> tuple[Floats, Floats]:
 
     The rule is the sum itself where there are few integers, or few within one standard deviation.
     """
+    # With so few integers per panel a rule would not be shorter than the sum.
     if points <= _PANEL or sd <= _PANEL:
         return np.arange(points, dtype=np.float64), np.ones(points)
     panels = math.ceil(points / sd)

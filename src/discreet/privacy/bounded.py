@@ -88,6 +88,7 @@ def additive_delta(density: BoundedDensity, epsilon: float, shift: float) -> flo
     if shift >= high - low:
         return 1.0
     growth = math.exp(epsilon)
+    # The worse of both signs: the noise need not be symmetric.
     mirrored = BoundedDensity(
         lower=-density.upper,
         upper=-density.lower,

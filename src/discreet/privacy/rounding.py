@@ -126,6 +126,7 @@ class Amount:
 
     def root_up(self) -> Fraction:
         """Return the square root, rounded up to a unit."""
+        # count is in units of 10**-60, and so must be the root.
         squared = self.count * _ONE
         root = math.isqrt(squared)
         return Fraction(root + (root * root < squared), _ONE)
