@@ -188,6 +188,7 @@ class Spending:
         )
 
     def __add__(self, other: Spending) -> Spending:
+        """Return the composition: costs add up, and what every charge covers and states remains."""
         if self.covers is None or other.covers is None:
             # None is the whole row, so that the intersection is the other one.
             covers = other.covers if self.covers is None else self.covers
