@@ -30,6 +30,7 @@ RENAMED: dict[str, str | None] = {
     "discreet.release.invariant.Solution": "discreet.release.invariant.LearnerSolution",
     "discreet.report.loading.PublishedTable": "discreet.report.folder.loading.PublishedTable",
     "discreet.law.NoiseLaw": "discreet.noise_law.NoiseLaw",
+    "discreet.law.NoiseLaw.sampling": "discreet.noise_law.NoiseLaw.column_sample",
     "discreet.law.ColumnLaw": "discreet.noise_law.ColumnLaw",
     "discreet.law.SampledLaw": "discreet.noise_law.SampledLaw",
     "discreet.law.JointResponseLaw": "discreet.noise_law.JointResponseLaw",

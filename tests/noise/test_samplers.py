@@ -18,6 +18,7 @@ from discreet.errors import ParameterError
 from discreet.learn.perturbation.noise import FineSphericalLaplace
 from discreet.noise import (
     BoundedDensity,
+    BoxDensity,
     InRange,
     Pool,
     SphericalLaplace,
@@ -27,9 +28,12 @@ from discreet.noise import (
     randomized_response,
     response_threshold,
     rounded_gaussian,
+    rounded_laplace,
     spherical_laplace,
+    standard_maxwell,
     standard_normal,
     subsample,
+    subsets,
     uniform_integers,
 )
 
@@ -56,6 +60,47 @@ def test_shapes_follow_size_and_zero_is_a_size() -> None:
     assert discrete_laplace(5, ()).shape == ()
     assert rounded_gaussian(5, 0).shape == (0,)
     assert spherical_laplace(1.0, 4, 0).shape == (0, 4)
+
+
+@pytest.mark.parametrize("size", [-1, 2.5, "3", None, (2, -1), (2, None), 1 << 62])
+@pytest.mark.parametrize(
+    ("where", "draw"),
+    [
+        ("rounded_gaussian", lambda size: rounded_gaussian(8.0, size)),
+        ("discrete_laplace", lambda size: discrete_laplace(8.0, size)),
+        ("rounded_laplace", lambda size: rounded_laplace(8.0, size)),
+        ("standard_normal", standard_normal),
+        ("BoundedDensity.integers", BOUNDED.integers),
+    ],
+)
+def test_a_bad_shape_is_a_parameter_error(where: str, draw: Callable[[Any], object], size: Any) -> None:
+    with pytest.raises(ParameterError, match=rf"size of {where} must be a whole number of at least 0 or"):
+        draw(size)
+
+
+@pytest.mark.parametrize("count", [-1, 2.5, "3", None, True, (2,)])
+@pytest.mark.parametrize(
+    ("what", "draw"),
+    [
+        ("n of standard_maxwell", standard_maxwell),
+        ("n of uniform_integers", lambda n: uniform_integers(5, n)),
+        ("n of permutation", permutation),
+        ("n of subsample", lambda n: subsample(n, 0)),
+        ("size of subsample", lambda size: subsample(5, size)),
+        ("n of subsets", lambda n: subsets(5, 2, n)),
+        ("size of subsets", lambda size: subsets(5, size, 3)),
+        ("size of SphericalLaplace.integers", SphericalLaplace(rate=1.0, dimension=2).integers),
+        ("size of BoxDensity.integers", BoxDensity(lower=[0], upper=[1], weights=[[1]]).integers),
+        ("n of Pool.gaussian", lambda n: Pool(block=1).gaussian(8.0, n)),
+        ("n of Pool.laplace", lambda n: Pool(block=1).laplace(8.0, n)),
+        ("block of Pool", lambda block: Pool(block=block)),
+    ],
+)
+def test_a_bad_number_of_draws_is_a_parameter_error(
+    what: str, draw: Callable[[Any], object], count: Any
+) -> None:
+    with pytest.raises(ParameterError, match=f"{what} must be a whole number of at least 0"):
+        draw(count)
 
 
 def test_draws_repeat_under_one_seed_and_only_then() -> None:

@@ -63,11 +63,11 @@ def test_a_law_is_the_same_after_json() -> None:
 
 def test_it_says_what_is_clear_what_is_sampled_and_what_is_predicted() -> None:
     assert WHOLE.clear == ("born", "label")
-    assert WHOLE.sampling == (2, 3)
+    assert WHOLE.column_sample == (2, 3)
     assert WHOLE.label is not None
     assert WHOLE.label.name == "label"
     assert [column.name for column in WHOLE.features][-1] == "v"
-    assert NoiseLaw(columns=(listed("job", ANSWER),)).sampling is None
+    assert NoiseLaw(columns=(listed("job", ANSWER),)).column_sample is None
 
 
 def test_what_stands_for_not_published_is_no_level_of_the_column() -> None:

@@ -136,7 +136,7 @@ def test_the_gauss_rule_of_the_integers_agrees_with_summing_them_all(
 
 
 def test_telling_the_residue_lowers_a_laplace_floor_by_less_than_a_millionth() -> None:
-    whole = _bayes._laplace_integers_directly(20_000, 1500.0)
+    whole = _bayes._ungrouped_laplace_integers(20_000, 1500.0)
     coarse_value = _bayes.laplace_integers(20_000, 1500.0)
     assert whole * (1 - 1e-6) < coarse_value < whole
 

@@ -253,7 +253,7 @@ def test_the_noise_law_says_what_was_done_to_every_column() -> None:
     method = CoarseRelease(privacy=PureDP(epsilon=3), joint=("job", "income"), schema=SCHEMA)
     release = method.release(rows)
     law = release.noise_law()
-    assert law.sampling == (1, 2)
+    assert law.column_sample == (1, 2)
     assert NoiseLaw.from_dict(law.to_dict()) == law
     age, gain, job, income = law.columns
     assert isinstance(age.cell_law, ResponseLaw)

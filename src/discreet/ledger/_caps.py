@@ -204,6 +204,7 @@ class Caps:
             try:
                 self._spending_after(after, later, scope)
             except BudgetExceeded:
+                # A first charge that was read exactly leaves nothing: its own message says so.
                 if not self._fits(after):
                     raise
             else:
@@ -223,6 +224,7 @@ class Caps:
                 f"{self.limit}, and this one does not ({'; '.join(cost.unpromised)}). "
                 "Use a ledger without a limit to record it."
             )
+        # Chosen before any answer was seen, so that the smallest reading of it holds (Theorem 1).
         if not before.charges and self._keeps_alone(cost):
             return after
         for name, words, way in self._refused_kinds:

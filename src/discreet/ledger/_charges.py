@@ -108,6 +108,7 @@ class Charge:
             self._check_plan(transaction)
             body = body | {"scopes": charge_scopes(owner, known=True)}
             text = canonical(body)
+        # Spent before the row is appended: a refusal leaves no row.
         self._spend(transaction, body["scopes"])
         row = transaction.append(self.when, text)
         if question is not None:
@@ -141,6 +142,7 @@ class Charge:
 
     def _find_paid(self, transaction: Transaction, paid: dict[str, int]) -> Receipt | None:
         """Return the receipt of the owner's earlier charge for the question; None if only others paid."""
+        # Without an owner, whoever paid first paid for the total.
         owner, first = self.body["owner"], min(paid.values())
         seq = first if owner is None else paid.get(owner)
         row = _row(transaction, first if seq is None else seq)

@@ -130,6 +130,7 @@ def close_mark(connection: sqlite3.Connection) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     mark = _mark(connection)
+    # Another process may have charged after the checkpoint: then the file is not complete, and stays open.
     if _last_row(connection) == before and is_open(mark):
         _write_mark(connection, _next_mark(mark))
         _checkpoint(connection, "TRUNCATE")

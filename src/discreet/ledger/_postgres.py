@@ -206,8 +206,8 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         # All writers lock the one row of the table "book" first: one order, so no deadlock. A client that
         # vanishes with the lock is ended by the server before those that wait for it give up.
         silence = max(int(self._timeout * 500), _LEAST_SILENCE)
-        limited = f"set_config('idle_in_transaction_session_timeout', '{silence}', true)"
-        with self._transaction(f"SELECT {limited} FROM book FOR UPDATE") as connection:  # noqa: S608 - a number
+        timeout_setting = f"set_config('idle_in_transaction_session_timeout', '{silence}', true)"
+        with self._transaction(f"SELECT {timeout_setting} FROM book FOR UPDATE") as connection:  # noqa: S608 - a number
             transaction = _PostgresTransaction(connection)
             yield transaction
             transaction.flush()
@@ -245,6 +245,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
                 yield connection
                 self._commit(connection)
             except BaseException as error:
+                # Also when interrupted: no connection goes back to the pool inside a transaction.
                 if connection is not None:
                     self._undo(connection, error)
                 raise
@@ -282,6 +283,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         try:
             connection.execute(begin.encode())
         except BaseException:
+            # Also when interrupted: nobody else has a reference to close it by.
             connection.close()
             raise
         return connection

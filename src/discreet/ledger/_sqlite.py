@@ -215,31 +215,32 @@ class SqliteFile(PooledStore[_OpenFile]):
     @contextlib.contextmanager
     def _transaction(self, begin: Callable[[sqlite3.Connection], object]) -> Iterator[Transaction]:
         """Return a context that commits at its end, or undoes all on an exception."""
-        used = None
+        open_file = None
         try:
-            used = self._pool.take() or self._connect()
-            begin(used.connection)
-            self._check_same_file(used)
-            transaction = _SqliteTransaction(used.connection)
+            open_file = self._pool.take() or self._connect()
+            begin(open_file.connection)
+            self._check_same_file(open_file)
+            transaction = _SqliteTransaction(open_file.connection)
             yield transaction
             transaction.flush()
-            used.connection.execute("COMMIT")
+            open_file.connection.execute("COMMIT")
         except BaseException as error:
-            self._undo(used, error)
+            # Also when interrupted: no connection goes back to the pool inside a transaction.
+            self._undo(open_file, error)
             if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
                 raise self._translate_error(error) from error
             raise
-        self._pool.keep(used)
+        self._pool.keep(open_file)
 
-    def _undo(self, used: _OpenFile | None, error: BaseException) -> None:
-        if used is None:
+    def _undo(self, open_file: _OpenFile | None, error: BaseException) -> None:
+        if open_file is None:
             return
         if isinstance(error, DiscreetError) and not isinstance(error, LedgerError):
             with contextlib.suppress(sqlite3.Error):
-                used.connection.execute("ROLLBACK")
-                self._pool.keep(used)
+                open_file.connection.execute("ROLLBACK")
+                self._pool.keep(open_file)
                 return
-        used.retire()
+        open_file.retire()
 
     def _connect(self) -> _OpenFile:
         """Return a new connection to the file, unless it lacks the journal that it needs."""
@@ -267,6 +268,7 @@ class SqliteFile(PooledStore[_OpenFile]):
             connection.execute("PRAGMA trusted_schema = OFF")
             return _OpenFile(connection, self._file())
         except BaseException:
+            # Also when interrupted: nobody else has a reference to close it by.
             connection.close()
             raise
 
@@ -274,10 +276,10 @@ class SqliteFile(PooledStore[_OpenFile]):
         status = self._path.stat()
         return status.st_dev, status.st_ino
 
-    def _check_same_file(self, used: _OpenFile) -> None:
+    def _check_same_file(self, open_file: _OpenFile) -> None:
         """Refuse a connection whose file was moved or replaced, since its charges would be lost."""
         try:
-            same = self._file() == used.file
+            same = self._file() == open_file.file
         except OSError:
             same = False
         if not same:
@@ -401,6 +403,7 @@ class Memory(Store):
                 yield transaction
                 transaction.flush()
             except BaseException:
+                # Also when interrupted: the only connection must not stay inside a transaction.
                 self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")

@@ -139,6 +139,7 @@ class Replay:
 
 def check_record(transaction: Transaction) -> None:
     """Verify the chain, repeat every step, and compare the result with the tables."""
+    # Nothing from the cache: what is checked is what the database holds.
     transaction.reset()
     replay = Replay()
     row = None

@@ -227,6 +227,7 @@ def _append(
     """Append the lines of events, all or none, and return the position of the last line."""
     lines, end = _lines(position, events)
     text, before = b"".join(lines), os.fstat(handle).st_size
+    # A full disk may take a part of the text; half a line would break the chain.
     if os.write(handle, text) != len(text):
         os.ftruncate(handle, before)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -237,6 +238,7 @@ def _last_position(handle: int) -> tuple[_LinePosition, int]:
     """Cut off an incomplete last line; return the position of the last complete one and the bytes cut."""
     size = os.fstat(handle).st_size
     tail, start = b"", size
+    # Two line ends: that of the last complete line, and the one before its start.
     while start and tail.count(b"\n") < 2:
         step = min(start, 1 << 16)
         start -= step

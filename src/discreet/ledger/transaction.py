@@ -223,6 +223,7 @@ class Transaction(ABC):
         except self.failures:
             raise
         except Exception as error:
+            # Operations may raise anything: the error goes to its caller, and the rest of the batch stands.
             return error
 
     def attempt(self, operation: Callable[[Transaction], T]) -> T:
@@ -235,7 +236,7 @@ class Transaction(ABC):
 
     def _run_buffered(self, operation: Callable[[Transaction], T]) -> T:
         """Execute an operation that touches nothing but this buffer, and restore the buffer if it raises."""
-        head, moved = self._head, self._head_changed
+        head, head_changed = self._head, self._head_changed
         for table in self._tables:
             table.journal = []
         try:
@@ -243,7 +244,8 @@ class Transaction(ABC):
         except self.failures:
             raise
         except Exception:
-            self._head, self._head_changed = head, moved
+            # Whatever was raised, what the operation wrote is undone and the error goes on.
+            self._head, self._head_changed = head, head_changed
             for table in self._tables:
                 table.undo()
             raise
@@ -260,6 +262,7 @@ class Transaction(ABC):
         except self.failures:
             raise
         except Exception:
+            # Whatever was raised, as above.
             self._clear()
             self.execute("ROLLBACK TO piece")
             self.execute("RELEASE piece")

@@ -5,7 +5,7 @@
 ``spherical`` noise is isotropic in several columns. ``bounded`` (one column) and ``_box`` (several) have
 bounded support, drawn exactly by ``polynomial``; ``in_range`` stays inside the declared range. ``_pool``
 returns single draws in constant time, ``categorical`` chooses among levels and rows, ``whitening`` maps real
-rows to the lattice and back, and ``_linear`` is linear algebra with the same bits on every processor.
+rows to the lattice and back, and ``linear`` is linear algebra with the same bits on every processor.
 """
 
 from discreet.noise._box import BoxDensity, product_density

@@ -21,6 +21,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 from discreet.errors import NoiseError, ParameterError
 from discreet.noise.bounded import BoundedDensity
 from discreet.noise.polynomial import basis, legendre_rule, mass_matrix, moment_matrix
+from discreet.noise.samplers import check_count
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -213,12 +214,16 @@ class BoxDensity:
             square = half[j] ** 2 * moments[1] + 2 * half[j] * middle[j] * moments[0] + middle[j] ** 2 * mass
             energy = energy + self.regularization * tensor(**{f"at{j}": square})
             for k in range(j):
+                # The slope matrix is antisymmetric, because basis functions vanish at the ends: -slope is its
+                # transpose. 8 is 4 for (j, k) and 4 for (k, j).
                 cross = tensor(**{f"at{j}": slope, f"at{k}": -slope})
                 energy = energy + 8 * inverse[j, k] / (half[j] * half[k]) * cross
-        whole = tensor()
+        total_mass = tensor()
         solver = splu(sparse.csc_matrix(energy))
+        # The largest nu of mass v = nu energy v keeps digits that the smallest of the inverse problem loses.
+        # With a start vector given, the result is the same at every call.
         nu, vectors = eigsh(
-            whole,
+            total_mass,
             k=1,
             M=energy,
             Minv=LinearOperator(energy.shape, solver.solve),
@@ -227,7 +232,7 @@ class BoxDensity:
             tol=1e-15,
         )
         vector = vectors[:, 0] * math.copysign(1.0, vectors[0, 0])
-        return 1 / float(nu[0]), vector / math.sqrt(float(vector @ (whole @ vector)))
+        return 1 / float(nu[0]), vector / math.sqrt(float(vector @ (total_mass @ vector)))
 
     @property
     def objective(self) -> float:
@@ -329,8 +334,10 @@ class BoxDensity:
             largest = np.maximum(after, before)
         # Between corners u is above its multilinear interpolation by at most s**2 / 8 times its curvatures.
         slack = (2 / per_column) ** 2 / 8 * sum(self._curvature(j) for j in range(p))
+        # The last factor is for the rounding of these values.
         bounds = (largest.reshape(-1) + slack) * (1 + 1e-9)
         ends = np.floor(np.cumsum(bounds**2) / float(np.sum(bounds**2)) * 2.0**62).astype(np.int64)
+        # Rounding must not leave numbers below 2**62 that belong to no cell.
         ends[-1] = 1 << 62
         return _Cells(ends, bounds)
 
@@ -354,12 +361,14 @@ class BoxDensity:
 
     def integers(self, size: int, stream: Stream | None = None) -> Ints:
         """Draw ``size`` rows of lattice cells, 0 to ``2**24 - 1`` in each column."""
+        size = check_count(size, "size", "BoxDensity.integers")
         stream = stream_or_fresh(stream)
         out = np.empty((size, self.lower.size), np.int64)
         for start in range(0, size, _ROWS):
             part = out[start : start + _ROWS]
             open_rows = np.arange(len(part))
             while open_rows.size:
+                # Rejected rows are redrawn in place, so that every position has the same law.
                 proposed, accepted = self._propose(open_rows.size, stream)
                 part[open_rows[accepted]] = proposed[accepted]
                 open_rows = open_rows[~accepted]
@@ -373,6 +382,7 @@ class BoxDensity:
         place = np.stack(np.unravel_index(cell, (per_column,) * p), axis=1)
         bits = LOG2_STEPS - int(math.log2(per_column))
         offset = words[2:].T
+        # Accepted at the point itself and floored afterwards: a lattice cell has the mass of u**2 over it.
         x = (place + offset * 2.0**-64) * (2 / per_column) - 1
         chance = np.square(self._unit_root(x) / cells.bounds[cell])
         accepted = (words[1] >> np.uint64(11)) * 2.0**-53 < chance

@@ -46,7 +46,7 @@ class NumpyKernels:
     def __init__(self, capacity: int) -> None:
         self._index = np.empty(capacity, np.intp)
         self._entry = np.empty(capacity, np.int32)
-        self._least = np.empty(capacity, np.int32)
+        self._threshold = np.empty(capacity, np.int32)
         self._mask = np.empty(capacity, np.bool_)
         self._digits = np.empty(capacity, np.uint64)
         self._error = np.empty(capacity, np.float64)
@@ -55,11 +55,13 @@ class NumpyKernels:
     def propose(self, slots: AnyArray, slot: AnyArray, lot: AnyArray, bucket: AnyArray) -> Ints:
         """See :class:`Kernels`."""
         n = slot.size
-        index, entry, least = self._index[:n], self._entry[:n], self._least[:n]
+        index, entry, threshold = self._index[:n], self._entry[:n], self._threshold[:n]
         np.copyto(index, slot)
+        # With mode="raise" numpy would buffer `out`; a slot of 16 bits is never out of range.
         slots.take(index, out=entry, mode="clip")
-        np.bitwise_and(entry, 0xFFFF, out=least)
-        undecided = np.greater_equal(lot, least, out=self._mask[:n])
+        # Acceptance numbers below the lower half of an entry are accepted at every offset of the bucket.
+        np.bitwise_and(entry, 0xFFFF, out=threshold)
+        undecided = np.greater_equal(lot, threshold, out=self._mask[:n])
         np.right_shift(entry, 16, out=entry)
         np.copyto(bucket, entry, casting="unsafe")
         return np.flatnonzero(undecided)
@@ -93,6 +95,7 @@ class NumpyKernels:
         np.abs(value, out=error)
         np.add(error, scale + 1.0, out=error)
         np.multiply(error, RELATIVE_ERROR, out=error)
+        # Decided only where both ends of the error interval have the same floor.
         np.floor(np.subtract(value, error, out=low), out=low)
         np.copyto(out, low, casting="unsafe")
         np.floor(np.add(value, error, out=value), out=value)

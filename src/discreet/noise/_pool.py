@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.noise.deviates import BucketTable, Deviates, Sampler, exponential_table, normal_table
-from discreet.noise.samplers import check_scale
+from discreet.noise.samplers import check_count, check_scale
 from discreet.noise.stream import Stream, process_mark
 
 if TYPE_CHECKING:
@@ -40,21 +40,21 @@ class Pool:
     """
 
     def __init__(self, block: int = 4096) -> None:
-        if block < 1:
+        if check_count(block, "block", "Pool") < 1:
             raise ParameterError(f"block of Pool must be at least 1, was {block}.")
         self._block = block
         self._buffers = _ProcessBuffers()
 
     def gaussian(self, s: float, n: int = 1) -> Ints:
         """Return ``n`` rounded Gaussians of standard deviation ``s``, in lattice steps."""
-        s = check_scale(s, "s", "Pool.gaussian")
+        s, n = check_scale(s, "s", "Pool.gaussian"), check_count(n, "n", "Pool.gaussian")
         buffers = self._process_buffers()
         with buffers.lock:
             return buffers.buffer("normal", normal_table(), self._block).take(s, n, half=True)
 
     def laplace(self, scale: float, n: int = 1) -> Ints:
         """Return ``n`` discrete Laplace draws of that scale, in lattice steps."""
-        scale = check_scale(scale, "scale", "Pool.laplace")
+        scale, n = check_scale(scale, "scale", "Pool.laplace"), check_count(n, "n", "Pool.laplace")
         buffers = self._process_buffers()
         with buffers.lock:
             buffer = buffers.buffer("exponential", exponential_table(), self._block)
@@ -106,6 +106,7 @@ class _DeviateBuffer:
             start = self._next
             count = min(n - done, self._sampler.capacity - start)
             self._next += count
+            # Digits that a close acceptance has drawn belong to the deviate: the floor must use these.
             tails = self._deviates.tails
             part = Deviates(
                 self._deviates.bucket[start : start + count],

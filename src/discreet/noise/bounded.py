@@ -27,6 +27,7 @@ from discreet.noise.polynomial import (
     legendre_rule,
     polynomial_table,
 )
+from discreet.noise.samplers import allocate_result
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class BoundedDensity:
         """Finite ends of the law."""
         if self.regularization == 0:
             return self.lower, self.upper
+        # The potential is (a n)**2, so that on the whole line u is exp(-a n**2 / 2).
         a = math.sqrt(self.regularization * self.weight) / 2
         if self.lower >= 0:
             return self.lower, min(self.upper, _find_far_end(self.lower, a))
@@ -187,6 +189,7 @@ class BoundedDensity:
         low, high = self.support
         n = np.asarray(n, np.float64)
         t = np.clip((n - low) / (high - low), 0.0, 1.0) * (1 << LOG2_BUCKETS)
+        # The upper end of the support belongs to the last bucket.
         bucket = np.minimum(t.astype(np.int64), (1 << LOG2_BUCKETS) - 1)
         value = self.table.value(bucket, 2.0 * (t - bucket) - 1.0) / math.sqrt(high - low)
         return np.where((n >= low) & (n <= high), value, 0.0)
@@ -219,6 +222,7 @@ class BoundedDensity:
             slope = legendre.legval(x, self._series) ** 2
             with np.errstate(divide="ignore", invalid="ignore"):
                 newton = x - miss / slope
+            # Newton's step leaves the bracket where the density is near 0; 80 bisections alone would suffice.
             x = np.where((newton >= low) & (newton <= high), newton, 0.5 * (low + high))
         return np.asarray(0.5 * (self.support[0] + self.support[1]) + self._half * x)
 
@@ -280,11 +284,13 @@ class BoundedDensity:
     def excess(self) -> float:
         """Bound on (objective of the law - minimum) / minimum over the support."""
         energy, residual = self._residual
+        # Temple's inequality.
         return residual**2 / (_GAP - residual) / energy
 
     @property
     def distance(self) -> float:
         """Bound on the total variation between the law and the least informative density itself."""
+        # Davis and Kahan bound the distance in norm, which bounds the total variation of the squares.
         return math.sqrt(2) * self._residual[1] / (_GAP - self._residual[1])
 
     @cached_property
@@ -297,8 +303,9 @@ class BoundedDensity:
         # The least value of the potential changes the energy alone, and would cost digits of the residual.
         least = max(0.0, abs(shift) - 1.0) ** 2
         if abs(shift) > 1:
-            near = math.copysign(1.0, shift)
-            potential = strength * (x + near) * (x + 2 * shift - near)
+            # (x + shift)**2 - least as a product, in which nothing cancels.
+            sign = math.copysign(1.0, shift)
+            potential = strength * (x + sign) * (x + 2 * shift - sign)
         else:
             potential = strength * (x + shift) ** 2
         operator = potential * u - legendre.legval(x, legendre.legder(self._series, 2))
@@ -325,7 +332,7 @@ class BoundedDensity:
         ndarray of int64
             Cell ``k`` is ``support[0] + [k, k + 1) * step``; see :meth:`values`.
         """
-        out = np.empty(size, np.int64)
+        out: Ints = allocate_result(size, np.int64, "BoundedDensity.integers")
         flat = out.reshape(-1)
         sampler = Sampler(self.table, flat.size, stream_or_fresh(stream))
         # The sampler counts buckets of 1/64; a bucket of this table is 2**14 cells wide, in whole digits.

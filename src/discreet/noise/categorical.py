@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.noise.samplers import check_count
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -27,14 +28,16 @@ def uniform_integers(levels: int, n: int, stream: Stream | None = None) -> Ints:
     """
     if not 1 <= levels <= _MOST_LEVELS:
         raise ParameterError(f"levels of uniform_integers must be 1 to 2**31, was {levels}.")
+    n = check_count(n, "n", "uniform_integers")
     stream = stream_or_fresh(stream)
     out = np.empty(n, np.int64)
-    biased = (1 << 32) % levels
+    # Lemire's method: once low halves below this are rejected, each integer comes from equally many words.
+    remainder = (1 << 32) % levels
     where: slice | Ints = slice(None)
     while n:
         product = stream.words((n + 1) // 2).view(np.uint32)[:n] * np.uint64(levels)
         out[where] = product >> np.uint64(32)
-        rejected = np.flatnonzero((product & np.uint64(0xFFFFFFFF)) < biased)
+        rejected = np.flatnonzero((product & np.uint64(0xFFFFFFFF)) < remainder)
         where = rejected if isinstance(where, slice) else where[rejected]
         n = rejected.size
     return out
@@ -55,8 +58,9 @@ def response_threshold(keep: float, levels: int) -> int:
         raise ParameterError(
             f"keep of response_threshold must lie between 1/levels and 1, was {keep!r} for {levels} levels."
         )
-    replaced = (1 - Fraction(keep)) * Fraction(levels, levels - 1)
-    return min(math.ceil(replaced * (1 << 64)), 1 << 64)
+    # keep = 1 - r + r / levels, solved for r and rounded up: replacing more often is more private.
+    replace_probability = (1 - Fraction(keep)) * Fraction(levels, levels - 1)
+    return min(math.ceil(replace_probability * (1 << 64)), 1 << 64)
 
 
 def randomized_response(codes: AnyArray, levels: int, threshold: int, stream: Stream | None = None) -> Ints:
@@ -95,6 +99,7 @@ def randomized_response(codes: AnyArray, levels: int, threshold: int, stream: St
     flat = codes.reshape(-1)
     draws = uniform_integers(levels, flat.size, stream)
     coins = stream.words(flat.size)
+    # A threshold of 2**64 does not fit into 64 bits, and one less does.
     replace = coins <= np.uint64(threshold - 1) if threshold else np.zeros(flat.size, np.bool_)
     return np.where(replace, draws, flat).astype(np.int64).reshape(codes.shape)
 
@@ -106,6 +111,7 @@ def permutation(n: int, stream: Stream | None = None) -> Ints:
     ---------
     The order of ``n`` distinct uniform words is a uniform permutation; equal words are drawn again.
     """
+    n = check_count(n, "n", "permutation")
     stream = stream_or_fresh(stream)
     while True:
         keys = stream.words(n)
@@ -116,7 +122,8 @@ def permutation(n: int, stream: Stream | None = None) -> Ints:
 
 def subsample(n: int, size: int, stream: Stream | None = None) -> Ints:
     """Return ``size`` of the numbers ``0 .. n - 1``, every subset equally likely, in rising order."""
-    if not 0 <= size <= n:
+    n, size = check_count(n, "n", "subsample"), check_count(size, "size", "subsample")
+    if size > n:
         raise ParameterError(f"size of subsample must be 0 to {n}, was {size}.")
     return np.sort(permutation(n, stream)[:size])
 
@@ -146,7 +153,8 @@ def subsets(among: int, size: int, n: int, stream: Stream | None = None) -> Bool
     Floyd's sample, for all rows at once: place ``j`` is drawn from ``0 .. j``, or is ``j`` itself where that
     is taken (Bentley and Floyd, 1987).
     """
-    if not 0 <= size <= among:
+    n, size = check_count(n, "n", "subsets"), check_count(size, "size", "subsets")
+    if size > among:
         raise ParameterError(f"size of subsets must be 0 to {among}, was {size}.")
     stream = stream_or_fresh(stream)
     marked = np.zeros((n, among), np.bool_)

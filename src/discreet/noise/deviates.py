@@ -107,6 +107,7 @@ class DeviateTable(ABC):
     def places(self, slot: AnyArray, first: Words, second: Words) -> Ints:
         """Return the places of 128-bit proposal numbers: the slot's 16 bits and 112 more."""
         upper = slot.astype(np.uint64) << np.uint64(48) | first >> np.uint64(16)
+        # Upper halves decide unless they are equal. At place 0 the index -1 is that of a larger threshold.
         place = np.searchsorted(self.high, upper, side="right")
         for i in np.flatnonzero(self.high[place - 1] == upper):
             lower = (int(first[i]) << 48 | int(second[i]) >> 16) & (1 << 64) - 1
@@ -139,11 +140,13 @@ def _build_table(
     half = len(slope) if mirror else 0
     with localcontext() as context:
         context.prec = _DIGITS
+        # Rounded down: what is accepted without a look at the offset must be right for all of them.
         least = [int(acceptance * (1 << _SLOT_BITS)) for acceptance in at_far_end]
         if mirror:
             weight, least, slope = weight[::-1] + weight, least[::-1] + least, slope[::-1] + slope
         unit = (1 << _THRESHOLD_BITS) / sum(weight, Decimal(0))
         thresholds = [int((running * unit).to_integral_value()) for running in accumulate(weight)]
+    # Rounding must not leave numbers that belong to no bucket.
     thresholds[-1] = 1 << _THRESHOLD_BITS
     slots = np.zeros(1 << _SLOT_BITS, np.int32)
     shift = _THRESHOLD_BITS - _SLOT_BITS
@@ -153,6 +156,8 @@ def _build_table(
         slots[-(-start >> shift) : end >> shift] = (place - half) << _SLOT_BITS | least[place]
         start = end
     inner = thresholds[:-1]
+    # In the tail an inner threshold may round to 2**128, whose upper half does not fit into a word; `places`
+    # then compares all 128 bits.
     largest = (1 << 64) - 1
     return BucketTable(
         half=half,
@@ -234,17 +239,20 @@ class Sampler:
         deviates, rejected = self._attempt(self._words[: n + (n + 1) // 2], self._bucket[:n])
         while rejected.size:
             n = rejected.size
-            redrawn, again = self._attempt(np.empty(n + (n + 1) // 2, np.uint64), np.empty(n, np.int16))
+            redrawn, still_rejected = self._attempt(
+                np.empty(n + (n + 1) // 2, np.uint64), np.empty(n, np.int16)
+            )
             deviates.bucket[rejected] = redrawn.bucket
             deviates.offset[rejected] = redrawn.offset
             deviates.tails.update({int(rejected[i]): tail for i, tail in redrawn.tails.items()})
-            rejected = rejected[again]
+            rejected = rejected[still_rejected]
         return deviates
 
     def _attempt(self, words: Words, bucket: AnyArray) -> tuple[Deviates, Ints]:
         """Propose once for each position; return the deviates and the rejected positions."""
         n = bucket.size
         self._stream.fill(words)
+        # A word for each offset, then four numbers of 16 bits to a word: slots, then acceptance numbers.
         offset, shorts = words[:n], words[n:].view(np.uint16)
         slot, lot = shorts[:n], shorts[n : 2 * n]
         close = self._kernels.propose(self._table.slots, slot, lot, bucket)
@@ -314,6 +322,7 @@ def _decide_exactly(
     while True:
         with localcontext() as context:
             context.prec = 60 + extra
+            # The last ten digits are left to the rounding of quotients, products and exp.
             slack = Decimal(10) ** (10 - context.prec)
             ends = [Decimal(offset + end) / (1 << (64 + extra)) for end in (0, 1)]
             v = sorted(1 - e for e in ends) if mirrored else ends
@@ -343,8 +352,10 @@ def _floor_exactly(deviates: Deviates, position: int, scale: Fraction, half: boo
     digits, extra = deviates.tails.get(position, (0, 0))
     offset = int(deviates.offset[position]) << extra | digits
     while True:
-        whole = (int(deviates.bucket[position]) << (64 + extra)) + offset
-        low, high = ((Fraction(whole + end, 1 << (64 + extra)) * scale + Fraction(half, 2)) for end in (0, 1))
+        numerator = (int(deviates.bucket[position]) << (64 + extra)) + offset
+        low, high = (
+            (Fraction(numerator + end, 1 << (64 + extra)) * scale + Fraction(half, 2)) for end in (0, 1)
+        )
         # The upper end itself is not reached: an integer there does not split the interval.
         if low // 1 == -(-high // 1) - 1:
             return int(low // 1)

@@ -184,6 +184,7 @@ class InRange:
         """
         half = 0.5 * (self.upper - self.lower)
         center = (x - self.lower) / half - 1.0
+        # In the variable of [-1, 1] the factor of the potential is regularization * half**4 / 4.
         strength = self.kappa / 64
         nu, vectors = eigh(mass_matrix(_SIZE), _stiffness(center, strength))
         energy = 1 / nu[::-1]
@@ -197,9 +198,9 @@ class InRange:
 def end_slopes(kappa: float) -> tuple[float, float]:
     """Return the absolute slopes of ``psi`` at the far and the near end, for a value at the near end."""
     pairs = solve_ground_state(-1.0, kappa / 64).pairs
-    near = pairs * (2 * np.arange(pairs.size) + 3)
+    slopes = pairs * (2 * np.arange(pairs.size) + 3)
     # Both ends of P_k - P_{k+2} have slope 2 k + 3, up to sign.
-    return abs(float(np.sum(near * (-1.0) ** np.arange(pairs.size)))), abs(float(np.sum(near)))
+    return abs(float(np.sum(slopes * (-1.0) ** np.arange(pairs.size)))), abs(float(np.sum(slopes)))
 
 
 def _stiffness(center: float, strength: float) -> Floats:
@@ -220,7 +221,9 @@ def _cumulative_table(kappa: float, inputs: int, cells: int) -> Words:
         _, vector = eigh(
             mass_matrix(_SIZE), _stiffness(float(center), kappa / 64), subset_by_index=[_SIZE - 1, _SIZE - 1]
         )
+        # Neither sign nor length matters: values are squared, and rows are scaled to 2**63.
         vectors[i] = vector[:, 0]
+    # The table itself is the law, so that the quadrature only has to be close.
     x, w = legendre_rule(_NODES)
     edges = np.linspace(-1.0, 1.0, cells + 1)
     nodes = (0.5 * (edges[1:] + edges[:-1]))[:, None] + x / cells
@@ -238,9 +241,10 @@ def _cumulative_table(kappa: float, inputs: int, cells: int) -> Words:
 def _cumulative_masses(masses: Floats) -> Words:
     """Return rows rounded to integers of at least 1 that sum to 2**63, cumulated."""
     scaled = masses * (2.0**TOTAL_BITS / masses.sum(axis=1, keepdims=True))
-    whole = np.maximum(np.rint(scaled), 1.0).astype(np.uint64)
+    # A cell with mass 0 for one input alone would make epsilon infinite.
+    counts = np.maximum(np.rint(scaled), 1.0).astype(np.uint64)
     # Rounding leaves a sum a little off 2**63, up or down; the likeliest cell takes the difference, modulo
     # 2**64.
-    missing = np.uint64(1 << TOTAL_BITS) - whole.sum(axis=1)
-    whole[np.arange(len(whole)), np.argmax(whole, axis=1)] += missing
-    return np.cumsum(whole, axis=1)
+    shortfall = np.uint64(1 << TOTAL_BITS) - counts.sum(axis=1)
+    counts[np.arange(len(counts)), np.argmax(counts, axis=1)] += shortfall
+    return np.cumsum(counts, axis=1)

@@ -48,20 +48,21 @@ def symmetric_eigen(matrix: Floats) -> tuple[Floats, Floats]:
     vectors = np.eye(size)
     smallest = _NEGLIGIBLE**2 * float(np.max(np.abs(a), initial=0.0))
     for _ in range(_MOST_SWEEPS):
-        turned = False
+        rotated = False
         for p in range(size - 1):
             for q in range(p + 1, size):
                 off, first, second = float(a[p, q]), float(a[p, p]), float(a[q, q])
                 if abs(off) <= max(_NEGLIGIBLE * math.sqrt(abs(first)) * math.sqrt(abs(second)), smallest):
                     continue
-                turned = True
+                rotated = True
                 tangent = _jacobi_tangent((second - first) / (2 * off))
                 _rotate(a.T, p, q, tangent)
                 _rotate(a, p, q, tangent)
                 _rotate(vectors.T, p, q, tangent)
+                # What the rotation makes of these four entries is known, without its rounding errors.
                 a[p, q] = a[q, p] = 0.0
                 a[p, p], a[q, q] = first - tangent * off, second + tangent * off
-        if not turned:
+        if not rotated:
             break
     order = np.argsort(np.diagonal(a), kind="stable")
     return np.diagonal(a)[order].copy(), vectors[:, order]
@@ -78,16 +79,16 @@ def row_space(matrix: Floats, negligible: float) -> Floats:
     """
     rows = np.array(matrix, np.float64)
     for _ in range(_MOST_SWEEPS):
-        turned = False
+        rotated = False
         for p in range(len(rows) - 1):
             for q in range(p + 1, len(rows)):
                 first, second = float(np.sum(rows[p] ** 2)), float(np.sum(rows[q] ** 2))
-                across = float(np.sum(rows[p] * rows[q]))
-                if abs(across) <= 2.0**-50 * math.sqrt(first) * math.sqrt(second):
+                inner_product = float(np.sum(rows[p] * rows[q]))
+                if abs(inner_product) <= 2.0**-50 * math.sqrt(first) * math.sqrt(second):
                     continue
-                turned = True
-                _rotate(rows, p, q, _jacobi_tangent((second - first) / (2 * across)))
-        if not turned:
+                rotated = True
+                _rotate(rows, p, q, _jacobi_tangent((second - first) / (2 * inner_product)))
+        if not rotated:
             break
     sizes = np.array([norm(row) for row in rows])
     order = [i for i in np.argsort(-sizes, kind="stable") if sizes[i] > negligible * sizes.max()]
@@ -97,6 +98,7 @@ def row_space(matrix: Floats, negligible: float) -> Floats:
 def least_squares(symmetric: Floats, sides: Floats) -> Floats:
     """Return the shortest solution of ``symmetric @ x = sides`` for a positive semidefinite matrix."""
     values, vectors = symmetric_eigen(symmetric)
+    # Smaller eigenvalues are rounding errors; leaving their directions out makes the solution the shortest.
     kept = values > len(values) * 2.0**-52 * float(np.max(values, initial=0.0))
     basis = vectors[:, kept]
     inner = product(basis.T, sides)
@@ -106,6 +108,7 @@ def least_squares(symmetric: Floats, sides: Floats) -> Floats:
 
 def _jacobi_tangent(ratio: float) -> float:
     """Return the tangent t of the smaller Jacobi angle: the root of ``t^2 + 2 ratio t - 1`` next to 0."""
+    # A ratio of 0 takes a turn by 45 degrees, hence copysign.
     return math.copysign(1.0, ratio) / (abs(ratio) + math.sqrt(ratio * ratio + 1))
 
 

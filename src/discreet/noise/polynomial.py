@@ -104,6 +104,7 @@ def mass_matrix(size: int) -> Floats:
 @lru_cache(maxsize=64)
 def moment_matrix(size: int, power: int) -> Floats:
     """Return the integrals of ``x**power`` times products of two basis functions."""
+    # Exact: the integrand has degree 2 (size + 1) + power.
     x, w = legendre_rule(size + 3 + power)
     values = legendre.legval(x, basis(size).T)
     return np.asarray((values * (w * x**power)) @ values.T)
@@ -240,8 +241,8 @@ class PolynomialTable(DeviateTable):
         The second value holds the bits of the offset that were drawn for the decision.
         """
         # Around the bucket's center, |u| changes by less than `steep` per half bucket.
-        around = taylor_coefficients(self.weights, np.array([2 * place + 1], dtype=object), len(self.weights))
-        terms = [int(a) for a in around[:, 0]]
+        taylor = taylor_coefficients(self.weights, np.array([2 * place + 1], dtype=object), len(self.weights))
+        terms = [int(a) for a in taylor[:, 0]]
         steep = sum(i * abs(a) for i, a in enumerate(terms))
         extra = 0
         while True:
@@ -249,6 +250,7 @@ class PolynomialTable(DeviateTable):
             root = Fraction(0)
             for a in reversed(terms):
                 root = root * s + a
+            # Undrawn digits move s by less than 2**-(63 + extra).
             size, blur = abs(root), Fraction(steep, 1 << (63 + extra))
             least = max(size - blur, Fraction(0))
             tail = (offset & (1 << extra) - 1, extra)
@@ -263,8 +265,8 @@ class PolynomialTable(DeviateTable):
 
 def legendre_coefficients(pairs: tuple[float, ...]) -> list[int]:
     """Return ``b`` with ``sum of pairs[k] (P_k - P_{k+2}) = sum of b[k] P_k / 2**DIGITS``, exactly."""
-    whole = [int(Fraction(a) * (1 << DIGITS)) for a in pairs] + [0, 0]
-    return [a - (whole[k - 2] if k >= 2 else 0) for k, a in enumerate(whole)]
+    integers = [int(Fraction(a) * (1 << DIGITS)) for a in pairs] + [0, 0]
+    return [a - (integers[k - 2] if k >= 2 else 0) for k, a in enumerate(integers)]
 
 
 def monomial_coefficients(pairs: tuple[float, ...]) -> list[int]:
@@ -306,13 +308,14 @@ def polynomial_table(pairs: tuple[float, ...]) -> PolynomialTable:
     """
     coefficients = monomial_coefficients(pairs)
     degree = len(coefficients) - 1
+    # t is tau / 2**11; times 2**(11 degree) all coefficients are integers.
     weights = tuple(c << ((LOG2_BUCKETS + 1) * (degree - j)) for j, c in enumerate(coefficients))
-    around = taylor_coefficients(weights, 2 * np.arange(_BUCKETS).astype(object) + 1, _TERMS + 1)
+    taylor = taylor_coefficients(weights, 2 * np.arange(_BUCKETS).astype(object) + 1, _TERMS + 1)
     series = legendre_coefficients(pairs)
-    rest = _remainder_bound(series, degree)
-    spread = np.abs(around[1:]).sum(axis=0) + rest
-    most = (np.abs(around[0]) + spread) ** 2
-    least = np.maximum(np.abs(around[0]) - spread, 0) ** 2
+    remainder = _remainder_bound(series, degree)
+    variation = np.abs(taylor[1:]).sum(axis=0) + remainder
+    most = (np.abs(taylor[0]) + variation) ** 2
+    least = np.maximum(np.abs(taylor[0]) - variation, 0) ** 2
     # Shares are rounded up; what remains of 2**128 goes to one bucket, whose offsets are then accepted a
     # little less often.
     total = int(most.sum())
@@ -333,8 +336,9 @@ def polynomial_table(pairs: tuple[float, ...]) -> PolynomialTable:
         thresholds=tuple(ends[:-1]),
         high=np.array([min(t >> 64, (1 << 64) - 1) for t in ends[:-1]], np.uint64),
         weights=weights,
-        local=(around / unit).astype(np.float64) * roots,
-        margin=_MARGIN + np.minimum(4 * (rest / unit) * roots, 1.0),
+        # Quotients of Python integers round once, however many digits these have.
+        local=(taylor / unit).astype(np.float64) * roots,
+        margin=_MARGIN + np.minimum(4 * (remainder / unit) * roots, 1.0),
         heights=(unit / _norm(series, degree)) / roots,
         scales=scales,
     )
@@ -362,5 +366,5 @@ def _slot_table(ends: list[int], least_chance: Ints) -> AnyArray:
     """Return bucket and sure acceptance of each 16-bit slot, 0 where it is shared by two buckets."""
     slot = np.arange(_SLOTS)
     place = np.searchsorted([-(-t >> 112) for t in ends], slot, side="right")
-    alone = np.array([t >> 112 for t in ends])[place] > slot
-    return np.where(alone, place << 16 | least_chance[place], 0).astype(np.int32)
+    unshared = np.array([t >> 112 for t in ends])[place] > slot
+    return np.where(unshared, place << 16 | least_chance[place], 0).astype(np.int32)

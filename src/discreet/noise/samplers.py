@@ -10,7 +10,8 @@ equations that rounding to a lattice would break, and it promises no epsilon.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import operator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,6 +46,27 @@ def check_scale(scale: float, name: str, where: str) -> float:
             f"was {scale!r}. Choose a coarser or finer lattice."
         )
     return value
+
+
+def check_count(count: int, name: str, where: str) -> int:
+    """Return ``count`` as an int of at least 0, or raise."""
+    try:
+        value = -1 if isinstance(count, bool) else operator.index(count)
+    except TypeError:
+        value = -1
+    if value < 0:
+        raise ParameterError(f"{name} of {where} must be a whole number of at least 0, was {count!r}.")
+    return value
+
+
+def allocate_result(size: Size, dtype: type[Any], where: str) -> Any:
+    """Return an uninitialized array of shape ``size``, or raise."""
+    try:
+        return np.empty(size, dtype)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"size of {where} must be a whole number of at least 0 or a tuple of them, was {size!r}."
+        ) from None
 
 
 def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints:
@@ -83,7 +105,7 @@ def rounded_gaussian(s: float, size: Size, stream: Stream | None = None) -> Ints
     (dtype('int64'), True)
     """
     s = check_scale(s, "s", "rounded_gaussian")
-    out = np.empty(size, np.int64)
+    out: Ints = allocate_result(size, np.int64, "rounded_gaussian")
     fill_rounded_gaussian(out.reshape(-1), s, stream_or_fresh(stream))
     return out
 
@@ -145,7 +167,7 @@ def discrete_laplace(scale: float, size: Size, stream: Stream | None = None) -> 
     ((100, 50), dtype('int64'))
     """
     scale = check_scale(scale, "scale", "discrete_laplace")
-    out = np.empty(size, np.int64)
+    out: Ints = allocate_result(size, np.int64, "discrete_laplace")
     flat = out.reshape(-1)
     sampler = Sampler(exponential_table(), flat.size, stream_or_fresh(stream))
     buffer = np.empty(sampler.capacity, np.int64)
@@ -182,13 +204,14 @@ def rounded_laplace(scale: float, size: Size, stream: Stream | None = None) -> I
     docs/explanation/theorems/lattice-sampler.md.
     """
     scale = check_scale(scale, "scale", "rounded_laplace")
-    out = np.empty(size, np.int64)
+    out: Ints = allocate_result(size, np.int64, "rounded_laplace")
     flat = out.reshape(-1)
     stream = stream_or_fresh(stream)
     sampler = Sampler(exponential_table(), flat.size, stream)
     for block in sampler.blocks(flat.size):
         part = flat[block]
         sampler.floor(sampler.draw(part.size), scale, half=True, out=part)
+        # Rounding is symmetric but for ties, which have probability 0: the sign may be drawn separately.
         bits = np.unpackbits(stream.words((part.size + 63) // 64).view(np.uint8), count=part.size)
         np.multiply(part, 1 - 2 * bits.astype(np.int64), out=part)
     return out
@@ -251,7 +274,7 @@ def standard_normal(size: Size, stream: Stream | None = None) -> Floats:
     >>> z.shape, bool(abs(z.std() - 1) < 0.03)
     ((1000, 3), True)
     """
-    out = np.empty(size, np.float64)
+    out: Floats = allocate_result(size, np.float64, "standard_normal")
     NormalSampler(out.size, stream_or_fresh(stream)).fill(out)
     return out
 
@@ -281,5 +304,5 @@ def standard_maxwell(n: int, stream: Stream | None = None) -> Floats:
     ---------
     docs/explanation/theorems/fisher-invariant.md
     """
-    z = standard_normal((n, 3), stream)
+    z = standard_normal((check_count(n, "n", "standard_maxwell"), 3), stream)
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", z, z)))

@@ -12,7 +12,7 @@ from scipy import special
 
 from discreet.errors import ParameterError
 from discreet.noise import samplers
-from discreet.noise.samplers import discrete_laplace, fill_rounded_gaussian, rounded_gaussian
+from discreet.noise.samplers import check_count, discrete_laplace, fill_rounded_gaussian, rounded_gaussian
 from discreet.noise.stream import Stream, stream_or_fresh
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ class SphericalLaplace:
 
     def integers(self, size: int, stream: Stream | None = None) -> Ints:
         """Return ``size`` vectors as integers, in units of ``step``; shape (size, dimension)."""
+        size = check_count(size, "size", "SphericalLaplace.integers")
         stream = stream_or_fresh(stream)
         if self.dimension == 1:
             # The reciprocal rounds; a scale above the exact one keeps the promise.
@@ -152,6 +153,7 @@ class SphericalLaplace:
             part = out[start : start + rows]
             normals = rounded_gaussian(2.0**_LOG2_RADIUS_LATTICE, (len(part), self.dimension + 1), stream)
             radius = np.sqrt(np.sum(np.square(normals * 2.0**-_LOG2_RADIUS_LATTICE), axis=1))
+            # Radii below S0 are part of the exceptional event; raised to S0, their scale has 2**17 steps too.
             scale = np.maximum(radius, self.least_radius) / (self.rate * self.step)
             fill_rounded_gaussian(part.reshape(-1), np.repeat(scale, self.dimension), stream)
         return out

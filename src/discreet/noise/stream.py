@@ -181,6 +181,7 @@ class Stream:
         self._check_process()
         raw = out.reshape(-1).view(np.uint8)
         with self._lock:
+            # The keystream is the encryption of zeros; a short array of them stays in the cache.
             for start in range(0, raw.size, _ZEROS.size):
                 piece = raw[start : start + _ZEROS.size]
                 self._cipher.update_into(_ZEROS.data[: piece.size], piece.data)

@@ -184,11 +184,13 @@ class Whitening:
                 np.subtract(X, self.lower, out=out)
                 np.multiply(out, self._forward, out=out)
             np.rint(out, out=out)
+            # Clamped as integers: whatever rounding did, rows stay in the box that sensitivity measures.
             np.clip(out, 0, self._top, out=out)
         else:
             np.clip(X, self.lower, self.upper, out=out)
             np.subtract(out, self.lower, out=out)
             np.rint(product(out, self._forward), out=out)
+        # The minimum is NaN if any cell is.
         if out.size and np.isnan(out.min()):
             raise ParameterError(
                 "X of Whitening must have no missing values. Give missing cells a declared level first."
@@ -223,18 +225,20 @@ class Whitening:
         possible: Bools = np.asarray(np.isnan(X).any(axis=1))
         rows = X[~possible]
         lattice = np.zeros(rows.shape)
-        left = rows - self.lower
+        residual = rows - self.lower
         for _ in range(_CORRECTIONS):
-            lattice += np.rint(linalg.solve(self._backward.T, left.T, check_finite=False).T)
-            left = rows - self.restore(lattice)
-        written = self.restore(lattice)
-        fits = same_bits(written, rows)
+            lattice += np.rint(linalg.solve(self._backward.T, residual.T, check_finite=False).T)
+            residual = rows - self.restore(lattice)
+        images = self.restore(lattice)
+        fits = same_bits(images, rows)
         # Where columns are so correlated that solving cannot distinguish neighboring lattice points, accept
         # rows within rounding of the image.
-        lost = np.linalg.cond(self._backward) * np.abs(lattice).max(initial=1.0) * _UNIT > _DISTINGUISHABLE
-        if lost:
+        indistinguishable = (
+            np.linalg.cond(self._backward) * np.abs(lattice).max(initial=1.0) * _UNIT > _DISTINGUISHABLE
+        )
+        if indistinguishable:
             reach = np.abs(lattice) @ np.abs(self._backward) + np.abs(self.lower)
-            fits |= np.abs(left) <= 2 * len(self.lower) * np.spacing(reach)
+            fits |= np.abs(residual) <= 2 * len(self.lower) * np.spacing(reach)
         possible[~possible] = fits.all(axis=1)
         return possible
 
@@ -275,6 +279,7 @@ def lattice_places(values: Floats, places: Floats, write: Callable[[Floats], Flo
 def points_per_double(farthest: Floats, step: Floats | float) -> Floats:
     """Return a bound on the number of lattice points written as one double, up to a distance from zero."""
     spacing = np.spacing(np.abs(farthest))
+    # Mapping back rounds twice, by half a spacing each: at four spacings per step no two points meet.
     return np.where(4 * spacing <= step, 1.0, np.ceil(spacing / step) + 2)
 
 
@@ -300,4 +305,5 @@ def _root_up(square: int) -> float:
     """Return a float that is at least the square root of an integer."""
     root = math.isqrt(square)
     root += root * root < square
+    # float() may round down from 2**53 on.
     return math.nextafter(float(root), math.inf)

@@ -18,6 +18,7 @@ def short(amount: float) -> str:
     """Return an amount as text with four significant digits: 0.1234, 10.42, 14,090."""
     if amount == 0 or not 1e-4 <= abs(amount) < 1e9:
         return f"{amount:.4g}"
+    # Negative from 10,000 on, where digits before the point are rounded away.
     decimals = 3 - math.floor(math.log10(abs(amount)))
     text = f"{round(amount, decimals):,.{max(decimals, 0)}f}"
     return text.rstrip("0").rstrip(".") if decimals > 0 else text

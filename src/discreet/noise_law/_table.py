@@ -69,6 +69,7 @@ class ColumnLaw:
         cell = self.cell_law
         if self.is_category:
             count = len(self.levels or ())
+            # By repr: 1, True and 1.0 are equal to Python, and different levels of a list.
             if count < 2 or len(set(map(repr, self.levels or ()))) != count:
                 raise ParameterError(
                     f"{where} must have a list of at least two levels, each once, had {count}. "
@@ -102,6 +103,7 @@ class ColumnLaw:
                 )
         if (
             isinstance(cell, ResponseLaw | JointResponseLaw)
+            # A chance of 1 / levels may have lost its last digits in rounding.
             and not 1 - 2.0**-40 <= cell.keep * cell.levels <= cell.levels
         ):
             raise ParameterError(
@@ -144,6 +146,7 @@ class ColumnLaw:
         """Number that the release put in place of a missing one: the middle of the range."""
         assert self.lower is not None
         middle = self.lower + self.width / 2
+        # Integers and dates are filled with one of their own values.
         return middle if self.type == "number" else float(math.floor(middle))
 
     @classmethod
@@ -281,7 +284,7 @@ class NoiseLaw:
         return tuple(column.name for column in self.columns if column.is_clear)
 
     @property
-    def sampling(self) -> tuple[int, int] | None:
+    def column_sample(self) -> tuple[int, int] | None:
         """Number of columns that a row shows and number it chooses from; None if it shows all."""
         laws = [column.law for column in self.columns if isinstance(column.law, SampledLaw)]
         return (laws[0].picked, laws[0].among) if laws else None

@@ -78,6 +78,7 @@ def _integer_rule(points: int, sd: float) -> tuple[Floats, Floats]:
 
     The rule is the sum itself where there are few integers, or few within one standard deviation.
     """
+    # With so few integers per panel a rule would not be shorter than the sum.
     if points <= _PANEL or sd <= _PANEL:
         return np.arange(points, dtype=np.float64), np.ones(points)
     panels = math.ceil(points / sd)
@@ -104,6 +105,7 @@ def _gaussian_spread(y: Floats, x: Floats, weights: Floats, sd: float) -> Floats
     """
     f = weights * np.exp(-0.5 * ((y[:, None] - x) / sd) ** 2) / (sd * math.sqrt(2.0 * math.pi))
     mean = (f @ x) / f.sum(axis=1)
+    # About the mean: a difference of raw moments would cancel where x is far from 0.
     return np.asarray(np.einsum("ij,ij->i", f, (x - mean[:, None]) ** 2))
 
 
@@ -139,6 +141,7 @@ def gaussian_interval(width: float) -> float:
     ``docs/explanation/theorems/bayes-floor.md``, Lemmas 1 and 2.
     """
     step = 1.0 / _STEPS
+    # A narrow range has no middle where outputs are alike: all outputs within reach are summed.
     if width <= 2.0 * _REACH + 2.0 * step:
         half = math.ceil((0.5 * width + _REACH) / step)
         y = 0.5 * width + _grid(step, half)
@@ -202,8 +205,8 @@ def gaussian_integers(points: int, sd: float) -> float:
             cells = math.ceil((points - 1) / step)
             step = (points - 1) / cells
             near = math.floor(reach / step)
-            deep = float(_gaussian_spread(np.array([float(reach)]), *inputs, sd)[0])
-            middle = (cells - 2 * near - 1) * deep
+            interior = float(_gaussian_spread(np.array([float(reach)]), *inputs, sd)[0])
+            middle = (cells - 2 * near - 1) * interior
         ends = _sum_gaussian_spread(_grid(step, near), *inputs, sd)
         total = step * (2.0 * ends + middle)
     return max(0.0, total / points * (1.0 - ROUNDING) - _trapezoid_error(strip, step, sd))
@@ -246,14 +249,15 @@ def laplace_interval(width: float) -> float:
     t = ((np.arange(panels)[:, None] + nodes) * size).ravel()
     inside = size * float(_laplace_spread(t, width - t) @ np.tile(weights, panels))
     # More than 35 scales from both ends V has its value on the whole line, up to exp(-35) of it.
-    deep = float(_laplace_spread(np.array([35.0]), np.array([35.0]))[0])
-    total = outside + 2.0 * inside + max(0.0, width - 70.0) * deep
+    interior = float(_laplace_spread(np.array([35.0]), np.array([35.0]))[0])
+    total = outside + 2.0 * inside + max(0.0, width - 70.0) * interior
     # Lemma 4: Bernstein ellipse with sum of half-axes 3 on every panel.
     margin = size / 3.0
     smallest = 1.0 - 0.5 * (math.exp(margin) + math.exp(-width - margin))
-    near = width + size
-    first = 2.0 * min(3.0, 0.5 * near**2 * math.exp(margin))
-    second = 2.0 * min(3.0, 0.5 * near**3 * math.exp(margin))
+    reach = width + size
+    first = 2.0 * min(3.0, 0.5 * reach**2 * math.exp(margin))
+    second = 2.0 * min(3.0, 0.5 * reach**3 * math.exp(margin))
+    # 1.125 is 1 / (1 - 3**-2), and 3**-46 belongs to 24 nodes.
     error = 2.0 * length * (64.0 / 15.0) * (second + first**2 / smallest) * 1.125 * 3.0**-46
     return max(0.0, (total * (1.0 - ROUNDING) - error) / width)
 
@@ -277,6 +281,7 @@ def _csch_gap(h: float) -> float:
 
     It is the variance of a truncated exponential law, divided by the squared half-width of its range.
     """
+    # csch(300)^2 is far below the last digit of 1/h^2, and sinh would overflow from 710 on.
     if h > 300.0:
         return 1.0 / (h * h)
     if h > 1.0:
@@ -313,14 +318,14 @@ def laplace_integers(points: int, scale: float) -> float:
         return 0.0  # the true value is below exp(-50)
     # Telling the attacker the residue modulo k lowers his error and leaves a k times coarser problem.
     coarse = max(1, min(math.ceil(scale / 1000.0), points // 1000))
-    each, longer = divmod(points, coarse)
-    total = (coarse - longer) * each * _laplace_integers_directly(each, scale / coarse)
-    if longer:
-        total += longer * (each + 1) * _laplace_integers_directly(each + 1, scale / coarse)
+    group_size, n_longer = divmod(points, coarse)
+    total = (coarse - n_longer) * group_size * _ungrouped_laplace_integers(group_size, scale / coarse)
+    if n_longer:
+        total += n_longer * (group_size + 1) * _ungrouped_laplace_integers(group_size + 1, scale / coarse)
     return total / points * coarse * coarse * (1.0 - 4.0 * UNIT)
 
 
-def _laplace_integers_directly(points: int, scale: float) -> float:
+def _ungrouped_laplace_integers(points: int, scale: float) -> float:
     """Return what :func:`laplace_integers` does, without grouping the integers by their residue.
 
     Notes
@@ -337,13 +342,16 @@ def _laplace_integers_directly(points: int, scale: float) -> float:
     """
     ratio = math.exp(-1.0 / scale)
     h = 0.5 / scale
+    # For small h both terms are about 1/h^2 and would cancel, so that their gaps to it are subtracted; for
+    # large h the gaps would cancel.
     if h > 5.0:
-        truncated = 0.25 / math.sinh(h) ** 2
-        truncated -= 0.25 * points**2 / math.sinh(points * h) ** 2 if points * h < 300 else 0.0
+        truncated_variance = 0.25 / math.sinh(h) ** 2
+        truncated_variance -= 0.25 * points**2 / math.sinh(points * h) ** 2 if points * h < 300 else 0.0
     else:
-        truncated = 0.25 * (points**2 * _csch_gap(points * h) - _csch_gap(h))
-    outside = math.expm1(-points / scale) / math.expm1(-1.0 / scale) * truncated
+        truncated_variance = 0.25 * (points**2 * _csch_gap(points * h) - _csch_gap(h))
+    outside = math.expm1(-points / scale) / math.expm1(-1.0 / scale) * truncated_variance
     # Inside, the cell between two neighboring integers sees a geometric sum on either side.
+    # Integers more than 30 scales away are left out, which lowers V (Lemma 1).
     window = min(points, math.ceil(30.0 * scale) + 1)
     i = np.arange(window, dtype=np.float64)
     decay = np.exp(-i / scale)
@@ -374,10 +382,10 @@ def _laplace_integers_directly(points: int, scale: float) -> float:
     for start in range(0, places.size, block):
         u = places[start : start + block, None]
         v = 1.0 - u
-        near, far = np.exp(-u / scale), np.exp(-v / scale)
-        mass = near * l0 + far * r0
-        first = far * (v * r0 + r1) - near * (u * l0 + l1)
-        second = near * (u * (u * l0 + 2.0 * l1) + l2) + far * (v * (v * r0 + 2.0 * r1) + r2)
+        left_decay, right_decay = np.exp(-u / scale), np.exp(-v / scale)
+        mass = left_decay * l0 + right_decay * r0
+        first = right_decay * (v * r0 + r1) - left_decay * (u * l0 + l1)
+        second = left_decay * (u * (u * l0 + 2.0 * l1) + l2) + right_decay * (v * (v * r0 + 2.0 * r1) + r2)
         share = shares[start : start + block]
         inside += float(share @ (second - first * first / mass) @ multiplicity)
         second_moments += float(share @ second @ multiplicity)

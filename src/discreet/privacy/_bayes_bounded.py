@@ -43,6 +43,7 @@ def bounded_interval(density: BoundedDensity, width: float) -> float:
     if high - low > width:
         parts.append((low + width, high))
     total = sum(_integrate_panel(density, width, *part) for part in parts)
+    # For symmetric noise the other ramp is the mirror image.
     if low == -high:
         total += _integrate_panel(density, width, *parts[0])
     else:
@@ -54,6 +55,7 @@ def bounded_interval(density: BoundedDensity, width: float) -> float:
 
 def _subtract_errors(mean_square: float, density: BoundedDensity, width: float) -> float:
     """Subtract rounding, and the distance of the density from the true ground state; at least 0."""
+    # Lemma 4: the posterior is nowhere wider than `span`.
     span = min(width, density.support[1] - density.support[0])
     return max(0.0, mean_square * (1.0 - ROUNDING) - 8.0 * span * span * density.distance)
 
@@ -131,10 +133,10 @@ def bounded_integers(density: BoundedDensity, points: int) -> float:
             regularization=density.regularization * float(coarse) ** 4,
             weight=density.weight,
         )
-    each, longer = divmod(points, coarse)
-    total = (coarse - longer) * _bounded_integers_total(scaled, each)
-    if longer:
-        total += longer * _bounded_integers_total(scaled, each + 1)
+    group_size, n_longer = divmod(points, coarse)
+    total = (coarse - n_longer) * _bounded_integers_total(scaled, group_size)
+    if n_longer:
+        total += n_longer * _bounded_integers_total(scaled, group_size + 1)
     return _subtract_errors(total / points * coarse * coarse, density, points - 1.0)
 
 
@@ -156,10 +158,10 @@ def _bounded_integers_total(density: BoundedDensity, points: int) -> float:
     units = math.ceil(high - low) + 1
     noise = low + np.arange(units * per_unit, dtype=np.float64).reshape(units, per_unit) * step
     f = density.pdf(noise)
-    bend = density.suprema(noise)[2]
+    curvature = density.suprema(noise)[2]
     place = np.arange(units)[:, np.newaxis]
     total = error = 0.0
-    last = np.zeros(per_unit)
+    previous_mean = np.zeros(per_unit)
     for a, times in _distinct_outputs(units, points):
         window = slice(max(0, a - points + 1), min(a, units - 1) + 1)
         weights, where = f[window], place[window]
@@ -167,10 +169,12 @@ def _bounded_integers_total(density: BoundedDensity, points: int) -> float:
         mean = np.where(mass > 0, (weights * where).sum(axis=0) / np.where(mass > 0, mass, 1.0), where[-1])
         total += times * float(np.sum(weights * (where - mean) ** 2))
         # Within a cell the posterior mean moves from one node's to the next one's.
-        around = np.concatenate([[last[-1] + 1.0], mean, [mean[0] + 1.0]])
-        move = np.maximum(np.abs(np.diff(around))[1:], np.abs(np.diff(around))[:-1])
-        error += times * float(np.sum(bend[window] * (np.abs(where - mean) + move) ** 2))
-        last = mean
+        # The node before the first belongs to the integer before, whose places count one less. That after the
+        # last is not known yet: mean[0] + 1 is farther from mean[-1] than the mean moves within a cell.
+        neighbors = np.concatenate([[previous_mean[-1] + 1.0], mean, [mean[0] + 1.0]])
+        move = np.maximum(np.abs(np.diff(neighbors))[1:], np.abs(np.diff(neighbors))[:-1])
+        error += times * float(np.sum(curvature[window] * (np.abs(where - mean) + move) ** 2))
+        previous_mean = mean
     return step * total - step**3 / 12.0 * error
 
 
@@ -193,8 +197,8 @@ def _wide_noise_total(density: BoundedDensity, points: int) -> float:
         mean = (f @ x) / np.where(mass > 0, mass, 1.0)
         total += float(np.sum(f * (x - mean[:, np.newaxis]) ** 2))
     squares = (points - 1.0) * points * (2.0 * points - 1.0) / 6.0
-    bend = float(density.suprema(np.linspace(low, high, 4096))[2].max())
-    return step * total - step**3 / 12.0 * CELLS * squares * bend
+    curvature = float(density.suprema(np.linspace(low, high, 4096))[2].max())
+    return step * total - step**3 / 12.0 * CELLS * squares * curvature
 
 
 def _distinct_outputs(units: int, points: int) -> list[tuple[int, int]]:

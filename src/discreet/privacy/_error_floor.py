@@ -77,6 +77,7 @@ class ColumnFloor:
                 "rows or releases, and this one does not. Compute the floor of the joint release."
             )
         info, start = exact(self.fisher_information), exact(self.van_trees)
+        # The stated bound stands for one release with the prior; only m - 1 more are added.
         bound = root_down(1 / ((m - 1) * info + 1 / start**2))
         return dataclasses.replace(
             self, error=bound, van_trees=bound, prior="cosine squared",
@@ -154,10 +155,10 @@ class ErrorFloor(Promise):
                     f"columns of ErrorFloor must be distinct names, got {name!r}. Give each column once."
                 )
             named[name] = floor
-        silent = tuple(sorted(check_names("ErrorFloor", "unpublished", unpublished)))
-        if both := sorted(set(silent) & set(named)):
+        unpublished_names = tuple(sorted(check_names("ErrorFloor", "unpublished", unpublished)))
+        if overlap := sorted(set(unpublished_names) & set(named)):
             raise ParameterError(
-                f"unpublished of ErrorFloor must be columns without a floor, got {both[0]!r}. "
+                f"unpublished of ErrorFloor must be columns without a floor, got {overlap[0]!r}. "
                 "A column that is not published needs none."
             )
         if not named:
@@ -165,15 +166,15 @@ class ErrorFloor(Promise):
                 "columns of ErrorFloor must name at least one column, got none. "
                 "Say for instance ErrorFloor(age=9)."
             )
-        made = {
+        column_floors = {
             name: floor if isinstance(floor, ColumnFloor) else ColumnFloor(error=floor)
             for name, floor in named.items()
         }
-        set_field(self, "entries", tuple(sorted(made.items())))
-        set_field(self, "unpublished", silent)
+        set_field(self, "entries", tuple(sorted(column_floors.items())))
+        set_field(self, "unpublished", unpublished_names)
         set_field(self, "unit", unit)
         set_field(self, "neighbors", neighbors)
-        set_field(self, "covers", tuple(sorted(made)) if covers is None else covers)
+        set_field(self, "covers", tuple(sorted(column_floors)) if covers is None else covers)
         set_field(self, "assumes", assumes)
         set_field(self, "arithmetic", arithmetic)
         set_field(self, "total_variation", total_variation)

@@ -88,6 +88,7 @@ def additive_delta(density: BoundedDensity, epsilon: float, shift: float) -> flo
     if shift >= high - low:
         return 1.0
     growth = math.exp(epsilon)
+    # The worse of both signs: the noise need not be symmetric.
     mirrored = BoundedDensity(
         lower=-density.upper,
         upper=-density.lower,
@@ -116,6 +117,7 @@ def _best_test(density: BoundedDensity, growth: float, shift: float) -> float:
         u, v = np.abs(density.root(np.array([c, c - shift]))).tolist()
         return bool(u > math.sqrt(growth) * v)
 
+    # Up to low + shift the second term is 0, and the gain only grows.
     near, far = low + shift, high
     for _ in range(100):
         middle = 0.5 * (near + far)
@@ -153,6 +155,7 @@ def additive_epsilon(density: BoundedDensity, delta: float, shift: float) -> flo
     high = 0.25
     while additive_delta(density, high, shift) > delta:
         high *= 2.0
+        # From about 31 on the slack of additive_delta for rounding, 2e-14 exp(epsilon), reaches 1.
         if high > 32.0:
             raise PromiseError(
                 "The parameter delta of additive_epsilon must be above "
@@ -397,6 +400,7 @@ def in_range_floor(law: InRange, prior: Prior) -> float:
     weight, mean, inner = _group_inputs(law, prior)
     joint = law.masses * (weight * 2.0**-63)[:, np.newaxis]
     mass = joint.sum(axis=0)
+    # Law of total variance: what remains between inputs given the output, and the variance within an input.
     center = (mean @ joint) / mass
     between = float(np.sum(joint * (mean[:, np.newaxis] - center) ** 2))
     return root_floor((between + inner) * (1.0 - 1e-12), prior)

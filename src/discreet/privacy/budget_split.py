@@ -118,10 +118,10 @@ def _total_mu(privacy: ApproxDP | ZCDP | GaussianDP, variation: float) -> float:
         return privacy.mu
     if isinstance(privacy, ZCDP):
         return root_down(2 * exact(privacy.rho))
-    kept = exact(privacy.delta) * _FOR_SAMPLERS
-    if sampling_delta(exact(variation), privacy.epsilon) > kept:
+    reserved = exact(privacy.delta) * _FOR_SAMPLERS
+    if sampling_delta(exact(variation), privacy.epsilon) > reserved:
         raise PromiseError(
             f"delta of privacy must be well above what samplers may err at this epsilon, was "
             f"{privacy.delta:g}. Ask for a larger delta or a smaller epsilon."
         )
-    return gaussian_mu(privacy.epsilon, float_down(exact(privacy.delta) - kept))
+    return gaussian_mu(privacy.epsilon, float_down(exact(privacy.delta) - reserved))

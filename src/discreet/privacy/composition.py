@@ -78,6 +78,7 @@ class ColumnCost:
             return cls(Amount.rounded_up(info), None)
         return cls(
             Amount.rounded_up(info),
+            # van_trees was rounded down, so that what 1 / van_trees**2 leaves beside I is at least J.
             Amount.rounded_up(max(Fraction(0), 1 / exact(floor.van_trees) ** 2 - info)),
         )
 
@@ -187,7 +188,9 @@ class Spending:
         )
 
     def __add__(self, other: Spending) -> Spending:
+        """Return the composition: costs add up, and what every charge covers and states remains."""
         if self.covers is None or other.covers is None:
+            # None is the whole row, so that the intersection is the other one.
             covers = other.covers if self.covers is None else self.covers
         else:
             covers = tuple(sorted(set(self.covers) & set(other.covers)))
@@ -269,35 +272,39 @@ class Spending:
         )  # fmt: skip
         if not self.rho:
             return self._delta_without_rho(epsilon)
-        added = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
+        extra_delta = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
         readings = [Fraction(1)]
-        beyond_linear = float_down(exact(epsilon) - self.linear.exact)
-        if beyond_linear >= 0:
+        # Rounded down: at a smaller epsilon the delta read is larger.
+        epsilon_beyond_linear = float_down(exact(epsilon) - self.linear.exact)
+        if epsilon_beyond_linear >= 0:
             if self.concentrated:
-                readings.append(exact(zcdp_delta(self.rho, beyond_linear)))
+                readings.append(exact(zcdp_delta(self.rho, epsilon_beyond_linear)))
             else:
-                readings.append(exact(gaussian_delta(beyond_linear, self.mu)))
-        beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
-        if beyond_points >= 0:
-            readings.append(exact(zcdp_delta(float(self.pooled), beyond_points)))
-        return min(1.0, float_up(min(readings) + added))
+                readings.append(exact(gaussian_delta(epsilon_beyond_linear, self.mu)))
+        epsilon_beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
+        if epsilon_beyond_points >= 0:
+            readings.append(exact(zcdp_delta(float(self.pooled), epsilon_beyond_points)))
+        # Costs fixed beforehand: every reading holds, hence the smallest (Theorem 1).
+        return min(1.0, float_up(min(readings) + extra_delta))
 
     def _delta_without_rho(self, epsilon: float) -> float:
         """Return delta at `epsilon` for totals of pure and point events alone."""
         if not self.linear:
             return min(1.0, float_up(sampling_delta(self.total_variation.exact, epsilon)))
         tau = float(self.total_variation)
-        together = float(self.linear)
-        basic: Promise = PureDP(epsilon=together, total_variation=tau)
+        total_epsilon = float(self.linear)
+        basic: Promise = PureDP(epsilon=total_epsilon, total_variation=tau)
         if self.point_delta:
             if self.point_delta.exact >= 1:
                 return 1.0
-            basic = ApproxDP(epsilon=together, delta=float(self.point_delta), total_variation=tau)
+            basic = ApproxDP(epsilon=total_epsilon, delta=float(self.point_delta), total_variation=tau)
         readings = [basic.delta_at(epsilon)]
-        beyond = float_down(exact(epsilon) - self.point_epsilon.exact)
-        if self.pure and beyond >= 0:
-            added = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
-            readings.append(float_up(exact(zcdp_delta(float(self.pooled), beyond)) + added))
+        epsilon_beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
+        if self.pure and epsilon_beyond_points >= 0:
+            extra_delta = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
+            readings.append(
+                float_up(exact(zcdp_delta(float(self.pooled), epsilon_beyond_points)) + extra_delta)
+            )
         return min(1.0, *readings)
 
     def epsilon_at(self, delta: float) -> float:
@@ -318,15 +325,20 @@ class Spending:
                 f"these books, was {delta:g} net of the samplers' total variation. "
                 "Read them at a larger delta."
             )
-        left = float_down(rest)
+        # Rounded down: at a smaller delta the epsilon read is larger.
+        delta_left = float_down(rest)
         readings = []
         if not self.rho:
             readings.append(self.linear.exact)
-        elif left > 0:
-            curve = zcdp_epsilon(self.rho, left) if self.concentrated else gaussian_epsilon(self.mu, left)
+        elif delta_left > 0:
+            curve = (
+                zcdp_epsilon(self.rho, delta_left)
+                if self.concentrated
+                else gaussian_epsilon(self.mu, delta_left)
+            )
             readings.append(self.linear.exact + exact(curve))
-        if left > 0 and self.pooled:
-            readings.append(self.point_epsilon.exact + exact(zcdp_epsilon(float(self.pooled), left)))
+        if delta_left > 0 and self.pooled:
+            readings.append(self.point_epsilon.exact + exact(zcdp_epsilon(float(self.pooled), delta_left)))
         return float_up(min(readings))
 
     def promise(self, delta: float | None = None) -> Promise:

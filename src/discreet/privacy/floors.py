@@ -111,6 +111,7 @@ class GaussianNoise:
         """Return the noise of the average, a sufficient statistic of the releases."""
         if releases == 1:
             return self
+        # Rounded down: less noise has a lower floor.
         return GaussianNoise(round_down(Fraction(self.sd) / Fraction(sqrt_up(Fraction(releases)))))
 
     def interval_mean_square(self, width: float) -> float:
@@ -371,6 +372,7 @@ def van_trees_floor(noise: Noise, prior: Prior, *, releases: int = 1) -> float:
             "rounding recovers integers that the bound calls protected. Use bayes_floor."
         )
     width = float(prior.upper) - float(prior.lower)
+    # 4 pi^2 / width^2 is the information of the cosine-squared prior, the least on an interval.
     information = releases * noise.information + (2.0 * math.pi / width) ** 2 * (1.0 + 8.0 * UNIT)
     return 1.0 / math.sqrt(information * (1.0 + 8.0 * UNIT)) * (1.0 - 8.0 * UNIT)
 
@@ -459,11 +461,11 @@ def least_noise(
         lattice_step=lattice_step + prior.slack,
     )
     if not ceiling:
-        named = "" if column is None else f" for column {column!r}"
+        column_text = "" if column is None else f" for column {column!r}"
         raise PromiseError(
-            f"The parameter prior of least_noise{named} must be wide against the steps in which values are "
-            f"stored and noised, and was {prior.name}: no floor can be proven. Subtract a public constant "
-            "from the column, so that its range is near 0."
+            f"The parameter prior of least_noise{column_text} must be wide against the steps in which values "
+            f"are stored and noised, and was {prior.name}: no floor can be proven. Subtract a public "
+            "constant from the column, so that its range is near 0."
         )
     if error >= ceiling:
         raise _beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
@@ -487,6 +489,7 @@ def least_noise(
             raise _beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
     while low == high or floor(low) >= error:
         low, high = low / growth, low
+    # In logarithms, because the bracket may span many orders of magnitude.
     log_size = brentq(
         lambda log_size: floor(math.exp(log_size)) - error,
         math.log(low),
@@ -494,6 +497,7 @@ def least_noise(
         xtol=1e-15,
         rtol=8.0 * UNIT,
     )
+    # brentq may stop just below the root, where the floor is not reached.
     size = step_until(lambda size: size >= high or floor(size) >= error, math.exp(log_size), 1.0)
     size = shorter_up(min(size, high))
     while floor(size) < error:
@@ -504,11 +508,11 @@ def least_noise(
 def _beyond_ceiling_error(
     function: str, error: float, ceiling: float, what: str, column: str | None
 ) -> PromiseError:
-    named = "" if column is None else f" for column {column!r}"
+    column_text = "" if column is None else f" for column {column!r}"
     return PromiseError(
-        f"The parameter error of {function}{named} must be below {ceiling:.9g}, and was {error:.9g}: {what} "
-        "can be guessed that well without any file, so no noise can prove more. Ask for less, declare a "
-        "wider domain if the column really has one, or leave the column out."
+        f"The parameter error of {function}{column_text} must be below {ceiling:.9g}, and was {error:.9g}: "
+        f"{what} can be guessed that well without any file, so no noise can prove more. Ask for less, "
+        "declare a wider domain if the column really has one, or leave the column out."
     )
 
 
@@ -576,6 +580,7 @@ def wrong_guess_floor(
 def _power_up(above: Fraction, below: Fraction, exponent: int) -> Fraction | None:
     """Return an upper bound on ``(above / below)**exponent``; None beyond the range of floats."""
     log = exponent * math.log(round_up(above / below)) * (1.0 + 8.0 * UNIT) if below else math.inf
+    # exp turns the absolute error of an argument up to 700 into a relative one.
     return None if log > 700.0 else Fraction(math.exp(log) * (1.0 + 2048.0 * UNIT))
 
 
@@ -627,6 +632,7 @@ def keep_for_wrong_guess(
     wanted = Fraction(error) + tv
     if Fraction(error) < ceiling:
         if answers == 1:
+            # Lemma 6: a guess is wrong with probability levels * other * (1 - 1 / listed).
             other = wanted * Fraction(listed, (listed - 1) * levels)
         else:
             # Several answers multiply their odds: each gets its part of the log odds.

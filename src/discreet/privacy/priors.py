@@ -76,6 +76,7 @@ class UniformPrior:
     @property
     def slack(self) -> float:
         """Lattice step that accounts for storing values as 64-bit numbers; 0 where ``steps`` does."""
+        # A floor is lowered by half of a lattice step, here by one resolution.
         return 0.0 if self.steps is not None else 2.0 * self.resolution
 
     @property

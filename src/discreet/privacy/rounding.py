@@ -126,6 +126,7 @@ class Amount:
 
     def root_up(self) -> Fraction:
         """Return the square root, rounded up to a unit."""
+        # count is in units of 10**-60, and so must be the root.
         squared = self.count * _ONE
         root = math.isqrt(squared)
         return Fraction(root + (root * root < squared), _ONE)
@@ -319,6 +320,7 @@ def root_down(square: Fraction) -> float:
             "one: it promises nothing. Ask for a stronger promise."
         )
     root, shift = binary_root(square)
+    # The root is rounded down, but float() rounds to nearest, and `exact` reads the decimal it prints.
     near = float(Fraction(root, 1 << shift))
     return near if exact(near) ** 2 <= square else math.nextafter(near, 0.0)
 
@@ -369,6 +371,7 @@ def least_epsilon(enough: Callable[[float], bool], high: float) -> float:
     if enough(0.0):
         return 0.0
     low = 0.0
+    # Ends where no number lies between the two.
     while (middle := low + (high - low) / 2) not in (low, high):
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high

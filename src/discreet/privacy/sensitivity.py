@@ -130,8 +130,8 @@ def lattice_sensitivity(diameter: float, step: float, dimension: int) -> float:
     diameter = finite(function, "diameter", diameter, least=0.0, way_out=way_out)
     step = finite(function, "step", step, least=0.0, way_out=way_out)
     dimension = whole(function, "dimension", dimension, least=1, way_out="Count the columns.")
-    moved = Fraction(sqrt_up(4 * Fraction(step) ** 2 * dimension))
-    return _check_finite(function, round_up(Fraction(diameter) + moved))
+    rounding_distance = Fraction(sqrt_up(4 * Fraction(step) ** 2 * dimension))
+    return _check_finite(function, round_up(Fraction(diameter) + rounding_distance))
 
 
 def sum_sensitivity(
@@ -250,8 +250,8 @@ def histogram_sensitivity(*, neighbors: Neighbors, rows: int = 1, norm: Norm = "
     Blum, Dwork, McSherry, Nissim (2005), section 4, with one charge per table instead of per cell.
     """
     # A row is a corner of the simplex: one person's rows move at most two cells by `rows` each.
-    moved = 2 if _is_replace_one("histogram_sensitivity", neighbors) else 1
-    return sum_sensitivity([0] * moved, [1] * moved, neighbors="add-remove", rows=rows, norm=norm)
+    cells = 2 if _is_replace_one("histogram_sensitivity", neighbors) else 1
+    return sum_sensitivity([0] * cells, [1] * cells, neighbors="add-remove", rows=rows, norm=norm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +322,7 @@ def linear_box_diameter(matrix: Floats, widths: Floats) -> BoxDiameter:
     if p <= _ENUMERATE:
         return BoxDiameter(upper=_enumerate_corners(scaled) + blur, lower=lower, how="all corners")
     square = scaled.T @ scaled
+    # Rounding of the product and of its eigenvalues, which are multiplied by p.
     gap = p * (2 * p + 8) * UNIT * float(np.linalg.norm(scaled)) ** 2 * 1.01
     norms = min(float(np.abs(square).sum()), p * float(linalg.eigvalsh(square)[-1]))
     if p > _DUAL:
@@ -336,6 +337,7 @@ def _enumerate_corners(scaled: Floats) -> float:
     """Return the largest ``|scaled @ x|`` over all sign vectors x up to their sign, in blocks of 2**14."""
     p = scaled.shape[1]
     best = 0.0
+    # The last sign stays +1: x and -x have the same norm.
     count = 1 << (p - 1)
     for start in range(0, count, 1 << 14):
         index = np.arange(start, min(start + (1 << 14), count), dtype=np.uint32)
@@ -359,6 +361,7 @@ def _search_corner(scaled: Floats) -> float:
         while True:
             gain = np.diagonal(square) - x * (square @ x)
             j = int(np.argmax(gain))
+            # Gains that are rounding errors would flip signs for ever.
             if gain[j] <= 1e-12 * square[j, j]:
                 break
             x[j] = -x[j]
@@ -387,6 +390,7 @@ def _dual_bound(square: Floats) -> float:
         share = (vectors**2) @ (weight / weight.sum())
         return float(d.sum() + p * largest), 1.0 - p * share
 
+    # With row sums of absolute values Q - diag(d) is negative semidefinite: the bound sum |Q| to start from.
     d = np.abs(square).sum(axis=1)
     best = bound(d)
     size = float(linalg.eigvalsh(square)[-1])

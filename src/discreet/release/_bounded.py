@@ -116,6 +116,7 @@ class BoundedNumbers(NumberMechanism):
     def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
         """Return the sum of the columns as point events, or a ``NoPromise`` where the deltas reach 1."""
         covers = tuple(c.name for c in self.columns)
+        # Each row of a unit has noise of its own, so that rows add up as columns do.
         delta = math.fsum(self.delta(c) for c in self.columns) * rows * (1 + 2.0**-40)
         if delta >= 1:
             return [
@@ -178,6 +179,7 @@ class BoundedNumbers(NumberMechanism):
         """Return the largest mass of a lattice cell, multiplied over columns."""
         chance = 1.0
         for column, density in zip(self.columns, self.densities, strict=True):
+            # Two points per bucket, so that no bucket is missed.
             most = float(density.suprema(np.linspace(*density.support, 2049))[0].max())
             end = np.array(max(map(abs, self.output_range(column))))
             chance *= min(1.0, most * density.step * float(points_per_double(end, density.step)))
@@ -473,6 +475,7 @@ class BoundedRelease(TableRelease):
         laws = []
         for c in columns:
             lower, upper = c.range
+            # Where every value has an input of its own, nothing is lost by moving values to inputs.
             values = 0 if c.type == "number" else int(upper) - int(lower) + 1
             inputs = values if 2 <= values <= MOST_GRID else INPUTS
             laws.append(in_range_law(epsilons[c.name] / rows, lower, upper, inputs=inputs))

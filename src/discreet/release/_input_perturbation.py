@@ -138,6 +138,7 @@ class SphericalNumbers(NumberMechanism):
         if self.norm_bound is None:
             # The lattice holds -1 and 1 exactly: its step is a power of two.
             return 2 * math.sqrt(d) * _UP
+        # Rounding moves each of two rows by at most half a step per coordinate.
         return (2 * self.norm_bound + step * math.sqrt(d)) * _UP
 
     @property
@@ -217,6 +218,7 @@ class SphericalNumbers(NumberMechanism):
 
     def repeat_chance(self) -> float:
         """Return the largest density of one coordinate, at most half its rate, times a lattice step."""
+        # One column is enough: rows that agree in all of them agree in the first.
         half = float(self._half[0])
         end = np.array(abs(float(self._lower[0])) + half * (2 + _FAR * len(self.columns) / self.rate))
         points = float(points_per_double(end, half * self.noise.step))
@@ -295,8 +297,8 @@ class InputPerturbation(TableRelease):
             ledger=ledger,
             random_state=random_state,
         )
-        good = isinstance(norm_bound, int | float) and not isinstance(norm_bound, bool)
-        if norm_bound is not None and not (good and 0 < norm_bound < math.inf):
+        is_number = isinstance(norm_bound, int | float) and not isinstance(norm_bound, bool)
+        if norm_bound is not None and not (is_number and 0 < norm_bound < math.inf):
             raise ParameterError(
                 f"norm_bound of InputPerturbation must be a finite number above 0, was {norm_bound!r}."
             )
@@ -315,6 +317,7 @@ class InputPerturbation(TableRelease):
         epsilon = math.fsum(epsilons.values()) / rows
         bound = self.norm_bound
         if bound is not None and bound >= math.sqrt(len(columns)):
+            # Such a bound shortens no row, and without it the lattice costs nothing.
             bound = None
         rate = epsilon / (2 * (math.sqrt(len(columns)) if bound is None else bound))
         for _ in range(20):

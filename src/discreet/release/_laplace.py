@@ -70,6 +70,7 @@ class LaplaceNumbers(NumberMechanism):
 
     def epsilon(self, column: Column) -> float:
         """Return the pure epsilon of one cell: the width of its integer box over the scale, exactly."""
+        # Exact: an integer below 2**53 over a power of two.
         return float(self._top[self.column_index(column)]) / STEPS
 
     def law(self, column: Column) -> LaplaceLaw:
@@ -246,8 +247,8 @@ class LaplaceRelease(TableRelease):
         if self.match is None:
             assert self.scale is not None
             return LaplaceNumbers(columns, self.per_column("scale", self.scale, columns))
-        planned = self.match.plan(schema, n_rows).numbers
-        return LaplaceNumbers(columns, matched_scale(cast("GaussianNumbers", planned), self.on))
+        gaussian = self.match.plan(schema, n_rows).numbers
+        return LaplaceNumbers(columns, matched_scale(cast("GaussianNumbers", gaussian), self.on))
 
     def numbers_for_epsilon(
         self, columns: tuple[Column, ...], epsilons: Mapping[str, float], n_rows: int, rows: int
@@ -297,4 +298,5 @@ def matched_scale(gaussian: GaussianNumbers, on: Literal["fisher", "variance", "
     """
     covariance = gaussian.covariance
     variances = covariance if covariance.ndim == 1 else np.diagonal(covariance)
+    # Fisher information is 1 / sd^2 and 1 / scale^2, variance sd^2 and 2 scale^2.
     return np.asarray(np.sqrt(variances) / (1.0 if on == "fisher" else math.sqrt(2.0)))

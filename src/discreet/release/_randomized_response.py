@@ -87,9 +87,9 @@ class Response:
     def for_error(cls, level_list: LevelList, error: float, rows: int) -> Response:
         """Return the response under which guesses at a unit are wrong with probability at least ``error``."""
         # Where one value is listed no floor is proven, and the error is one among all levels.
-        among = len(level_list.prior.codes) if level_list.prior.largest else level_list.levels
+        n_listed = len(level_list.prior.codes) if level_list.prior.largest else level_list.levels
         keep = floors.keep_for_wrong_guess(
-            error, level_list.levels, listed=among, answers=rows, column=level_list.column.name
+            error, level_list.levels, listed=n_listed, answers=rows, column=level_list.column.name
         )
         return cls(level_list, keep)
 

@@ -57,6 +57,7 @@ def draw_in_memory(
         return columns, order.words(count_rows(columns))
     columns, words = {}, np.empty(0, np.uint64)
     done, total = 0, count_rows(rows) if kept is None else int(kept.sum())
+    # Cut and numbered like the batches of a file, so that both have the same noise.
     for number, start in enumerate(range(0, count_rows(rows), ROWS)):
         place: slice | Ints = slice(start, start + ROWS)
         if kept is not None:

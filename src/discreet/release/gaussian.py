@@ -87,6 +87,7 @@ class GaussianNumbers(NumberMechanism):
         """Return the ``mu`` of a unit with up to ``rows`` rows: ``sqrt(rows)`` times that of one."""
         if rows == 1:
             return self.sensitivity
+        # Noise of different rows is independent: their squared distances add up.
         return math.nextafter(self.sensitivity * math.sqrt(rows) * (1 + 2.0**-52), math.inf)
 
     def lattice_step(self, column: Column) -> float:
@@ -164,8 +165,8 @@ class GaussianNumbers(NumberMechanism):
                 stated[j] = law.covariances
         sd = np.sqrt(self.covariance if stated.ndim == 1 else np.diagonal(self.covariance))
         size = sd**2 if stated.ndim == 1 else np.outer(sd, sd)
-        good = (np.abs(stated - self.covariance) <= 2 * SIZE_TOLERANCE * size).all()
-        if not good or (stated.ndim == 2 and (stated != stated.T).any()):
+        matches = (np.abs(stated - self.covariance) <= 2 * SIZE_TOLERANCE * size).all()
+        if not matches or (stated.ndim == 2 and (stated != stated.T).any()):
             return self
         return GaussianNumbers(self.columns, stated)
 
@@ -364,6 +365,7 @@ class GaussianRelease(TableRelease):
         else:
             # Shortened to 24 bits: the last digits depend on the processor, and the noise must not.
             diameter = shorter_up(linear_box_diameter(matrix_power(shape, -0.5), widths).upper)
+        # Standard deviations grow with the root of the factor, and mu falls by it.
         factor = rows * (diameter / mu) ** 2
         while True:
             factor *= 1 + 2.0**-20  # rounding to the lattice may take a little more
@@ -463,6 +465,7 @@ def clamped_information(sd: float, value: float, lower: float, upper: float) -> 
     """
     a, b = (lower - value) / sd, (upper - value) / sd
     below, above = stats.norm.cdf(a), stats.norm.sf(b)
+    # Clamping leaves a density inside and an atom at each end, whose information is (dP/dvalue)^2 / P.
     inside = (1 - below - above) + a * stats.norm.pdf(a) - b * stats.norm.pdf(b)
     atoms = stats.norm.pdf(a) ** 2 / below + stats.norm.pdf(b) ** 2 / above
     return float(inside + atoms) / sd**2

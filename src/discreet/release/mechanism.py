@@ -98,6 +98,7 @@ def check_weights(given: Any, columns: Sequence[Column], where: str) -> Floats:
             f"weights of {where} must be {p} finite numbers or a {p} by {p} matrix, for "
             f"{', '.join(c.name for c in columns)}; had shape {weights.shape}."
         )
+    # Relative to the largest entry: an inverse computed in floating point is symmetric up to rounding.
     if weights.ndim == 2 and np.abs(weights - weights.T).max() > 1e-12 * np.abs(weights).max():
         raise ParameterError(f"weights of {where} must be a symmetric matrix.")
     least = float(weights.min() if weights.ndim == 1 else linalg.eigvalsh(weights)[0])

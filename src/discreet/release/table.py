@@ -102,6 +102,7 @@ class TablePlan(ReleasePlan):
             columns = self.numbers.columns
             matrix = np.column_stack([rows[c.name] for c in columns])
             for j, c in enumerate(columns):
+                # A missing number is noised at a public value, and its flag is randomized separately.
                 if not c.required:
                     np.nan_to_num(matrix[:, j], copy=False, nan=c.fill)
             noised = self.numbers.release(matrix, stream)
@@ -331,6 +332,7 @@ class TableRelease(ReleaseMethod):
         self, columns: tuple[Column, ...], lists: tuple[LevelList, ...], schema: Schema, n_rows: int
     ) -> Calibration:
         """Return the calibration, cached because a job plans the same table several times."""
+        # Compared by identity: parameters may be arrays, and equal ones that are not the same only cost time.
         requested = (schema, *(getattr(self, name) for name in parameter_names(type(self))))
         last = self._last
         if (
@@ -433,14 +435,14 @@ class TableRelease(ReleaseMethod):
         items = [item.column for item in lists] + list(columns)
         given = [c.protect.share if c.protect and c.protect.share else None for c in items]
         rest = 1 - sum(share for share in given if share is not None)
-        free = given.count(None)
-        if rest < 0 or (rest == 0 and free):
+        n_free = given.count(None)
+        if rest < 0 or (rest == 0 and n_free):
             raise ParameterError(
                 "The protect shares of the schema must leave epsilon for every sensitive column, and sum to "
                 f"{1 - rest:g}. Lower them, or give every column one so that they sum to 1."
             )
         # The last binary digits are left unused, so that the sum of rounded parts stays below epsilon.
-        parts = [epsilon * (rest / free if share is None else share) * (1 - 2.0**-40) for share in given]
+        parts = [epsilon * (rest / n_free if share is None else share) * (1 - 2.0**-40) for share in given]
         responses = tuple(
             Response.for_epsilon(item, part, rows) for item, part in zip(lists, parts, strict=False)
         )

@@ -305,5 +305,5 @@ def test_sampling_is_part_of_the_law() -> None:
         np.zeros((5, 3), np.int64), [2, 2, 2], epsilon=1.0, m=2, stream=Stream.from_seed(1), classes=2,
         labels=np.zeros(5, np.int64),
     )  # fmt: skip
-    assert law.sampling == (2, 3)
+    assert law.column_sample == (2, 3)
     assert isinstance(law.columns[0].law, SampledLaw)

@@ -366,9 +366,9 @@ class Coordinates:
         ``m (m - 1) / (d (d - 1))``, while debiasing divides by ``(m / d)^2``. The factor is the ratio.
         """
         factor = np.ones((self.size, self.size))
-        if self.law.sampling is None:
+        if self.law.column_sample is None:
             return factor
-        m, d = self.law.sampling
+        m, d = self.law.column_sample
         sampled = np.zeros(self.size, bool)
         for block in self.blocks:
             sampled[block.place] = block.is_sampled
@@ -429,7 +429,7 @@ class Coordinates:
     @property
     def has_products(self) -> bool:
         """Whether some published row shows two blocks at once."""
-        return self.law.sampling is None or self.law.sampling[0] > 1
+        return self.law.column_sample is None or self.law.column_sample[0] > 1
 
     def encode(self, batch: Mapping[str, AnyArray], n_rows: int, label_entries: int, dtype: Any) -> AnyArray:
         """Return the raw entries of published rows, with zeros for the label's entries at the end.

@@ -69,6 +69,7 @@ def _mills(x: float) -> float:
 
 def _mills_arguments(epsilon: float, mu: float) -> tuple[float, float]:
     """Return (epsilon/mu - mu/2, epsilon/mu + mu/2), kept finite."""
+    # Capped where its square would overflow, which can only raise delta.
     ratio = min(epsilon / mu, 1e150)
     return ratio - 0.5 * mu, ratio + 0.5 * mu
 
@@ -255,6 +256,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     epsilon = check_epsilon("gaussian_mu", epsilon)
     delta = check_delta("gaussian_mu", delta)
     low = high = 1.0
+    # The score grows with mu, so that these two ends bracket its root.
     while _delta_score(epsilon, low, delta) >= 0.0:
         low /= 8.0
     while _delta_score(epsilon, high, delta) < 0.0:

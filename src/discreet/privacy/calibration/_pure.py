@@ -130,6 +130,7 @@ def pure_delta(claimed: float, epsilon: float) -> float:
     epsilon = check_epsilon("pure_delta", epsilon)
     if epsilon >= claimed:
         return 0.0
+    # Divided through by e^claimed, which may overflow.
     value = -math.expm1(epsilon - claimed) / (1.0 + math.exp(-claimed))
     return min(1.0, math.nextafter(value * (1.0 + 8.0 * UNIT), math.inf))
 
@@ -212,6 +213,7 @@ def keep_probability(epsilon: float, levels: int) -> float:
         way_out="Ask for a larger epsilon, or drop the column.",
     )
     levels = _check_levels("keep_probability", levels)
+    # 1 - UNIT is the largest number below 1.
     start = min(1.0 / (1.0 + (levels - 1) * math.exp(-epsilon)), 1.0 - UNIT)
     return step_until(lambda keep: response_epsilon(keep, levels) <= epsilon, start, -1.0)
 
@@ -288,9 +290,11 @@ def group_delta(epsilon: float, delta: float, rows: int) -> float:
         return delta
     if epsilon == 0.0:
         return min(1.0, round_up(rows * Fraction(delta)))
+    # The exponential would overflow; a delta of 1 promises nothing, which is safe.
     if rows * epsilon > 700.0:
         return 1.0
     value = delta * (math.expm1(rows * epsilon) / math.expm1(epsilon))
+    # Rounding the exponent rows * epsilon changes its exponential by as many roundings as it is large.
     slack = 1.0 + (8.0 + 2.0 * rows * epsilon) * UNIT
     return min(1.0, math.nextafter(value * slack, math.inf))
 

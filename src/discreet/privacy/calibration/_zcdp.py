@@ -100,8 +100,10 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         gap = math.log1p(math.exp(-log_t)) if log_t > 0 else math.log1p(math.exp(log_t)) - log_t
         return (2.0 * math.exp(log_t) + 1.0) * rho - epsilon - gap
 
+    # Negative at the lower end, where log(1 + 1/t) is above 3 rho + 2, and positive at the upper one.
     low, high = -(3.0 * rho + 2.0), math.log(max(1.0, (epsilon + 1.0) / rho))
     log_t = brentq(slope, max(low, -700.0), high, xtol=1e-14) if slope(max(low, -700.0)) < 0 else low
+    # Every t gives a valid delta: an inexact root costs tightness alone.
     t = max(math.exp(log_t), 1e-300)
     terms = (t * (1.0 + t) * rho, -t * epsilon, -t * math.log1p(1.0 / t), -math.log1p(t))
     value = math.fsum(terms) + 8.0 * UNIT * math.fsum(abs(term) for term in terms)
@@ -142,6 +144,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
         t = math.exp(log_t)
         return (2.0 * t + 1.0) * rho_at(t) - math.log1p(1.0 / t) - epsilon
 
+    # There rho_at is 0 and the excess negative; towards t = 0 it grows without bound.
     high = math.log(math.expm1(log_inverse))
     low = high - 1.0
     while excess(low) < 0.0:
@@ -206,5 +209,6 @@ def odds_rho(epsilon: float, delta: float) -> float:
     epsilon = check_positive_epsilon("odds_rho", epsilon)
     delta = check_delta("odds_rho", delta)
     log_inverse = -math.log(delta)
+    # The difference of the two roots, written so that it does not cancel.
     root = epsilon / (math.sqrt(log_inverse + epsilon) + math.sqrt(log_inverse))
     return step_until(lambda rho: rho > 0.0 and odds_epsilon(rho, delta) <= epsilon, root * root, -1.0)

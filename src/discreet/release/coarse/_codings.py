@@ -170,6 +170,7 @@ def _default_cuts(column: Column) -> Floats:
         steps = [lower + math.ceil(i * column.n_integers / parts) for i in range(1, parts)]
         return np.array(steps, np.float64)
     exact = doubling if wide else [lower + (upper - lower) * i / parts for i in range(1, parts)]
+    # Three significant digits of the width, if that leaves the points in order.
     digits = 2 - math.floor(math.log10(upper - lower))
     rounded = [round(point, digits) for point in exact]
     whole = [lower, *rounded, upper]

@@ -172,23 +172,23 @@ class CoarseRelease(ReleaseMethod):
 
     def _build_cells(self, schema: Schema, rows: int) -> tuple[tuple[CoarseCell, ...], int]:
         """Return the cells and the number that a row shows: epsilon goes to the label first, then to them."""
-        always, others = self._split_answers(schema)
+        label_answers, other_answers = self._split_answers(schema)
         epsilon = self.privacy.epsilon * _SPARED / rows
         share = self._label_share(schema)
-        spent = 0.0 if not always else epsilon if not others else share * epsilon
+        spent = 0.0 if not label_answers else epsilon if not other_answers else share * epsilon
         rest = epsilon - spent
         picked = self.per_row or (1 if rest < TWO_FROM * _SPARED else 2)
-        if others and picked > len(others):
+        if other_answers and picked > len(other_answers):
             if self.per_row is not None:
                 raise ParameterError(
-                    f"per_row of CoarseRelease must be at most {len(others)}, the number of answers that a "
-                    f"row can show, was {self.per_row}."
+                    f"per_row of CoarseRelease must be at most {len(other_answers)}, the number of answers "
+                    f"that a row can show, was {self.per_row}."
                 )
-            picked = len(others)
-        if picked < len(others):
-            others = [tuple(coding.to_sampled() for coding in codings) for codings in others]
-        cells = [CoarseCell.for_epsilon(codings, rest / picked) for codings in others]
-        cells += [CoarseCell.for_epsilon(codings, spent) for codings in always]
+            picked = len(other_answers)
+        if picked < len(other_answers):
+            other_answers = [tuple(coding.to_sampled() for coding in codings) for codings in other_answers]
+        cells = [CoarseCell.for_epsilon(codings, rest / picked) for codings in other_answers]
+        cells += [CoarseCell.for_epsilon(codings, spent) for codings in label_answers]
         return tuple(cells), picked
 
     def _split_answers(self, schema: Schema) -> tuple[list[tuple[Coding, ...]], list[tuple[Coding, ...]]]:
@@ -256,21 +256,21 @@ class CoarseRelease(ReleaseMethod):
         The epsilon of a row is the sum over the cells that it always shows and the ``picked`` largest of the
         others.
         """
-        sampled = [cell.epsilon for cell in cells if cell.sampled]
-        among = len(sampled)
+        sampled_epsilons = [cell.epsilon for cell in cells if cell.sampled]
+        n_sampled = len(sampled_epsilons)
         # A row shows any `picked` of the answers: at worst the most expensive ones.
-        most_expensive = sorted(sampled, reverse=True)[:picked]
-        always = [cell.epsilon for cell in cells if not cell.sampled]
-        total = math.fsum((*most_expensive, *always)) * (1 + 2.0**-50)
+        most_expensive = sorted(sampled_epsilons, reverse=True)[:picked]
+        label_epsilons = [cell.epsilon for cell in cells if not cell.sampled]
+        total = math.fsum((*most_expensive, *label_epsilons)) * (1 + 2.0**-50)
         clear = self.label == "clear" and schema.target is not None
         assumes = (LABEL_CLEAR,) * clear + (ROWS_KNOWN,) * (schema.id_column is not None)
         common: dict[str, Any] = {"unit": schema.unit, "assumes": assumes}
         summaries = {
             coding.name: ColumnSummary(
                 column=coding.name,
-                law=cell.law(coding, picked, among),
+                law=cell.law(coding, picked, n_sampled),
                 epsilon=group_epsilon(cell.epsilon, rows),
-                floor=cell.floor(coding, picked / among if cell.sampled else 1.0, rows),
+                floor=cell.floor(coding, picked / n_sampled if cell.sampled else 1.0, rows),
                 prior=coding.prior,
             )
             for cell in cells
@@ -280,7 +280,7 @@ class CoarseRelease(ReleaseMethod):
             summaries.get(c.name, ColumnSummary(column=c.name, law=Clear())) for c in schema.released
         )
         floors = {s.column: s.floor for s in columns if s.floor is not None}
-        together = (TOGETHER,) * any(len(cell.codings) > 1 for cell in cells)
+        joint_assumption = (TOGETHER,) * any(len(cell.codings) > 1 for cell in cells)
         return CoarsePlan(
             schema=_published_schema(schema, {c.name: c for cell in cells for c in cell.codings}),
             cells=cells,
@@ -292,7 +292,7 @@ class CoarseRelease(ReleaseMethod):
                     covers=tuple(s.column for s in columns if s.column in summaries),
                     **common,
                 ),
-                *floor_promise(schema, floors, (*assumes, INDEPENDENT, *together)),
+                *floor_promise(schema, floors, (*assumes, INDEPENDENT, *joint_assumption)),
             ),
         )
 

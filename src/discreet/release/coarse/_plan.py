@@ -151,16 +151,16 @@ class CoarsePlan(ReleasePlan):
     def noise(self, truth: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Return randomized rows, from rows with the values of the released table."""
         out = {c.name: truth[c.name] for c in self.schema.released if c.name in truth}
-        among = sum(cell.sampled for cell in self.cells)
+        n_sampled = sum(cell.sampled for cell in self.cells)
         n_rows = len(next(iter(out.values())))
         # Drawn first, from the number of rows alone, so that no cell can influence what is shown.
-        marked = subsets(among, self.picked, n_rows, stream) if among else None
+        shown_cells = subsets(n_sampled, self.picked, n_rows, stream) if n_sampled else None
         place = 0
         for cell in self.cells:
             shown = None
             if cell.sampled:
-                assert marked is not None
-                shown, place = marked[:, place], place + 1
+                assert shown_cells is not None
+                shown, place = shown_cells[:, place], place + 1
             out |= cell.draw(truth, shown, stream)
         return out
 

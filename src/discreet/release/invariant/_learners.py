@@ -186,10 +186,10 @@ class RidgeLearner:
         weights = np.zeros(X.shape[1])
         for _ in range(4):
             weights += solve(centered.T @ (y - level - centered @ weights) - self.alpha * weights)
-        left = y - level - centered @ weights
+        residuals = y - level - centered @ weights
         # The derivative by the intercept is exactly zero at the minimum; rounding is removed.
-        left -= left.mean()
-        derivatives, column = -left[:, None], weights[:, None]
+        residuals -= residuals.mean()
+        derivatives, column = -residuals[:, None], weights[:, None]
         return LearnerSolution(
             weights=column,
             derivatives=derivatives,
@@ -200,6 +200,7 @@ class RidgeLearner:
 
 def positive_solver(matrix: Floats) -> Callable[[Floats], Floats]:
     """Return a function that solves with a positive definite matrix, scaled to a unit diagonal first."""
+    # Columns in units of very different size would otherwise cost digits.
     size = 1.0 / np.sqrt(np.diag(matrix))
     factor = linalg.cho_factor(matrix * size * size[:, None])
     return lambda right: np.asarray(size * linalg.cho_solve(factor, size * right))
@@ -357,6 +358,7 @@ def _newton(
             best, least, stalled = w, gradient, 0
         else:
             stalled += 1
+        # Three steps without progress at a small gradient: only rounding is left.
         if least <= _GRADIENT_TOLERANCE or (stalled >= 3 and least <= 1e-9):
             break
         length, start = 1.0, value(w)

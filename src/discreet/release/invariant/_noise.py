@@ -165,21 +165,21 @@ class InvariantNoise:
         for rows, block in self._projected_blocks(stream, only_support=True):
             gradient += self._gradient_change(rows, block)
         blocks = self._corrected_blocks(stream, gradient)
-        spare = np.empty((0, self.n_columns))
+        unused = np.empty((0, self.n_columns))
         for batch in batches:
             out = np.array(batch, np.float64)
             done = 0
             while done < len(out):
-                if not len(spare):
+                if not len(unused):
                     try:
-                        spare = next(blocks)
+                        unused = next(blocks)
                     except StopIteration:
                         raise _length_error(self.n_rows) from None
-                n = min(len(spare), len(out) - done)
-                out[done : done + n] += spare[:n]
-                spare, done = spare[n:], done + n
+                n = min(len(unused), len(out) - done)
+                out[done : done + n] += unused[:n]
+                unused, done = unused[n:], done + n
             yield out
-        if len(spare) or next(blocks, None) is not None:
+        if len(unused) or next(blocks, None) is not None:
             raise _length_error(self.n_rows)
 
     def _corrected_blocks(self, stream: Stream, gradient: Floats) -> Iterator[Floats]:
@@ -222,6 +222,7 @@ class InvariantNoise:
         buffer = None
         for i, rows in enumerate(self._blocks()):
             if i % _BLOCKS_PER_KEY == 0:
+                # A key is skipped as a whole or not at all: inside it, a block depends on those drawn before.
                 last = rows.start + (rows.stop - rows.start) * _BLOCKS_PER_KEY
                 needed = not only_support or self._support_offsets(slice(rows.start, last)).size > 0
                 if needed:

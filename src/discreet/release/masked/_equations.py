@@ -124,15 +124,15 @@ def general_points(targets: PointTargets, stream: Stream) -> Floats:
     n, d = len(targets.codes), targets.inner.shape[1]
     # Sorted by label, so that groups of one label are slices.
     order = np.argsort(targets.codes, kind="stable")
-    across = sample_ball(n, d, targets.inner_radius, stream)
+    points = sample_ball(n, d, targets.inner_radius, stream)
     Q = row_space(targets.inner, 1e-13).T
     system = PointEquations(targets, Q, targets.codes[order])
-    u = system.map_to_ball(system.solve(product(across, Q) / system.radius))
-    _project(across, Q, u, system, targets)
+    u = system.map_to_ball(system.solve(product(points, Q) / system.radius))
+    _project(points, Q, u, system, targets)
     out = np.empty((n, d + (targets.constant > 0)))
     out[:, d:] = targets.constant
     for block in blocks(n):
-        out[order[block], :d] = product(u[block], Q.T) + across[block]
+        out[order[block], :d] = product(u[block], Q.T) + points[block]
     return out
 
 
@@ -235,15 +235,15 @@ class PointEquations:
         residuals = product(residuals, self.zero_sum.T)
         n, k, e = len(q), self.rank, len(self.zero_sum)
         # First -dp u^T, with the scalar r taken in at the end; then (label - p) du^T.
-        moved = p[:, :, np.newaxis] * (self.A - product(p, self.A)[:, np.newaxis, :])
-        spread = np.einsum("ec,nck->nek", self.zero_sum, moved)
-        far = np.einsum("nek,nk->ne", spread, q)[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]
-        bent = ((far - spread) * (self.radius / den)[:, np.newaxis]).reshape(n, e * k)
-        out = product(self.append_one(u).T, bent).reshape(-1, e, k).transpose(1, 0, 2).copy()
+        slopes = p[:, :, np.newaxis] * (self.A - product(p, self.A)[:, np.newaxis, :])
+        reduced_slopes = np.einsum("ec,nck->nek", self.zero_sum, slopes)
+        radial = np.einsum("nek,nk->ne", reduced_slopes, q)[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]
+        minus_dp = ((radial - reduced_slopes) * (self.radius / den)[:, np.newaxis]).reshape(n, e * k)
+        out = product(self.append_one(u).T, minus_dp).reshape(-1, e, k).transpose(1, 0, 2).copy()
         residuals *= self.radius / den
         out[:, :k] += residuals.sum(axis=0)[:, np.newaxis, np.newaxis] * np.eye(k)
-        across = (q[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]).reshape(n, k * k)
-        out[:, :k] -= product(residuals.T, across).reshape(e, k, k)
+        outer = (q[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]).reshape(n, k * k)
+        out[:, :k] -= product(residuals.T, outer).reshape(e, k, k)
         return np.asarray(out.reshape(-1, k))
 
     def solve(self, start: Floats) -> Floats:
@@ -265,6 +265,7 @@ class PointEquations:
             # Where moving all points of a label alike does not suffice, smaller groups move independently.
             before = norm(error)
             q, error = self._improve(q, error, self._groups(buckets))
+            # Smaller groups that do not halve the error would not help if divided again.
             if norm(error) <= ACCEPTED or (buckets > 1 and norm(error) > before / 2):
                 break
         return q if norm(error) <= ACCEPTED else None
@@ -287,6 +288,7 @@ class PointEquations:
             if not values[-1] > 0:
                 break
             for _ in range(_MOST_TRIES):
+                # In the eigenvectors of J J^T every damping costs one division, not another factorization.
                 inverse = 1 / (values + (damping + 1e-15) * values[-1])
                 moves = -product(J.T, product(vectors, inverse * product(vectors.T, error.reshape(-1))))
                 # Beyond this a point is practically on the edge of the ball, where the map is flat.
@@ -325,12 +327,12 @@ class PointEquations:
         grid.
         """
         size = np.sqrt(np.einsum("ij,ij->i", self.A, self.A))[:, np.newaxis]
-        towards = np.divide(self.A, size, out=np.zeros_like(self.A), where=size > 0)[self.codes]
+        directions = np.divide(self.A, size, out=np.zeros_like(self.A), where=size > 0)[self.codes]
 
         def excess(alpha: float) -> float:
             total = 0.0
             for block in blocks(len(q)):
-                u = self.map_to_ball(q[block] + alpha * towards[block])
+                u = self.map_to_ball(q[block] + alpha * directions[block])
                 total += float(np.sum(self.residuals(u, self.codes[block]) * self.scores(u)))
             return total / self.n_total - self.need
 
@@ -341,12 +343,12 @@ class PointEquations:
         for low, high in itertools.pairwise(_ALPHAS.tolist()):
             value = excess(high)
             if value >= 0:
-                return np.asarray(q + optimize.brentq(excess, low, high, xtol=1e-6) * towards)
+                return np.asarray(q + optimize.brentq(excess, low, high, xtol=1e-6) * directions)
             most, best = max((most, best), (value, high))
-        return np.asarray(q + best * towards)
+        return np.asarray(q + best * directions)
 
 
-def _project(across: Floats, Q: Floats, u: Floats, system: PointEquations, targets: PointTargets) -> None:
+def _project(points: Floats, Q: Floats, u: Floats, system: PointEquations, targets: PointTargets) -> None:
     """Overwrite random points by parts v orthogonal to Q that solve the remaining equations.
 
     Notes
@@ -356,12 +358,12 @@ def _project(across: Floats, Q: Floats, u: Floats, system: PointEquations, targe
     ``-R (R^T R)^-1 S`` balances the sum S of the fixed ones. One common factor on the first part keeps every
     point in the ball and the sum at zero; it does not exist if the second part alone leaves the ball.
     """
-    n = len(across)
+    n = len(points)
     square = np.zeros((len(system.zero_sum),) * 2)
-    sums = np.zeros((len(system.zero_sum), across.shape[1]))
+    sums = np.zeros((len(system.zero_sum), points.shape[1]))
     room = np.sqrt(np.maximum(targets.inner_radius**2 - np.einsum("ij,ij->i", u, u), 0.0)) * (1 - 1e-12)
     for block in blocks(n):
-        part = across[block]
+        part = points[block]
         part -= product(product(part, Q), Q.T)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         part *= np.minimum(1.0, _ROOM * room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
@@ -370,36 +372,36 @@ def _project(across: Floats, Q: Floats, u: Floats, system: PointEquations, targe
         sums += product(residuals.T, part)
     fixed = np.zeros_like(sums)
     if len(targets.fixed):
-        inner = targets.fixed[:, : across.shape[1]]
+        inner = targets.fixed[:, : points.shape[1]]
         residuals = product(system.residuals(product(inner, Q), targets.fixed_codes), system.zero_sum.T)
         fixed = product(residuals.T, inner - product(product(inner, Q), Q.T))
     # Residuals may be linearly dependent, so the normal equations are solved by least squares.
-    free, forced = (least_squares(square, side) for side in (sums, fixed))
-    if Q.shape[1] == across.shape[1]:
-        across[:] = 0.0
+    free_coefficients, forced_coefficients = (least_squares(square, side) for side in (sums, fixed))
+    if Q.shape[1] == points.shape[1]:
+        points[:] = 0.0
         return
     # The largest common factor on the free parts under which all points stay in the ball.
-    keep = 1.0
+    factor = 1.0
     for block in blocks(n):
         residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
-        across[block] -= product(residuals, free)
+        points[block] -= product(residuals, free_coefficients)
         # Once more, because rounding leaves a little along Q.
-        across[block] -= product(product(across[block], Q), Q.T)
+        points[block] -= product(product(points[block], Q), Q.T)
         if len(targets.fixed):
-            moved = -product(residuals, forced)
-            keep = min(keep, _largest_factor(moved, across[block], room[block]))
+            forced_part = -product(residuals, forced_coefficients)
+            factor = min(factor, _largest_factor(forced_part, points[block], room[block]))
         else:
-            size = np.sqrt(np.einsum("ij,ij->i", across[block], across[block]))
+            size = np.sqrt(np.einsum("ij,ij->i", points[block], points[block]))
             over = size > room[block]
             if over.any():
-                keep = min(keep, float(np.min(room[block][over] / size[over])))
-    if keep < 0:
+                factor = min(factor, float(np.min(room[block][over] / size[over])))
+    if factor < 0:
         raise PointsNotFound
     for block in blocks(n):
-        across[block] *= keep
+        points[block] *= factor
         if len(targets.fixed):
             residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
-            across[block] -= product(residuals, forced)
+            points[block] -= product(residuals, forced_coefficients)
 
 
 def _largest_factor(base: Floats, direction: Floats, room: Floats) -> float:

@@ -69,35 +69,35 @@ def binary_points(
     size_of_weights = norm(weights)
     points = sample_ball(n, d, radius, stream)
     axis = weights / size_of_weights if size_of_weights > 0 else np.zeros(d)
-    along = product(points, axis)
-    margins = _choose_margins(np.abs(along) / radius, size_of_weights, regularization, radius)
-    forward = margins / size_of_weights if size_of_weights > 0 else np.zeros(n)
+    axial = product(points, axis)
+    margins = _choose_margins(np.abs(axial) / radius, size_of_weights, regularization, radius)
+    axial_distances = margins / size_of_weights if size_of_weights > 0 else np.zeros(n)
     pull = signs * special.expit(-margins)
-    room = _ROOM * np.sqrt(np.maximum(radius**2 - forward**2, 0.0))
+    room = _ROOM * np.sqrt(np.maximum(radius**2 - axial_distances**2, 0.0))
     total = np.zeros(d)
     for block in blocks(n):
         part = points[block]
         # Only the part across the axis is kept; the margin is chosen separately.
-        part -= np.outer(along[block], axis)
+        part -= np.outer(axial[block], axis)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         part *= np.minimum(1.0, room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
         total += product(pull[block], part)
     step = total / float(np.sum(pull * pull))
-    most = 1.0
+    factor = 1.0
     for block in blocks(n):
         part = points[block]
         part -= np.outer(pull[block], step)
         # Once more, because rounding leaves a little along the axis.
         part -= np.outer(product(part, axis), axis)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
-        limit = np.sqrt(np.maximum(radius**2 - forward[block] ** 2, 0.0)) * (1 - 1e-12)
+        limit = np.sqrt(np.maximum(radius**2 - axial_distances[block] ** 2, 0.0)) * (1 - 1e-12)
         over = size > limit
         if over.any():
-            most = min(most, float(np.min(limit[over] / size[over])))
+            factor = min(factor, float(np.min(limit[over] / size[over])))
     for block in blocks(n):
         # One factor for all points keeps their weighted sum at zero.
-        points[block] *= most
-        points[block] += np.outer(signs[block] * forward[block], axis)
+        points[block] *= factor
+        points[block] += np.outer(signs[block] * axial_distances[block], axis)
     return points
 
 
@@ -110,11 +110,12 @@ def _choose_margins(shares: Floats, length: float, regularization: float, radius
     margin for all (t = 2). The mean gain is below the required one at its start and above it at its end; t is
     the first root.
     """
-    need = regularization * length**2
-    if need == 0:
+    required_gain = regularization * length**2
+    if required_gain == 0:
         return np.zeros(len(shares))
     reach = SPREAD * radius * length
-    if float(gain(np.array(min(best_margin(), reach)))) < need:
+    # With some room beside the axis if possible, else up to the surface of the ball.
+    if float(gain(np.array(min(best_margin(), reach)))) < required_gain:
         reach = radius * length
     best = min(best_margin(), reach)
     # At least a thousandth each, so that no margin stays at zero along the path.
@@ -126,7 +127,7 @@ def _choose_margins(shares: Floats, length: float, regularization: float, radius
     def excess(t: float) -> float:
         margins = margins_at(t)
         sums = [float(gain(margins[block]).sum()) for block in blocks(len(margins))]
-        return math.fsum(sums) / len(margins) - need
+        return math.fsum(sums) / len(margins) - required_gain
 
     ends = np.linspace(0.0, 2.0, _STEPS)
     for low, high in itertools.pairwise(ends):
@@ -175,16 +176,16 @@ def greedy_value(x: Floats, code: int, weights: Floats, left: Floats) -> tuple[f
     if len(weights) == 1:
         p = special.expit(scores)
         pull = (code == 1) - p
-        bend = p * (1 - p)
+        variances = p * (1 - p)
     else:
         p = special.softmax(scores)
         pull = -p
         pull[code] += 1
-        bend = np.zeros(0)
+        variances = np.zeros(0)
     total = np.outer(pull, x) + left
-    across = product(total, x)
-    turned = bend * across if len(weights) == 1 else p * across - p * float(np.sum(p * across))
-    return float(np.sum(total**2)), 2 * (product(pull, total) - product(turned, weights))
+    total_x = product(total, x)
+    dp = variances * total_x if len(weights) == 1 else p * total_x - p * float(np.sum(p * total_x))
+    return float(np.sum(total**2)), 2 * (product(pull, total) - product(dp, weights))
 
 
 def greedy_points(

@@ -81,21 +81,21 @@ def tilted_start(system: PointEquations, q: Floats) -> Floats | None:
     value, chances = evaluate(tilt)
     for _ in range(_MOST_NEWTON):
         means = np.einsum("lp,lpe->le", chances, parts)
-        slope = product(counts.astype(np.float64), means) - target
-        if norm(slope) <= _TILT_TOLERANCE * max(norm(target), 1e-300):
+        gradient = product(counts.astype(np.float64), means) - target
+        if norm(gradient) <= _TILT_TOLERANCE * max(norm(target), 1e-300):
             break
-        bend = sum(
+        hessian = sum(
             count * (product(part.T, part * chance[:, np.newaxis]) - np.outer(mean, mean))
             for count, part, chance, mean in zip(counts, parts, chances, means, strict=True)
         )
-        if not (np.isfinite(bend).all() and np.trace(bend) > 0):
+        if not (np.isfinite(hessian).all() and np.trace(hessian) > 0):
             return None
         # The Hessian is singular where effects are linearly dependent; a little of its trace repairs that.
-        step = least_squares(bend + 1e-12 * np.trace(bend) * np.eye(len(target)), slope)
+        step = least_squares(hessian + 1e-12 * np.trace(hessian) * np.eye(len(target)), gradient)
         length = 1.0
         while length > 1e-6:
             trial_value, trial = evaluate(tilt - length * step)
-            if trial_value <= value - 1e-4 * length * float(np.sum(slope * step)):
+            if trial_value <= value - 1e-4 * length * float(np.sum(gradient * step)):
                 break
             length /= 2
         else:
@@ -104,6 +104,7 @@ def tilted_start(system: PointEquations, q: Floats) -> Floats | None:
     else:
         return None
     chosen = [
+        # Quantiles in place of random draws: the equations then hold almost as well as in the mean.
         np.minimum(np.searchsorted(np.cumsum(chance), (np.arange(n) + 0.5) / n), len(places) - 1)
         for chance, n in zip(chances, counts.tolist(), strict=True)
     ]

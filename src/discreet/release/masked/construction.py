@@ -187,8 +187,8 @@ def _apply_existence_bound(task: Task) -> Task:
     :func:`longest_norm`. Otherwise the bound of :func:`least_records` is necessary only, and the search
     decides.
     """
-    need = task.regularization * float(np.sum(task.weights**2))
-    if need == 0:
+    required_gain = task.regularization * float(np.sum(task.weights**2))
+    if required_gain == 0:
         return task
     if len(task.weights) > 1 or len(task.fixed):
         # A necessary condition only; the search decides the rest.
@@ -196,7 +196,7 @@ def _apply_existence_bound(task: Task) -> Task:
         if enough <= task.n_records or len(task.fixed):
             return task
         most = max_point_gain(task.weights, task.radius)
-        factor = math.sqrt(most / need) * _SHRINK_FACTOR
+        factor = math.sqrt(most / required_gain) * _SHRINK_FACTOR
     else:
         factor = longest_norm(task.regularization, task.radius) / norm(task.weights)
     if factor >= 1:

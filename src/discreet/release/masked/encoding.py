@@ -115,10 +115,10 @@ class Encoding:
             )
         names = [c.name for c in coordinates] + [INTERCEPT] * intercept + [schema.target or ""]
         if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
+            duplicate = next(name for name in names if names.count(name) > 1)
             raise SchemaError(
-                f"The names of the columns that {owner} publishes must differ, and {twice!r} is there twice. "
-                "Rename a column."
+                f"The names of the columns that {owner} publishes must differ, and {duplicate!r} is there "
+                "twice. Rename a column."
             )
         return cls(
             schema,

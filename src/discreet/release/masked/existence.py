@@ -87,13 +87,13 @@ def least_records(
     ---------
     docs/explanation/theorems/masked-existence.md
     """
-    need = regularization * float(np.sum(weights**2))
-    spare = max_point_gain(weights, radius) - need
-    short = len(fixed) * need - total_gain(weights, fixed, fixed_codes)
-    if spare > 0:
-        return max(1, math.ceil(short / spare))
+    required_gain = regularization * float(np.sum(weights**2))
+    surplus = max_point_gain(weights, radius) - required_gain
+    deficit = len(fixed) * required_gain - total_gain(weights, fixed, fixed_codes)
+    if surplus > 0:
+        return max(1, math.ceil(deficit / surplus))
     # Every point needs more than it gains; the surplus of the fixed ones must cover one point.
-    return 1 if spare >= short else math.inf
+    return 1 if surplus >= deficit else math.inf
 
 
 def longest_norm(regularization: float, radius: float, *, spread: bool = True) -> float:
@@ -130,6 +130,7 @@ def blocks(n: int, size: int = BLOCK) -> Iterator[slice]:
 def sample_ball(n: int, dimension: int, radius: float, stream: Stream) -> Floats:
     """Return ``n`` uniform points of a ball: normal directions, times ``radius u**(1/dimension)``."""
     points = standard_normal((n, dimension), stream)
+    # A ball of t times the radius holds the share t**dimension of the volume, which is inverted here.
     uniform = (stream.words(n) >> np.uint64(11)) * 2.0**-53
     for block in blocks(n):
         part = points[block]

@@ -276,6 +276,7 @@ class MaskedPlan(ReleasePlan):
         """Return the columns with cells that this plan cannot have drawn, each with the reason."""
         misfits = super().misfits(columns)
         points = np.column_stack([columns[name] for name in self.encoding.names])
+        # Fixed records were mapped to the unit ball, whatever the radius of the points.
         limit = max(self.radius, 1.0) if self.fixed.description else self.radius
         with np.errstate(over="ignore"):
             long = np.einsum("ij,ij->i", points, points) > (limit * _SLACK) ** 2
