@@ -148,6 +148,7 @@ def accelerated_projection(problem: MarginProblem, tolerance: float, most: int =
     x = np.zeros((problem.n_matrices, problem.squares.dimension))
     y, momentum = x, 1.0
     bound = problem.regularization + problem.curvature
+    # The bound counts every row as if it were on the bend of its hinges; most are not.
     lipschitz = problem.regularization + bound / 64
     _, gradient_y = problem.whole_value_and_gradient(y)
     for _ in range(most):

@@ -119,6 +119,7 @@ class Embedding:
         largest = np.abs(X).max(axis=1, initial=0.0, keepdims=True)
         X = X / np.where(largest > 0, largest, 1.0)
         norm = np.linalg.norm(X, axis=1, keepdims=True)
+        # Infinite where the quotient overflows: the row is longer than norm_bound, the minimum cuts it.
         with np.errstate(over="ignore", divide="ignore"):
             size = largest / self.norm_bound
             shorter = np.minimum(size, 1 / np.where(norm > 0, norm, 1.0))
@@ -237,6 +238,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
             )
         promises = not isinstance(self.privacy, NoPromise)
         labels = np.asarray(y)
+        # Before validate_data, which refuses NaN in y with scikit-learn's own error.
         if labels.dtype.kind == "f" and labels.ndim == 1:
             check_finite(labels, f"y of {name}.fit")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)

@@ -88,6 +88,7 @@ def make_plan(
         If the promise cannot be kept, or if the tolerance is not certain to be reached for every table with
         these constants: whether a training ends well must not depend on a row.
     """
+    # Objective perturbation may raise the regularization; it is checked with the finished plan.
     if mechanism != "objective" or isinstance(privacy, NoPromise):
         constants.descent(regularization, None).check_condition(owner)
     if constants.tolerance is None:

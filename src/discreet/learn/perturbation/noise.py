@@ -121,6 +121,7 @@ class FineSphericalLaplace(SphericalLaplace):
         largest = (
             LARGEST_NORMAL * math.sqrt(self.dimension + 1) / self.least_radius if self.dimension > 1 else 1.0
         )
+        # At the least radius a scale is below 2**18 base steps, and elsewhere `largest` times that.
         return math.ldexp(super().step, -(50 - 18 - math.ceil(math.log2(largest))))
 
 
@@ -153,6 +154,7 @@ class SphericalNoise(PointNoise):
         left = without_density_error(epsilon, dimension) * _DOWN
         for _ in range(8):
             noise = cls.with_rate(left / (sensitivity + step * math.sqrt(dimension)), dimension)
+            # The distance was widened for a lattice at least as coarse as this one: the rate is safe.
             if noise.step <= step:
                 return noise
             step = noise.step
@@ -180,6 +182,7 @@ class SphericalNoise(PointNoise):
         """Return the delta that comes with an epsilon without the sampler's distance; 0 in one dimension."""
         if self.law.tail == 0.0:
             return 0.0
+        # The exponent is capped against overflow: what it is capped at is refused anyway.
         value = self.law.tail * (1 + math.exp(min(epsilon + self.law.log_density_error, 700.0))) * (1 + 1e-12)
         if value > LARGEST_DELTA:
             raise PromiseError(
@@ -275,6 +278,7 @@ def spherical_promise(privacy: PureDP, delta: float, total_variation: float) -> 
 
 def delta_without_sampler(privacy: ApproxDP, total_variation: float) -> float:
     """Return the delta that remains after the sampler's distance from its law."""
+    # A sampler within t of its law adds (1 + exp(epsilon)) t to delta; twice that is set aside.
     distance = 2 * (1 + math.exp(min(privacy.epsilon, 700.0))) * total_variation
     if distance >= privacy.delta / 2:
         raise PromiseError(
@@ -372,7 +376,7 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
 
     def enough(s: float) -> bool:
         left, mu = epsilon - mean / s, change / s
-        # Strictly, for a square that is below all numbers is not 0.
+        # Strict, because mu * mu underflows to 0 for a tiny mu while `left` must be above it.
         return left > mu * mu / 2 and gaussian_delta(left, mu) <= delta
 
     high = change / epsilon
@@ -391,6 +395,7 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
+    # The upper end, which passed the test.
     return high
 
 
