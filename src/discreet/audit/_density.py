@@ -149,11 +149,11 @@ class LawPair:
             raise ParameterError("p and q of LawPair must be of one kind, both Density or both Lattice.")
 
 
-def shifted(law: Law, by: float) -> Law:
+def shift_law(law: Law, by: float) -> Law:
     """Return the law of ``x + by``: noise around the neighbor's value."""
     if isinstance(law, Lattice):
         if by != int(by):
-            raise ParameterError(f"by of shifted must be a whole number for a Lattice, was {by!r}.")
+            raise ParameterError(f"by of shift_law must be a whole number for a Lattice, was {by!r}.")
         inner = law.logpmf
         return Lattice(
             logpmf=lambda x: inner(x - by),
@@ -339,12 +339,12 @@ def density(pair: LawPair, *, epsilons: tuple[float, ...] | None = None) -> Audi
     Examples
     --------
     >>> from scipy import stats
-    >>> from discreet.audit import Density, LawPair, density, shifted
+    >>> from discreet.audit import Density, LawPair, density, shift_law
     >>> from discreet.privacy.promises import GaussianDP
     >>> noise = Density(logpdf=stats.norm.logpdf, lower=-12, upper=12, tail=1e-32)
-    >>> density(LawPair(p=noise, q=shifted(noise, 1.0), claim=GaussianDP(mu=1.0))).verdict
+    >>> density(LawPair(p=noise, q=shift_law(noise, 1.0), claim=GaussianDP(mu=1.0))).verdict
     'holds'
-    >>> density(LawPair(p=noise, q=shifted(noise, 1.0), claim=GaussianDP(mu=0.99))).verdict
+    >>> density(LawPair(p=noise, q=shift_law(noise, 1.0), claim=GaussianDP(mu=0.99))).verdict
     'broken'
     """
     claim = pair.claim

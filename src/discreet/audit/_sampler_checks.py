@@ -9,9 +9,9 @@ of its terms. So ``value + noise``, computed in floats, lies on a grid that depe
 output finer than that grid excludes the input, whatever epsilon was promised. The attack uses the magnitude
 of each output and its finest bit, and nothing else.
 
-:func:`timing`. Rejection and counting samplers run longer for some values than for others, so the time of a
-single answer reveals its noise. Times may drift and jump: if they do not depend on the values, every order of
-the values is equally likely, and the rank correlation has a known variance.
+:func:`check_timing`. Rejection and counting samplers run longer for some values than for others, so the time
+of a single answer reveals its noise. Times may drift and jump: if they do not depend on the values, every
+order of the values is equally likely, and the rank correlation has a known variance.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def precision(
     return try_events(trial, "precision", (low_bits,), failure_probability, stream)
 
 
-def timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditResult:
+def check_timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditResult:
     """Correlate the time of single draws with their absolute value, by ranks.
 
     Parameters
@@ -254,7 +254,7 @@ def timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditR
     ---------
     Jin, McMurtry, Rubinstein and Ohrimenko (2022).
     """
-    check_failure_probability(failure_probability, "timing")
+    check_failure_probability(failure_probability, "check_timing")
     clock = time.perf_counter_ns
     values, times = np.empty(subject.calls), np.empty(subject.calls)
     for i in range(subject.calls):

@@ -64,7 +64,7 @@ class PairedSample:
     >>> for start in (0, 50):
     ...     ages = np.arange(start, start + 50.0)
     ...     pairs({"age": ages}, {"age": ages + 0.5})
-    >>> pairs.seen, pairs.rows["age"].size, (pairs.published["age"] - pairs.rows["age"]).tolist()
+    >>> pairs.seen, pairs.rows["age"].size, (pairs.published_rows["age"] - pairs.rows["age"]).tolist()
     (100, 3, [0.5, 0.5, 0.5])
     """
 
@@ -98,7 +98,7 @@ class PairedSample:
         return {name: values[: self._held] for name, values in self._kept[0].items()}
 
     @property
-    def published(self) -> dict[str, AnyArray]:
+    def published_rows(self) -> dict[str, AnyArray]:
         """Published rows of the same people, in the same order."""
         return {name: values[: self._held] for name, values in self._kept[1].items()}
 

@@ -258,7 +258,7 @@ class ClasswiseNoise(PointNoise):
         return self.n_classes * self.law.total_variation
 
     @property
-    def rounding(self) -> float:
+    def rounding_distance(self) -> float:
         """Largest distance that rounding to the lattice adds to two linear terms; projections shorten it."""
         return self.step * math.sqrt(self.n_classes * self.law.dimension)
 

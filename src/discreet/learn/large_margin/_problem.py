@@ -132,7 +132,7 @@ class MarginProblem:
         return to_matrices(self.spread(w), self.p)
 
     def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
-        """Return the function and its gradient; :meth:`rounding` bounds the gradient's error."""
+        """Return the function and its gradient; :meth:`gradient_error` bounds the gradient's error."""
         loss, slope = self.loss_and_slope(self.spread(w))
         value = loss + self.regularization / 2 * float(w @ w) + float(self.linear_term @ w)
         return value, self.gather(slope) + self.regularization * w + self.linear_term
@@ -200,7 +200,7 @@ class MarginProblem:
         weights[line, proxy] += slope.sum(axis=1)
         return loss, weights
 
-    def rounding(self, norm: float) -> float:
+    def gradient_error(self, norm: float) -> float:
         """Return how far a computed gradient can be from the true one, at ``w`` of a norm.
 
         See :func:`rounding_error` for the loss; the other terms are added to it.
@@ -333,7 +333,7 @@ def gradient_descent(
         curvature=curvature,
         regularization=regularization,
         norm=norm,
-        rounding=error + step * curvature * norm * _UNIT,
+        step_error=error + step * curvature * norm * _UNIT,
         largest_condition=CONSTRAINED_CONDITION if constrained else LARGEST_CONDITION,
     )
 

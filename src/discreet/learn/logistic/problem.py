@@ -92,7 +92,7 @@ def gradient_descent(
         regularization=regularization,
         norm=norm,
         # A quotient and a difference more, of vectors no longer than 2 norm each.
-        rounding=error + 8 * curvature * norm * _UNIT,
+        step_error=error + 8 * curvature * norm * _UNIT,
     )
 
 
@@ -142,7 +142,7 @@ class LogisticProblem(ABC):
         return loss + self.regularization / 2 * float(w @ w) + float(self.linear_term @ w)
 
     def gradient(self, w: Floats) -> Floats:
-        """Return the gradient; :meth:`rounding` bounds its error."""
+        """Return the gradient; :meth:`gradient_error` bounds its error."""
         # Block by block, because the error of a sum grows with its length.
         total = sum((self._slope(block, w) for block in self._blocks()), start=np.zeros(self.size))
         return total / self.n_rows + self.regularization * w + self.linear_term
@@ -159,7 +159,7 @@ class LogisticProblem(ABC):
         total = sum((self._curvature_times(b, w, v) for b in self._blocks()), start=np.zeros(self.size))
         return total / self.n_rows + self.regularization * v
 
-    def rounding(self, w: Floats) -> float:
+    def gradient_error(self, w: Floats) -> float:
         """Return how far :meth:`gradient` can be from the true one: see :func:`rounding_error`."""
         size = float(np.linalg.norm(w))
         rest = 4 * (self.regularization * size + float(np.linalg.norm(self.linear_term)))
@@ -354,7 +354,7 @@ def minimize(problem: LogisticProblem, tolerance: float) -> Floats:
         """Bound the norm of the true gradient."""
         norm = float(np.linalg.norm(gradient))
         # The computed norm of `size` entries can be too small by that many units in the last place.
-        return norm * (1 + 1e-12 + problem.size * 2.0**-53) + problem.rounding(w)
+        return norm * (1 + 1e-12 + problem.size * 2.0**-53) + problem.gradient_error(w)
 
     def near(w: Floats, gradient: Floats) -> bool:
         return left(w, gradient) <= tolerance

@@ -37,7 +37,7 @@ class GradientDescent:
         Smallest one, above 0, ``m``.
     norm : float
         Bound ``r`` on the norm of the minimizer ``w*``.
-    rounding : float
+    step_error : float
         Bound ``e`` on how far a computed step from a point of norm at most ``2 r`` can be from the exact
         ``w - gradient(w) / L``, times ``L``.
     largest_condition : float
@@ -64,13 +64,13 @@ class GradientDescent:
     curvature: float
     regularization: float
     norm: float
-    rounding: float
+    step_error: float
     largest_condition: float = LARGEST_CONDITION
 
     @property
     def least_tolerance(self) -> float:
         """The smallest tolerance that is certain to be reached."""
-        return 2 * self.rounding * (1 + 1e-12)
+        return 2 * self.step_error * (1 + 1e-12)
 
     def most_steps(self, tolerance: float) -> int:
         """Return after how many steps a tolerance is kept."""
@@ -98,7 +98,7 @@ class GradientDescent:
             moved = float(np.linalg.norm(new - w))
             w = new
             # m |w+ - w*| <= L |w+ - w| + e, the second bound of the notes.
-            if self.curvature * moved * (1 + 1e-9) + self.rounding <= tolerance:
+            if self.curvature * moved * (1 + 1e-9) + self.step_error <= tolerance:
                 break
         return w
 

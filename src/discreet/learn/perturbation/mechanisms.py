@@ -393,10 +393,10 @@ def _solver_error(constants: ProblemConstants, term: VectorNoise) -> float:
 
     Notes
     -----
-    ``(tolerance + rounding / (2 rows_scale)) (1 + 1e-12)``, ``rounding`` how far apart the lattice of the
+    ``(tolerance + r / (2 rows_scale)) (1 + 1e-12)``, ``r`` how far apart the lattice of the
     linear term can push two of them: half of that is the error of one.
     """
-    return (constants.solver_tolerance + term.rounding / (2 * constants.rows_scale)) * (1 + 1e-12)
+    return (constants.solver_tolerance + term.rounding_distance / (2 * constants.rows_scale)) * (1 + 1e-12)
 
 
 def _deltas(constants: ProblemConstants, privacy: ApproxDP) -> tuple[float, float]:

@@ -84,7 +84,7 @@ class VectorNoise(ABC):
         return np.array([float(total) for total in sums]) * self.step
 
     @property
-    def rounding(self) -> float:
+    def rounding_distance(self) -> float:
         """Largest distance that rounding to the lattice adds between two vectors."""
         return self.step * math.sqrt(self.dimension)
 
@@ -234,7 +234,7 @@ class GaussianVectorNoise(VectorNoise):
         """Return the least noise that hides a distance of ``sensitivity``, before rounding, at ``mu``."""
         rough = cls(dimension=dimension, sd=sensitivity / mu, log2_steps=_OUTPUT_STEPS)
         # The lattice widens the distance by less than this, also if the wider noise has the next coarser one.
-        wider = sensitivity + 2 * rough.rounding
+        wider = sensitivity + 2 * rough.rounding_distance
         return cls(dimension=dimension, sd=wider / mu / _DOWN, log2_steps=_OUTPUT_STEPS)
 
     @property
@@ -324,7 +324,7 @@ def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[V
         )
     noise = GaussianVectorNoise.for_sensitivity(apart, gaussian_allowance(privacy, size), size)
     promise = GaussianDP(
-        mu=mu_for_sd((apart + noise.rounding) * (1 + 2.0**-44), noise.sd),
+        mu=mu_for_sd((apart + noise.rounding_distance) * (1 + 2.0**-44), noise.sd),
         total_variation=noise.total_variation,
         **inherited_fields(privacy),
     )

@@ -71,7 +71,7 @@ class Certificate:
         """Return the certificate of a point ``z`` with multipliers ``omega``."""
         gap = problem.gap(z, omega)
         residual = problem.residual(omega, 1 - problem.forward(z))
-        allowed = RELATIVE_GAP * problem.objective(z) + problem.rounding(z, omega)
+        allowed = RELATIVE_GAP * problem.objective(z) + problem.rounding_gap(z, omega)
         return cls(
             gap=gap,
             residual=residual,

@@ -110,7 +110,7 @@ class SvmProblem:
         miss = z - self.back(omega) / self.weights
         return float(young.sum() + miss @ (self.weights * miss) / 2)
 
-    def rounding(self, z: Floats, omega: Floats) -> float:
+    def rounding_gap(self, z: Floats, omega: Floats) -> float:
         """Return the gap that an exact solution would show: rows on the margin are there up to rounding."""
         at = (omega > 0) & (omega <= self.theta)
         scale = np.abs(self.X[at]) @ np.abs(z[:-1]) + abs(z[-1]) + 1
