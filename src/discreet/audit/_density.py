@@ -236,6 +236,7 @@ def hockey_stick(p: Law, q: Law, epsilon: float) -> Bounded:
         value = float(np.maximum(mass_p - growth * mass_q, 0.0).sum())
         # An absolute error of a logarithm is a relative error of the mass, and masses add up to at most 1.
         error = math.expm1(p.accuracy + 4 * _UNIT) + growth * math.expm1(q.accuracy + 4 * _UNIT)
+        # Outside the window of p the integrand is at most p itself.
         return Bounded(value, error + p.tail + x.size * _UNIT * value)
     assert isinstance(p, Density)
     assert isinstance(q, Density)
@@ -247,6 +248,7 @@ def hockey_stick(p: Law, q: Law, epsilon: float) -> Bounded:
     value, error = _integrate(positive, edges)
     # A formula that does not integrate to 1 is no density: what is missing or too much counts as error.
     for law, weight in ((p, 1.0), (q, growth)):
+        # Over the law's own interval: its tail bounds the mass outside.
         inner = edges[(edges >= law.lower) & (edges <= law.upper)]
         total, rough = _integrate(lambda x, law=law: np.exp(law.logpdf(x)), inner)  # type: ignore[misc]
         error += weight * (max(0.0, abs(total - 1) - law.tail) + rough + math.expm1(law.accuracy))

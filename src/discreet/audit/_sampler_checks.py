@@ -103,7 +103,10 @@ def position(
     # because a p-value underflows below 1e-308.
     together = stats.chi2.logsf(parts.sum(), (groups - 1) * freedom)
     worst = int(np.argmax(parts))
+    # A group's part is (1 - its share of draws) times chi-squared, because it has a part in the margins: the
+    # p-value is a little too large. log(groups) is the union bound over groups.
     alone = stats.chi2.logsf(parts[worst], freedom) + math.log(groups)
+    # The smaller of two tests: each has half of the failure probability.
     log_p = min(0.0, min(float(together), float(alone)) + math.log(2))
     broken = log_p < math.log(failure_probability)
     where = f"group {worst} of {groups}"
@@ -151,6 +154,7 @@ def finest_bit(x: AnyArray) -> Ints:
     Zero and non-finite values are multiples of every power: they get the largest exponent in use.
     """
     mantissa, exponent = np.frexp(np.where(np.isfinite(x), x, 0.0))
+    # frexp gives a mantissa below 1 in size: times 2**53 it is a whole number, without rounding.
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
     # The lowest set bit is a power of two, so that frexp counts its trailing zeros exactly.
     lowest = whole & -whole

@@ -147,6 +147,7 @@ class PairedSample:
         below = room + np.flatnonzero(words[room:] < self._words.max())
         pool = np.concatenate([self._words, words[below]])
         stays = np.zeros(pool.size, np.bool_)
+        # The smallest words of all so far, whichever batch they came in: a uniform sample without knowing n.
         stays[np.argpartition(pool, self._capacity - 1)[: self._capacity]] = True
         slots, comes = np.flatnonzero(~stays[: self._capacity]), below[stays[self._capacity :]]
         if self._others is not None:

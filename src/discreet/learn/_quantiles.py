@@ -300,6 +300,7 @@ def _first_sufficient_cut(excesses: _ExcessCounts, cells: int) -> int:
     """Return the first cut with enough rows below it, after isotonic regression of the counts."""
     if not excesses.cuts.size:
         return cells
+    # True counts below rising cuts rise: isotonic regression removes the reversals that noise makes.
     enough = np.flatnonzero(isotonic_regression(excesses.excess) >= 0)
     return int(excesses.cuts[enough[0]]) if enough.size else cells
 

@@ -424,6 +424,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             privacy=_scale_promise(self.privacy, self.centroid_share),
             bounds=bounds,
             ledger=self.ledger,
+            # Another seed than that of the training: noise that is used twice cancels.
             random_state=None if self.random_state is None else int(self.random_state) + 1,
         ).fit(X)
 
@@ -456,6 +457,7 @@ def _compose_promises(
     """
     if isinstance(privacy, NoPromise):
         return privacy
+    # Basic composition at the split that was planned; rounded up below, as every promise is.
     delta = first.delta_at(share * privacy.epsilon) + second.delta_at((1 - share) * privacy.epsilon)
     return ApproxDP(
         epsilon=privacy.epsilon * (1 + 2.0**-50),

@@ -206,6 +206,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
         z, omega = solution.z, solution.omega
         self.coef_, self.intercept_ = z[:-1], float(z[-1])
         self.dual_coef_ = omega * problem.sign
+        # Multipliers are exactly 0 for rows that do not touch the margin.
         self.support_ = np.flatnonzero(omega)
         # (omega - theta) / rho is the same number with the digits lost.
         self.slack_ = np.where(omega > problem.theta, np.maximum(1 - problem.forward(z), 0), 0.0)
