@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from discreet._types import AnyArray, Floats, Ints
+    from discreet.learn.perturbation.mechanisms import PerturbedProblem, TrainingPlan
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
 
@@ -243,6 +244,7 @@ class PerturbedClassifier(ClassifierMixin, Learner):
             check_finite(labels, f"y of {name}.fit")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         classes = declared_classes(self.classes, y, owner=name, promises=promises)
+        # Before the cells are checked: a refusal by the plan must not depend on them.
         planned = plan(len(X), X.shape[1], len(classes))
         check_finite(X, f"X of {name}.fit", getattr(self, "feature_names_in_", None))
         check_classification_targets(y)
@@ -265,6 +267,30 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         tuple of Promise or None
             None where a part of the promise was spent in another way, which the plan does not have.
         """
+
+    @abstractmethod
+    def decision_function(self, X: Any) -> Floats:
+        """Return the score of the second of two classes, or of each of more classes, for each row."""
+
+    def predict(self, X: Any) -> AnyArray:
+        """Return the class with the largest score for each row, the first of equal ones."""
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def _train(self, plan: TrainingPlan, problem: PerturbedProblem, what: str) -> tuple[Floats, Receipt]:
+        """Return the released vector and the receipt for it; ``what`` names the model on the receipt."""
+        if plan.name != "exact":
+            what += f" by {plan.name} perturbation"
+        receipts: list[Receipt] = []
+
+        def charge() -> Stream:
+            receipts.append(self._charge(plan.promises, what))
+            return self._stream()
+
+        released = plan.train(problem, charge)
+        (receipt,) = receipts
+        return released, receipt
 
     def _charge(self, promises: Iterable[Promise], what: str) -> Receipt:
         seeded = self.random_state is not None

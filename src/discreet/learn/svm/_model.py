@@ -196,6 +196,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
                 stacklevel=2,
             )
         labels = np.asarray(y)
+        # Before validate_data, which refuses NaN in y with scikit-learn's own error.
         if labels.dtype.kind == "f" and labels.ndim == 1:
             check_finite(labels, "y of RegularizedSVM.fit")
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite=False)
