@@ -277,6 +277,7 @@ def share_interval(hits: Bools, failure_probability: float) -> tuple[float, floa
     """Return the share of hits and its two-sided Clopper-Pearson interval."""
     n, k = len(hits), int(np.count_nonzero(hits))
     low, high = clopper_pearson(k, n, failure_probability / 2)
+    # Rounding must not put the share outside of its own interval.
     return k / n, min(float(low), k / n), max(float(high), k / n)
 
 

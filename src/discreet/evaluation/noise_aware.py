@@ -78,6 +78,7 @@ class AwareModel:
             # The score of two classes is that of the second over the first.
             scores = np.column_stack([np.zeros(len(scores)), scores])
         classes = self.estimator.classes_.tolist()
+        # The estimator sorts its classes; the task has them in their declared order.
         places = [classes.index(level) for level in column.levels]
         return np.asarray(softmax(scores[:, places], axis=1))
 

@@ -138,6 +138,7 @@ class PairedSample:
         """
         room = min(self._capacity - self._held, len(words))
         if room:
+            # Free slots are filled whatever the words: they compete only for a full sample.
             slots = np.arange(self._held, self._held + room)
             self._store(slots, np.arange(room), rows, published, words)
             self._held += room

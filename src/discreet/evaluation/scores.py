@@ -78,6 +78,7 @@ def score(
             rmse=rmse,
         )
     hits = int(np.sum(predicted.argmax(axis=1) == y))
+    # Half of the failure probability on either side.
     lower, upper = clopper_pearson(hits, len(y), FAILURE / 2) if len(y) else (np.array(0.0), np.array(1.0))
     return Score(
         trained_on=trained_on,

@@ -33,6 +33,7 @@ def pure_if_quieter(constants: ProblemConstants, privacy: ApproxDP, mechanism: s
     )
     # Exceptional events and samplers of all spherical vectors, with room to spare.
     comes_with = 4 * constants.n_spherical_vectors * TAIL * math.exp(min(privacy.epsilon, 700.0))
+    # The pure promise implies the requested one only if its own delta is below the requested delta.
     if comes_with >= min(privacy.delta, LARGEST_DELTA):
         return privacy
     quieter = constants.noise_scale(pure, mechanism) < constants.noise_scale(privacy, mechanism)

@@ -148,6 +148,7 @@ class ProblemConstants(ABC):
         """
         epsilon = without_density_error(epsilon, self.size)
         left, regularization = split_epsilon(self, regularization, epsilon)
+        # Rounded down: a smaller rate is more noise.
         return SphericalNoise.with_rate(left / self.gradient_change * _DOWN, self.size), regularization
 
 
@@ -163,6 +164,7 @@ def split_epsilon(constants: ProblemConstants, regularization: float, epsilon: f
     """
     cost = constants.jacobian_cost(regularization)
     if cost > epsilon / 2:
+        # Rounded up, so that the cost computed from it is at most epsilon / 2.
         regularization = constants.regularization_for(epsilon / 2)
         cost = constants.jacobian_cost(regularization)
     return epsilon - cost, regularization

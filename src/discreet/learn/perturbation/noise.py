@@ -77,6 +77,7 @@ class VectorNoise(ABC):
 
         The sum is one of integers of any size; turning it into floats comes after the noise.
         """
+        # The step is a power of two: the quotient is exact.
         rounded = np.rint(vector / self.step)
         noise = self.integers(stream)
         # Python integers: lattice positions may exceed 64 bits.
@@ -240,6 +241,7 @@ class GaussianVectorNoise(VectorNoise):
     @property
     def step(self) -> float:
         """A power of two: between ``2**log2_steps`` and twice as many steps are one standard deviation."""
+        # frexp returns e with 2**(e - 1) <= sd < 2**e.
         return math.ldexp(1.0, math.frexp(self.sd)[1] - 1 - self.log2_steps)
 
     @property
@@ -323,6 +325,7 @@ def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[V
             privacy, spherical.delta(privacy.epsilon), spherical.total_variation
         )
     noise = GaussianVectorNoise.for_sensitivity(apart, gaussian_allowance(privacy, size), size)
+    # Of the noise as it is drawn, which is a little wider than what was asked for.
     promise = GaussianDP(
         mu=mu_for_sd((apart + noise.rounding_distance) * (1 + 2.0**-44), noise.sd),
         total_variation=noise.total_variation,
@@ -401,6 +404,7 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
 
 def zero_sum_basis(n_classes: int) -> Floats:
     """Return an orthonormal basis, one row each, of the vectors whose ``n_classes`` entries sum to zero."""
+    # Helmert contrasts: each class against the mean of those before it.
     basis = np.zeros((n_classes - 1, n_classes))
     for k in range(1, n_classes):
         basis[k - 1, :k] = 1
