@@ -1,6 +1,6 @@
 """What the service costs beside a bare route that commits one row to the same store.
 
-Both are asked by the same crowd, 64 analysts over keep-alive connections, in turns within one run: on one
+Both are asked by the same 64 analysts over keep-alive connections, in turns within one run: on one
 process with SQLite, and on two with PostgreSQL for data and ledger. The service answers questions that
 nobody asked before (two durable commits, one pass over the table, exact noise), with the padding of answer
 times off; how long padded answers take is reported apart. Afterwards the books are checked against every
@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from measure import save
 from tests.postgres import running_server
-from tests.server.crowd import Crowd
+from tests.server.concurrent_analysts import ConcurrentAnalysts
 from tests.server.processes import served, town_in_postgres
 from tests.server.test_concurrency import ANALYSTS, check_books, counts
 
@@ -104,13 +104,13 @@ def bare(folder: Path, store: str, workers: int) -> Iterator[int]:
         process.wait(30)
 
 
-def told(crowd: Crowd) -> dict[str, float]:
-    """Return throughput and latencies of a crowd."""
+def told(analysts: ConcurrentAnalysts) -> dict[str, float]:
+    """Return throughput and latencies of a analysts."""
     return {
-        "answers": len(crowd.answered()),
-        "per_second": round(crowd.per_second(), 1),
-        "p50_ms": round(crowd.milliseconds(0.5), 1),
-        "p99_ms": round(crowd.milliseconds(0.99), 1),
+        "answers": len(analysts.answered()),
+        "per_second": round(analysts.per_second(), 1),
+        "p50_ms": round(analysts.milliseconds(0.5), 1),
+        "p99_ms": round(analysts.milliseconds(0.99), 1),
     }
 
 
@@ -132,22 +132,22 @@ def compared(
     said, ours, theirs = [], [], []
     for turn in range(2):
         with bare(folder, bare_store, workers) as port:
-            theirs.append(Crowd(port, "/v1/query", tokens, counts).ask_for(seconds / 2))
+            theirs.append(ConcurrentAnalysts(port, "/v1/query", tokens, counts).ask_for(seconds / 2))
         with served(folder, **changed) as service:
             if turn == 0:
                 known = service.tokens(ANALYSTS)
-            asked = Crowd(service.port, "/v1/query", known, lambda analyst: endless[analyst])
+            asked = ConcurrentAnalysts(service.port, "/v1/query", known, lambda analyst: endless[analyst])
             ours.append(asked.ask_for(seconds / 2))
-            said += asked.said
+            said += asked.exchanges
     charged = check_books(str(folder / ledger) if "://" not in ledger else ledger, said, LIMIT)
     statuses = sorted({one.status for one in said})
     assert statuses == [200], f"some were not answered: {statuses}"
-    answers = sum(len(crowd.answered()) for crowd in ours)
+    answers = sum(len(analysts.answered()) for analysts in ours)
     assert charged == answers, "charges and answers differ"
     ratio = sum(c.per_second() for c in theirs) / sum(c.per_second() for c in ours)
     return {
-        "bare": [told(crowd) for crowd in theirs],
-        "service": [told(crowd) for crowd in ours],
+        "bare": [told(analysts) for analysts in theirs],
+        "service": [told(analysts) for analysts in ours],
         "charges": charged,
         "ratio": round(ratio, 2),
         "allowed": ALLOWED,
@@ -163,8 +163,10 @@ def padded(folder: Path, seconds: float) -> dict[str, Any]:
         "limits": {"per_minute": 10**6, "concurrent": 256},
     }
     with served(folder, **changed) as service:
-        crowd = Crowd(service.port, "/v1/query", service.tokens(ANALYSTS), counts).ask_for(seconds)
-    return {"slot_seconds": 1.0, **told(crowd)}
+        analysts = ConcurrentAnalysts(service.port, "/v1/query", service.tokens(ANALYSTS), counts).ask_for(
+            seconds
+        )
+    return {"slot_seconds": 1.0, **told(analysts)}
 
 
 def main(seconds: float = 60.0) -> None:

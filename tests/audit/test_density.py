@@ -18,7 +18,7 @@ from discreet.audit import (
     hockey_stick,
     largest_loss,
     pushforward,
-    shifted,
+    shift_law,
 )
 from discreet.errors import ParameterError
 from discreet.privacy.calibration import gaussian_delta
@@ -52,7 +52,7 @@ def _discrete_laplace(scale: float) -> Lattice:
 @pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0, 6.0])
 def test_the_gaussian_curve_is_met_to_ten_digits(mu: float, epsilon: float) -> None:
-    for p, q in ((NORMAL, shifted(NORMAL, mu)), (shifted(NORMAL, mu), NORMAL)):
+    for p, q in ((NORMAL, shift_law(NORMAL, mu)), (shift_law(NORMAL, mu), NORMAL)):
         found = hockey_stick(p, q, epsilon)
         exact = gaussian_delta(epsilon, mu)
         assert abs(found.value - exact) <= 1e-11
@@ -61,7 +61,7 @@ def test_the_gaussian_curve_is_met_to_ten_digits(mu: float, epsilon: float) -> N
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.9, 1.0, 2.0])
 def test_the_laplace_curve_is_met_to_ten_digits(epsilon: float) -> None:
-    found = hockey_stick(LAPLACE, shifted(LAPLACE, 1.0), epsilon)
+    found = hockey_stick(LAPLACE, shift_law(LAPLACE, 1.0), epsilon)
     exact = max(0.0, -math.expm1((epsilon - 1) / 2))
     assert abs(found.value - exact) <= found.error < 1e-9
 
@@ -69,7 +69,7 @@ def test_the_laplace_curve_is_met_to_ten_digits(epsilon: float) -> None:
 @pytest.mark.parametrize("s", [3.0, 10.0, 777.7])
 def test_rounding_a_gaussian_can_only_help(s: float) -> None:
     noise = _rounded_gaussian(s)
-    pair = noise, shifted(noise, round(s))
+    pair = noise, shift_law(noise, round(s))
     for epsilon in (0.0, 1.0, 3.0):
         found = hockey_stick(*pair, epsilon)
         ideal = gaussian_delta(epsilon, round(s) / s)
@@ -92,7 +92,7 @@ CLAIMS: list[tuple[Lattice | Density, float, Promise, Promise]] = [
 def test_true_claims_hold_and_slightly_better_ones_break(
     noise: Lattice | Density, shift: float, true: Promise, false: Promise
 ) -> None:
-    other = shifted(noise, shift)
+    other = shift_law(noise, shift)
     assert density(LawPair(p=noise, q=other, claim=true)).verdict == "holds"
     broken = density(LawPair(p=noise, q=other, claim=false))
     assert broken.verdict == "broken"
@@ -116,7 +116,7 @@ def test_both_directions_are_looked_at() -> None:
 
 
 def test_the_epsilons_of_a_curve_can_be_chosen() -> None:
-    pair = LawPair(p=NORMAL, q=shifted(NORMAL, 1.0), claim=GaussianDP(mu=0.99))
+    pair = LawPair(p=NORMAL, q=shift_law(NORMAL, 1.0), claim=GaussianDP(mu=0.99))
     assert "epsilon 2" in density(pair, epsilons=(2.0,)).quantity
 
 
@@ -157,10 +157,10 @@ def test_wrong_windows_and_mixed_kinds_are_refused() -> None:
         Lattice(logpmf=lambda x: x, lower=0, upper=1, tail=2.0)
     with pytest.raises(ParameterError, match="p and q of LawPair"):
         LawPair(p=NORMAL, q=_discrete_laplace(3.0), claim=PureDP(epsilon=1.0))
-    with pytest.raises(ParameterError, match="by of shifted"):
-        shifted(_discrete_laplace(3.0), 0.5)
+    with pytest.raises(ParameterError, match="by of shift_law"):
+        shift_law(_discrete_laplace(3.0), 0.5)
 
 
 def test_a_density_that_does_not_integrate_to_one_shows_in_the_error() -> None:
     wrong = Density(logpdf=lambda x: stats.norm.logpdf(x) + 0.1, lower=-14, upper=14)
-    assert hockey_stick(wrong, shifted(wrong, 1.0), 0.0).error > 0.1
+    assert hockey_stick(wrong, shift_law(wrong, 1.0), 0.0).error > 0.1

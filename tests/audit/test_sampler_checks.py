@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from discreet.audit import MechanismDraws, SingleDraws, position, timing
+from discreet.audit import MechanismDraws, SingleDraws, check_timing, position
 from discreet.errors import ParameterError
 from discreet.noise import (
     Stream,
@@ -102,7 +102,7 @@ def test_times_may_drift_and_jump_as_long_as_they_do_not_follow_the_values(clock
         clock.now += int(next(pauses))
         return int(next(values))
 
-    assert timing(SingleDraws(draw=draw, claim=CLAIM, calls=2_000)).verdict == "holds"
+    assert check_timing(SingleDraws(draw=draw, claim=CLAIM, calls=2_000)).verdict == "holds"
 
 
 def test_a_time_that_follows_the_size_a_little_is_found(clock: Clock) -> None:
@@ -114,10 +114,10 @@ def test_a_time_that_follows_the_size_a_little_is_found(clock: Clock) -> None:
         clock.now += 10_000 + 5 * abs(value) + abs(int(next(others)))
         return value
 
-    result = timing(SingleDraws(draw=draw, claim=CLAIM, calls=3_000))
+    result = check_timing(SingleDraws(draw=draw, claim=CLAIM, calls=3_000))
     assert result.verdict == "broken"
     assert result.details["correlation"] > 0
 
 
 def test_a_constant_has_no_correlation() -> None:
-    assert timing(SingleDraws(draw=lambda: 0, claim=CLAIM, calls=50)).measured == 0
+    assert check_timing(SingleDraws(draw=lambda: 0, claim=CLAIM, calls=50)).measured == 0

@@ -16,7 +16,7 @@ from discreet.audit import (
     MechanismPair,
     SingleDraws,
     run_audit,
-    shifted,
+    shift_law,
 )
 from discreet.errors import ParameterError
 from discreet.noise import Stream, discrete_laplace, rounded_gaussian
@@ -56,7 +56,7 @@ def test_all_fitting_attacks_run_and_the_worst_is_returned() -> None:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_every_attack_says_what_it_needs_and_runs_on_that_alone(name: str) -> None:
     line = Density(logpdf=lambda x: -np.abs(x) - np.log(2), lower=-40, upper=40, tail=1e-17, breaks=(0.0,))
-    pair = LawPair(p=line, q=shifted(line, 1.0), claim=CLAIM)
+    pair = LawPair(p=line, q=shift_law(line, 1.0), claim=CLAIM)
     draws = MechanismDraws(draw=lambda stream: rounded_gaussian(9.0, 5, stream), claim=CLAIM, calls=2_000)
     single = SingleDraws(draw=lambda: 1, claim=CLAIM, calls=100)
     for subject in (_trial(_lattice), pair, draws, single):
@@ -71,7 +71,7 @@ def test_every_attack_says_what_it_needs_and_runs_on_that_alone(name: str) -> No
 
 def test_an_attack_without_randomness_has_no_failure_probability() -> None:
     line = Density(logpdf=lambda x: -np.abs(x) - np.log(2), lower=-40, upper=40, tail=1e-17, breaks=(0.0,))
-    result = run_audit(LawPair(p=line, q=shifted(line, 1.0), claim=CLAIM))
+    result = run_audit(LawPair(p=line, q=shift_law(line, 1.0), claim=CLAIM))
     assert (result.attack, result.verdict, result.failure_probability) == ("density", "holds", 0.0)
 
 

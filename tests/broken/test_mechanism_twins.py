@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from discreet.audit import Density, LawPair, density, distinguish, pushforward, shifted
+from discreet.audit import Density, LawPair, density, distinguish, pushforward, shift_law
 from discreet.noise import Stream, Whitening, discrete_laplace, randomized_response
 from discreet.privacy.promises import GaussianDP, PureDP
 
@@ -148,6 +148,6 @@ def test_the_curvature_of_a_loss_counted_with_the_wrong_power_of_the_norm(power:
 
 def test_a_laplace_density_at_its_own_shift_is_tight() -> None:
     noise = Density(logpdf=lambda x: -np.abs(x) - math.log(2), lower=-60, upper=60, tail=1e-26, breaks=(0.0,))
-    result = density(LawPair(p=noise, q=shifted(noise, 0.5), claim=PureDP(epsilon=0.5)))
+    result = density(LawPair(p=noise, q=shift_law(noise, 0.5), claim=PureDP(epsilon=0.5)))
     assert result.verdict == "holds"
     assert result.measured == pytest.approx(0.5, abs=1e-12)

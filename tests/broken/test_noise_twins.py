@@ -17,13 +17,13 @@ from discreet.audit import (
     LawPair,
     MechanismDraws,
     SingleDraws,
+    check_timing,
     density,
     distinguish,
     position,
     precision,
     run_audit,
-    shifted,
-    timing,
+    shift_law,
 )
 from discreet.errors import NoiseError
 from discreet.noise import Pool, Stream, Whitening, deviates, discrete_laplace, rounded_gaussian
@@ -65,7 +65,7 @@ def test_a_little_less_noise_is_seen_without_drawing(scale: float, verdict: str)
         logpmf=lambda x: -np.abs(x) / scale + math.log(math.tanh(1 / (2 * scale))),
         lower=-3000, upper=3000, tail=1e-42,
     )  # fmt: skip
-    assert density(LawPair(p=noise, q=shifted(noise, 30), claim=LAPLACE)).verdict == verdict
+    assert density(LawPair(p=noise, q=shift_law(noise, 30), claim=LAPLACE)).verdict == verdict
 
 
 # --- noise in floating point -----------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_a_table_of_sixteen_bits_without_refinement(refined: bool, verdict: str)
 
     # Past the table's end one and the same ratio is used: 2**-135 of the mass.
     noise = Lattice(logpmf=logpmf, lower=-table.half, upper=table.half - 1, tail=2.0**-130, accuracy=1e-12)
-    result = density(LawPair(p=noise, q=shifted(noise, 64), claim=GAUSSIAN))
+    result = density(LawPair(p=noise, q=shift_law(noise, 64), claim=GAUSSIAN))
     assert result.verdict == verdict, result
 
 
@@ -357,5 +357,5 @@ def test_a_pool_does_not(law: str) -> None:
     take = pool.gaussian if law == "gaussian" else pool.laplace
     subject = SingleDraws(draw=lambda: take(1000.3), claim=GAUSSIAN, calls=10_000)
     # Whatever else the machine does: it knows no draw, so this alarms falsely once in 10^9.
-    result = timing(subject, failure_probability=1e-9)
+    result = check_timing(subject, failure_probability=1e-9)
     assert result.verdict == "holds", result

@@ -106,7 +106,7 @@ def test_a_reservoir_that_prefers_late_rows_is_caught() -> None:
 
 
 def misaligned(pairs: PairedSample) -> bool:
-    return bool((pairs.published["x"] - pairs.rows["x"] != 0.25).any())
+    return bool((pairs.published_rows["x"] - pairs.rows["x"] != 0.25).any())
 
 
 def test_true_and_published_rows_stay_side_by_side() -> None:
@@ -137,7 +137,7 @@ def test_everybody_is_in_the_sample_or_passed_on_and_nobody_is_both(
     passed: list[AnyArray] = []
     stream = Stream.from_seed(6)
     pairs = feed(kind(SCHEMA, stream, rows=50, others=lambda rows: passed.append(rows["x"])), 900, batch)
-    found = np.sort(np.concatenate([pairs.published["x"], *passed]))
+    found = np.sort(np.concatenate([pairs.published_rows["x"], *passed]))
     everybody = bool(np.array_equal(found, np.arange(900) + 0.25))
     assert everybody == (complete or batch == 1_000)  # of one batch nobody has to go
 
@@ -240,7 +240,7 @@ def test_it_watches_a_release(tmp_path: Path) -> None:
     pairs = PairedSample(SCHEMA, Stream.from_seed(10), rows=500)
     method.publish(source, tmp_path / "out.parquet", watch=pairs)
 
-    noise = pairs.published["x"] - pairs.rows["x"]
+    noise = pairs.published_rows["x"] - pairs.rows["x"]
     assert pairs.seen == 3_000
     assert 4 < noise.std() < 6
     assert pairs.totals["x"].original.mean == pytest.approx(500)

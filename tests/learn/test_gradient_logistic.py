@@ -17,7 +17,7 @@ from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database
 from discreet.schema import Column, Schema
-from tests.learn.asked import (
+from tests.learn.noisy_sums import (
     fitted_in_memory_and_in_an_engine,
     fitted_on_answers_alone,
     spent,

@@ -10,7 +10,7 @@ from discreet import datasets
 from discreet.learn import PrivateNaiveBayes
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
-from tests.learn.asked import (
+from tests.learn.noisy_sums import (
     fitted_in_memory_and_in_an_engine,
     fitted_on_answers_alone,
     spent,

@@ -12,7 +12,7 @@ from discreet.learn import PrivateKMeans
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, Promise, PureDP
 from discreet.query import Database
-from tests.learn.asked import townsfolk, townsfolk_schema
+from tests.learn.noisy_sums import townsfolk, townsfolk_schema
 
 if TYPE_CHECKING:
     from discreet.query import Aggregate, Answer

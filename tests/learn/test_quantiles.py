@@ -15,7 +15,7 @@ from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database
 from discreet.schema import Column, Schema
-from tests.learn.asked import spent
+from tests.learn.noisy_sums import spent
 
 EXACT = NoPromise("the rows are made up")
 DECILES = [i / 10 for i in range(1, 10)]

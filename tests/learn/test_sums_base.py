@@ -15,7 +15,7 @@ from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP, NoPromise
 from discreet.query import Database
 from discreet.schema import Column, Schema
-from tests.learn.asked import (
+from tests.learn.noisy_sums import (
     about_the_table,
     fitted_in_memory_and_in_an_engine,
     fitted_on_answers_alone,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from discreet.audit import Density, Lattice, LawPair, density, shifted
+from discreet.audit import Density, Lattice, LawPair, density, shift_law
 from discreet.errors import PromiseError
 from discreet.noise import BoundedDensity, InRange
 from discreet.noise.polynomial import monomial_coefficients
@@ -93,14 +93,14 @@ def test_the_claimed_delta_survives_the_exact_audit_and_a_smaller_one_does_not()
     law = Density(logpdf=noise.logpdf, lower=-5, upper=5, panels=64, accuracy=1e-12)
     delta = additive_delta(noise, 1.0, 1.0)
     for claimed, verdict in ((delta, "holds"), (0.999 * delta, "broken")):
-        pair = LawPair(p=law, q=shifted(law, 1.0), claim=ApproxDP(epsilon=1.0, delta=claimed))
+        pair = LawPair(p=law, q=shift_law(law, 1.0), claim=ApproxDP(epsilon=1.0, delta=claimed))
         assert density(pair).verdict == verdict
 
 
 def test_an_epsilon_alone_is_broken_for_every_epsilon() -> None:
     noise = cosine(50)
     law = Density(logpdf=noise.logpdf, lower=-50, upper=50, panels=64, accuracy=1e-12)
-    pair = LawPair(p=law, q=shifted(law, 1.0), claim=PureDP(epsilon=1e6))
+    pair = LawPair(p=law, q=shift_law(law, 1.0), claim=PureDP(epsilon=1e6))
     assert density(pair).verdict == "broken"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.ledger import Ledger
-from tests.server.crowd import Crowd, Said
+from tests.server.concurrent_analysts import ConcurrentAnalysts, Exchange
 from tests.server.processes import Served, served, town_in_postgres
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def counts(analyst: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def check_books(ledger: str, said: list[Said], limit: float) -> int:
+def check_books(ledger: str, said: list[Exchange], limit: float) -> int:
     """Verify that a ledger accounts for every answer that anybody received, once, and within its limit."""
     with Ledger.open(ledger) as book:
         book.check()
@@ -51,22 +51,24 @@ def check_books(ledger: str, said: list[Said], limit: float) -> int:
     return len(entries)
 
 
-def outcomes(crowd: Crowd) -> set[str]:
+def outcomes(analysts: ConcurrentAnalysts) -> set[str]:
     """Return what came of the questions: answered, or the codes of errors."""
     return {
-        "answered" if said.status == 200 else said.answer["error"]["code"] if said.answer else "lost"
-        for said in crowd.said
+        "answered" if one.status == 200 else one.answer["error"]["code"] if one.answer else "lost"
+        for one in analysts.exchanges
     }
 
 
-def crowd_on(service: Served, seconds: float | None, limit: float, ledger: str) -> tuple[Crowd, int]:
-    """Let a crowd ask for some time, or until the budget is gone, and verify the books."""
-    crowd = Crowd(service.port, "/v1/query", service.tokens(ANALYSTS), counts)
+def ask_together(
+    service: Served, seconds: float | None, limit: float, ledger: str
+) -> tuple[ConcurrentAnalysts, int]:
+    """Let all analysts ask for some time, or until the budget is gone, and verify the books."""
+    analysts = ConcurrentAnalysts(service.port, "/v1/query", service.tokens(ANALYSTS), counts)
     if seconds is None:
-        crowd.ask_for(120, until=409)
+        analysts.ask_for(120, until=409)
     else:
-        crowd.ask_for(seconds)
-    return crowd, check_books(ledger, crowd.said, limit)
+        analysts.ask_for(seconds)
+    return analysts, check_books(ledger, analysts.exchanges, limit)
 
 
 LONG = pytest.param(60.0, marks=pytest.mark.stats)
@@ -85,9 +87,9 @@ def test_a_crowd_spends_one_budget_to_the_last_unit_and_no_further(
         "limits": {"per_minute": 10**6, "concurrent": 256},
     }
     with served(tmp_path, **changed) as service:
-        crowd, charged = crowd_on(service, seconds, limit, str(tmp_path / "town.ledger"))
-    assert outcomes(crowd) == {"answered", "budget-exceeded"}
-    assert charged == affordable == len(crowd.answered())
+        analysts, charged = ask_together(service, seconds, limit, str(tmp_path / "town.ledger"))
+    assert outcomes(analysts) == {"answered", "budget-exceeded"}
+    assert charged == affordable == len(analysts.answered())
 
 
 @pytest.mark.slow
@@ -108,9 +110,9 @@ def test_two_workers_on_postgresql_share_one_budget(
         "limits": {"per_minute": 10**6, "concurrent": 256},
     }
     with served(tmp_path, **changed) as service:
-        crowd, charged = crowd_on(service, seconds, limit, ledger)
-    assert outcomes(crowd) == {"answered", "budget-exceeded"}
-    assert charged == affordable == len(crowd.answered())
+        analysts, charged = ask_together(service, seconds, limit, ledger)
+    assert outcomes(analysts) == {"answered", "budget-exceeded"}
+    assert charged == affordable == len(analysts.answered())
 
 
 @pytest.mark.slow
@@ -119,17 +121,17 @@ def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_pa
     service = Served(tmp_path, limits={"per_minute": 10**6})
     tokens = service.tokens(8)
     endless = [counts(i) for i in range(len(tokens))]
-    said: list[Said] = []
+    said: list[Exchange] = []
     for kill in range(kills):
         service.start()
-        crowd = Crowd(service.port, "/v1/query", tokens, lambda analyst: endless[analyst])
-        asking = threading.Thread(target=crowd.ask_for, args=(0.6,))
+        analysts = ConcurrentAnalysts(service.port, "/v1/query", tokens, lambda analyst: endless[analyst])
+        asking = threading.Thread(target=analysts.ask_for, args=(0.6,))
         asking.start()
         # Another moment of a question each time.
         asking.join(0.15 + 0.0073 * (kill % 50))
         service.kill()
         asking.join()
-        said += crowd.said
+        said += analysts.exchanges
     assert any(one.status == 0 for one in said), "nobody was interrupted"
     check_books(str(tmp_path / "town.ledger"), said, limit=10.0)
 
@@ -139,10 +141,10 @@ def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_pa
     service.start()
     try:
         for one in received[:: max(1, len(received) // 20)]:
-            again = Crowd(service.port, "/v1/query", tokens, lambda _: iter([]))
-            crowd_answer = again.once(one.analyst, one.body)
-            assert crowd_answer["cached"]
-            assert crowd_answer["value"] == one.answer["value"]
+            again = ConcurrentAnalysts(service.port, "/v1/query", tokens, lambda _: iter([]))
+            stored = again.once(one.analyst, one.body)
+            assert stored["cached"]
+            assert stored["value"] == one.answer["value"]
     finally:
         service.stop()
 
@@ -151,9 +153,9 @@ def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_pa
 def test_a_ledger_that_loses_a_charge_is_noticed(tmp_path: Path) -> None:
     """The check above is not blind: with one charge less, it fails."""
     with served(tmp_path) as service:
-        crowd = Crowd(service.port, "/v1/query", service.tokens(4), counts).ask_for(0.5)
-    check_books(str(tmp_path / "town.ledger"), crowd.said, limit=10.0)
-    lost = crowd.answered()[0]
+        analysts = ConcurrentAnalysts(service.port, "/v1/query", service.tokens(4), counts).ask_for(0.5)
+    check_books(str(tmp_path / "town.ledger"), analysts.exchanges, limit=10.0)
+    lost = analysts.answered()[0]
     forged = {**lost.answer, "receipts": ["0" * 12 + "-999999"]}
     with pytest.raises(KeyError):
-        check_books(str(tmp_path / "town.ledger"), [Said(0, lost.body, 200, forged, 0.1)], limit=10.0)
+        check_books(str(tmp_path / "town.ledger"), [Exchange(0, lost.body, 200, forged, 0.1)], limit=10.0)

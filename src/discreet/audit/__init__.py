@@ -27,7 +27,7 @@ from discreet.audit._density import (
     hockey_stick,
     largest_loss,
     pushforward,
-    shifted,
+    shift_law,
 )
 from discreet.audit._distinguishing import distinguish
 from discreet.audit._enumeration import EveryRow, row_law
@@ -36,7 +36,7 @@ from discreet.audit._prior import PlannedAttacks, attack_prior
 from discreet.audit._published_file import attack_file
 from discreet.audit._real_rows import attack_rows
 from discreet.audit._reidentification import attack_records
-from discreet.audit._sampler_checks import position, precision, timing
+from discreet.audit._sampler_checks import check_timing, position, precision
 from discreet.audit._suite import ATTACKS, Attack, run_audit
 from discreet.audit.reconstruction import ReconstructedColumn, Reconstruction, reconstruct
 
@@ -61,6 +61,7 @@ __all__ = [
     "attack_prior",
     "attack_records",
     "attack_rows",
+    "check_timing",
     "density",
     "distinguish",
     "epsilon_lower_bound",
@@ -76,6 +77,5 @@ __all__ = [
     "reconstruct",
     "row_law",
     "run_audit",
-    "shifted",
-    "timing",
+    "shift_law",
 ]

@@ -225,6 +225,7 @@ class MechanismPair:
                 )
             parts.append(part)
             collected += part.shape[0]
+        # Calls may give more outputs than were asked for; a fixed number of them keeps the bounds exact.
         outputs = np.concatenate(parts)[: self.n]
         return outputs.reshape(self.n, -1)
 

@@ -168,6 +168,7 @@ def _mean_at_least(x: Floats, needed: float) -> float:
     mean, spread = float(x.mean()), float(x.std())
     if not mean > 0:
         return 0.0
+    # The bound is about needed / (n s) + s sd**2 / (2 m**2) below the mean, relatively: least at this s.
     best = mean * math.sqrt(2 * needed / x.size) / spread if spread else 1.0
     middle = min(_STAKES - 1, max(0, round(-math.log2(best))))
     near = range(max(0, middle - 1), min(_STAKES, middle + 2))
@@ -185,6 +186,7 @@ def _rejected_mean(x: Floats, mean: float, stake: float, needed: float) -> float
 
     # By concavity the logarithm is at most 0 at the sample mean, and it falls in m: one root below the mean.
     top = math.log(mean)
+    # A first guess of the bracket's width in log m; the loop widens it where it is too small.
     reach = 2 * needed / (x.size * stake) + stake
     bottom = top - reach
     while surplus(bottom) < 0:
@@ -269,6 +271,7 @@ def _evidence(claim: Promise, least: float, most: float) -> Evidence:
         low, high = (low, high - third) if left.excess >= right.excess else (low + third, high)
     usual = usual_epsilon(claim)
     proved = math.log((least - USUAL_DELTA) / most) if least > USUAL_DELTA and most > 0 else 0.0
+    # Where nothing is broken, the strain is read at the delta that readers are used to.
     points.append(Evidence(evidence_at(usual).excess, usual, USUAL_DELTA, max(0.0, proved)))
     return points[best_evidence(points)]
 

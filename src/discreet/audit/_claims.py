@@ -220,7 +220,7 @@ class _ExtremeRows:
         strength = np.linalg.inv(covariance) * widths * widths[:, None]
         # The best real vector, rounded to signs, is a good start for the search over signs.
         signs = np.where(np.linalg.eigh(strength)[1][:, -1] < 0, -1.0, 1.0)
-        # Half the change of the quadratic form when one sign is flipped.
+        # A quarter of the change of the quadratic form when one sign is flipped.
         for _ in range(len(signs)):
             gains = -signs * (strength @ signs) + np.diagonal(strength)
             best = int(np.argmax(gains))

@@ -184,6 +184,7 @@ def _linear_guess(plan: ReleasePlan, group: Sequence[_ColumnFeatures]) -> Linear
     S = (vectors * np.maximum(values, 0.0)) @ vectors.T
     C = S + V
     C[np.diag_indices_from(C)] += _RIDGE
+    # Only the diagonal of S - S C^-1 S is needed.
     rest = np.diagonal(S) - np.einsum("ij,ji->i", S, np.linalg.solve(C, S))
     errors = {}
     for piece, start, end in zip(group, starts[:-1], starts[1:], strict=True):
@@ -193,6 +194,7 @@ def _linear_guess(plan: ReleasePlan, group: Sequence[_ColumnFeatures]) -> Linear
             errors[target.name] = _wrong_guess(piece, X, C, own, spread)
         elif target.noise_variance is not None:
             mean_square = max(0.0, float(rest[start])) * float(spread[start]) ** 2
+            # Missing cells were filled with the mean and have no error: it is that of the present ones.
             errors[target.name] = float(np.sqrt(mean_square / piece.present))
     return LinearGuess(errors, len(group))
 
@@ -283,6 +285,7 @@ def uniform_candidates(column: Column, fineness: float) -> Candidates:
         n = min(_MOST_POINTS, max(64, math.ceil((upper - lower) / min(fineness, upper - lower))))
         edges = np.linspace(lower, upper, n + 1)
         return Candidates((edges[:-1] + edges[1:]) / 2, np.full(n, 1 / n))
+    # Whole steps, so that every group of integers has its exact share.
     step = max(1, int(min(fineness, column.n_integers)))
     starts = np.arange(0, column.n_integers, step)
     sizes = np.diff(np.append(starts, column.n_integers))

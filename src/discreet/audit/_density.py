@@ -149,11 +149,11 @@ class LawPair:
             raise ParameterError("p and q of LawPair must be of one kind, both Density or both Lattice.")
 
 
-def shifted(law: Law, by: float) -> Law:
+def shift_law(law: Law, by: float) -> Law:
     """Return the law of ``x + by``: noise around the neighbor's value."""
     if isinstance(law, Lattice):
         if by != int(by):
-            raise ParameterError(f"by of shifted must be a whole number for a Lattice, was {by!r}.")
+            raise ParameterError(f"by of shift_law must be a whole number for a Lattice, was {by!r}.")
         inner = law.logpmf
         return Lattice(
             logpmf=lambda x: inner(x - by),
@@ -236,6 +236,7 @@ def hockey_stick(p: Law, q: Law, epsilon: float) -> Bounded:
         value = float(np.maximum(mass_p - growth * mass_q, 0.0).sum())
         # An absolute error of a logarithm is a relative error of the mass, and masses add up to at most 1.
         error = math.expm1(p.accuracy + 4 * _UNIT) + growth * math.expm1(q.accuracy + 4 * _UNIT)
+        # Outside the window of p the integrand is at most p itself.
         return Bounded(value, error + p.tail + x.size * _UNIT * value)
     assert isinstance(p, Density)
     assert isinstance(q, Density)
@@ -247,6 +248,7 @@ def hockey_stick(p: Law, q: Law, epsilon: float) -> Bounded:
     value, error = _integrate(positive, edges)
     # A formula that does not integrate to 1 is no density: what is missing or too much counts as error.
     for law, weight in ((p, 1.0), (q, growth)):
+        # Over the law's own interval: its tail bounds the mass outside.
         inner = edges[(edges >= law.lower) & (edges <= law.upper)]
         total, rough = _integrate(lambda x, law=law: np.exp(law.logpdf(x)), inner)  # type: ignore[misc]
         error += weight * (max(0.0, abs(total - 1) - law.tail) + rough + math.expm1(law.accuracy))
@@ -339,12 +341,12 @@ def density(pair: LawPair, *, epsilons: tuple[float, ...] | None = None) -> Audi
     Examples
     --------
     >>> from scipy import stats
-    >>> from discreet.audit import Density, LawPair, density, shifted
+    >>> from discreet.audit import Density, LawPair, density, shift_law
     >>> from discreet.privacy.promises import GaussianDP
     >>> noise = Density(logpdf=stats.norm.logpdf, lower=-12, upper=12, tail=1e-32)
-    >>> density(LawPair(p=noise, q=shifted(noise, 1.0), claim=GaussianDP(mu=1.0))).verdict
+    >>> density(LawPair(p=noise, q=shift_law(noise, 1.0), claim=GaussianDP(mu=1.0))).verdict
     'holds'
-    >>> density(LawPair(p=noise, q=shifted(noise, 1.0), claim=GaussianDP(mu=0.99))).verdict
+    >>> density(LawPair(p=noise, q=shift_law(noise, 1.0), claim=GaussianDP(mu=0.99))).verdict
     'broken'
     """
     claim = pair.claim

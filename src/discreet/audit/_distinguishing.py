@@ -141,6 +141,7 @@ def likelier_cells(name: str, place: Score, train_a: AnyArray, train_b: AnyArray
     cells_a, cells_b = place(train_a), place(train_b)
     size = int(max(cells_a.max(), cells_b.max())) + 1
     counts_a, counts_b = np.bincount(cells_a, minlength=size), np.bincount(cells_b, minlength=size)
+    # An empty cell would have the ratio 1 by the half counts alone.
     occupied = np.flatnonzero(counts_a + counts_b)
     ratio = (counts_a[occupied] + 0.5) / (counts_b[occupied] + 0.5)
     order = occupied[np.argsort(ratio)[::-1]]
@@ -186,6 +187,7 @@ def _direction(train_a: AnyArray, train_b: AnyArray) -> Score:
 def _thresholds(a: AnyArray, b: AnyArray) -> Floats:
     """Return pooled values as thresholds: at even ranks, and at geometric ranks in both tails."""
     pooled = np.sort(np.concatenate([a, b]))
+    # Likelihood ratios are often largest far out in the tails.
     tail = np.geomspace(1 / pooled.size, 0.5, _THRESHOLDS // 3)
     ranks = np.concatenate([tail, 1 - tail, np.linspace(0, 1, _THRESHOLDS // 3)])
     return np.unique(pooled[np.minimum((ranks * pooled.size).astype(int), pooled.size - 1)])
@@ -303,6 +305,7 @@ def try_events(
     check_failure_probability(failure_probability, attack)
     stream = stream_or_fresh(stream)
     a, b = trial.collect(trial.a, stream), trial.collect(trial.b, stream)
+    # Events are chosen and tested on different outputs: on the same ones the bounds would not hold.
     half = trial.n // 2
     proposed = [family(a[:half], b[:half]) for family in families]
     candidates = [event for events in proposed for event in events]

@@ -111,6 +111,7 @@ def row_law(plan: ReleasePlan) -> RowLaw | None:
         assert isinstance(law, SampledLaw)
         # Published rows with another number of responses, or with a part of one, are impossible.
         possible = (shown.sum(axis=0) == law.picked) & ~(shown & partly).any(axis=0)
+        # Every choice of responses is equally likely.
         chances *= possible / math.comb(law.among, law.picked)
     for answer in answers:
         law = targets[answer[0]].summary.law
@@ -121,6 +122,7 @@ def row_law(plan: ReleasePlan) -> RowLaw | None:
         if isinstance(law, SampledLaw):
             factor = np.where((outputs[:, answer] == [hidden[i] for i in answer]).all(axis=1), 1.0, factor)
         chances *= factor
+    # Published rows that no true row can give have no privacy loss.
     possible = chances.max(axis=0) > 0
     return RowLaw(tuple(t.name for t in targets), rows, outputs[possible], chances[:, possible])
 

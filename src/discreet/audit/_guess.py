@@ -277,6 +277,7 @@ def share_interval(hits: Bools, failure_probability: float) -> tuple[float, floa
     """Return the share of hits and its two-sided Clopper-Pearson interval."""
     n, k = len(hits), int(np.count_nonzero(hits))
     low, high = clopper_pearson(k, n, failure_probability / 2)
+    # Rounding must not put the share outside of its own interval.
     return k / n, min(float(low), k / n), max(float(high), k / n)
 
 
@@ -386,6 +387,7 @@ def min_error(promise: Promise, *, sd: float, width: float) -> float:
     divergence = _chi_squared(promise)
     if divergence is not None:
         kept.append(1 - divergence)
+    # Both bounds are valid, so the larger one is; a sampler that is off by t adds at most t width**2.
     square = max(kept) * sd**2 - promise.total_variation * width**2
     return math.sqrt(square * (1 - _SLACK)) * (1 - _SLACK) if square > 0 else 0.0
 
@@ -434,6 +436,7 @@ def _envelope(promise: Promise) -> tuple[float, tuple[tuple[float, float], ...]]
         lines.append((rise, delta))
         # The same inequality for the complement, solved for the chance of the event.
         lines.append((1 / rise, 1 - (1 - delta) / rise))
+    # No probability exceeds 1.
     lines.append((0.0, 1.0))
     x, height = 0.0, min(value for _, value in lines)
     start = height
@@ -445,6 +448,7 @@ def _envelope(promise: Promise) -> tuple[float, tuple[tuple[float, float], ...]]
         end, next_slope = min((point for point in crossings if point[0] > x), default=(1.0, 0.0))
         end = min(end, 1.0)
         pieces.append((slope, end - x))
+        # From one crossing to the next, the lower envelope follows one line.
         height += slope * (end - x)
         x, slope = end, next_slope
     return start, tuple(pieces)

@@ -137,6 +137,7 @@ def _linear(matrix: Floats, truth: Floats, known: Ints) -> Floats:
     scaled = (matrix - center) / np.where(spread > 0, spread, 1.0)
     X, level = scaled[known], float(truth[known].mean())
     gram = X.T @ X
+    # Published columns may be copies of each other, or constant; the ridge keeps the matrix regular.
     gram[np.diag_indices_from(gram)] += _RIDGE * known.size
     return np.asarray(level + scaled @ np.linalg.solve(gram, X.T @ (truth[known] - level)))
 
@@ -170,6 +171,7 @@ def learned_levels(
             max_iter=40, max_leaf_nodes=16, min_samples_leaf=20, early_stopping=False, random_state=0
         )
     else:
+        # Leaves grow with the table, so that a tree has at most about a thousand of them.
         leaf = max(2, known.size // 1000)
         model = ExtraTreesClassifier(25, min_samples_leaf=leaf, max_features=None, random_state=0)
     with _one_thread():

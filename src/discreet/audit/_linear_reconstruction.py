@@ -366,6 +366,7 @@ def guess_column(column: Curated, people: People, answers: Sequence[StoredAnswer
         S[np.diag_indices_from(S)] += 1.0
         factor = linalg.cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
         solved = linalg.cho_solve(factor, noise + own.sum(axis=1), check_finite=False)
+        # By linearity the person's own part can be taken out afterwards, with one factorization for all.
         solved_own = linalg.cho_solve(factor, own, check_finite=False)
         update = (solved @ H).reshape(m, k)
         own_update = np.einsum("qik,qi->ik", H.reshape(-1, m, k), solved_own)

@@ -227,6 +227,7 @@ def _prior_cells(target: Target, n: int, stream: Stream) -> AnyArray:
     lower, upper = column.range
     values: AnyArray
     if column.type == "number":
+        # The upper 53 bits of a word: as many as a double holds exactly.
         values = lower + (upper - lower) * (stream.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     elif column.n_integers <= 1 << 31:
         values = lower + uniform_integers(column.n_integers, n, stream)

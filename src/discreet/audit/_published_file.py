@@ -108,6 +108,7 @@ def attack_file(
     guesses: list[Guess] = []
     errors_without: dict[str, float] = {}
     numbers = sum(not t.is_list for t in protected)
+    # All numbers share one amount of work.
     steps = max(_FEWEST_STEPS, min(_STEPS, _ALL_STEPS // max(1, numbers)))
     for done, target in enumerate(protected, start=1):
         inversion = _response_inversion(target, cells[target.name], shares) if target.is_list else None
@@ -180,6 +181,7 @@ def _shares(target: Target, codes: AnyArray) -> Floats:
     gap = channel.keep - channel.other
     if gap < 1e-6:
         return np.full(channel.levels, 1 / channel.levels)
+    # Noise may push the unbiased estimate of a rare level below 0.
     shares = np.maximum((observed - channel.other) / gap, 0.0)
     return np.asarray(shares / shares.sum())
 
@@ -250,6 +252,7 @@ def _absent(target: Target, present: float) -> float:
     if keep is None or keep <= 0.5 or present == 0:
         return 0.0
     missing = min(1.0, max(0.0, ((1 - present) - (1 - keep)) / (2 * keep - 1)))
+    # Below 1, because the population's moments are divided by the share of the others.
     return min(0.99, missing * (1 - keep) / present)
 
 

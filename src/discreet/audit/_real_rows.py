@@ -95,6 +95,7 @@ def attack_rows(
             without = split.error_without(target, known, unknown)
             if target.channel is not None:
                 guesses.append(split.guess_by_law(target, known, unknown, without))
+            # The time of the last learned guess predicts that of this one.
             if slowest < min(seconds, deadline - time.monotonic()):
                 guesses.append(split.guess_by_learning(target, known, unknown, without))
                 slowest = guesses[-1].seconds
@@ -171,6 +172,7 @@ class _Split:
     def error_without(self, target: Target, known: Ints, unknown: Ints) -> float:
         """Return the error of the best guess without the release: a constant, or from the clear columns."""
         truth = self.rows[target.name]
+        # What public columns reveal is no fault of the release: the better of the two guesses counts.
         errors = [_error(target, _constant(target, truth[known], unknown.size), truth[unknown])]
         if self.clear is not None:
             guess = _learned_cells(target, self.clear, None, truth, known, unknown)
@@ -186,6 +188,7 @@ class _Split:
         guess: AnyArray
         if target.is_list:
             levels = len(target.column.levels)
+            # The attacker's prior is that of the known people, not the uniform one of the floors.
             shares = np.bincount(truth[known].astype(np.int64), minlength=levels) / known.size
             guess = likeliest_levels(channel, cells, shares)
         else:

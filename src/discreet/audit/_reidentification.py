@@ -157,6 +157,7 @@ def linkage(
     if n < 2 or not targets:
         return None
     # A table of many columns is searched in part: for fewer people, among fewer rows.
+    # As many rows as leave comparisons for about a hundred people.
     among = min(n, max(1_000, _COMPARISONS // (100 * len(targets))))
     attacked = min(among, max(50, _COMPARISONS // (among * len(targets))))
     links = np.empty(attacked, np.int64)
@@ -299,6 +300,7 @@ def membership(
     successes are counted on the other half.
     """
     n = len(next(iter(rows.values())))
+    # Three tables of likelihoods, people by published rows, for every column.
     most = MOST_PEOPLE if not targets else int((_CELLS / (3 * len(targets))) ** 0.5)
     each = min(n // 3, MOST_PEOPLE, most)
     if each < _FEWEST or not targets:

@@ -9,9 +9,9 @@ of its terms. So ``value + noise``, computed in floats, lies on a grid that depe
 output finer than that grid excludes the input, whatever epsilon was promised. The attack uses the magnitude
 of each output and its finest bit, and nothing else.
 
-:func:`timing`. Rejection and counting samplers run longer for some values than for others, so the time of a
-single answer reveals its noise. Times may drift and jump: if they do not depend on the values, every order of
-the values is equally likely, and the rank correlation has a known variance.
+:func:`check_timing`. Rejection and counting samplers run longer for some values than for others, so the time
+of a single answer reveals its noise. Times may drift and jump: if they do not depend on the values, every
+order of the values is equally likely, and the rank correlation has a known variance.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ def position(
     # because a p-value underflows below 1e-308.
     together = stats.chi2.logsf(parts.sum(), (groups - 1) * freedom)
     worst = int(np.argmax(parts))
+    # A group's part is (1 - its share of draws) times chi-squared, because it has a part in the margins: the
+    # p-value is a little too large. log(groups) is the union bound over groups.
     alone = stats.chi2.logsf(parts[worst], freedom) + math.log(groups)
+    # The smaller of two tests: each has half of the failure probability.
     log_p = min(0.0, min(float(together), float(alone)) + math.log(2))
     broken = log_p < math.log(failure_probability)
     where = f"group {worst} of {groups}"
@@ -151,6 +154,7 @@ def finest_bit(x: AnyArray) -> Ints:
     Zero and non-finite values are multiples of every power: they get the largest exponent in use.
     """
     mantissa, exponent = np.frexp(np.where(np.isfinite(x), x, 0.0))
+    # frexp gives a mantissa below 1 in size: times 2**53 it is a whole number, without rounding.
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
     # The lowest set bit is a power of two, so that frexp counts its trailing zeros exactly.
     lowest = whole & -whole
@@ -226,7 +230,7 @@ def precision(
     return try_events(trial, "precision", (low_bits,), failure_probability, stream)
 
 
-def timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditResult:
+def check_timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditResult:
     """Correlate the time of single draws with their absolute value, by ranks.
 
     Parameters
@@ -254,7 +258,7 @@ def timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> AuditR
     ---------
     Jin, McMurtry, Rubinstein and Ohrimenko (2022).
     """
-    check_failure_probability(failure_probability, "timing")
+    check_failure_probability(failure_probability, "check_timing")
     clock = time.perf_counter_ns
     values, times = np.empty(subject.calls), np.empty(subject.calls)
     for i in range(subject.calls):

@@ -28,7 +28,7 @@ from discreet.audit._density import LawPair, density
 from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, try_events
 from discreet.audit._enumeration import EveryRow, enumerate_rows
 from discreet.audit._prior import PlannedAttacks, attack_floor
-from discreet.audit._sampler_checks import low_bits, position, timing
+from discreet.audit._sampler_checks import check_timing, low_bits, position
 from discreet.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ ATTACKS: dict[str, Attack] = {
         about="correlates the time of a draw with its size",
         kinds=_EVERY_KIND,
         subject=SingleDraws,
-        run=lambda subject, p, _stream: timing(subject, failure_probability=p),
+        run=lambda subject, p, _stream: check_timing(subject, failure_probability=p),
     ),
 }
 

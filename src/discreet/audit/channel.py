@@ -152,6 +152,7 @@ class AdditiveChannel(Channel):
         lower, upper = self.bounds
         with np.errstate(divide="ignore"):
             below = np.log(self.cumulative(noise)) if np.any(published <= lower) else inside
+            # A clamped end collects all mass beyond it, so its likelihood is a probability and not a density.
             above = np.log(1 - self.cumulative(noise)) if np.any(published >= upper) else inside
         return np.where(published <= lower, below, np.where(published >= upper, above, inside))
 
@@ -232,6 +233,7 @@ class SphericalChannel(AdditiveChannel):
     def cumulative(self, noise: Floats) -> Floats:
         """Return the distribution function: the mean of normal ones over 400 quantiles of the sd."""
         levels = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+        # A midpoint rule over the mixing law of the standard deviation.
         radius = np.sqrt(2 * special.gammaincinv(self.order + 0.5, levels)) * self.scale
         return np.asarray(special.ndtr((noise - self.law.mean)[..., np.newaxis] / radius).mean(axis=-1))
 
@@ -265,6 +267,7 @@ class InRangeChannel(Channel):
             inputs=law.inputs,
             cells=law.cells,
         )
+        # A quarter of the distance between inputs; values that are rounded to one input have one law.
         self.fineness = (law.upper - law.lower) / (4 * (law.inputs - 1))
 
     @cached_property
@@ -274,6 +277,7 @@ class InRangeChannel(Channel):
     def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
         """Return the log mass of the published number's cell in the row of each value."""
         law = self.table
+        # The upper end belongs to the last cell, hence the clip below.
         cell = np.floor((published - law.lower) * (law.cells / (law.upper - law.lower))).astype(np.int64)
         return np.asarray(self._log_masses[law.quantize(values), np.clip(cell, 0, law.cells - 1)])
 

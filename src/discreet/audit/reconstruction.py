@@ -390,6 +390,7 @@ def _rescale_errors(
     most : float
         Largest possible error, to which results are cut.
     """
+    # A sample that is easier or harder to guess than the population is corrected for.
     factor = population / sample if sample else 1.0
     rescaled = (min(most, error[0] * factor), min(most, error[1] * factor), min(most, error[2] * factor))
     return rescaled, min(most, control * factor)
@@ -403,6 +404,7 @@ def _level_errors(column: Curated, declared: Column, people: People, posterior: 
         wrong: AnyArray = posterior.prior.cells[np.argmax(weights, axis=-1)] != cells
         return wrong
 
+    # Shares of all rows, not of the sample: the error without answers is a fact about the population.
     without = 1 - float(max(shares))
     error, control = _rescale_errors(
         share_interval(is_wrong(posterior.weights), FAILURE),
@@ -450,5 +452,6 @@ def _number_errors(column: Curated, declared: Column, people: People, posterior:
         without,
         width,
     )
+    # A floor must not be overstated: the least sd that the binned counts allow.
     sd = people.min_sd(column)
     return _Errors(error, without, control, lambda promise: min_error(promise, sd=sd, width=width))

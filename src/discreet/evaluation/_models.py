@@ -193,6 +193,7 @@ class BoostedModel:
             if not self.n_classes:
                 return np.asarray(self.estimator.predict(X))
             out = np.zeros((len(X), self.n_classes))
+            # The estimator knows only the classes that it saw.
             out[:, self.estimator.classes_] = self.estimator.predict_proba(X)
             return out
 
@@ -264,6 +265,7 @@ class LinearModel:
         if not self.n_classes:
             return np.asarray(scores[:, 0])
         if scores.shape[1] == 1:
+            # Both signs, because expit(-s) is 1 - expit(s) without cancellation.
             both = np.column_stack([-scores[:, 0], scores[:, 0]])
             return np.asarray(expit(both)) if self.chances else both
         return np.asarray(softmax(scores, axis=1)) if self.chances else np.asarray(scores)

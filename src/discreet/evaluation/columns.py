@@ -51,6 +51,7 @@ class HistogramBins:
         lower, upper = column.range
         if column.type == "number":
             return cls(lower, upper, MOST_BINS)
+        # Half a unit beyond both ends: where every integer has a bin, it lies in its middle.
         return cls(lower - 0.5, upper + 0.5, min(column.n_integers, MOST_BINS))
 
     @property
@@ -91,6 +92,7 @@ class ColumnTally:
         share = values - bins.lower
         share *= _INSIDE / bins.width
         sum_ = float(share.sum())
+        # The sum shows whether any cell is missing, without a pass of its own.
         if math.isnan(sum_):
             present = share[~np.isnan(share)]
             self.missing += share.size - present.size
@@ -99,6 +101,7 @@ class ColumnTally:
         self._squares += float(share @ share)
         share *= bins.count
         share += 1.0
+        # Clipped before the cast, which is undefined for floats beyond the integers.
         np.clip(share, 0.0, bins.count + 1.0, out=share)
         self.counts += np.bincount(share.astype(np.int32), minlength=bins.count + 2)
 
@@ -120,6 +123,7 @@ class ColumnTally:
         if isinstance(self._bins, int) or not self.present:
             return None
         mean = self._sum / self.present
+        # In shares of the declared range: rounding costs about 1e-16 of its square, not of the mean's.
         variance = max(0.0, self._squares / self.present - mean**2)
         return math.sqrt(variance) * self._bins.width / _INSIDE
 

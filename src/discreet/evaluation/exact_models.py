@@ -158,6 +158,7 @@ def check_masked_model(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Fl
         problem = problem_for(X, y, plan.regularization, task.n_classes)
         guesses["original"] = _chances(X, problem.weights(minimize(problem, _TOLERANCE)))
     except DiscreetError:
+        # Without a minimizer there is no model to compare with: every row is given the first class.
         guesses["original"] = np.zeros_like(guesses["release"])
     guesses["majority"] = fit_majority(y, task).predict(X)
     sides: tuple[Trained, ...] = ("original", "release", "majority")

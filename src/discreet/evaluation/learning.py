@@ -77,6 +77,7 @@ class LearningRun:
         self.test: Ints = order[:n_test]
         self.others: Ints = order[n_test:]
         self.train: Ints = self.others[:most]
+        # 31 bits: scikit-learn takes seeds below 2**32.
         self._seed = int(stream.derive("model").words(1)[0] >> np.uint64(33))
 
     def select(self, rows: Rows, places: Ints) -> tuple[Floats, AnyArray]:
@@ -156,6 +157,7 @@ def measure_learning(
     scores = _scores(run, models, rows, published)
     X, y = run.select(rows, run.test)
     moments = AwareRows(plan, n, stream.derive("aware")) if other_rows is None else other_rows
+    # Without the test rows, whose published labels would be trained on.
     moments.see({name: values[run.others] for name, values in published.items()})
     aware = moments.fit()
     corrected, aware_note = None, ""
@@ -300,6 +302,7 @@ def _scores(run: LearningRun, models: Mapping[str, Model], rows: Rows, published
     scores = []
     for tested_on, side in sides.items():
         X, y = run.select(side, run.test)
+        # The best constant of the same side: what a model must beat there.
         majority = fit_majority(run.select(side, run.train)[1], run.task)
         trained: dict[Trained, Model] = {
             "original": models["original"],
@@ -351,6 +354,7 @@ def _curve(
         if time.monotonic() > deadline:
             break
         size = round(share * n)
+        # Disjoint parts of the training rows, so that the scores of one share are nearly independent.
         places = run.train[repeat * size : (repeat + 1) * size]
         value = accuracy_or_r2(run.fit(rows, places).predict(X), y, run.task)
         scores[share] += [] if value is None else [value]
@@ -398,6 +402,7 @@ def _equal_share(
     rising = isotonic_regression(np.array([value for _, value in curve]))
     if rising[-1] - rising[0] <= tolerance:
         return None, "More rows hardly make the model better, so no share of them can be named."
+    # Pooling may have raised the last point above the score that all rows reached.
     if released >= min(rising[-1], curve[-1][1]):
         return 1.0, ""
     if released < rising[0]:

@@ -75,8 +75,10 @@ class AwareModel:
             return np.asarray((predicted - column.range[0]) / column.width)
         scores = np.asarray(self.estimator.decision_function(features))
         if scores.ndim == 1:
+            # The score of two classes is that of the second over the first.
             scores = np.column_stack([np.zeros(len(scores)), scores])
         classes = self.estimator.classes_.tolist()
+        # The estimator sorts its classes; the task has them in their declared order.
         places = [classes.index(level) for level in column.levels]
         return np.asarray(softmax(scores[:, places], axis=1))
 
@@ -134,6 +136,7 @@ class AwareRows:
                 levels = plan.schema.column(column.name).levels
                 codes = [places.get(repr(level), len(places)) for level in levels]
                 self._orders[column.name] = np.array(codes, np.int64)
+        # A row is used if its random word is below the threshold; the largest one stands for all rows.
         share = min(1.0, MOST_PRODUCTS / (self._gathering.work * max(n_rows, 1)))
         self._threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
@@ -161,6 +164,7 @@ class AwareRows:
                     for c in self._schema.released
                 }
             )
+        # Any error at all: the release is being written and paid for, and must not stop for its evaluation.
         except Exception as error:
             self._failed, self._gathering = error, None
 

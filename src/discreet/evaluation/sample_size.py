@@ -228,6 +228,7 @@ def estimate_sample_size(
     classes = len(schema.column(schema.target).levels) if schema.target is not None else 0
     tests = classes if classes > 2 else 1
     # A learner of more than two classes tests each of them against the rest.
+    # With so many rows the critical value is that of the chi-square limit.
     by_chance = critical_value(evidence.rank, _MOST_ROWS, tests) / evidence.rank
     privacy = getattr(method, "privacy", None)
     return SampleSizeEstimate(

@@ -64,7 +64,7 @@ class PairedSample:
     >>> for start in (0, 50):
     ...     ages = np.arange(start, start + 50.0)
     ...     pairs({"age": ages}, {"age": ages + 0.5})
-    >>> pairs.seen, pairs.rows["age"].size, (pairs.published["age"] - pairs.rows["age"]).tolist()
+    >>> pairs.seen, pairs.rows["age"].size, (pairs.published_rows["age"] - pairs.rows["age"]).tolist()
     (100, 3, [0.5, 0.5, 0.5])
     """
 
@@ -98,7 +98,7 @@ class PairedSample:
         return {name: values[: self._held] for name, values in self._kept[0].items()}
 
     @property
-    def published(self) -> dict[str, AnyArray]:
+    def published_rows(self) -> dict[str, AnyArray]:
         """Published rows of the same people, in the same order."""
         return {name: values[: self._held] for name, values in self._kept[1].items()}
 
@@ -138,6 +138,7 @@ class PairedSample:
         """
         room = min(self._capacity - self._held, len(words))
         if room:
+            # Free slots are filled whatever the words: they compete only for a full sample.
             slots = np.arange(self._held, self._held + room)
             self._store(slots, np.arange(room), rows, published, words)
             self._held += room
@@ -147,6 +148,7 @@ class PairedSample:
         below = room + np.flatnonzero(words[room:] < self._words.max())
         pool = np.concatenate([self._words, words[below]])
         stays = np.zeros(pool.size, np.bool_)
+        # The smallest words of all so far, whichever batch they came in: a uniform sample without knowing n.
         stays[np.argpartition(pool, self._capacity - 1)[: self._capacity]] = True
         slots, comes = np.flatnonzero(~stays[: self._capacity]), below[stays[self._capacity :]]
         if self._others is not None:

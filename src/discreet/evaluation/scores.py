@@ -35,6 +35,7 @@ def accuracy_or_r2(predicted: Floats, y: AnyArray, task: PredictionTask) -> floa
     if task.n_classes:
         return float(np.mean(predicted.argmax(axis=1) == y))
     spread = float(np.sum((y - y.mean()) ** 2))
+    # Targets are in units of their range: a smaller spread is rounding of a constant one.
     if not spread > 1e-24 * len(y):
         return None
     return 1.0 - float(np.sum((y - predicted) ** 2)) / spread
@@ -77,6 +78,7 @@ def score(
             rmse=rmse,
         )
     hits = int(np.sum(predicted.argmax(axis=1) == y))
+    # Half of the failure probability on either side.
     lower, upper = clopper_pearson(hits, len(y), FAILURE / 2) if len(y) else (np.array(0.0), np.array(1.0))
     return Score(
         trained_on=trained_on,
@@ -112,6 +114,7 @@ def _auc(predicted: Floats, y: AnyArray) -> float | None:
 
 def _calibration(chance: Floats, outcome: AnyArray) -> list[tuple[float, float, float]]:
     """Return (mean predicted probability, observed share, share of rows) of each tenth that has rows."""
+    # A probability of 1 belongs to the last tenth.
     bins = np.minimum((chance * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
     count = np.bincount(bins, minlength=CALIBRATION_BINS)
     predicted = np.bincount(bins, chance, minlength=CALIBRATION_BINS)

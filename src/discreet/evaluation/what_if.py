@@ -87,6 +87,7 @@ def what_if(
     chosen = method.plan(schema, n_rows)
     entries = [_entry(method, chosen, 1.0, delta, accuracy)]
     others = {float(factor) for factor in factors} - {1.0} if _is_scalable(chosen) else set()
+    # Nearest to the chosen noise first, by ratio: where time runs out, the far ones are missing.
     for done, factor in enumerate(sorted(others, key=lambda factor: abs(math.log(factor)))):
         if time.monotonic() > deadline:
             break
@@ -240,4 +241,5 @@ def _regularization(method: ReleaseMethod, plan: ReleasePlan) -> float | None:
         return None
     shape, covariance = method.shape(plan.numbers.columns), plan.numbers.covariance
     parts = covariance / shape if shape.ndim == 1 else np.diagonal(np.linalg.solve(shape, covariance))
+    # V / Pi^(-1/2) is lambda^(-1/2).
     return float(np.mean(parts)) ** -2

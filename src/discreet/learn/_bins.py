@@ -172,8 +172,10 @@ class Bins:
             cells = integers[column.sql]
             if not column.is_category:
                 starts = [column.nearest_index(edge) for edge in self.edges[column.name]]
+                # An edge begins its cell, hence "right".
                 cells = np.searchsorted(np.array(starts), cells, side="right")
             if column.flag is not None:
+                # Missing values have the last cell.
                 cells = np.where(integers[column.flag] == 1, self.sizes[column.name] - 1, cells)
             result.append(cells)
         return np.column_stack(result).astype(np.int64)

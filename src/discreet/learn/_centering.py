@@ -85,6 +85,7 @@ class Centering:
     def reach(self) -> float:
         """Largest length of a row inside the declared ranges, rounded up."""
         categories = sum(self._categories.values())
+        # Rounded up, so that no row inside the ranges is clipped.
         return math.nextafter(math.sqrt((len(self._categories) - categories) / 4 + categories), math.inf)
 
     @property

@@ -321,6 +321,7 @@ class _Derivative:
         if size <= _DENSE:
             # J J' is small enough to be formed column by column.
             whole = np.column_stack([self.square(unit) for unit in np.eye(size)])
+            # eigvalsh reads one triangle; the mean makes both equal after rounding.
             largest = float(linalg.eigvalsh((whole + whole.T) / 2)[-1])
         else:
             operator = LinearOperator((size, size), matvec=self.square, dtype=np.float64)

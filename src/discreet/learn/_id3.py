@@ -58,6 +58,7 @@ def information(table: Floats, sd: float) -> float:
     kept = table > SKIP * sd
     counts = np.where(kept, table, 0.0)
     rows = counts.sum(axis=1, keepdims=True)
+    # A share of 1, whose logarithm is 0, takes cells that are left out of the sum.
     shares = np.where(kept, counts / np.where(rows > 0, rows, 1.0), 1.0)
     skipped = np.where(kept, 0.0, np.maximum(table, 0.0)).sum()
     return float((counts * np.log(shares)).sum() - skipped * math.log(table.shape[1]))

@@ -338,9 +338,11 @@ def _affordable_centers(
     error of a center is ``0.7 sd r sqrt(d) m / n``, which may be ``_TOLERATED`` times the spread ``r``.
     """
     question = ClusterSums(layout.names, [[0.5] * layout.size], 0.5)
+    # The noise on a sum grows in proportion to the radius, here 0.5: per unit of radius.
     sd = float(schedule.expected_sd("pass 1", question)[0, 1]) / 0.5
     if sd == 0:
         return _SPARE * k
+    # Without a radius rows are taken to be uniform in the box: 1/12 for each coordinate.
     length = math.sqrt(layout.size / 12) if radius is None else radius
     largest = _TOLERATED * length * n_rows / (0.7 * length * sd * math.sqrt(layout.size))
     return int(min(max(largest, k), _SPARE * k))

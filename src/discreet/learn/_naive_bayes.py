@@ -194,5 +194,6 @@ def _smooth_shares(counts: Floats, sd: float) -> Floats:
     ``(max(c, 0) + a / k) / (sum(max(c, 0)) + a)`` over ``k`` cells with ``a = max(1, sd)`` pseudo-rows.
     """
     positive = np.maximum(counts, 0.0)
+    # As many as the noise, so that a cell of noise alone does not exclude a class.
     pseudo_rows = max(1.0, sd)
     return np.asarray((positive + pseudo_rows / len(positive)) / (positive.sum(axis=0) + pseudo_rows))

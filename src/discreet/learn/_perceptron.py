@@ -219,6 +219,7 @@ def _mean_update(answer: Answer) -> Floats | None:
     """
     value, sd = np.asarray(answer.value), np.asarray(answer.sd)
     count = float(value[0])
+    # A count near its noise is no divisor: the mean could be arbitrarily long.
     if count <= LEAST_COUNT * float(sd[0]) or count <= 0:
         return None
     return np.asarray(value[1:] / count)

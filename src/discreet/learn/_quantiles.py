@@ -300,6 +300,7 @@ def _first_sufficient_cut(excesses: _ExcessCounts, cells: int) -> int:
     """Return the first cut with enough rows below it, after isotonic regression of the counts."""
     if not excesses.cuts.size:
         return cells
+    # True counts below rising cuts rise: isotonic regression removes the reversals that noise makes.
     enough = np.flatnonzero(isotonic_regression(excesses.excess) >= 0)
     return int(excesses.cuts[enough[0]]) if enough.size else cells
 
@@ -331,6 +332,7 @@ def _tail_in_sds(failure: float, law: Law) -> float:
         u = (math.sqrt(1 + t * t) - 1) / t
         return math.log(2) - u * t - math.log1p(-u * u) - math.log(failure)
 
+    # t is in scales of the Laplace law, of which its standard deviation is sqrt(2).
     return float(optimize.brentq(excess, 1e-9, 10 - 4 * math.log(failure))) / math.sqrt(2)
 
 

@@ -167,6 +167,8 @@ class PrivateRidge(RegressorMixin, SumsEstimator):
         self.coef_, shift = features_only.coefficients(
             np.append(slopes, level) * width if features_only.intercept else slopes * width
         )
+        # The target was counted from the middle of its range; without a constant coordinate, `coefficients`
+        # has not yet added the level.
         self.intercept_ = float(shift) + low + width / 2 + (0.0 if features_only.intercept else level * width)
         self.regularization_ = penalty
         return schedule

@@ -100,6 +100,7 @@ def deviation_for(tolerance: float, failure: float) -> float:
 
     The Gaussian quantile itself; ``tolerance / sqrt(2 ln(2 / failure))`` is a little less.
     """
+    # Rounding to the lattice takes its part of the tolerance.
     return tolerance / (-float(special.ndtri(failure / 2)) + _ROUNDING)
 
 
@@ -250,6 +251,7 @@ class StatisticalQueries:
         sd = self._sd(tolerance)
         answer = self.sums.ask(Sums((parsed,)), variance=sd * sd, owner=self._owner)
         width = float(parsed.upper) - float(parsed.lower)
+        # Hoeffding's inequality; the union bound over all queries splits the failure probability.
         sampling_tolerance = width * math.sqrt(
             math.log(2 * self.queries / self.sampling_failure) / (2 * self._n_rows)
         )

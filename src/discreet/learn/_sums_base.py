@@ -215,6 +215,7 @@ class SumsEstimator(Learner):
         owner = type(self).__name__
         if self.__sklearn_tags__().target_tags.required:
             labels = np.asarray(y)
+            # Before validate_data, which refuses NaN in y with scikit-learn's own error.
             if labels.dtype.kind == "f" and labels.ndim == 1:
                 check_finite(labels, f"y of {owner}.fit")
             X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)

@@ -112,6 +112,7 @@ class Learner(BaseEstimator):
         try:
             with draft.open("xb") as file:
                 np.savez(file, header=np.frombuffer(text, np.uint8), **arrays)
+            # Renamed when complete: a reader never finds half a model.
             draft.replace(path)
         except OSError as error:
             raise SourceError(

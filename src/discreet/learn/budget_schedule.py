@@ -165,6 +165,7 @@ class BudgetSchedule:
         else:
             self.answers[name] = answer
             return answer
+        # Outside the handler, so that the traceback does not show the ledger's own error as its context.
         raise refused
 
     def _budget_error(self, problem: BudgetExceeded, passes: int) -> BudgetExceeded:
@@ -195,6 +196,7 @@ class BudgetSchedule:
         share = problem.left / problem.asked if problem.asked else 0.0
         (promise,) = self.promises
         if problem.currency == "rho" and isinstance(promise, GaussianDP):
+            # rho = mu**2 / 2 is what the ledger adds up. Rounded down, so that the suggestion fits.
             mu = _four_digits(promise.mu * math.sqrt(share))
             if mu > 0:
                 return f"GaussianDP(mu={mu!r}) would fit."

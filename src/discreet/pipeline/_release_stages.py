@@ -215,13 +215,13 @@ def measure_worth(
         learning = measure_learning(
             plan.schema,
             pairs.rows,
-            pairs.published,
+            pairs.published_rows,
             plan=plan,
             stream=stream,
             other_rows=beside,
             progress=lambda done: report.progress(0.6 * done),
         )
-    meter = choose_meter(plan, pairs.rows, stream=stream, published=pairs.published)
+    meter = choose_meter(plan, pairs.rows, stream=stream, published=pairs.published_rows)
     positions = what_if(
         method,
         schema,
@@ -274,10 +274,10 @@ def attack_real_rows(
     guesses = attack_rows(
         plan,
         pairs.rows,
-        pairs.published,
+        pairs.published_rows,
         progress=lambda done, total: report.progress(0.8 * done / total),
     )
-    return guesses, attack_records(plan, pairs.rows, pairs.published)
+    return guesses, attack_records(plan, pairs.rows, pairs.published_rows)
 
 
 def describe_attacks(
@@ -324,6 +324,6 @@ def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
             pairs.totals.values(),
             {s.column: s.law.unpublished for s in plan.columns if isinstance(s.law, SampledLaw)},
         ),
-        "correlations": correlate(plan.schema, pairs.rows, pairs.published),
+        "correlations": correlate(plan.schema, pairs.rows, pairs.published_rows),
         "compared_rows": len(next(iter(pairs.rows.values()))),
     }

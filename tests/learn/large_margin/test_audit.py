@@ -291,7 +291,7 @@ def test_the_two_noises_share_one_epsilon(privacy: PureDP | ApproxDP, n_classes:
     width = plan.term.step * math.sqrt(
         n_classes * 10 if isinstance(plan.term, ClasswiseNoise) else constants.size
     )
-    assert plan.term.rounding == pytest.approx(width)
+    assert plan.term.rounding_distance == pytest.approx(width)
     apart = 2 * (1e-9 + width / 2) / plan.regularization + plan.output.step * math.sqrt(constants.size)
     second = plan.share * 0.5
     left = 0.5 - second - jacobian_cost(n_classes, H, plan.regularization)

@@ -153,7 +153,7 @@ def test_the_bound_on_rounding_holds(size: float) -> None:
                 mpmath.fsum((mpmath.mpf(a) - b) ** 2 for a, b in zip(problem.gradient(w), exact, strict=True))
             )
         )
-    assert 0 < error <= problem.rounding(w)
+    assert 0 < error <= problem.gradient_error(w)
 
 
 def test_the_distance_to_the_minimizer_is_at_most_the_tolerance_over_the_regularization() -> None:

@@ -156,7 +156,7 @@ def reaches(problem: Any, tolerance: float) -> bool:
     """The wrong twin: solve, then look at the certificate of what the rows led to."""
 
     def near(w: Any, gradient: Any) -> bool:
-        return bool(float(np.linalg.norm(gradient)) + problem.rounding(w) <= tolerance)
+        return bool(float(np.linalg.norm(gradient)) + problem.gradient_error(w) <= tolerance)
 
     return logistic_solver.newton(problem, near)[1]
 
@@ -262,7 +262,7 @@ def test_steps_shrink_every_distance_as_fast_as_is_said() -> None:
     # Two directions of curvature 1 and 0.01, by steps that err as much as they may, in the worst direction.
     curved, error = np.array([1.0, 0.01]), 1e-6
     goal = np.array([0.0, 3.0])
-    steps = GradientDescent(curvature=1.0, regularization=0.01, norm=3.0, rounding=error)
+    steps = GradientDescent(curvature=1.0, regularization=0.01, norm=3.0, step_error=error)
 
     def step(w: Any) -> Any:
         return w - curved * (w - goal) - error * np.array([0.0, 1.0])
@@ -279,7 +279,7 @@ def test_steps_shrink_every_distance_as_fast_as_is_said() -> None:
     with pytest.raises(PromiseError, match=r"tolerance of X must be at least 2\.01e-06"):
         steps.check(1.9e-6, "X")
     with pytest.raises(PromiseError, match="regularization of X must be at least"):
-        GradientDescent(curvature=1.0, regularization=1e-13, norm=1.0, rounding=0.0).check(1.0, "X")
+        GradientDescent(curvature=1.0, regularization=1e-13, norm=1.0, step_error=0.0).check(1.0, "X")
 
 
 def test_no_draw_is_longer_than_the_samplers_allow() -> None:

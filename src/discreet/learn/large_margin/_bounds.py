@@ -93,11 +93,15 @@ _Terms = tuple[list[tuple[Floats, Floats]], Floats, Floats]
 
 
 def _another_label(i: Floats, j: Floats, both: Floats, a: Floats, b: Floats) -> _Terms:
+    # X = x x' of the old row and Y of the new one have norm 1 at most and inner product r. i and j say
+    # whether the other row's class is an active rival. The old class changes by |old X + j Y|, the new one
+    # by |new Y + i X| (i and j equal their squares), rivals of both rows by |X - Y|, of one row by 1.
     old, new = i + both + a, j + both + b
     return [(old**2 + j, 2 * old * j), (new**2 + i, 2 * new * i)], both, a + b
 
 
 def _same_label(both: Floats, a: Floats, b: Floats) -> _Terms:
+    # The class of both rows changes by |old X - new Y|, with one more rival than above.
     old, new = both + a, both + b
     return [(old**2 + new**2, -2 * old * new)], both, a + b
 
@@ -121,6 +125,7 @@ def _largest(terms: list[tuple[Floats, Floats]], both: Floats, rest: Floats) -> 
             parts.append(np.where(both == 0, 0.0, -both / np.sqrt(2 - 2 * r)))
         return np.asarray(sum(parts))
 
+    # Short of 1, where the slope is infinite; the tangent at the end covers the rest.
     low, high = np.zeros_like(both), np.full_like(both, 1.0 - 2.0**-40)
     for _ in range(50):
         middle = (low + high) / 2
@@ -128,6 +133,7 @@ def _largest(terms: list[tuple[Floats, Floats]], both: Floats, rest: Floats) -> 
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
     value = sum(np.sqrt(A + B * low) for A, B in terms) + both * np.sqrt(2 - 2 * low) + rest
     tangent = slope(low)
+    # A concave function lies below its tangent, which is largest at one of the ends 0 and 1.
     missed = np.maximum(tangent * (1 - low), -tangent * low)
     return float((value + np.maximum(missed, 0.0)).max())
 
@@ -171,6 +177,7 @@ def regularization_for_jacobian(n_classes: int, smoothing: float, cost: float, c
     while over(low) <= 0:
         low -= 2 * (high - low)
     root: float = optimize.brentq(over, low, high, xtol=1e-13, rtol=1e-13)
+    # Raised beyond the root's error: the cost falls as the regularization grows.
     return math.exp(root) * (1 + 1e-10)
 
 
@@ -251,7 +258,7 @@ class ClasswiseNoise(PointNoise):
         return self.n_classes * self.law.total_variation
 
     @property
-    def rounding(self) -> float:
+    def rounding_distance(self) -> float:
         """Largest distance that rounding to the lattice adds to two linear terms; projections shorten it."""
         return self.step * math.sqrt(self.n_classes * self.law.dimension)
 
@@ -264,6 +271,7 @@ class ClasswiseNoise(PointNoise):
     def delta(self, epsilon: float) -> float:
         """Return the delta that comes with an epsilon without the sampler's distance."""
         one = SphericalNoise(dimension=self.law.dimension, law=self.law)
+        # SphericalNoise.delta adds the error of one class itself.
         reached = epsilon + (self.n_classes - 1) * self.law.log_density_error
         return self.n_classes * one.delta(reached)
 

@@ -143,6 +143,7 @@ class LargeMarginConstants(ProblemConstants):
 
     def descent(self, regularization: float, linear_term: VectorNoise | None) -> GradientDescent:
         """Return what gradient steps are certain to reach, whatever is drawn for the linear term."""
+        # Norm of the trace's linear term: one identity without its last entry for every matrix.
         traced = abs(self.trace) * math.sqrt(self.n_classes * self.components * (self.dimension - 1))
         largest = 0.0 if linear_term is None else linear_term.largest_norm
         return gradient_descent(

@@ -26,12 +26,11 @@ from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from discreet._types import AnyArray, Floats, Ints
+    from discreet._types import Floats, Ints
     from discreet.learn.large_margin._problem import Ellipse
     from discreet.learn.perturbation.defaults import Mechanism
     from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.ledger import Ledger
-    from discreet.noise import Stream
     from discreet.privacy import Promise
 
 
@@ -269,23 +268,15 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             trace=float(self.trace_weight),
         )
 
-        def charge() -> Stream:
-            what = "large-margin Gaussian classifier"
-            if plan.name != "exact":
-                what += f" by {plan.name} perturbation"
-            receipts.append(self._charge(plan.promises, what))
-            return self._stream()
-
-        released = problem.matrices(plan.train(problem, charge))
-        self._set_matrices(released, embedding, len(classes))
+        released, self.receipt_ = self._train(plan, problem, "large-margin Gaussian classifier")
+        self._set_matrices(problem.matrices(released), embedding, len(classes))
         self.classes_ = classes
         self.embedding_ = embedding
         self.regularization_ = plan.regularization
         self.mechanism_ = plan.name
         self.starting_centroids_ = None if centroids is None else np.array(centroids)
         self.promises_ = promises
-        self.receipts_ = tuple(receipts)
-        self.receipt_ = receipts[-1]
+        self.receipts_ = (*receipts, self.receipt_)
         return self
 
     def _plan_training(
@@ -370,12 +361,6 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             far[block] = apart[:, :, 0] if components == 1 else -special.logsumexp(-apart, axis=2)
         return far[:, 0] - far[:, 1] if n_classes == 2 else -far
 
-    def predict(self, X: Any) -> AnyArray:
-        """Return the nearest class for each row, the first of equally near ones."""
-        scores = self.decision_function(X)
-        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
     def ellipses(self, level: float = 1.0) -> tuple[Ellipse, ...]:
         """Return, for two features, the ellipse around each center on which its distance grew by ``level``.
 
@@ -424,6 +409,7 @@ class LargeMarginGaussianClassifier(PerturbedClassifier):
             privacy=_scale_promise(self.privacy, self.centroid_share),
             bounds=bounds,
             ledger=self.ledger,
+            # Another seed than that of the training: noise that is used twice cancels.
             random_state=None if self.random_state is None else int(self.random_state) + 1,
         ).fit(X)
 
@@ -456,6 +442,7 @@ def _compose_promises(
     """
     if isinstance(privacy, NoPromise):
         return privacy
+    # Basic composition at the split that was planned; rounded up below, as every promise is.
     delta = first.delta_at(share * privacy.epsilon) + second.delta_at((1 - share) * privacy.epsilon)
     return ApproxDP(
         epsilon=privacy.epsilon * (1 + 2.0**-50),

@@ -132,7 +132,7 @@ class MarginProblem:
         return to_matrices(self.spread(w), self.p)
 
     def value_and_gradient(self, w: Floats) -> tuple[float, Floats]:
-        """Return the function and its gradient; :meth:`rounding` bounds the gradient's error."""
+        """Return the function and its gradient; :meth:`gradient_error` bounds the gradient's error."""
         loss, slope = self.loss_and_slope(self.spread(w))
         value = loss + self.regularization / 2 * float(w @ w) + float(self.linear_term @ w)
         return value, self.gather(slope) + self.regularization * w + self.linear_term
@@ -200,7 +200,7 @@ class MarginProblem:
         weights[line, proxy] += slope.sum(axis=1)
         return loss, weights
 
-    def rounding(self, norm: float) -> float:
+    def gradient_error(self, norm: float) -> float:
         """Return how far a computed gradient can be from the true one, at ``w`` of a norm.
 
         See :func:`rounding_error` for the loss; the other terms are added to it.
@@ -279,6 +279,7 @@ def rounding_error(
     shares = 0.0 if components == 1 else 2 * distance + components + 10
     slope = (2 * distance + (8 + 2 * components) * (1 + 2 * norm)) / (2 * smoothing) + 4
     sums = CHUNK + n_rows // CHUNK + n_classes + 3 * matrices + 24
+    # 1.01 for terms of higher order in u.
     return n_rows * n_classes * (slope + shares + sums) * _UNIT * 1.01
 
 
@@ -323,6 +324,7 @@ def gradient_descent(
     worst = float(huber_hinge(np.array(1 + math.log(components)), smoothing))
     norm = math.sqrt(2 * n_rows * (n_classes - 1) * worst / regularization) + linear / regularization
     curvature = loss_curvature(n_rows, n_classes, smoothing, components) + regularization
+    # All points of the descent stay within twice that norm of 0.
     error = rounding_error(n_rows, p, n_classes, smoothing, 2 * norm, components=components)
     error += _linear_error(n_classes * components, 2 * regularization * norm, linear) + linear_error
     # A quotient and a difference more, of vectors no longer than 2 norm each, and a projection of their sum.
@@ -331,7 +333,7 @@ def gradient_descent(
         curvature=curvature,
         regularization=regularization,
         norm=norm,
-        rounding=error + step * curvature * norm * _UNIT,
+        step_error=error + step * curvature * norm * _UNIT,
         largest_condition=CONSTRAINED_CONDITION if constrained else LARGEST_CONDITION,
     )
 
@@ -417,6 +419,7 @@ def common_shift(matrices: Floats) -> Floats:
     """
     values = np.linalg.eigvalsh(matrices)
     least, most = float(values.min()), float(values.max())
+    # Without spread every matrix is the same multiple of the identity; any positive one will do.
     floor = LEAST * (most - least) if most > least else 1.0
     return np.asarray(matrices + max(0.0, floor - least) * np.eye(matrices.shape[-1]))
 
@@ -451,6 +454,7 @@ def gaussians_in(matrices: Floats, embedding: Embedding) -> Gaussians:
     return Gaussians(
         centers=(-constant * toward - start) / scale,
         inverse_covariances=inner * scale * scale[:, np.newaxis],
+        # A Schur complement of a positive definite matrix: only rounding makes it negative.
         offsets=np.maximum(constant**2 * (last - (cross * toward).sum(axis=-1)), 0.0),
     )
 
@@ -478,6 +482,7 @@ class Ellipse:
 def ellipse_of(label: object, center: Floats, inverse_covariance: Floats, level: float) -> Ellipse:
     """Return the ellipse at which a class's ``f`` is ``level`` above its smallest value."""
     values, vectors = np.linalg.eigh(inverse_covariance)
+    # eigh sorts eigenvalues upwards: the smallest belongs to the longest radius. Signs are arbitrary.
     long = vectors[:, 0] if vectors[0, 0] >= 0 else -vectors[:, 0]
     return Ellipse(
         label=label,

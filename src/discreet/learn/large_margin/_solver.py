@@ -108,7 +108,7 @@ def quasi_newton(problem: MarginProblem, tolerance: float, most: int = MOST_STEP
     Notes
     -----
     It stops where the norm of the computed gradient, widened by the rounding of the norm, plus the bound of
-    ``problem.rounding`` is within the tolerance: then the true gradient is.
+    ``problem.gradient_error`` is within the tolerance: then the true gradient is.
 
     Reference
     ---------
@@ -117,7 +117,7 @@ def quasi_newton(problem: MarginProblem, tolerance: float, most: int = MOST_STEP
 
     def near(w: Floats, gradient: Floats) -> bool:
         norm, size = float(np.linalg.norm(gradient)), float(np.linalg.norm(w))
-        return norm * (1 + 1e-12 + problem.size * _UNIT) + problem.rounding(size) <= tolerance
+        return norm * (1 + 1e-12 + problem.size * _UNIT) + problem.gradient_error(size) <= tolerance
 
     result, reached = minimize_smooth(
         lambda w: problem.value_and_gradient(w)[1],
@@ -148,6 +148,7 @@ def accelerated_projection(problem: MarginProblem, tolerance: float, most: int =
     x = np.zeros((problem.n_matrices, problem.squares.dimension))
     y, momentum = x, 1.0
     bound = problem.regularization + problem.curvature
+    # The bound counts every row as if it were on the bend of its hinges; most are not.
     lipschitz = problem.regularization + bound / 64
     _, gradient_y = problem.whole_value_and_gradient(y)
     for _ in range(most):
@@ -163,7 +164,7 @@ def accelerated_projection(problem: MarginProblem, tolerance: float, most: int =
         # The projection errs by a few units in the last place of what is projected, and the slope with it.
         size = float(np.linalg.norm(aim))
         slack = 2 * (bound + lipschitz) * PROJECTION * problem.p * _UNIT * size
-        slack += 2 * problem.rounding(max(float(np.linalg.norm(new)), float(np.linalg.norm(y))))
+        slack += 2 * problem.gradient_error(max(float(np.linalg.norm(new)), float(np.linalg.norm(y))))
         slack += 8 * lipschitz * _UNIT * (size + float(np.linalg.norm(y)))
         if float(np.linalg.norm(subgradient)) * (1 + 1e-12 + x.size * _UNIT) + slack <= tolerance:
             return new

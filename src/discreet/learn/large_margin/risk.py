@@ -60,6 +60,7 @@ def noise_norm(noise: VectorNoise, failure: float) -> float:
         return noise.sd * math.sqrt(2 * float(special.gammainccinv(noise.dimension / 2, failure))) * up
     if isinstance(noise, ClasswiseNoise):
         c, d = noise.n_classes, noise.law.dimension
+        # Every class within its quantile, by the union bound; or the sum of norms, of shape c d.
         each = math.sqrt(c) * float(special.gammainccinv(d, failure / c))
         return min(each, float(special.gammainccinv(c * d, failure))) / noise.law.rate * up
     assert isinstance(noise, SphericalNoise)
@@ -130,6 +131,7 @@ def true_excess(
     docs/explanation/theorems/large-margin-risk.md
     """
     q = noise_norm(noise, failure / 2)
+    # The hinge of 1: loss by one rival where all matrices are 0.
     at_zero = 1.0 if smoothing <= 1 else (1 + smoothing) ** 2 / (4 * smoothing)
     longest = math.sqrt(2 * n_rows * (n_classes - 1) * at_zero / regularization)
     shorter = q * (2 * longest + q / regularization) / (2 * n_rows)

@@ -20,11 +20,10 @@ from discreet.learn.perturbation.base import Embedding, PerturbedClassifier, cho
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet._types import AnyArray, Floats
+    from discreet._types import Floats
     from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.ledger import Ledger
-    from discreet.noise import Stream
-    from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt
+    from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
 
 
 class PrivateLogisticRegression(PerturbedClassifier):
@@ -176,16 +175,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
         self._check_parameters()
         X, codes, classes, (embedding, plan) = self._read(X, y, self._plan_training)
         problem = problem_for(embedding.rows(X), codes, plan.regularization, len(classes))
-        receipts: list[Receipt] = []
-
-        def charge() -> Stream:
-            what = "logistic regression"
-            if plan.name != "exact":
-                what += f" by {plan.name} perturbation"
-            receipts.append(self._charge(plan.promises, what))
-            return self._stream()
-
-        released = plan.train(problem, charge)
+        released, self.receipt_ = self._train(plan, problem, "logistic regression")
         self.classes_ = classes
         self.embedding_ = embedding
         self.weights_ = problem.weights(released)
@@ -193,7 +183,6 @@ class PrivateLogisticRegression(PerturbedClassifier):
         self.regularization_ = plan.regularization
         self.mechanism_ = plan.name
         self.promises_ = plan.promises
-        (self.receipt_,) = receipts
         return self
 
     def _plan_training(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, TrainingPlan]:
@@ -235,14 +224,9 @@ class PrivateLogisticRegression(PerturbedClassifier):
 
         Rows outside the declared bounds or norm are clipped as those of the training were.
         """
+        # By the weights of embedded rows: coef_ and intercept_ are the same scores only inside the bounds.
         scores = np.asarray(self._embed_rows(X, "decision_function") @ self.weights_.T)
         return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict(self, X: Any) -> AnyArray:
-        """Return the class with the largest score for each row."""
-        scores = self.decision_function(X)
-        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row, as the model sees it."""

@@ -223,6 +223,7 @@ def make_logistic_plan(
     if regularization is None:
         regularization = default_regularization(constants, privacy, mechanism)
     if mechanism == "auto":
+        # The floor only keeps quotients finite: with so little regularization the objective always wins.
         mechanism = (
             "output"
             if isinstance(privacy, NoPromise)

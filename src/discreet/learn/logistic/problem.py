@@ -52,6 +52,7 @@ def rounding_error(n_rows: int, dimension: int, n_scores: int, norm: float) -> f
     """
     scores = (dimension + 3 * n_scores + 4) * norm / 2
     sums = 1.5 * (CHUNK + n_rows // CHUNK + 8 * n_scores + 16)
+    # 1.01 for terms of higher order in u.
     return (scores + sums) * _UNIT * 1.01
 
 
@@ -82,14 +83,16 @@ def gradient_descent(
     norm = math.sqrt(largest_gain(n_classes) / regularization) + linear / regularization
     curvature = (0.25 if n_classes == 2 else 0.5) + regularization
     n_scores = 1 if n_classes == 2 else n_classes
+    # All points of the descent stay within twice that norm of 0.
     error = rounding_error(n_rows, dimension, n_scores, 2 * norm)
+    # A product and two sums for the penalty and the linear term.
     error += 4 * (2 * regularization * norm + linear) * _UNIT
     return GradientDescent(
         curvature=curvature,
         regularization=regularization,
         norm=norm,
         # A quotient and a difference more, of vectors no longer than 2 norm each.
-        rounding=error + 8 * curvature * norm * _UNIT,
+        step_error=error + 8 * curvature * norm * _UNIT,
     )
 
 
@@ -139,7 +142,7 @@ class LogisticProblem(ABC):
         return loss + self.regularization / 2 * float(w @ w) + float(self.linear_term @ w)
 
     def gradient(self, w: Floats) -> Floats:
-        """Return the gradient; :meth:`rounding` bounds its error."""
+        """Return the gradient; :meth:`gradient_error` bounds its error."""
         # Block by block, because the error of a sum grows with its length.
         total = sum((self._slope(block, w) for block in self._blocks()), start=np.zeros(self.size))
         return total / self.n_rows + self.regularization * w + self.linear_term
@@ -156,7 +159,7 @@ class LogisticProblem(ABC):
         total = sum((self._curvature_times(b, w, v) for b in self._blocks()), start=np.zeros(self.size))
         return total / self.n_rows + self.regularization * v
 
-    def rounding(self, w: Floats) -> float:
+    def gradient_error(self, w: Floats) -> float:
         """Return how far :meth:`gradient` can be from the true one: see :func:`rounding_error`."""
         size = float(np.linalg.norm(w))
         rest = 4 * (self.regularization * size + float(np.linalg.norm(self.linear_term)))
@@ -219,6 +222,7 @@ class BinaryProblem(LogisticProblem):
 
     def _bend(self, block: slice, w: Floats) -> Floats:
         score = self.rows[block] @ w
+        # Not p (1 - p): that loses all digits of 1 - p at large scores.
         return np.asarray(special.expit(score) * special.expit(-score))
 
     def _curvature(self, block: slice, w: Floats) -> Floats:
@@ -349,7 +353,8 @@ def minimize(problem: LogisticProblem, tolerance: float) -> Floats:
     def left(w: Floats, gradient: Floats) -> float:
         """Bound the norm of the true gradient."""
         norm = float(np.linalg.norm(gradient))
-        return norm * (1 + 1e-12 + problem.size * 2.0**-53) + problem.rounding(w)
+        # The computed norm of `size` entries can be too small by that many units in the last place.
+        return norm * (1 + 1e-12 + problem.size * 2.0**-53) + problem.gradient_error(w)
 
     def near(w: Floats, gradient: Floats) -> bool:
         return left(w, gradient) <= tolerance

@@ -53,6 +53,7 @@ def largest_norm(regularization: float, norm_bound: float = 1.0) -> float:
     """
     gain = largest_gain(2)
     # The bound of all norms, if the margin of the largest gain can be reached.
+    # t sigma(-t), the gain of a row at margin t, is largest at t = 1 + gain.
     free = math.sqrt(gain / regularization)
     if norm_bound * free >= 1 + gain:
         return free
@@ -93,6 +94,7 @@ def binary_change(norm: float) -> float:
     t = np.linspace(-math.pi / 2, math.pi / 2, _ANGLES + 1)
     size = special.expit(norm * np.sin(t))
     farthest = float(np.hypot(size * np.cos(t), size * np.sin(t) - center).max())
+    # No angle is farther than half a step from the grid.
     between = (1 + norm / 4) * math.pi / _ANGLES / 2
     return min(LARGEST_BINARY, 2 * (farthest + between) * _UP)
 
@@ -124,6 +126,7 @@ def gradient_change(n_classes: int, regularization: float, *, tight: bool = True
         return binary_change(largest_norm(regularization) * _UP)
     # Scores of two classes differ by at most sqrt(2) |w|, which keeps every residual below 1.
     norm = math.sqrt(largest_gain(n_classes) / regularization) * _UP
+    # The cap keeps exp finite; the quotient below is 1 long before.
     others = (n_classes - 1) * math.exp(min(math.sqrt(2) * norm, 700.0))
     return LARGEST_SOFTMAX * others / (1 + others)
 
@@ -203,5 +206,6 @@ def mean_supremum(n_classes: int) -> float:
         )
 
     # E max = int_0^inf P(max > x) - P(max < -x) dx.
+    # Beyond 40 the tail of a normal is below the smallest float.
     mean, error = integrate.quad(tail, 0.0, 40.0, epsabs=1e-13, limit=200)
     return float(2 * (mean + error) * _UP)

@@ -168,6 +168,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
             )
         levels = np.array(column.levels)
         answers = ResponseLevels.from_law(column, len(levels))
+        # The corrected shares divide by the gap.
         if answers.gap <= 0:
             raise ParameterError(
                 f"The target {column.name!r} of the law of NoiseAwareClassifier must depend on the true "
@@ -231,6 +232,7 @@ class NoiseAwareClassifier(ClassifierMixin, NoiseAwareLearner):
             return estimators.naive_bayes(moments, coordinates, rank).weights
 
         if noised:
+            # Trained and used on rows of one law, scores need no factor from cross-fitting.
             self.model_, self.scale_ = "lda", 1.0
             fit = _balance_intercepts(discriminants(total), total)
         elif coordinates.joint_block is not None or self.model == "nb":

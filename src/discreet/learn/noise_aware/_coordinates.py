@@ -263,11 +263,13 @@ class Block:
             # Indicators: products of different levels vanish, and the square of a level is the level.
             return np.diag(inside)
         t = self.raw.start
+        # Share of rows in which a number is published: 1 where it always is.
         present = sums[t + 1, 0] if self.raw.stop - t == 2 else sums[0, 0]
         keep = self.flag.keep if self.has_missing_flag else 1.0
         square = (sums[t, t] - self.variance * present) / (keep * self.share)
         if not self.has_missing_flag:
             return np.array([[square]])
+        # The number is 0 where it is missing: its product with the presence flag is the number itself.
         return np.array([[square, inside[0]], [inside[0], inside[1]]])
 
     def clean(self, batch: Mapping[str, AnyArray], out: AnyArray) -> None:

@@ -116,6 +116,7 @@ class CorrectedMoments:
         ---------
         docs/explanation/theorems/noise-aware.md
         """
+        # The first raw entry of every row is 1.
         n = float(sums[0, 0])
         raw = sums / n
         size = coordinates.n_raw

@@ -124,6 +124,7 @@ class NoiseAwareLearner(Learner):
         total = CorrectedMoments.from_sums(sums.total, coordinates, label)
         self.law_ = law
         self._check_evidence(total)
+        # One center for all folds, so that their moments are about the same point and can be compared.
         center = total.mean, total.level
         total_sums = sums.total
         parts = [
@@ -132,6 +133,7 @@ class NoiseAwareLearner(Learner):
                 CorrectedMoments.from_sums(fold, coordinates, label, center),
             )
             for fold in sums.folds
+            # Folds of short tables may be empty, or hold all rows; neither leaves two parts to compare.
             if 0 < fold[0, 0] < sums.n_rows
         ]
         self._learn(total, parts, coordinates, label)
@@ -226,6 +228,7 @@ class NoiseAwareLearner(Learner):
         for batch in rows.read_rows(X, columns, owner, beside=ignored):
             n_rows = len(next(iter(batch.values())))
             if start == 0:
+                # The first batch is enough to see that cells were rounded after the noise.
                 rows.check_unrounded(batch, columns, owner)
             if labels_given is None:
                 assert label is not None

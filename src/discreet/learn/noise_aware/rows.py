@@ -203,6 +203,7 @@ def _cell_decoder(column: ColumnLaw, *, published: bool) -> Callable[[AnyArray],
     if not column.is_category or column.levels is None:
         return lambda cells: cells
     there = _reading_column(column, published=published).levels
+    # By repr, because 1 and True are equal as keys and different levels.
     places = {repr(level): i for i, level in enumerate(column.levels)}
     order = np.array([places.get(repr(level), len(column.levels)) for level in there])
     return lambda codes: order[codes]
@@ -290,6 +291,7 @@ def check_unrounded(batch: Mapping[str, AnyArray], columns: Sequence[ColumnLaw],
         if len(cells) < _FEWEST:
             continue
         _, counts = np.unique(cells, return_counts=True)
+        # One value that is frequent shows clamping, few different ones show rounding.
         if counts.max() > max(3, 0.01 * len(cells)) or len(counts) < len(cells) / 2:
             raise DataError(
                 f"Column {column.name!r} of X of {owner} must be as the noise left it, and many of its cells "

@@ -37,7 +37,7 @@ class GradientDescent:
         Smallest one, above 0, ``m``.
     norm : float
         Bound ``r`` on the norm of the minimizer ``w*``.
-    rounding : float
+    step_error : float
         Bound ``e`` on how far a computed step from a point of norm at most ``2 r`` can be from the exact
         ``w - gradient(w) / L``, times ``L``.
     largest_condition : float
@@ -64,17 +64,18 @@ class GradientDescent:
     curvature: float
     regularization: float
     norm: float
-    rounding: float
+    step_error: float
     largest_condition: float = LARGEST_CONDITION
 
     @property
     def least_tolerance(self) -> float:
         """The smallest tolerance that is certain to be reached."""
-        return 2 * self.rounding * (1 + 1e-12)
+        return 2 * self.step_error * (1 + 1e-12)
 
     def most_steps(self, tolerance: float) -> int:
         """Return after how many steps a tolerance is kept."""
         ratio = 2 * self.regularization * self.norm / tolerance
+        # tolerance >= m r: every allowed start is near enough.
         if ratio <= 2:
             return 0
         return math.ceil(self.curvature / self.regularization * math.log(ratio) * (1 + 1e-9))
@@ -96,7 +97,8 @@ class GradientDescent:
             new = step(w)
             moved = float(np.linalg.norm(new - w))
             w = new
-            if self.curvature * moved * (1 + 1e-9) + self.rounding <= tolerance:
+            # m |w+ - w*| <= L |w+ - w| + e, the second bound of the notes.
+            if self.curvature * moved * (1 + 1e-9) + self.step_error <= tolerance:
                 break
         return w
 
@@ -180,6 +182,7 @@ def quasi_newton(
         curvature = float(moved @ bent)
         if curvature > 0.0:
             pairs.append((moved, bent, curvature))
+            # Inverse curvature along the last step, s . y / y . y: scale of the next initial matrix.
             length = curvature / float(bent @ bent)
         w, slope_at = found
     return w, near(w, slope_at)
@@ -237,5 +240,6 @@ def search_line(
             at = (low + high) / 2
         else:
             share = low_slope / (low_slope - high_slope)
+            # Away from both ends, so that the bracket shrinks.
             at = low + (high - low) * min(max(share, 1e-3), 0.9)
     return None

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from discreet._types import AnyArray, Floats, Ints
+    from discreet.learn.perturbation.mechanisms import PerturbedProblem, TrainingPlan
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
 
@@ -119,6 +120,7 @@ class Embedding:
         largest = np.abs(X).max(axis=1, initial=0.0, keepdims=True)
         X = X / np.where(largest > 0, largest, 1.0)
         norm = np.linalg.norm(X, axis=1, keepdims=True)
+        # Infinite where the quotient overflows: the row is longer than norm_bound, the minimum cuts it.
         with np.errstate(over="ignore", divide="ignore"):
             size = largest / self.norm_bound
             shorter = np.minimum(size, 1 / np.where(norm > 0, norm, 1.0))
@@ -237,10 +239,12 @@ class PerturbedClassifier(ClassifierMixin, Learner):
             )
         promises = not isinstance(self.privacy, NoPromise)
         labels = np.asarray(y)
+        # Before validate_data, which refuses NaN in y with scikit-learn's own error.
         if labels.dtype.kind == "f" and labels.ndim == 1:
             check_finite(labels, f"y of {name}.fit")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
         classes = declared_classes(self.classes, y, owner=name, promises=promises)
+        # Before the cells are checked: a refusal by the plan must not depend on them.
         planned = plan(len(X), X.shape[1], len(classes))
         check_finite(X, f"X of {name}.fit", getattr(self, "feature_names_in_", None))
         check_classification_targets(y)
@@ -263,6 +267,30 @@ class PerturbedClassifier(ClassifierMixin, Learner):
         tuple of Promise or None
             None where a part of the promise was spent in another way, which the plan does not have.
         """
+
+    @abstractmethod
+    def decision_function(self, X: Any) -> Floats:
+        """Return the score of the second of two classes, or of each of more classes, for each row."""
+
+    def predict(self, X: Any) -> AnyArray:
+        """Return the class with the largest score for each row, the first of equal ones."""
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def _train(self, plan: TrainingPlan, problem: PerturbedProblem, what: str) -> tuple[Floats, Receipt]:
+        """Return the released vector and the receipt for it; ``what`` names the model on the receipt."""
+        if plan.name != "exact":
+            what += f" by {plan.name} perturbation"
+        receipts: list[Receipt] = []
+
+        def charge() -> Stream:
+            receipts.append(self._charge(plan.promises, what))
+            return self._stream()
+
+        released = plan.train(problem, charge)
+        (receipt,) = receipts
+        return released, receipt
 
     def _charge(self, promises: Iterable[Promise], what: str) -> Receipt:
         seeded = self.random_state is not None

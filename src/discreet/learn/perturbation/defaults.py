@@ -33,6 +33,7 @@ def pure_if_quieter(constants: ProblemConstants, privacy: ApproxDP, mechanism: s
     )
     # Exceptional events and samplers of all spherical vectors, with room to spare.
     comes_with = 4 * constants.n_spherical_vectors * TAIL * math.exp(min(privacy.epsilon, 700.0))
+    # The pure promise implies the requested one only if its own delta is below the requested delta.
     if comes_with >= min(privacy.delta, LARGEST_DELTA):
         return privacy
     quieter = constants.noise_scale(pure, mechanism) < constants.noise_scale(privacy, mechanism)
@@ -88,6 +89,7 @@ def make_plan(
         If the promise cannot be kept, or if the tolerance is not certain to be reached for every table with
         these constants: whether a training ends well must not depend on a row.
     """
+    # Objective perturbation may raise the regularization; it is checked with the finished plan.
     if mechanism != "objective" or isinstance(privacy, NoPromise):
         constants.descent(regularization, None).check_condition(owner)
     if constants.tolerance is None:

@@ -148,6 +148,7 @@ class ProblemConstants(ABC):
         """
         epsilon = without_density_error(epsilon, self.size)
         left, regularization = split_epsilon(self, regularization, epsilon)
+        # Rounded down: a smaller rate is more noise.
         return SphericalNoise.with_rate(left / self.gradient_change * _DOWN, self.size), regularization
 
 
@@ -163,6 +164,7 @@ def split_epsilon(constants: ProblemConstants, regularization: float, epsilon: f
     """
     cost = constants.jacobian_cost(regularization)
     if cost > epsilon / 2:
+        # Rounded up, so that the cost computed from it is at most epsilon / 2.
         regularization = constants.regularization_for(epsilon / 2)
         cost = constants.jacobian_cost(regularization)
     return epsilon - cost, regularization
@@ -171,6 +173,7 @@ def split_epsilon(constants: ProblemConstants, regularization: float, epsilon: f
 def check_jacobian_cost(constants: ProblemConstants, epsilon: float, regularization: float) -> None:
     """Refuse a regularization at which the change of volume alone would spend all of epsilon."""
     cost = constants.jacobian_cost(regularization)
+    # At least this part of epsilon is left once the solver's error is paid for.
     if cost < epsilon * (1 - LARGEST_SHARE):
         return
     enough = constants.regularization_for(epsilon * (1 - LARGEST_SHARE) / 2)
@@ -324,14 +327,17 @@ class ObjectivePerturbation(TrainingPlan):
             error = 2 * _solver_error(constants, term) * constants.rows_scale / constants.gradient_change
             share = min(max(math.sqrt(error), LEAST_SHARE), LARGEST_SHARE)
         second = share * privacy.epsilon
+        # Rounded down, so that the two parts never add up to more than epsilon.
         first = (privacy.epsilon - second) * _DOWN
         term, regularization = _linear_term(constants, privacy, regularization, first)
+        # By strong convexity each neighbor's point is within error / regularization of its exact minimizer.
         apart = 2 * _solver_error(constants, term) / regularization * (1 + 1e-12)
         output: VectorNoise
         promise: Promise
         if isinstance(privacy, PureDP):
             output = SphericalNoise.for_sensitivity(apart, second, constants.size)
             assert isinstance(term, PointNoise)
+            # Basic composition: epsilons and deltas of term and output add up.
             delta = term.delta(first) + output.delta(second)
             promise = spherical_promise(privacy, delta, term.total_variation + output.total_variation)
         else:
@@ -367,6 +373,7 @@ def widest_linear_term(
     constants: ProblemConstants, privacy: PureDP | ApproxDP, regularization: float
 ) -> tuple[VectorNoise, float]:
     """Return the widest linear term that any share for the solver leads to, and the least regularization."""
+    # The term is widest at the least epsilon it can get; the regularization is raised least at the whole one.
     term, _ = _linear_term(constants, privacy, regularization, (1 - LARGEST_SHARE) * privacy.epsilon * _DOWN)
     return term, split_epsilon(constants, regularization, privacy.epsilon)[1]
 
@@ -388,10 +395,10 @@ def _solver_error(constants: ProblemConstants, term: VectorNoise) -> float:
 
     Notes
     -----
-    ``(tolerance + rounding / (2 rows_scale)) (1 + 1e-12)``, ``rounding`` how far apart the lattice of the
+    ``(tolerance + r / (2 rows_scale)) (1 + 1e-12)``, ``r`` how far apart the lattice of the
     linear term can push two of them: half of that is the error of one.
     """
-    return (constants.solver_tolerance + term.rounding / (2 * constants.rows_scale)) * (1 + 1e-12)
+    return (constants.solver_tolerance + term.rounding_distance / (2 * constants.rows_scale)) * (1 + 1e-12)
 
 
 def _deltas(constants: ProblemConstants, privacy: ApproxDP) -> tuple[float, float]:

@@ -77,6 +77,7 @@ class VectorNoise(ABC):
 
         The sum is one of integers of any size; turning it into floats comes after the noise.
         """
+        # The step is a power of two: the quotient is exact.
         rounded = np.rint(vector / self.step)
         noise = self.integers(stream)
         # Python integers: lattice positions may exceed 64 bits.
@@ -84,7 +85,7 @@ class VectorNoise(ABC):
         return np.array([float(total) for total in sums]) * self.step
 
     @property
-    def rounding(self) -> float:
+    def rounding_distance(self) -> float:
         """Largest distance that rounding to the lattice adds between two vectors."""
         return self.step * math.sqrt(self.dimension)
 
@@ -121,6 +122,7 @@ class FineSphericalLaplace(SphericalLaplace):
         largest = (
             LARGEST_NORMAL * math.sqrt(self.dimension + 1) / self.least_radius if self.dimension > 1 else 1.0
         )
+        # At the least radius a scale is below 2**18 base steps, and elsewhere `largest` times that.
         return math.ldexp(super().step, -(50 - 18 - math.ceil(math.log2(largest))))
 
 
@@ -153,6 +155,7 @@ class SphericalNoise(PointNoise):
         left = without_density_error(epsilon, dimension) * _DOWN
         for _ in range(8):
             noise = cls.with_rate(left / (sensitivity + step * math.sqrt(dimension)), dimension)
+            # The distance was widened for a lattice at least as coarse as this one: the rate is safe.
             if noise.step <= step:
                 return noise
             step = noise.step
@@ -180,6 +183,7 @@ class SphericalNoise(PointNoise):
         """Return the delta that comes with an epsilon without the sampler's distance; 0 in one dimension."""
         if self.law.tail == 0.0:
             return 0.0
+        # The exponent is capped against overflow: what it is capped at is refused anyway.
         value = self.law.tail * (1 + math.exp(min(epsilon + self.law.log_density_error, 700.0))) * (1 + 1e-12)
         if value > LARGEST_DELTA:
             raise PromiseError(
@@ -231,12 +235,13 @@ class GaussianVectorNoise(VectorNoise):
         """Return the least noise that hides a distance of ``sensitivity``, before rounding, at ``mu``."""
         rough = cls(dimension=dimension, sd=sensitivity / mu, log2_steps=_OUTPUT_STEPS)
         # The lattice widens the distance by less than this, also if the wider noise has the next coarser one.
-        wider = sensitivity + 2 * rough.rounding
+        wider = sensitivity + 2 * rough.rounding_distance
         return cls(dimension=dimension, sd=wider / mu / _DOWN, log2_steps=_OUTPUT_STEPS)
 
     @property
     def step(self) -> float:
         """A power of two: between ``2**log2_steps`` and twice as many steps are one standard deviation."""
+        # frexp returns e with 2**(e - 1) <= sd < 2**e.
         return math.ldexp(1.0, math.frexp(self.sd)[1] - 1 - self.log2_steps)
 
     @property
@@ -275,6 +280,7 @@ def spherical_promise(privacy: PureDP, delta: float, total_variation: float) -> 
 
 def delta_without_sampler(privacy: ApproxDP, total_variation: float) -> float:
     """Return the delta that remains after the sampler's distance from its law."""
+    # A sampler within t of its law adds (1 + exp(epsilon)) t to delta; twice that is set aside.
     distance = 2 * (1 + math.exp(min(privacy.epsilon, 700.0))) * total_variation
     if distance >= privacy.delta / 2:
         raise PromiseError(
@@ -319,8 +325,9 @@ def output_noise(apart: float, privacy: PureDP | ApproxDP, size: int) -> tuple[V
             privacy, spherical.delta(privacy.epsilon), spherical.total_variation
         )
     noise = GaussianVectorNoise.for_sensitivity(apart, gaussian_allowance(privacy, size), size)
+    # Of the noise as it is drawn, which is a little wider than what was asked for.
     promise = GaussianDP(
-        mu=mu_for_sd((apart + noise.rounding) * (1 + 2.0**-44), noise.sd),
+        mu=mu_for_sd((apart + noise.rounding_distance) * (1 + 2.0**-44), noise.sd),
         total_variation=noise.total_variation,
         **inherited_fields(privacy),
     )
@@ -372,7 +379,7 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
 
     def enough(s: float) -> bool:
         left, mu = epsilon - mean / s, change / s
-        # Strictly, for a square that is below all numbers is not 0.
+        # Strict, because mu * mu underflows to 0 for a tiny mu while `left` must be above it.
         return left > mu * mu / 2 and gaussian_delta(left, mu) <= delta
 
     high = change / epsilon
@@ -391,11 +398,13 @@ def gaussian_term_scale(change: float, mean: float, epsilon: float, delta: float
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
+    # The upper end, which passed the test.
     return high
 
 
 def zero_sum_basis(n_classes: int) -> Floats:
     """Return an orthonormal basis, one row each, of the vectors whose ``n_classes`` entries sum to zero."""
+    # Helmert contrasts: each class against the mean of those before it.
     basis = np.zeros((n_classes - 1, n_classes))
     for k in range(1, n_classes):
         basis[k - 1, :k] = 1

@@ -71,7 +71,7 @@ class Certificate:
         """Return the certificate of a point ``z`` with multipliers ``omega``."""
         gap = problem.gap(z, omega)
         residual = problem.residual(omega, 1 - problem.forward(z))
-        allowed = RELATIVE_GAP * problem.objective(z) + problem.rounding(z, omega)
+        allowed = RELATIVE_GAP * problem.objective(z) + problem.rounding_gap(z, omega)
         return cls(
             gap=gap,
             residual=residual,
@@ -196,6 +196,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
                 stacklevel=2,
             )
         labels = np.asarray(y)
+        # Before validate_data, which refuses NaN in y with scikit-learn's own error.
         if labels.dtype.kind == "f" and labels.ndim == 1:
             check_finite(labels, "y of RegularizedSVM.fit")
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite=False)
@@ -206,6 +207,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
         z, omega = solution.z, solution.omega
         self.coef_, self.intercept_ = z[:-1], float(z[-1])
         self.dual_coef_ = omega * problem.sign
+        # Multipliers are exactly 0 for rows that do not touch the margin.
         self.support_ = np.flatnonzero(omega)
         # (omega - theta) / rho is the same number with the digits lost.
         self.slack_ = np.where(omega > problem.theta, np.maximum(1 - problem.forward(z), 0), 0.0)

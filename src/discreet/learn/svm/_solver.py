@@ -110,7 +110,7 @@ class SvmProblem:
         miss = z - self.back(omega) / self.weights
         return float(young.sum() + miss @ (self.weights * miss) / 2)
 
-    def rounding(self, z: Floats, omega: Floats) -> float:
+    def rounding_gap(self, z: Floats, omega: Floats) -> float:
         """Return the gap that an exact solution would show: rows on the margin are there up to rounding."""
         at = (omega > 0) & (omega <= self.theta)
         scale = np.abs(self.X[at]) @ np.abs(z[:-1]) + abs(z[-1]) + 1
@@ -119,6 +119,7 @@ class SvmProblem:
 
 def multipliers(u: Floats, step: float, problem: SvmProblem) -> Floats:
     """Return the omega that minimizes the distance to ``u`` plus the conjugate loss."""
+    # The identity between 0 and theta; above theta the conjugate (omega - theta)**2 / (2 rho) pulls it back.
     above = np.maximum(u, problem.theta)
     above -= problem.theta
     above *= problem.rho / (problem.rho + step)
@@ -293,11 +294,13 @@ class ActiveSet:
         change = linalg.lu_solve(self.factor, np.append(miss, self.t[self.at]), check_finite=False)
         self.z = self.z + change[:n]
         self.t = 1 - self.problem.forward(self.z)
+        # The second unknown is minus the change of omega, which makes the matrix symmetric.
         self.omega[self.at] -= change[n:]
         self._update_multipliers()
 
     def sets(self) -> tuple[Bools, Bools]:
         """Return the rows that the solution puts on the margin and beyond it."""
+        # On the margin t is 0 up to rounding, whose sign must not move a row to another set.
         t = np.where(self.margin, 0.0, self.t)
         v = self.omega + self.problem.theta * t
         return (v > 0) & (v <= self.problem.theta), v > self.problem.theta

@@ -56,8 +56,8 @@ def townsfolk(n: int) -> pd.DataFrame:
     )
 
 
-class Replay:
-    """Gives the answers that another table got, and looks at its own rows no more than a fraud would."""
+class ReplayedAnswers:
+    """Gives the answers that another table got, without a look at its own rows."""
 
     def __init__(self, sums: Database, answers: list[Answer], asked: list[dict[str, Any]]) -> None:
         self._sums = sums
@@ -76,12 +76,12 @@ class Replay:
         return self._sums.expected_sd(question, **rest)
 
 
-class Listening(Database):
+class RecordingDatabase(Database):
     """Remembers what it was asked and answered."""
 
     def ask(self, question: Aggregate, **rest: Any) -> Answer:
         answer = super().ask(question, **rest)
-        self.__dict__.setdefault("heard", []).append((question.to_dict(), answer))
+        self.__dict__.setdefault("recorded", []).append((question.to_dict(), answer))
         return answer
 
 
@@ -92,11 +92,13 @@ def about_the_table(model: Any, schema: Schema) -> Any:
 
 def fitted_on_answers_alone(model: Any, again: Any, schema: Schema) -> tuple[Any, Any]:
     """Fit a model, then another like it to the same answers in front of a table with other rows."""
-    with Listening(townsfolk(3000), schema=schema, random_state=5) as first:
+    with RecordingDatabase(townsfolk(3000), schema=schema, random_state=5) as first:
         about_the_table(model, schema).fit_database(first)
-        heard = first.__dict__["heard"]
+        recorded = first.__dict__["recorded"]
     with Database(townsfolk(6000).iloc[3000:], schema=schema) as other:
-        replay = Replay(other, [answer for _, answer in heard], [question for question, _ in heard])
+        replay = ReplayedAnswers(
+            other, [answer for _, answer in recorded], [question for question, _ in recorded]
+        )
         about_the_table(again, schema).fit_database(replay)
     return model, again
 

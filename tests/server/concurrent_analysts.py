@@ -16,7 +16,7 @@ _LOST = (OSError, asyncio.IncompleteReadError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Exchange:
     """One request and what came of it.
 
     Attributes
@@ -41,7 +41,7 @@ class Said:
 
 
 @dataclass(slots=True)
-class Crowd:
+class ConcurrentAnalysts:
     """Analysts who each ask one question after the other.
 
     Attributes
@@ -54,18 +54,18 @@ class Crowd:
         One for each analyst.
     questions : callable
         Makes the endless questions of one analyst from their number.
-    said : list of Said
-        Everything that was said so far.
+    exchanges : list of Exchange
+        Requests so far, in the order of their answers.
     """
 
     port: int
     path: str
     tokens: list[str]
     questions: Callable[[int], Iterator[dict[str, Any]]]
-    said: list[Said] = field(default_factory=list)
+    exchanges: list[Exchange] = field(default_factory=list)
     seconds: float = 0.0
 
-    def ask_for(self, seconds: float, *, until: int | None = None) -> Crowd:
+    def ask_for(self, seconds: float, *, until: int | None = None) -> ConcurrentAnalysts:
         """Let everybody ask for some time, or until they meet a status; what is under way is waited for."""
         asyncio.run(self._all(seconds, until))
         return self
@@ -102,7 +102,7 @@ class Crowd:
                 await _closed(connection)
                 status, answer, connection = 0, {}, None
                 await asyncio.sleep(0.01)
-            self.said.append(Said(analyst, body, status, answer, time.perf_counter() - start))
+            self.exchanges.append(Exchange(analyst, body, status, answer, time.perf_counter() - start))
         await _closed(connection)
 
     async def _post(
@@ -123,9 +123,9 @@ class Crowd:
         answer = json.loads(await reader.readexactly(length))
         return int(lines[0].split()[1]), answer
 
-    def answered(self) -> list[Said]:
+    def answered(self) -> list[Exchange]:
         """Return what was answered."""
-        return [said for said in self.said if said.status == 200]
+        return [one for one in self.exchanges if one.status == 200]
 
     def per_second(self) -> float:
         """Return how many answers there were in a second."""
@@ -133,7 +133,7 @@ class Crowd:
 
     def milliseconds(self, share: float) -> float:
         """Return what a share of the answers took at most."""
-        taken = sorted(said.seconds for said in self.answered())
+        taken = sorted(one.seconds for one in self.answered())
         return 1000 * taken[min(len(taken) - 1, int(share * len(taken)))]
 
 
