@@ -271,7 +271,7 @@ def test_signs_of_ids_and_answers_of_other_versions_are_counted(monkeypatch: pyt
     monkeypatch.setattr("discreet.audit.stored_answers.aggregate_from_dict", newer)
     found = attacked(db)
     assert (found.used, found.unused) == (0, {NOT_BY_ROWS: 1, UNREADABLE: 1})
-    assert "nothing to rebuild from" in found.sentences[0]
+    assert "nothing can be reconstructed" in found.sentences[0]
 
 
 def test_nothing_is_charged_and_no_row_is_told() -> None:

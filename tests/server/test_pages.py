@@ -425,7 +425,7 @@ def test_answers_are_added_up_with_the_interval_of_their_noises(service: Running
     page = visitor.get(f"/history?term1={receipt}:0&sign2=-&term2={receipt}:1")
     words = page.one("div", class_="price").text.replace(",", "")
     assert f"= {women['value'] - men['value']:.0f} ± {40 * math.sqrt(2):.0f} rows" in words
-    assert "told from zero" in words
+    assert "distinguishable from zero" in words
     owes_nothing(page)
     same = visitor.get(f"/history?term1={receipt}:0&sign2=-&term2={receipt}:0")
     assert "the same noise" in same.one("div", class_="price").text

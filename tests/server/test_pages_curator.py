@@ -149,7 +149,7 @@ def test_the_attack_is_told_in_a_sentence_and_on_bars(service: RunningService) -
     section = next(s for s in page.all("section") if s.attributes["aria-labelledby"] == "attack-title")
     meaning, lead = section.all("p", class_="lead")
     assert meaning.text.startswith("All answers together")
-    assert "Somebody who knows everything but one column" in lead.text
+    assert "An attacker who knows everything but one column" in lead.text
     named = [head.one("bdi").text for head in section.all("h3")]
     assert named == ["age", "owner"]
     assert len(list(section.all("svg", class_="marks"))) == 2

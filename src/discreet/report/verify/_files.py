@@ -98,9 +98,9 @@ def check_signature(
         signed = (folder / SIGNATURE).exists()
         if public_key is None:
             detail = (
-                "The folder is signed; give the curator's public key to check by whom."
+                "The folder is signed; give the curator's public key to check the signature."
                 if signed
-                else "The folder is not signed: whoever could change a file could change its hash as well."
+                else "The folder is not signed: anyone who could change a file could change its hash as well."
             )
             checks.add("signature", "not checkable", detail)
         elif not signed:
