@@ -164,7 +164,7 @@ def test_the_ledger_is_checked_to_its_head_and_a_changed_trail_is_told(service: 
     head = service.backend.dataset.ledger.head[1]
     assert head in page.text
     told = read(curator.send(page, "/curator/check").text).one("p", class_="note", role="status").text
-    assert re.search(r"\d+ rows of the ledger and \d+ lines of the trail fit together", told)
+    assert re.search(r"\d+ rows of the ledger and \d+ lines of the audit log are consistent", told)
     trail = service.folder / "audit.jsonl"
     trail.write_text(trail.read_text().replace('"ana"', '"eve"'))
     broken = curator.send(page, "/curator/check")

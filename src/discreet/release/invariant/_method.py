@@ -93,10 +93,11 @@ class InvariantRelease(ReleaseMethod):
     only those of support vectors), and so are the rows on which the model depends and how much. An attacker
     who knows all other rows computes such a row without error. No error floor holds against every attacker
     in a column's own unit: the model may depend on that column alone, and then the score is the column. What
-    holds is Cramér-Rao: an unbiased guess that knows no other row has a squared error, summed over columns, of
-    at least ``variance (p - 1) (1 - h_i)``; it is in :attr:`exposure_`, is no promise, and shrinkage does
-    better. Labels and public columns are published as they are. Repeated releases average out. Categories become columns of numbers ``name=level``, with noise. Refusals and warnings depend on the
-    rows and are for the curator's own process.
+    holds is Cramér-Rao: an unbiased guess that knows no other row has a squared error, summed over columns,
+    of at least ``variance (p - 1) (1 - h_i)``; it is in :attr:`exposure_`, is no promise, and shrinkage does
+    better. Labels and public columns are published as they are. Repeated releases average out. Categories
+    become columns of numbers ``name=level``, with noise. Refusals and warnings depend on the rows and are for
+    the curator's own process.
 
     Reference
     ---------

@@ -375,7 +375,7 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
         return {"amount": _budget_message(page_request, problem.details)}, problem.status
     message = problem.message
     if problem.code == "refused":
-        message = f"The query language does not support {problem.details['refused']}."
+        message = f"This is not part of the query language: {problem.details['refused']}."
     return {_problem_field(problem): FieldMessage(message, problem.hint)}, problem.status
 
 
