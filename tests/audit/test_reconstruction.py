@@ -319,7 +319,7 @@ def test_wrong_arguments_are_refused() -> None:
         for people_ in (0, True, 1.5):
             with pytest.raises(ParameterError, match="people of reconstruct"):
                 reconstruct(db, people=people_)  # type: ignore[arg-type]
-        with pytest.raises(ParameterError, match="declared columns"):
+        with pytest.raises(ParameterError, match="released columns"):
             reconstruct(db, columns=["sick"])
     with (
         Database(

@@ -665,7 +665,7 @@ def test_a_rehearsal_reads_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "match"),
     [
-        ({"protect": None}, ParameterError, "how much to protect"),
+        ({"protect": None}, ParameterError, "needs an amount of privacy"),
         ({"protect": {"age": 30}}, PromiseError, "age"),
         ({"method": "gausian"}, ParameterError, "Did you mean 'gaussian'"),
         ({"support": 3}, ParameterError, "no option of the method gaussian"),

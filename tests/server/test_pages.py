@@ -156,7 +156,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"amount": "-1"}, "amount", "above 0"),
     ({"amount": "nan"}, "amount", "above 0"),
     ({"exact": "margin", "verb": "mean", "of": "age"}, "amount", "number of rows"),
-    ({"source": "sql", "sql": "mean(age)", "exact": "margin"}, "amount", "number of rows"),
+    ({"source": "sql", "sql": "mean(age)", "exact": "margin"}, "amount", "how many rows"),
     ({"source": "sql", "sql": ""}, "sql", "Enter a question"),
     ({"source": "sql", "sql": "SELECT age FROM t"}, "sql", "not part of the query language"),
     ({"source": "sql", "sql": "SELECT COUNT(*) FROM t HAVING COUNT(*) > 3"}, "sql", "HAVING"),
