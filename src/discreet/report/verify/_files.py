@@ -163,13 +163,13 @@ def check_derived(folder: Path, statement: Statement, checks: Checks) -> None:
         wrong = [
             f"{name} does not say what {STATEMENT} says."
             for name, text in sorted(content.items())
-            if read_bytes(folder / name) not in _accepted(name, text)
+            if read_bytes(folder / name) not in _list_accepted_bytes(name, text)
         ]
         listed = ", ".join(sorted(content))
         checks.settle("derived files", wrong, f"{listed} say what {STATEMENT} says.")
 
 
-def _accepted(name: str, text: str) -> tuple[bytes, ...]:
+def _list_accepted_bytes(name: str, text: str) -> tuple[bytes, ...]:
     """Return the bytes that a derived file may have; the page may also have its earlier wording."""
     texts = (text, to_earlier_wording(text)) if name == PAGE else (text,)
     return tuple(text.encode("utf-8") for text in texts)
