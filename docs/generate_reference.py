@@ -63,32 +63,33 @@ used most in full.
 _HTTP_HEAD = """\
 # The service over HTTP
 
-`discreet serve` answers under these addresses, and tells the same at `/docs` and, for programs, at
-`/openapi.json`. Everything under `/v1` needs `Authorization: Bearer TOKEN`; a token never stands in an
-address. Bodies are JSON. A response carries `X-Request-Id`; whatever is refused or fails is told as
+`discreet serve` answers at these addresses. The same documentation is at `/docs` and, for programs, at
+`/openapi.json`. Everything under `/v1` needs `Authorization: Bearer TOKEN`; a token must never be part of an
+address. Bodies are JSON. A response has an `X-Request-Id`; refusals and errors are returned as
 `{"error": {"code", "message", "hint", "details", "request_id"}}`.
 """
 _CLI_HEAD = """\
 # The command line
 
-`discreet COMMAND --help` says the same. `discreet --install-completion` teaches the shell to complete
+`discreet COMMAND --help` prints the same. `discreet --install-completion` installs shell completion of
 commands, options and the names of methods and models. `discreet --version` prints the version and exits.
 
 | exit code | |
 |---|---|
 | 0 | ok |
-| 1 | anything else, with a sentence; wrong usage too |
-| 2 | the declaration of the table is missing, incomplete or wrong; where there was none, a draft is now |
-| 3 | an attack on made-up records beat what is promised: our mistake; nothing was charged or published |
+| 1 | any other error, with a message; also wrong usage |
+| 2 | the schema is missing, incomplete or wrong; if it was missing, a draft is written |
+| 3 | an attack on made-up records did better than promised; nothing was charged or published |
 | 4 | the budget does not allow it; nothing was charged |
-| 130, 143 | stopped by Ctrl-C or by `kill`; nothing is left behind, and a charge that was made stands |
+| 130, 143 | stopped by Ctrl-C or by `kill`; no files remain, and a charge that was already made stands |
 
-With `--json` one object goes to standard output, an error too, as `{"error": {"kind", "message", "exit"}}`.
+With `--json` one object is written to standard output, also for an error:
+`{"error": {"kind", "message", "exit"}}`.
 `DISCREET_DEBUG=1` shows the traceback of an unexpected error, whose text may quote rows.
 
 ## Methods
 
-What `--method` takes, and what each method can be told: by the option of the same name, or by
+The values of `--method`, and the options of each method: given by the option of the same name, or by
 `--set NAME=VALUE`.
 
 """
@@ -96,7 +97,7 @@ What `--method` takes, and what each method can be told: by the option of the sa
 _MODELS = """
 ## Models
 
-What `--model` of `discreet learn` takes, and its parameters for `--set NAME=VALUE`.
+The values of `--model` of `discreet learn`, and the parameters of each model for `--set NAME=VALUE`.
 
 """
 

@@ -107,7 +107,7 @@ class SchemaError(DiscreetError, ValueError):
     def __str__(self) -> str:
         if len(self.problems) == 1:
             return self.problems[0]
-        count = f"{len(self.problems)} things are wrong with what was declared:"
+        count = f"The schema has {len(self.problems)} errors:"
         return "\n- ".join((count, *self.problems))
 
 

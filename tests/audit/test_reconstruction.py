@@ -271,7 +271,7 @@ def test_signs_of_ids_and_answers_of_other_versions_are_counted(monkeypatch: pyt
     monkeypatch.setattr("discreet.audit.stored_answers.aggregate_from_dict", newer)
     found = attacked(db)
     assert (found.used, found.unused) == (0, {NOT_BY_ROWS: 1, UNREADABLE: 1})
-    assert "nothing to rebuild from" in found.sentences[0]
+    assert "nothing can be reconstructed" in found.sentences[0]
 
 
 def test_nothing_is_charged_and_no_row_is_told() -> None:
@@ -319,7 +319,7 @@ def test_wrong_arguments_are_refused() -> None:
         for people_ in (0, True, 1.5):
             with pytest.raises(ParameterError, match="people of reconstruct"):
                 reconstruct(db, people=people_)  # type: ignore[arg-type]
-        with pytest.raises(ParameterError, match="declared columns"):
+        with pytest.raises(ParameterError, match="released columns"):
             reconstruct(db, columns=["sick"])
     with (
         Database(

@@ -240,7 +240,7 @@ def test_a_signed_model_shows_who_signed(survey: Path) -> None:
         (("--model", "kmeans", "--set", "n_cluster=3", *PRICE), 1, "Did you mean 'n_clusters'?"),
         (("--model", "kmeans", "--set", "n_clusters=0", *PRICE), 1, "from 1 to 1024, was 0"),
         (("--model", "kmeans", "--set", "n_clusters", *PRICE), 1, "--set must be name=value"),
-        (("--model", "kmeans", "--set", "random_state=1", *PRICE), 1, "nothing that the model kmeans"),
+        (("--model", "kmeans", "--set", "random_state=1", *PRICE), 1, "The model kmeans has no parameter"),
         (("--model", "kmeans", "--epsilon", "1", "--rho", "1"), 1, "exclude each other"),
         (("--model", "pca", *PRICE, "--out", "no/where"), 1, "folder that exists"),
     ],
@@ -288,7 +288,7 @@ def test_cells_outside_their_bounds_are_moved_and_nobody_says_that_they_fit(surv
     assert done.code == 0, done.err
     # Lines break where the terminal does.
     said = " ".join((done.out + done.err).split())
-    assert "counts as its bound" in said
+    assert "outside their bounds are clamped" in said
     assert "every cell fits" not in said
     assert "999" not in said
 
@@ -326,7 +326,7 @@ def test_the_list_and_the_help_name_every_model_with_a_line(tmp_path: Path) -> N
         assert re.search(rf"^{name} ", listed.out, re.MULTILINE)
         assert name in helped.out
         assert not {"privacy", "ledger", "random_state", "schema"} & set(model_options(name))
-    assert "nobody paid for" in " ".join(helped.out.split())
+    assert "was not paid for" in " ".join(helped.out.split())
 
 
 @pytest.mark.slow

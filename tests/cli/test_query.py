@@ -152,7 +152,7 @@ def test_the_question_that_was_paid_for_is_free_and_the_same_in_another_spelling
     assert (first["cached"], second["cached"]) == (False, True)
     assert first["answers"] == second["answers"]
     assert first["rows"] == second["rows"]
-    assert "It was asked before" in query(survey, "count where age > 40", *PRICE).out
+    assert "The answer was paid for before" in query(survey, "count where age > 40", *PRICE).out
     with Ledger.open(survey / "survey-2024.ledger") as book:
         assert book.spent().charges == 1
 
@@ -219,7 +219,7 @@ def test_a_dry_run_reads_no_cell_charges_nothing_and_names_the_right_price(
     done = query(survey, "count by sex", "--dry-run", *PRICE)
     assert "would be ± 12 rows in each group" in done.out
     filtered = query(survey, "mean(age) where sex = 'f'", "--dry-run", *PRICE)
-    assert "more with fewer" in filtered.out
+    assert "more over fewer rows" in filtered.out
     assert "is not public" in query(survey, "mean(age) by sex", "--dry-run", *PRICE).out
     assert sorted(survey.iterdir()) == before
 

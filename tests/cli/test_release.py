@@ -252,7 +252,7 @@ def test_a_recipient_without_a_key_to_keep_is_refused(survey: Path) -> None:
     before = sorted(survey.iterdir())
     done = release(survey, "--recipient", "auditor.pem")
     assert done.code == 1
-    assert "--keep-key was not given" in done.err
+    assert "--recipient needs --keep-key" in done.err
     assert sorted(survey.iterdir()) == before
 
 

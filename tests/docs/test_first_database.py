@@ -32,7 +32,7 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
     first, again, *priced = said["query"]
     shown = next(text for kind, text in BLOCKS if kind == "text")
     assert steady(first).startswith(steady(shown).strip())
-    assert "It was asked before" in again
+    assert "The answer was paid for before" in again
     assert re.findall(r"[\d,]+ ±", first) == re.findall(r"[\d,]+ ±", again)
     margins = [float(re.findall(r"would be ± ([\d,.]+)", text)[0].replace(",", "")) for text in priced[:3]]
     assert round(margins[1] / margins[2], 3) == 5

@@ -65,7 +65,7 @@ def test_a_release_is_replaced_only_if_asked_and_only_if_it_is_one(tmp_path: Pat
     assert (target / RELEASE).read_text() == "new"
     assert beside(target) == ["release"]
     (target / "thesis.tex").write_text("three years of work")
-    with pytest.raises(SourceError, match="holds other things"):
+    with pytest.raises(SourceError, match="holds other files"):
         build(target, replace=True)
     assert (target / "thesis.tex").exists()
 

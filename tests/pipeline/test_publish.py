@@ -251,7 +251,7 @@ def test_without_a_ledger_the_statement_says_that_nobody_counts(tmp_path: Path) 
     done = released(tmp_path, ledger=False)
     assert not done.statement.composition.counted
     assert done.statement.tuning.on_private_rows == "possible"
-    assert any("Nobody counts" in note for note in done.notes)
+    assert any("No ledger is charged" in note for note in done.notes)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["release"]
     assert check_log(done.internal / "audit.jsonl") > 3
 
@@ -665,7 +665,7 @@ def test_a_rehearsal_reads_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "match"),
     [
-        ({"protect": None}, ParameterError, "how much to protect"),
+        ({"protect": None}, ParameterError, "needs an amount of privacy"),
         ({"protect": {"age": 30}}, PromiseError, "age"),
         ({"method": "gausian"}, ParameterError, "Did you mean 'gaussian'"),
         ({"support": 3}, ParameterError, "no option of the method gaussian"),

@@ -179,8 +179,8 @@ def test_an_interval_with_laplace_noise_holds_at_least_as_often_as_it_says(
 
 def test_words_say_whether_a_difference_can_be_told_from_zero(db: Database) -> None:
     said = CombinedResult(formula="a - b", value=20.0, sd=5.0, margin=9.8, measure="rows")
-    assert said.words == "a - b = 20.0 ± 9.8 rows, 95 times in 100: told from zero."
+    assert said.words == "a - b = 20.0 ± 9.8 rows, 95 times in 100: distinguishable from zero."
     assert said.interval == (20.0 - 9.8, 20.0 + 9.8)
-    assert replace(said, value=5.0).words.endswith("not told from zero.")
+    assert replace(said, value=5.0).words.endswith("not distinguishable from zero.")
     pure = asked(db, "count where age < 50", privacy=PureDP(epsilon=1))
     assert combine_results([term(pure)]).margin == pure.cells[0].margin

@@ -241,7 +241,7 @@ def test_no_row_is_there_to_be_attacked_and_the_audits_say_so() -> None:
     assert attack_records(plan, columns, columns) == ()
     (result,) = attack_claims(plan)
     assert result.verdict == "not tested"
-    assert "nobody's" in result.reason
+    assert "no real person" in result.reason
 
 
 def test_a_file_of_another_length_does_not_fit() -> None:

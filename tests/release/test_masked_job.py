@@ -103,13 +103,13 @@ def test_what_it_is_worth_is_measured_and_nobody_is_attacked(done: Published) ->
     scores = {score.trained_on: score.accuracy for score in learning.scores}
     assert scores["release"] is not None
     assert scores["release"] > 0.9
-    assert "nobody's" in learning.note
+    assert "no real person" in learning.note
     assert done.findings.exposures == []
     assert [guess for guess in done.findings.guesses if guess["on"] == "rows"] == []
     assert {audit["verdict"] for audit in done.findings.audits} == {"not tested"}
     said = {stage.name: stage.said for stage in done.findings.stages}
-    assert "nobody's" in said["test"]
-    assert "nobody's" in said["attack"]
+    assert "no real person" in said["test"]
+    assert "no real person" in said["attack"]
     assert len(done.findings.what_if) > 3
     assert done.rows == ()
     assert (done.internal / "report.html").exists()

@@ -308,7 +308,7 @@ def test_the_snippet_on_the_public_page_runs_and_corrects_for_the_noise(tmp_path
 def test_no_snippet_where_nothing_can_be_corrected() -> None:
     root = tree("clinic", "statement")
     assert not [e for e in root.all() if e.attributes.get("id") == "debias"]
-    assert "do not correct for the noise" in root.one("learning").text
+    assert "without correcting for the noise" in root.one("learning").text
 
 
 # Contrast, from the variables of the style sheet.

@@ -91,7 +91,7 @@ def test_the_button_goes_back(report: Browser) -> None:
     report.run("document.getElementById('what-if-reset').focus()")
     report.run("document.getElementById('what-if-reset').click()")
     assert text(report, "factor") == "1\u00a0×"
-    assert "The noise as it is" in text(report, "said")
+    assert "The chosen noise" in text(report, "said")
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_a_wrong_file_is_told_everything_that_is_wrong(case: dict[str, Any]) -> 
         ),
         (
             {"type": "id", "role": "public"},
-            "Column 'x': an id never leaves, so role must be id or drop, was 'public'. "
+            "Column 'x': an id is never released, so role must be id or drop, was 'public'. "
             "Write Column('x', role='id').",
         ),
         (
@@ -197,4 +197,4 @@ def test_several_problems_of_one_column_come_together() -> None:
         Column("x", lower=0, upper=10, grid=-1, role="pubic", required="no")  # type: ignore[arg-type]
     assert len(caught.value.problems) == 3
     assert pickle.loads(pickle.dumps(caught.value)).problems == caught.value.problems
-    assert str(caught.value).startswith("3 things are wrong with what was declared:\n- Column 'x': ")
+    assert str(caught.value).startswith("The schema has 3 errors:\n- Column 'x': ")

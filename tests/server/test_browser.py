@@ -215,7 +215,7 @@ def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(
     token = page.text("#fresh-token")
     assert page.run("document.querySelector('button.copy').hidden") is False
     page.follow("form[action='/curator/attack'] button")
-    assert "Somebody who knows everything" in page.text(".lead + .lead")
+    assert "An attacker who knows everything" in page.text(".lead + .lead")
     with pytest.raises(RuntimeError, match="cannot be clicked"):
         page.click(".confirm button")
     page.click(".confirm summary")

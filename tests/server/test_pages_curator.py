@@ -149,7 +149,7 @@ def test_the_attack_is_told_in_a_sentence_and_on_bars(service: RunningService) -
     section = next(s for s in page.all("section") if s.attributes["aria-labelledby"] == "attack-title")
     meaning, lead = section.all("p", class_="lead")
     assert meaning.text.startswith("All answers together")
-    assert "Somebody who knows everything but one column" in lead.text
+    assert "An attacker who knows everything but one column" in lead.text
     named = [head.one("bdi").text for head in section.all("h3")]
     assert named == ["age", "owner"]
     assert len(list(section.all("svg", class_="marks"))) == 2
@@ -164,7 +164,7 @@ def test_the_ledger_is_checked_to_its_head_and_a_changed_trail_is_told(service: 
     head = service.backend.dataset.ledger.head[1]
     assert head in page.text
     told = read(curator.send(page, "/curator/check").text).one("p", class_="note", role="status").text
-    assert re.search(r"\d+ rows of the ledger and \d+ lines of the trail fit together", told)
+    assert re.search(r"\d+ rows of the ledger and \d+ lines of the audit log are consistent", told)
     trail = service.folder / "audit.jsonl"
     trail.write_text(trail.read_text().replace('"ana"', '"eve"'))
     broken = curator.send(page, "/curator/check")

@@ -26,7 +26,7 @@ def test_every_wrong_token_gets_the_same_page(service: RunningService) -> None:
     assert {page.status_code for page in pages} == {401}
     assert len({page.text for page in pages}) == 1
     assert not any("set-cookie" in page.headers for page in pages)
-    assert "no valid token" in read(pages[0].text).one(id="token-problem").text
+    assert "token is not valid" in read(pages[0].text).one(id="token-problem").text
 
 
 def test_a_session_is_a_strict_cookie_that_ends_with_logging_out(service: RunningService) -> None:

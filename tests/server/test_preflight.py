@@ -194,4 +194,4 @@ def test_a_taken_port_is_told_before_the_rows_are_read(tmp_path: Path) -> None:
 def test_who_has_no_configuration_at_hand_is_told_how_to_name_it(tmp_path: Path) -> None:
     done = discreet("token", "list", cwd=tmp_path)
     assert done.code == 1
-    assert "Name it, or set DISCREET_CONFIG" in done.err
+    assert "Give its path, or set DISCREET_CONFIG" in done.err

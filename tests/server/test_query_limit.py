@@ -73,7 +73,7 @@ def test_analysts_can_be_given_a_number_of_questions(tmp_path: Path) -> None:
     assert made.code == 0, made.err
     wrong = discreet("token", "create", "dora", "--epsilon", "1", "--queries", "2", cwd=tmp_path)
     assert wrong.code == 1
-    assert "queries must come with an epsilon and a delta" in wrong.err
+    assert "queries needs an epsilon and a delta" in wrong.err
     with running(tmp_path, **LIMITS) as service:
         order = {"action": "create", "name": "eva", "limit": {"kind": "posterior-odds", **LIMITS["limit"]}}
         assert service.client("cura").post("/v1/curator/tokens", json=order).status_code == 200

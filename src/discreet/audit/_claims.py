@@ -30,8 +30,8 @@ RUNS = 20_000
 """Number of runs on each of the two rows; fewer where the promise covers many columns."""
 _MOST_CELLS = 4_000_000
 OF_NOBODY = (
-    "Published rows are nobody's, so that there is no row to follow through the release: the promise is "
-    "about the one model that was trained on the whole table, and is audited where models are."
+    "Published rows belong to no real person, so no row can be followed through the release: the promise "
+    "is about the one model that was trained on the whole table, and is audited with the models."
 )
 _ATTACKS: tuple[tuple[str, tuple[Family, ...]], ...] = (
     ("distinguish", DEFAULT_EVENTS),

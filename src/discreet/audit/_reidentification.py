@@ -178,8 +178,8 @@ def linkage(
         n=attacked,
         failure_probability=FAILURE,
         knowledge=f"{known}, and the published laws",
-        sentence=f"Somebody who knows {known} finds that person's row among {among:,} in {_percent(success)} "
-        f"of cases; by chance, in {_percent(1 / among)}.",
+        sentence=f"An attacker who knows {known} finds that person's row among {among:,} in "
+        f"{_percent(success)} of cases; by chance, in {_percent(1 / among)}.",
     )
 
 
@@ -223,9 +223,9 @@ def score_linkage(
         n=len(true),
         failure_probability=FAILURE,
         knowledge="a person's true record, the published file, and which learner it was made for",
-        sentence="Whoever trains the named model on the published file and knows a person's true record "
-        f"finds that person's row by its score in {_percent(success)} of cases among {len(true):,}; by "
-        f"chance, in {_percent(1 / len(true))}.",
+        sentence="An attacker who trains the named model on the published file and knows a person's true "
+        f"record finds that person's row by its score in {_percent(success)} of cases among "
+        f"{len(true):,}; by chance, in {_percent(1 / len(true))}.",
     )
 
 
@@ -442,7 +442,7 @@ def _membership_result(hits: Bools, each: int, knowledge: str) -> Reidentificati
         n=len(hits),
         failure_probability=FAILURE,
         knowledge=f"{knowledge}; and how the population is distributed",
-        sentence=f"On a fresh draw of {each:,} people, whoever knows a person's true record and the "
-        f"population says rightly in {success:.1%} of cases whether that person is in the table; by chance, "
-        "in 50 %.",
+        sentence=f"On a fresh draw of {each:,} people, an attacker who knows a person's true record and "
+        f"the population says correctly in {success:.1%} of cases whether that person is in the "
+        "table; by chance, in 50 %.",
     )

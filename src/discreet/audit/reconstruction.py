@@ -177,11 +177,11 @@ class Reconstruction:
         if not self.used:
             return (
                 *sentences,
-                "No answer has been given yet that could be used: there is nothing to rebuild from.",
+                "No usable answer has been given yet, so nothing can be reconstructed.",
             )
         sentences.append(
-            f"Somebody who knows everything but one column of {self.people:,} people, and has every answer "
-            f"so far (the attack uses {self.used:,}), would guess that column as follows."
+            f"An attacker who knows everything but one column of {self.people:,} people, and has every "
+            f"answer so far (the attack uses {self.used:,}), would guess that column as follows."
         )
         sentences += [column.sentence() for column in self.columns if column.answers]
         rest = [column.guess.column for column in self.columns if not column.answers]

@@ -18,7 +18,7 @@ def audit(
     table: Annotated[
         str,
         typer.Argument(
-            help="A release folder, to attack what anybody can see; or a table, to attack a plan. "
+            help="A release folder, to attack the published file, or a table, to attack a plan. "
             f"{options.TABLE}",
             metavar="TABLE|FOLDER",
         ),
@@ -29,8 +29,8 @@ def audit(
 ) -> None:
     """Attack a published file, or a plan on made-up records; reads no private cell and charges nothing.
 
-    Of a plan the exit code is 3 if an attack does better than is promised. Attacks on a file decide nothing:
-    a floor is about somebody who knows no more than what was declared.
+    For a plan, the exit code is 3 if an attack does better than promised. Attacks on a file do not affect the
+    exit code: a floor holds against attackers who know no more than what was declared.
     """
     with Console(as_json=json) as console:
         if Path(table).is_dir():
@@ -84,7 +84,7 @@ def _attack_folder(console: Console, folder: Path) -> None:
         return rows
 
     console.table(
-        "What anybody can guess from the published file alone",
+        "What anyone can guess from the published file alone",
         ("column", "attack", "without", "error that the attacker expects", "what the attacker knows"),
         cells(),
         left=2,

@@ -12,12 +12,13 @@ from discreet.cli.options import Json, Table
 def init(
     table: Table,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write it. [default: TABLE.schema.yaml beside it]")
+        Path | None,
+        typer.Option(help=("Where to write the schema. [default: TABLE.schema.yaml beside the table]")),
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite a declaration that exists.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing schema.")] = False,
     json: Json = False,
 ) -> None:
-    """Draft what is declared about a table: names and types alone; a person fills in the bounds."""
+    """Draft the schema of a table with names and types only; you fill in the bounds."""
     from discreet.pipeline.sources import draft_schema, schema_path
 
     console = Console(as_json=json)
@@ -26,7 +27,7 @@ def init(
     console.json({"schema": str(place), "lines_to_fill": list(lines)})
     console.line(f"{place}: {len(lines)} places to fill in, marked ???.")
     console.paragraph(
-        "Write what a codebook, a law or an instrument says, never what you see in the rows: the file is "
-        "published with every release. Give ids and free text `role: drop`, and what everybody may see "
-        "`role: public`."
+        "Take bounds from a codebook, a law or an instrument, never from the rows: the file is published "
+        "with every release. Give ids and free text `role: drop`, and columns that anyone may see `role: "
+        "public`."
     )

@@ -68,9 +68,9 @@ class ModelFileFlags:
     """Flags about the files of a model and about how it was chosen."""
 
     sign: Sign = None
-    replace: Annotated[bool, typer.Option("--replace", help="Replace what is at --out.")] = False
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing folder at --out.")] = False
     tuned: Annotated[
-        bool, typer.Option("--tuned", help="Say that parameters were chosen by looking at private rows.")
+        bool, typer.Option("--tuned", help="State that parameters were chosen by looking at private rows.")
     ] = False
 
 
@@ -79,20 +79,21 @@ def learn(
     table: Annotated[str | None, typer.Argument(help=options.TABLE, metavar="TABLE")] = None,
     *,
     model: Annotated[
-        str | None, typer.Option(help="Which model; --list names them.", autocompletion=_complete_model)
+        str | None,
+        typer.Option(help="Which model to train; --list lists them.", autocompletion=_complete_model),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("model"),
     training: TrainingFlags,
     ledger: LedgerFlags,
     files: ModelFileFlags,
     about: AboutFlags,
-    list_: Annotated[bool, typer.Option("--list", help="Name the models, and do nothing else.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the models and exit.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Train a model that promises something to everybody in the table, and say what.
+    """Train a model that protects everyone in the table, and state what is promised.
 
-    How good the model is on the private rows is not printed: a score measured on them says something about
-    them that nobody paid for. Test it on rows of your own.
+    The accuracy of the model on the private rows is not printed: such a score would reveal something about
+    them that was not paid for. Test the model on rows of your own.
     """
     with Console(as_json=json) as console:
         if list_:
@@ -104,7 +105,7 @@ def learn(
 
         if table is None or model is None:
             missing = "a table" if table is None else "--model NAME"
-            raise ParameterError(f"discreet learn needs {missing}. `discreet learn --list` names the models.")
+            raise ParameterError(f"discreet learn needs {missing}. `discreet learn --list` lists the models.")
         schema, promise, parameters = training.read(table)
         result = publish_model(
             table,

@@ -11,7 +11,9 @@ from discreet.cli.options import Json
 if TYPE_CHECKING:
     from discreet.ledger import Ledger
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What was charged for a data set so far.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help=("Show and manage what was charged for a data set.")
+)
 Place = Annotated[
     str, typer.Argument(help="A ledger: a file, or postgresql://host/database#NAME.", metavar="LEDGER")
 ]
@@ -58,11 +60,11 @@ def show(ledger: Place, json: Json = False) -> None:
 def check(
     ledger: Place,
     receipt: Annotated[
-        Path | None, typer.Option(help="A statement.json whose charge must still be in the record.")
+        Path | None, typer.Option(help="A statement.json whose charge must still be in the ledger.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Verify the record, its totals and its caps; with --receipt also that a release is in it."""
+    """Verify a ledger, its totals and its caps; with --receipt, also that it contains a release."""
     from discreet.privacy import Receipt
 
     console = Console(as_json=json)
@@ -73,13 +75,13 @@ def check(
         head = opened.head
     console.json({"ledger": ledger, "intact": True, "rows": head[0], "head": head[1]})
     console.line(f"{ledger}: {head[0]} rows, intact. Head: {head[0]}:{head[1]}")
-    console.line("Keep the head elsewhere: with it, a record that was rolled back shows too.")
+    console.line("Keep the head elsewhere: it also reveals a ledger that was rolled back.")
 
 
 @app.command()
 def export(
     ledger: Place,
-    out: Annotated[Path | None, typer.Option(help="A file. [default: print]")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write. [default: standard output]")] = None,
 ) -> None:
     """Write every charge as one line of JSON."""
     import json
@@ -103,18 +105,23 @@ def export(
 @app.command()
 def create(
     ledger: Place,
-    epsilon: Annotated[float | None, typer.Option(help="Most that all charges together may come to.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Limit on all charges together.")] = None,
     delta: Annotated[float | None, typer.Option(help="Goes with --epsilon.")] = None,
-    rho: Annotated[float | None, typer.Option(help="A limit in zero-concentrated privacy instead.")] = None,
+    rho: Annotated[
+        float | None,
+        typer.Option(help=("Instead of --epsilon: a limit in zero-concentrated differential privacy.")),
+    ] = None,
     queries: Annotated[
         int | None,
-        typer.Option(help="With --epsilon and --delta: so many charges, and log-odds bounded by epsilon."),
+        typer.Option(
+            help=("With --epsilon and --delta: maximum number of charges; log-odds are bounded by epsilon.")
+        ),
     ] = None,
     gaussian_share: Annotated[
-        float, typer.Option(help="Part of epsilon that is kept for Gaussian noise.")
+        float, typer.Option(help="Share of epsilon reserved for Gaussian noise.")
     ] = 0.5,
 ) -> None:
-    """Make a ledger with a limit that no release may pass; it cannot be changed later."""
+    """Create a ledger with a limit that cannot be exceeded or changed later."""
     from discreet.errors import ParameterError
     from discreet.ledger import Ledger
     from discreet.privacy import ZCDP, ApproxDP, PosteriorOdds, Promise, PureDP
@@ -133,11 +140,9 @@ def create(
     elif epsilon is not None:
         limit = PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
     if "://" not in ledger and Path(ledger).exists():
-        raise ParameterError(f"{ledger!r} exists already, and a limit is fixed when a ledger is made.")
+        raise ParameterError(f"{ledger!r} exists already, and the limit of a ledger cannot be changed.")
     with Ledger.open(ledger, limit=limit, gaussian_share=gaussian_share) as opened:
-        write_out(
-            f"{ledger}: {opened.guarantee()}. Give it to releases, models and questions with --ledger.\n"
-        )
+        write_out(f"{ledger}: {opened.guarantee()}. Use it for releases, models and queries with --ledger.\n")
 
 
 @app.command()
@@ -146,7 +151,7 @@ def backup(
     out: Annotated[Path, typer.Option(help="A file that does not exist yet.")],
     json: Json = False,
 ) -> None:
-    """Write a copy that can take the ledger's place, also while others charge; it is checked."""
+    """Write a checked copy that can replace the ledger, even while others charge it."""
     console = Console(as_json=json)
     with open_existing_ledger(ledger) as opened:
         rows, digest = opened.backup(out)
@@ -167,7 +172,7 @@ def restore(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Put a backup in its ledger's place, unless charges would be forgotten."""
+    """Replace a ledger by its backup, unless charges would be lost."""
     from discreet.ledger import Ledger
 
     console = Console(as_json=json)
@@ -178,7 +183,7 @@ def restore(
     console.line(f"{opened.shown}: {rows} rows, intact. Head: {rows}:{digest}")
     if head is None:
         console.line(
-            "Not compared with a head kept elsewhere: if the ledger was gone, --head tells of lost rows."
+            "Not compared with a head kept elsewhere: if the ledger was lost, --head reveals missing rows."
         )
 
 

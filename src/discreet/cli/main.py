@@ -18,11 +18,11 @@ from discreet.cli.console import write_out
 EXIT_OTHER, EXIT_SCHEMA, EXIT_BROKEN, EXIT_BUDGET = 1, 2, 3, 4
 _USAGE, _INTERRUPTED, _TERMINATED = 2, 130, 143  # how typer, Ctrl-C and `kill` end a process
 
-HELP = """Let others learn from a table without giving its people away.
+HELP = """Let others learn from a table without exposing the people in it.
 
-Exit codes: 0 ok; 1 anything else, with a sentence; 2 the declaration of the table is missing, incomplete or
-wrong (a draft is written where there was none); 3 our own mathematics failed its self-attack, nothing was
-published; 4 the budget does not allow it.
+Exit codes: 0 ok; 1 any other error, with a message; 2 the schema is missing, incomplete or wrong (if it is
+missing, a draft is written); 3 an attack broke a promise, and nothing was published; 4 the budget does not
+allow it.
 """
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -75,7 +75,8 @@ def main() -> None:
     except SystemExit as end:
         if end.code in (_INTERRUPTED, _TERMINATED):
             print_error(
-                "Stopped. A release is there whole or not at all; a charge that was made before stands."
+                "Stopped. A release is written completely or not at all; a charge that was already "
+                "made remains."
             )
         # Typer ends wrong usage with 2, which means something else here; our own 2 does not come this way.
         raise SystemExit(EXIT_OTHER if end.code == _USAGE else end.code) from None
@@ -102,10 +103,10 @@ def _describe_unexpected(problem: Exception) -> str:
     if os.environ.get("DISCREET_DEBUG"):
         traceback.print_exception(problem)
     if isinstance(problem, MemoryError):
-        return "There is not enough memory for this. Close other programs, or take a machine with more."
+        return "There is not enough memory for this. Close other programs, or use a machine with more memory."
     last = traceback.extract_tb(problem.__traceback__)[-1]
     return (
-        f"Something went wrong that should not ({type(problem).__name__} in "
+        f"Internal error ({type(problem).__name__} in "
         f"{os.path.basename(last.filename)}, "  # noqa: PTH119 - a string
         f"line {last.lineno}). Its text is withheld because it may quote rows; set DISCREET_DEBUG=1 to see "
         "it, and please report it."

@@ -28,63 +28,70 @@ TABLE = (
 Table = Annotated[str, typer.Argument(help=TABLE, metavar="TABLE")]
 SchemaFile = Annotated[
     Path | None,
-    typer.Option("--schema", help="What is declared about it. [default: TABLE.schema.yaml beside it]"),
+    typer.Option("--schema", help="Schema of the table. [default: TABLE.schema.yaml beside the table]"),
 ]
 Target = Annotated[str | None, typer.Option(help="The column that learners predict, if not the schema's.")]
 Protect = Annotated[
     list[str] | None,
     typer.Option(
-        help="COLUMN=ERROR: the least root-mean-square error, in its unit, of any guess by somebody who "
-        "knows no more than what is declared (of a list: the least chance to be wrong). Repeat it for more "
-        "columns.",
+        help="COLUMN=ERROR: the smallest root-mean-square error, in the column's unit, of any guess by an "
+        "attacker who knows only what is declared (for a list: the smallest probability of a wrong "
+        "guess). Repeat it for more columns.",
         metavar="COLUMN=ERROR",
     ),
 ]
 Epsilon = Annotated[
     float | None, typer.Option(help="Differential privacy for all sensitive columns together.")
 ]
-Delta = Annotated[float | None, typer.Option(help="Goes with --epsilon; well below 1 / rows.")]
-AnyEpsilon = Annotated[float | None, typer.Option("--epsilon", help="Differential privacy that is promised.")]
+Delta = Annotated[float | None, typer.Option(help="Requires --epsilon; well below 1 / rows.")]
+AnyEpsilon = Annotated[float | None, typer.Option("--epsilon", help="Differential privacy to promise.")]
 AnyDelta = Annotated[
     float | None,
-    typer.Option("--delta", help="Goes with --epsilon, well below 1 / rows: Gaussian noise. Without: pure."),
+    typer.Option(
+        "--delta",
+        help=(
+            "With --epsilon, for Gaussian noise; well below 1 / rows. Without it: pure differential privacy."
+        ),
+    ),
 ]
-Mu = Annotated[float | None, typer.Option(help="Or else: Gaussian differential privacy.")]
-Rho = Annotated[float | None, typer.Option(help="Or else: zero-concentrated differential privacy.")]
+Mu = Annotated[float | None, typer.Option(help="Instead: Gaussian differential privacy.")]
+Rho = Annotated[float | None, typer.Option(help="Instead: zero-concentrated differential privacy.")]
 Scale = Annotated[
     str | None, typer.Option(help="Noise in each column's unit: one number, or COLUMN=NUMBER,COLUMN=NUMBER.")
 ]
-Regularization = Annotated[float | None, typer.Option(help="The weight lambda of lost utility.")]
+Regularization = Annotated[float | None, typer.Option(help="Weight lambda of lost utility.")]
 Support = Annotated[str | None, typer.Option(help="Half-width of bounded noise; as --scale.")]
-InRange = Annotated[bool, typer.Option("--in-range", help="Publish values inside the declared range alone.")]
-Learner = Annotated[str | None, typer.Option(help="Whose model is kept: svm, ridge, logistic, ...")]
-Variance = Annotated[float | None, typer.Option(help="Of the noise that the learner does not notice.")]
-Label = Annotated[str | None, typer.Option(help="'clear' publishes the target as it is, covered by nothing.")]
-Clamp = Annotated[bool, typer.Option("--clamp", help="Move noised numbers back into their range.")]
+InRange = Annotated[bool, typer.Option("--in-range", help="Publish only values inside the declared range.")]
+Learner = Annotated[
+    str | None, typer.Option(help=("Learner whose model stays the same: svm, ridge, logistic, ..."))
+]
+Variance = Annotated[
+    float | None, typer.Option(help=("Variance of the noise that leaves the learner's model unchanged."))
+]
+Label = Annotated[str | None, typer.Option(help="'clear' publishes the target unprotected.")]
+Clamp = Annotated[bool, typer.Option("--clamp", help="Clamp noisy numbers to their range.")]
 More = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any other option of the method, as NAME=VALUE.", metavar="NAME=VALUE"),
 ]
 AttackRecords = Annotated[
     int,
-    typer.Option(
-        help="Made-up records that the plan is attacked on; fewer are faster and find less.", min=100
-    ),
+    typer.Option(help="Number of made-up records to attack; fewer are faster and find less.", min=100),
 ]
 LedgerPlace = Annotated[
     str | None,
     typer.Option(
         "--ledger",
-        help="Where what is published about the data set is added up: a file or postgresql://...#NAME. "
-        "[default: DATASET.ledger beside the table]",
+        help="Ledger that is charged: a file or postgresql://...#NAME. [default: DATASET.ledger beside "
+        "the table]",
     ),
 ]
-NoLedger = Annotated[bool, typer.Option("--no-ledger", help="Count nothing; what is published says so.")]
+NoLedger = Annotated[bool, typer.Option("--no-ledger", help="Charge no ledger; what is published says so.")]
 NewLedger = Annotated[
     bool,
     typer.Option(
         "--new-ledger",
-        help="Charge a table that is known to another ledger to this one; what is published says so.",
+        help="Charge this ledger although the table was charged to another one; what is published says so.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -141,9 +148,9 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
     if schema is None and not place.exists() and not table.startswith("demo:"):
         lines = draft_schema(table, place)
         raise SchemaError(
-            f"{table} came without a declaration of what its columns may contain, and {str(place)!r} is a "
-            f"draft of it. {_list_open_lines(lines)} Nothing of that is read off the rows: a bound found in "
-            "the data would give away whoever holds it. Then run the same command again."
+            f"{table} has no schema; a draft was written to {str(place)!r}. {_list_open_lines(lines)} Do "
+            "not read bounds off the rows: a bound found in the data reveals the value of a person. Then "
+            "run the same command again."
         )
     try:
         loaded = find_schema(table, schema)
@@ -195,12 +202,12 @@ def make_promise(
         raise ParameterError(f"{' and '.join(given)} exclude each other. Give one of them.")
     if delta is not None and epsilon is None:
         raise ParameterError(
-            f"delta must come with an epsilon, and {delta:g} came alone. Give --epsilon too."
+            f"delta needs an epsilon, and only delta = {delta:g} was given. Give --epsilon too."
         )
     if queries is not None and delta is None:
         raise ParameterError(
-            f"queries must come with an epsilon and a delta, and {queries} came without. Give --epsilon and "
-            "--delta too."
+            f"queries needs an epsilon and a delta, and {queries} was given without them. Give --epsilon "
+            "and --delta too."
         )
     about: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
     if epsilon is not None:
@@ -250,10 +257,10 @@ class LedgerFlags:
 class AboutFlags:
     """Flags with texts about a publication, which its statement holds as they are."""
 
-    curator: Annotated[str | None, typer.Option(help="Who publishes; in the statement.")] = None
-    purpose: Annotated[str | None, typer.Option(help="What for; in the statement.")] = None
-    contact: Annotated[str | None, typer.Option(help="Whom to ask; in the statement.")] = None
-    license: Annotated[str | None, typer.Option(help="Under which terms; in the statement.")] = None
+    curator: Annotated[str | None, typer.Option(help="Who publishes; appears in the statement.")] = None
+    purpose: Annotated[str | None, typer.Option(help="Purpose; appears in the statement.")] = None
+    contact: Annotated[str | None, typer.Option(help="Contact; appears in the statement.")] = None
+    license: Annotated[str | None, typer.Option(help="License; appears in the statement.")] = None
     supersedes: Annotated[str | None, typer.Option(help="The publication that this one replaces.")] = None
 
     def to_dict(self) -> dict[str, str | None]:
@@ -387,10 +394,10 @@ def passphrase_for(path: Path, *, kept: bool) -> str:
         return passphrase
     if not sys.stdin.isatty():
         raise ParameterError(
-            f"--keep-key needs a passphrase, and nobody is there to be asked. Set {PASSPHRASE}, or give "
-            "--recipient."
+            f"--keep-key needs a passphrase, and there is no terminal to ask for it. Set {PASSPHRASE}, or "
+            "give --recipient."
             if kept
-            else f"--key needs its passphrase, and nobody is there to be asked. Set {PASSPHRASE}."
+            else f"--key needs its passphrase, and there is no terminal to ask for it. Set {PASSPHRASE}."
         )
     answer: str = typer.prompt(f"Passphrase for {path}", hide_input=True, confirmation_prompt=kept, err=True)
     return answer

@@ -23,7 +23,7 @@ def plan(
     table: options.Table,
     method: MethodFlags,
     rows: Annotated[
-        int | None, typer.Option(help="How many rows, if the table is not to be opened at all.", min=1)
+        int | None, typer.Option(help="Number of rows, to plan without opening the table.", min=1)
     ] = None,
     public_sample: Annotated[
         str | None, typer.Option(help="A public table of the same columns, to measure accuracy on.")
@@ -39,8 +39,8 @@ def plan(
     explained: Annotated[
         float,
         typer.Option(
-            help="Which part of the target's variance the true columns are taken to explain, each by itself "
-            "and added up, for advice on rows and epsilon.",
+            help="Assumed share of the target's variance that the true columns explain, summed over "
+            "columns; for advice on rows and epsilon.",
             min=0.0001,
             max=1.0,
         ),
@@ -49,7 +49,7 @@ def plan(
     new_ledger: options.NewLedger = False,
     json: options.Json = False,
 ) -> None:
-    """Show how noise, floors, epsilon and accuracy go together; reads no cell and charges nothing."""
+    """Compare noise, floors, epsilon and accuracy; reads no cell and charges nothing."""
     from discreet.formatting import printable
     from discreet.pipeline.plan import PlanBasis, plan_noise_levels
 
@@ -82,8 +82,9 @@ def plan(
         if planned.advice is not None:
             console.paragraph(printable(" ".join(planned.advice.sentences)))
         console.paragraph(
-            "Noise is the standard deviation in the column's unit, of a list how often a cell is changed; "
-            "the floor is the least error of any guess by somebody who knows no more than what was declared."
+            "Noise is the standard deviation in the column's unit, or for a list the share of cells that "
+            "are changed; the floor is the smallest error of any guess by an attacker who knows only what "
+            "was declared."
         )
 
 
@@ -117,7 +118,7 @@ def show(
         return [cell.replace("\u00a0", " ") for cell in row]
 
     console.table(
-        "Noise / floor of each column, and what goes with them",
+        "Noise / floor of each column, and the resulting privacy and accuracy",
         ("noise", *(name(column) for column in shown), "epsilon", "lambda", "accuracy", ""),
         map(cells, positions),
     )

@@ -22,10 +22,11 @@ def query(
     question: Annotated[
         str,
         typer.Argument(
-            help="[COUNT | SUM(expression) | MEAN(expression)] [WHERE condition] [BY column, ...]; "
-            "an expression alone is summed, so that a condition counts. A number to group by says where "
-            "its cells begin: BY age (30, 45, 60). Columns that are no plain words go in double quotes. Or "
-            "the same as SQL: SELECT COUNT(*) | SUM(x) | AVG(x) FROM name [WHERE ...] [GROUP BY ...].",
+            help="[COUNT | SUM(expression) | MEAN(expression)] [WHERE condition] [BY column, ...]; an "
+            "expression alone is summed, so a condition alone is counted. To group by a number, list "
+            "where its intervals begin: BY age (30, 45, 60). Put column names that are not plain "
+            "words in double quotes. Or write SQL: SELECT COUNT(*) | SUM(x) | AVG(x) FROM name "
+            "[WHERE ...] [GROUP BY ...].",
             metavar="QUESTION",
         ),
     ],
@@ -34,28 +35,28 @@ def query(
     promise: PromiseFlags,
     sd: Annotated[
         float | None,
-        typer.Option(help="Or else: standard deviation of the noise, in the unit of a count or a sum."),
+        typer.Option(help="Instead: standard deviation of the noise, in the unit of the count or sum."),
     ] = None,
     refine: Annotated[
         list[str] | None,
         typer.Option(
             "--refine",
-            help="Receipt of an earlier answer to the same question: pay for another one, and merge them. A "
-            "mean by groups has two receipts: name both, in their order.",
+            help="Receipt of an earlier answer to the same query: pay for another answer and merge the "
+            "two. A mean by groups has two receipts: give both, in order.",
             metavar="RECEIPT",
         ),
     ] = None,
     ledger: LedgerFlags,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say what it would cost and how noisy it would be; read no cell."),
+        typer.Option("--dry-run", help="Show the cost and the noise of the answer; read no cell."),
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Ask a private table: count where age > 40, mean(age) by sex; each answer is charged to the ledger.
+    """Query a private table: count where age > 40, mean(age) by sex; each answer is charged to the ledger.
 
-    The same question about the same rows is free, and gets the same answer. All declared groups are
-    answered, also those without a row. ± is what the noise may do, at 95 %; a population is another matter.
+    Repeating a query on the same rows is free and returns the same answer. All declared groups are answered,
+    including empty ones. ± is a 95 % interval for the noise alone, not for sampling from a population.
     """
     from discreet.pipeline.query import preview_table_query, query_table
 
@@ -139,12 +140,12 @@ def _show_cost(console: Console, result: "QueryResult", delta: float) -> None:
         (cell,) = result.cells
         assert cell.margin is not None
         each = " in each group" if result.group_by else ""
-        least = " if it is over all rows; more with fewer" if mean and " where " in result.question else ""
+        least = " over all rows; more over fewer rows" if mean and " where " in result.question else ""
         console.line(f"  would be ± {rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
     else:
-        console.line("  how noisy it would be depends on how many rows it is over, which is not public")
+        console.line("  the noise depends on the number of rows, which is not public")
     console.paragraph(f"Would cost: {describe_cost(result.cost, delta)}.{_describe_assumptions(result)}")
-    console.line("A dry run: no cell was read, nothing was charged or drawn.")
+    console.line("Dry run: no cell was read, and nothing was charged or drawn.")
     console.json({"dry_run": True, **result.to_dict()})
 
 
@@ -155,13 +156,16 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     from discreet.query.results import describe_cost
 
     if not result.cost:
-        return ["Cost: nothing. It follows from what is public."]
+        return ["Cost: nothing. It follows from public facts."]
     rows = f"row{'s' * (len(result.rows) > 1)} {', '.join(map(str, result.rows))}"
     cost = describe_cost(result.cost, delta)
     if result.cached:
-        cost_text = f"Cost: nothing. It was asked before ({rows} of the ledger): the same answer again."
+        cost_text = f"Cost: nothing. The answer was paid for before ({rows} of the ledger)."
     elif result.ledger is None:
-        cost_text = f"Cost: {cost}. Nobody counts it (--no-ledger): asked often enough, noise averages out."
+        cost_text = (
+            f"Cost: {cost}. It was not charged to a ledger (--no-ledger): the noise of repeated queries "
+            "averages out."
+        )
     else:
         cost_text = f"Cost: {cost}; {rows} of the ledger."
     cost_text += _describe_assumptions(result)
@@ -169,7 +173,7 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
         return [cost_text]
     if result.left is not None:
         currencies = ", ".join(f"{name} {amount:.6g}" for name, amount in result.left.items())
-        more = "" if result.more is None else f"; enough for {result.more:,} more like this"
+        more = "" if result.more is None else f"; enough for {result.more:,} more queries like this"
         return [cost_text, f"Left: {currencies}{more}."]
     assert result.spent is not None
     so_far = count_noun(result.spent.charges, "charge")
@@ -182,8 +186,8 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     # Costs that are chosen after seeing answers can come to more than the sum says.
     return [
         cost_text,
-        f"So far: {so_far}; {total}, if their prices did not depend on answers. The ledger has no limit, so "
-        "nothing is guaranteed about the next ones: `discreet ledger create` makes one that has.",
+        f"So far: {so_far}; {total}, if their prices did not depend on answers. The ledger has no limit, "
+        "so nothing is guaranteed about later queries: `discreet ledger create` makes one with a limit.",
     ]
 
 
@@ -197,7 +201,7 @@ def _format_cell(cell: "ResultCell") -> str:
     from discreet.query.results import rounded
 
     if cell.value is None or cell.margin is None:
-        return "too few rows for its noise"
+        return "too few rows for this noise"
     return f"{rounded(cell.value, cell.margin)} ± {rounded(cell.margin, cell.margin)}"
 
 

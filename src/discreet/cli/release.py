@@ -45,7 +45,7 @@ class ReleaseFileFlags:
         Path | None,
         typer.Option(
             help="Keep the key for an auditor, sealed under a passphrase that is asked for or taken from "
-            f"{PASSPHRASE}. By default it is forgotten."
+            f"{PASSPHRASE}. By default it is discarded."
         ),
     ] = None
     recipient: Annotated[
@@ -57,7 +57,7 @@ class ReleaseFileFlags:
     ] = None
     replace: Annotated[bool, typer.Option("--replace", help="Replace the release at --out.")] = False
     tuned: Annotated[
-        bool, typer.Option("--tuned", help="Say that the noise was chosen by looking at private rows.")
+        bool, typer.Option("--tuned", help="State that the noise was chosen by looking at private rows.")
     ] = False
 
     def escrow(self) -> "KeyEscrow | None":
@@ -68,8 +68,8 @@ class ReleaseFileFlags:
         if self.keep_key is None:
             if self.recipient is not None:
                 raise ParameterError(
-                    "--recipient is for a key that is kept, and --keep-key was not given. Give --keep-key "
-                    "FILE, or leave it out."
+                    "--recipient needs --keep-key, which was not given. Give --keep-key FILE, or leave "
+                    "out --recipient."
                 )
             return None
         passphrase = passphrase_for(self.keep_key, kept=True) if self.recipient is None else None
@@ -98,12 +98,15 @@ def release(
     ledger: LedgerFlags,
     files: ReleaseFileFlags,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check and plan; read no cell, charge and write nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help=("Check and plan only; read no cell, charge nothing and write nothing.")
+        ),
     ] = False,
     about: AboutFlags,
     json: options.Json = False,
 ) -> None:
-    """Release a table with safe noise, attack it, and say what that promises."""
+    """Release a table with noise, attack it, and state what is promised."""
     from discreet.pipeline.release import publish
 
     request = method.read(table)
@@ -142,7 +145,7 @@ def print_dry_run(console: Console, table: str, request: ReleaseRequest, attack_
     )
     print_rows(console, result.rows)
     print_promises(console, result.notes, result.sentences, result.open)
-    console.line("A dry run: no cell was read, nothing was charged, drawn or written.")
+    console.line("Dry run: no cell was read, and nothing was charged, drawn or written.")
     console.json(
         {
             "dry_run": True,
@@ -161,7 +164,7 @@ def print_release(console: Console, result: "Published") -> None:
     console.line()
     console.paragraph(f"So far: {statement.composition.total}")
     console.line(f"Publish only {result.public}. Anyone can re-check it: discreet verify {result.public}")
-    console.line(f"For your eyes alone: {result.internal / 'report.html'}")
+    console.line(f"Do not publish the internal report: {result.internal / 'report.html'}")
     console.json(
         {
             "public": str(result.public),
@@ -185,7 +188,10 @@ def print_rows(console: Console, rows: Any) -> None:
         return
     console.line()
     console.table(
-        "How well can anybody guess a cell? (attacks on made-up records; a floor breaks above the interval)",
+        (
+            "How well can anyone guess a cell? (attacks on made-up records; a floor above the interval is "
+            "broken)"
+        ),
         HEADINGS,
         (format_row(row) for row in rows),
         right=2,

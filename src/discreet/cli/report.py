@@ -12,14 +12,14 @@ from discreet.cli.options import Json
 def report(
     folder: Annotated[Path, typer.Argument(help="A release: the folder with public/ and internal/.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where to write it. [default: internal/report.html]")
+        Path | None, typer.Option(help="Where to write the report. [default: internal/report.html]")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Draw internal/report.html again, from attacks.json and the public statement; reads no row."""
+    """Write internal/report.html again from attacks.json and the public statement; reads no row."""
     from discreet.pipeline.published_folder import rebuild_report
 
     place = rebuild_report(folder, out)
     console = Console(as_json=json)
     console.json({"report": str(place)})
-    console.line(f"{place}: internal, for your eyes alone.")
+    console.line(f"{place}: internal; do not publish.")

@@ -17,18 +17,18 @@ def serve(
     ],
     check: Annotated[
         bool,
-        typer.Option("--check", help="Say whether the configuration is right; start and change nothing."),
+        typer.Option("--check", help="Check the configuration; start and change nothing."),
     ] = False,
     ready: Annotated[
         bool,
         typer.Option(
-            "--ready", help="Say whether the service that was started with it answers; start nothing."
+            "--ready", help="Check whether the service with this configuration answers; start nothing."
         ),
     ] = False,
 ) -> None:
-    """Answer analysts over HTTP, under one budget, until it is stopped.
+    """Answer analysts' queries over HTTP, under one budget, until stopped.
 
-    Ctrl-C or SIGTERM ends it quietly: what is being answered is finished, and nothing that was paid is lost.
+    Ctrl-C or SIGTERM stops it gracefully: running queries are finished, and no paid answer is lost.
     """
     if ready:
         from discreet.server.config import Config
@@ -36,24 +36,28 @@ def serve(
 
         settings = Config.load(config)
         probe(settings)
-        write_out(f"{config}: ready. {settings.dataset} is answered for at {settings.listen}.\n")
+        write_out(
+            f"{config}: ready. The service answers queries on {settings.dataset} at {settings.listen}.\n"
+        )
         return
     from discreet.server import app
 
     if check:
         settings = app.check(config)
-        write_out(f"{config}: right. It would answer for {settings.dataset} at {settings.listen}.\n")
+        write_out(
+            f"{config}: valid. The service would answer queries on {settings.dataset} at {settings.listen}.\n"
+        )
         return
 
     def print_address(address: str, service: "Service") -> None:
-        write_out(f"discreet answers for {service.dataset.name} at {address}\n")
+        write_out(f"discreet answers queries on {service.dataset.name} at {address}\n")
         valid = [token for token in service.tokens() if token["state"] == "valid"]
         if not any(token["scope"] == "curator" for token in valid):
             write_out(
-                "Nobody has a curator's token yet. Make one, and one for each analyst:\n"
+                "There is no curator's token yet. Create one, and one for each analyst:\n"
                 f"  discreet token create NAME --scope curator --config {config}\n"
             )
         if service.config.seed is not None:
-            write_out("WARNING: a seed is set, so the noise is public. For tests alone.\n")
+            write_out("WARNING: a seed is set, so the noise can be reproduced. Use it for tests only.\n")
 
     app.serve(config, ready=print_address)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Tokens of a service. Works while it runs; what is revoked is revoked at once.",
+    help="Manage the tokens of a service, also while it runs; changes take effect immediately.",
 )
 ConfigFile = Annotated[
     Path, typer.Option("--config", help="The configuration of the service.", envvar="DISCREET_CONFIG")
@@ -33,16 +33,22 @@ def create(
     name: Name,
     config: ConfigFile = _DEFAULT,
     scope: Annotated[Literal["analyst", "curator"], typer.Option(help="What it opens.")] = "analyst",
-    days: Annotated[int, typer.Option(help="After which it expires.", min=1, max=3660)] = 90,
-    epsilon: Annotated[float | None, typer.Option(help="A limit of their own, fixed for good.")] = None,
+    days: Annotated[int, typer.Option(help="Days until it expires.", min=1, max=3660)] = 90,
+    epsilon: Annotated[
+        float | None, typer.Option(help=("A limit for this bearer, which cannot be changed later."))
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="Goes with --epsilon.")] = None,
-    rho: Annotated[float | None, typer.Option(help="Or else: in zero-concentrated privacy.")] = None,
-    mu: Annotated[float | None, typer.Option(help="Or else: in Gaussian privacy.")] = None,
+    rho: Annotated[
+        float | None, typer.Option(help=("Instead: a limit in zero-concentrated differential privacy."))
+    ] = None,
+    mu: Annotated[
+        float | None, typer.Option(help="Instead: a limit in Gaussian differential privacy.")
+    ] = None,
     queries: Annotated[
-        int | None, typer.Option(help="Goes with --epsilon and --delta: so many questions, not one more.")
+        int | None, typer.Option(help="With --epsilon and --delta: maximum number of queries.")
     ] = None,
 ) -> None:
-    """Make a token and print it, once: it cannot be shown again."""
+    """Create a token and print it once; it cannot be shown again."""
     numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "queries": queries}
     with _open_tokens(config) as (tokens, settings):
         limit = None
@@ -71,7 +77,7 @@ def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
 
 @app.command()
 def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
-    """Replace a token by a new one and print it, once; the old one is invalid at once."""
+    """Replace a token by a new one and print it once; the old one becomes invalid immediately."""
     with _open_tokens(config) as (tokens, _):
         token = tokens.rotate(_operator(), name)
     write_out(token + "\n")
@@ -79,7 +85,7 @@ def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
 
 @app.command()
 def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
-    """Revoke the tokens of a name at once; what was paid stays paid."""
+    """Revoke the tokens of a name immediately; answers that were paid for stay paid."""
     with _open_tokens(config) as (tokens, _):
         count = tokens.revoke(_operator(), name)
     write_out(f"{name}: {'revoked' if count else 'had no valid token'}.\n")
@@ -97,8 +103,8 @@ def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
         from discreet.errors import ParameterError
 
         raise ParameterError(
-            f"--config must be the configuration of the service, and there is no {str(config)!r} here. Name "
-            "it, or set DISCREET_CONFIG."
+            f"--config must be the configuration of the service, and there is no file {str(config)!r}. "
+            "Give its path, or set DISCREET_CONFIG."
         )
     settings = Config.load(config)
     access = AccessStore(settings.access)
@@ -128,7 +134,7 @@ def _operator() -> str:
     try:
         return f"{getpass.getuser()} at a terminal"
     except (OSError, KeyError):  # a container may run under a number without a name
-        return "somebody at a terminal"
+        return "unknown user at a terminal"
 
 
 def _day(seconds: float) -> str:

@@ -16,24 +16,24 @@ def verify(
     key: Annotated[
         Path | None,
         typer.Option(
-            help="The sealed key that the curator kept, for an auditor; with --source. Its passphrase is "
+            help="For auditors: the sealed key that the curator kept; with --source. Its passphrase is "
             f"asked for or taken from {PASSPHRASE}."
         ),
     ] = None,
     private_key: Annotated[
         Path | None, typer.Option(help="The X25519 private key (PEM) that the key is sealed for.")
     ] = None,
-    source: Annotated[str | None, typer.Option(help=f"The true table; with --key. {TABLE}")] = None,
+    source: Annotated[str | None, typer.Option(help=f"The original table; with --key. {TABLE}")] = None,
     public_key: Annotated[
         Path | None, typer.Option(help="The curator's Ed25519 public key (PEM), to check the signature.")
     ] = None,
     ledger: Annotated[
         str | None,
-        typer.Option(help="The ledger that counted it, to check what the statement says about it."),
+        typer.Option(help="The ledger that was charged, to check what the statement says about it."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Re-check every number of a release and whether the file can be what it says; exit 0 or 1."""
+    """Check every number of a release, and whether the file is consistent with its statement; exit 0 or 1."""
     from discreet.pipeline.sources import resolve_source
     from discreet.report.folder.folder import read_bytes
     from discreet.report.folder.keys import unseal_key

@@ -243,8 +243,8 @@ def tls_verification(verify: Any) -> bool | ssl.SSLContext:
             return ssl.create_default_context(cafile=os.fspath(verify))
         except (OSError, ssl.SSLError):
             raise ParameterError(
-                "verify of RemoteDatabase must be a file of certificates, and cannot be read as one. It is a "
-                "PEM file: ask whoever runs the service for it."
+                "verify of RemoteDatabase must be a file of certificates, and cannot be read as one. It "
+                "is a PEM file: ask the operator of the service for it."
             ) from None
     raise ParameterError(
         f"verify of RemoteDatabase must be True, a file of certificates or an ssl.SSLContext, was "

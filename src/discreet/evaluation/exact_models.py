@@ -35,9 +35,9 @@ SAME = 1e-4
 Solvers on 50,000 rows were at most 1e-6 apart, and models of a part of the rows half of the largest weight.
 """
 _NOTE = (
-    "The published rows are nobody's: they carry one classifier, and logistic regression trained on them is "
-    "it. Trees, forests and the like find that classifier's rule in them and no other. No row was held back, "
-    "so the scores are those on the rows trained on."
+    "The published rows belong to no real person: they encode one classifier, and logistic regression "
+    "trained on them reproduces it. Trees, forests and other models can learn only that classifier from "
+    "them. No rows were held out, so the scores are training scores."
 )
 _TOLERANCE = 1e-8
 

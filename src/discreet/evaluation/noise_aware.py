@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 MOST_PRODUCTS = 10**12
 """Largest number of products that are summed in one run, about half a minute."""
 REFUSED = (
-    "A noise-aware learner refuses these rows: what they show about the target cannot be told from chance. "
-    "More rows, fewer columns or a larger epsilon would help."
+    "A noise-aware learner refuses these rows: what they show about the target cannot be distinguished "
+    "from chance. More rows, fewer columns or a larger epsilon would help."
 )
 RANKS = (
-    "The noise-aware model orders rows, and its scores are no probabilities: the release says too little for "
-    "that. A model that is not told the noise law may do as well here."
+    "The noise-aware model orders rows, but its scores are not probabilities: the release contains too "
+    "little information for that. A model that ignores the noise law may do as well here."
 )
 
 

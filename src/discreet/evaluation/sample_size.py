@@ -368,7 +368,7 @@ def _expectation(estimate: SampleSizeEstimate, target: str, explained: float) ->
     can = {
         "ok": "can learn probabilities of it",
         "ranking-only": "can order rows by it, without probabilities",
-        "refused": "has to refuse: what is left cannot be told from chance",
+        "refused": "has to refuse: what is left cannot be distinguished from chance",
     }[estimate.status]
     at = "" if estimate.epsilon is None else f" at epsilon {estimate.epsilon:g}"
     return (

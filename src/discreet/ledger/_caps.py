@@ -417,9 +417,9 @@ def _information(limit: ErrorFloor, name: str) -> Amount:
     information = limit[name].fisher_information
     if information is None:
         raise ParameterError(
-            f"fisher_information of the limit's floor for {name!r} must be given, was None: the "
-            "error alone does not say how much may be told. Compute the floor with "
-            "discreet.privacy.floors, which knows the column's range."
+            f"fisher_information of the limit's floor for {name!r} must be given, was None: the error "
+            "alone does not say how much may be revealed. Compute the floor with discreet.privacy.floors, "
+            "which knows the column's range."
         )
     return Amount.rounded_down(information)
 

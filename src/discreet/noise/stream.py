@@ -141,7 +141,7 @@ class Stream:
             if not self._replays and (self._spent or self.commitment in _spent_keys):
                 raise NoiseError(
                     f"stream of {where} must have a key that no release was drawn under, and this one was "
-                    "spent: whoever compares two releases under one key sees where their rows are the same. "
+                    "spent: anyone who compares two releases under one key sees which rows are equal. "
                     "Make a fresh one with Stream(). To draw the same release again, use "
                     "Stream.for_replay(key)."
                 )

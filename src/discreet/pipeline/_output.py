@@ -65,8 +65,8 @@ def check_target_folder(target: Path, *, replace: bool) -> None:
         )
     if not set(held) <= {PUBLIC, INTERNAL} or not (target / PUBLIC / _STATEMENT).is_file():
         raise SourceError(
-            f"The folder {str(target)!r} may be replaced only if it is a release, and it holds other things. "
-            "Choose another --out."
+            f"The folder {str(target)!r} may be replaced only if it is a release, and it holds other "
+            "files. Choose another --out."
         )
 
 

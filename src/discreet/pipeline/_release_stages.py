@@ -49,9 +49,9 @@ _KINDS = {
     "response": "by randomized response",
     "joint-response": "by randomized response together",
     "sampled": "by randomized response, in some of the rows",
-    "invariant": "with noise that the learner does not notice",
+    "invariant": "with noise that leaves the learner's model unchanged",
     "spherical": "with spherical noise together",
-    "masked": "of points that are nobody's",
+    "masked": "of points that belong to no real person",
     "masked-label": "of their labels",
     "clear": "as they are",
 }
@@ -73,9 +73,9 @@ def check_cells(source: Any, schema: Schema, n_rows: int, report: StageReport) -
     """Read every declared cell once, so that a bad one is named before anything is charged."""
     check_every_cell(source, schema, lambda n_read: report.progress(n_read / n_rows))
     unnamed = sum(c.bounds_source is None for c in schema.released)
-    sources = "who says so is declared for every column"
+    sources = "every column names the source of its bounds"
     if unnamed:
-        sources = f"nobody is named for the bounds of {count_noun(unnamed, 'column')} (bounds_source)"
+        sources = f"no source is given for the bounds of {count_noun(unnamed, 'column')} (bounds_source)"
     report(f"{READABLE}; {sources}")
 
 
@@ -135,7 +135,10 @@ def attack_plan(
             "records: all hold"
         )
     elif not plan.row_level:
-        report("published rows will be nobody's: there is no made-up record to follow through the release")
+        report(
+            "published rows will belong to no real person, so no made-up record can be followed through "
+            "the release"
+        )
     else:
         report("nothing is promised that an attack on made-up records could break")
     return guesses, audits
@@ -165,7 +168,7 @@ def sample_true_rows(source: Any, schema: Schema) -> PairedSample:
 def describe_charge(receipt: Receipt, ledger: Ledger | None) -> str:
     """Return where a release was charged, in words."""
     if ledger is None or receipt.seq is None:
-        return "drawn without a ledger: nobody counts it"
+        return "drawn without charging a ledger"
     # The address of a server may hold a password.
     place = "the ledger" if "://" in ledger.url else Path(ledger.url).name
     return f"charged as row {receipt.seq} of {place} before the first draw"
@@ -288,7 +291,7 @@ def describe_attacks(
 ) -> str:
     """Return how many attacks were run and where their results are, in words."""
     if not plan.row_level:
-        return "published rows are nobody's, so that no row and no person is there to be attacked"
+        return "published rows belong to no real person, so there is no row or person to attack"
     names = {guess.attack for guess in (*on_rows, *on_file)} | {one.attack for one in exposed}
     columns = {guess.column for guess in (*on_rows, *on_file)}
     return (

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     OnStage: TypeAlias = Callable[[Stage], None]
     OnProgress: TypeAlias = Callable[[str, float], None]
 
-READABLE = "every cell can be read as declared, and counts as its bound where it is outside"
+READABLE = "every cell can be read as declared; values outside their bounds are clamped"
 """Result of :func:`check_every_cell`. Numbers outside their bounds are no error: no row widens a bound."""
 
 

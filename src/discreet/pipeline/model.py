@@ -331,9 +331,7 @@ def _describe_training(training: Training, receipts: tuple[Receipt, ...], ledger
     if training.cached:
         return f"{name}: every answer was paid for before; the same model again, free"
     charges = count_noun(len(receipts), "charge")
-    where = (
-        "drawn without a ledger: nobody counts it" if ledger is None else f"{charges}, each before its draw"
-    )
+    where = "drawn without charging a ledger" if ledger is None else f"{charges}, each before its draw"
     return f"{name}, {where}"
 
 

@@ -372,9 +372,9 @@ def missing_noise_error(name: str, schema: Schema) -> ParameterError:
     own = [f"--{option.replace('_', '-')}" for option in ("scale", "regularization", "support", "variance")]
     fitting = [word for word in own if word[2:] in method_options(name)]
     return ParameterError(
-        f"A release must be told how much to protect, and was not: privacy has no default. Give {share} "
-        "(the least error of whoever knows no more than what is declared), or write "
-        "privacy: {protect: {error: ...}} under the column in the schema, or give --epsilon and "
+        f"A release needs an amount of privacy, and none was given: there is no default. Give {share} (the "
+        "smallest error of an attacker who knows only what is declared), or write privacy: {protect: "
+        "{error: ...}} under the column in the schema, or give --epsilon and "
         f"--delta{', or ' + ' or '.join(fitting) if fitting else ''}."
     )
 

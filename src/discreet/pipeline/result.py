@@ -177,14 +177,17 @@ def build_notes(
     others = [done for done in protected if done.column not in floors]
     if isinstance(privacy, ErrorFloor) and others:
         notes.append(
-            f"{_join_names([done.column for done in others])} asked for nothing and got the same share of "
-            "what can be proven for them; see the table. `protect` or `role: public` in the schema changes "
-            "that."
+            f"{_join_names([done.column for done in others])} had no request of their own and got the same "
+            "share of what can be proven for them; see the table. To change that, write `protect` or "
+            "`role: public` in the schema."
         )
     if isinstance(privacy, ApproxDP | PureDP) and (parts := _split(plan, privacy)):
         notes.append(f"Split of epsilon {privacy.epsilon:g}: {'; '.join(parts)}.")
     if not counted:
-        notes.append("Nobody counts this release (--no-ledger): a second one would halve the noise unseen.")
+        notes.append(
+            "No ledger is charged for this release (--no-ledger): a second release would halve the "
+            "variance of the noise without any record of it."
+        )
     return tuple(notes)
 
 

@@ -50,9 +50,8 @@ def find_schema(source: Any, schema: Schema | str | os.PathLike[str] | None) -> 
     if place.exists():
         return Schema.load(place)
     raise SchemaError(
-        f"{describe_source(source)} must come with a declaration of what its columns may contain, and "
-        f"{str(place)!r} does not exist. Bounds read off the rows would give away whoever holds them, so a "
-        "person declares them: start with `discreet init`."
+        f"{describe_source(source)} must have a schema, and {str(place)!r} does not exist. Bounds read off "
+        "the rows would reveal people's values, so they must be declared: start with `discreet init`."
     )
 
 

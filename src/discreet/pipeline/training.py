@@ -289,8 +289,8 @@ def _check_parameter_names(name: str, parameters: Mapping[str, Any]) -> None:
     for option in parameters:
         if option not in known:
             close = nearest(option, known)
-            hint = f"Did you mean {close!r}?" if close else f"It can be told {', '.join(known) or 'nothing'}."
-            raise ParameterError(f"{option!r} is nothing that the model {name} can be told. {hint}")
+            hint = f"Did you mean {close!r}?" if close else f"Its parameters: {', '.join(known) or 'none'}."
+            raise ParameterError(f"The model {name} has no parameter {option!r}. {hint}")
 
 
 def _model_class(name: str) -> type[Learner]:

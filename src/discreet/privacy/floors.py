@@ -323,7 +323,7 @@ def column_floor(
     stated = ColumnFloor(error=error, measure=measure, prior=prior.name)
     if noise is None:
         return stated
-    # The few 64-bit numbers of a narrow range far from 0 can be told apart like integers.
+    # The few 64-bit numbers of a narrow range far from 0 can be distinguished like integers.
     continuous = isinstance(prior, UniformPrior) and prior.steps is None
     adds_up = continuous or isinstance(noise, GaussianNoise)
     return replace(

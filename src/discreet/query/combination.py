@@ -121,7 +121,9 @@ class CombinedResult:
         if not self.margin:
             return f"{result}: the same noise on both sides, or none."
         apart = abs(self.value) > self.margin
-        return f"{result}, {LEVEL * 100:.0f} times in 100: {'' if apart else 'not '}told from zero."
+        return (
+            f"{result}, {LEVEL * 100:.0f} times in 100: {'' if apart else 'not '}distinguishable from zero."
+        )
 
 
 def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
@@ -160,7 +162,7 @@ def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
     ...     for times, key, value in ((1, "f", 310.0), (-1, "m", 290.0))
     ... )
     >>> print(combine_results([women, men]).words)
-    count by sex [f] - count by sex [m] = 20.0 ± 8.3 rows, 95 times in 100: told from zero.
+    count by sex [f] - count by sex [m] = 20.0 ± 8.3 rows, 95 times in 100: distinguishable from zero.
     """
     if not terms:
         raise ParameterError("terms of combine_results must be at least one, and are none.")

@@ -1,6 +1,6 @@
 """The curated table: what private rows look like to the engine, and nothing else does.
 
-Every column that leaves becomes one column of small integers, never NULL:
+Every released column becomes one column of small integers, never NULL:
 
 - a number is clamped to its bounds and put on a grid of 2**20 steps;
 - a whole number or a date is counted from its lower bound, exactly, unless it has more steps than that;
@@ -181,7 +181,7 @@ class Curation:
             )
         if not 0 < len(released) <= _MOST_COLUMNS:
             raise SchemaError(
-                f"columns of a private database must be 1 to {_MOST_COLUMNS} that leave, and the schema has "
+                f"A private database must have 1 to {_MOST_COLUMNS} released columns, and the schema has "
                 f"{len(released)}. Give a column another role."
             )
         return cls(schema, _layouts(SchemaKey(schema)), ids)
@@ -195,7 +195,7 @@ class Curation:
         if name not in self._index:
             close = nearest(name, self._index)
             hint = f"Did you mean {close!r}?" if close else f"It has {', '.join(self._index)}."
-            raise ParameterError(f"A question must name declared columns that leave, was {name!r}. {hint}")
+            raise ParameterError(f"A query must name released columns, was {name!r}. {hint}")
         return self._index[name]
 
     def identifiers(self) -> tuple[str, ...]:

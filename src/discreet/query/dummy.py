@@ -140,8 +140,8 @@ def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
         raise ParameterError(f"n of dummy_rows must be a whole number from 1 to {MAX_DUMMY_ROWS}, was {n!r}.")
     if WATERMARK in schema.names:
         raise ParameterError(
-            f"schema of dummy_rows must not declare a column {WATERMARK!r}, by which made-up rows are told "
-            "from true ones, and does. Rename the column."
+            f"schema of dummy_rows must not declare a column {WATERMARK!r}, which marks made-up rows, and "
+            "does. Rename the column."
         )
     encoded = rows_from_schema(schema, n, Stream.from_seed(seed))
     rows = {column.name: _decode(column, encoded[column.name]) for column in schema.released}

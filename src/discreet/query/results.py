@@ -230,8 +230,8 @@ class QueryResult:
     cost : tuple of Promise
         Promises that were charged; empty for a free result. For a refined result, those of its newest part.
     unreadable_below : int or None
-        Number of rows below which a group cannot be told from an empty one; None without groups, for sums,
-        and for exact results.
+        Number of rows below which a group cannot be distinguished from an empty one; None without groups,
+        for sums, and for exact results.
     cached : bool
         Whether it had been paid for before, and is the same result again.
     receipts : tuple of str

@@ -84,9 +84,9 @@ def _variance(query: Query, privacy: Promise | None, sd: float | None) -> float 
     """Return the variance of an sd, None for a promise; refuses neither or both, and the sd of a mean."""
     if (privacy is None) == (sd is None):
         raise ParameterError(
-            "A question must be told how much to protect, by exactly one of a promise and a noise, and was "
-            f"given {'neither' if sd is None else 'both'}. Give an epsilon, with a delta for Gaussian noise, "
-            "or a mu or a rho, or else the sd of a count or a sum; the price can be asked first, free."
+            "A query needs exactly one of a promise and a noise, and was given "
+            f"{'neither' if sd is None else 'both'}. Give an epsilon, with a delta for Gaussian noise, or "
+            "a mu or a rho, or the sd of a count or a sum; asking for the price first is free."
         )
     if sd is None:
         return None
@@ -450,7 +450,7 @@ def preview_query(
 
 
 def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | None:
-    """Return the number of rows below which a group cannot be told from an empty one.
+    """Return the number of rows below which a group cannot be distinguished from an empty one.
 
     Two margins: that of the group's count, and that of the empty group it is compared with. None without
     groups, for sums, and if counts are exact.

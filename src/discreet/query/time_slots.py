@@ -1,4 +1,4 @@
-"""Answers that leave at public moments, so that their time tells nothing finer than a slot.
+"""Answers sent at public times, so that response times reveal nothing finer than a slot.
 
 The time of an engine depends on rows: a branch that no row takes is skipped, and one person more in a block
 of rows can change the time of a count by a third. :class:`Slots` round that time up.

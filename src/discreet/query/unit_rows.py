@@ -135,9 +135,9 @@ def check_matrix_allowed(schema: Schema, where: str) -> None:
     if schema.id_column is not None:
         raise DataError(
             f"{where} must be a table with the id column {schema.id_column!r}, was a matrix, in which the "
-            f"rows of one {schema.unit} cannot be told and limited to {schema.max_rows_per_unit}. Give a "
-            "frame or a mapping of names to arrays that has the column; or, where every row is another "
-            f"{schema.unit}, declare neither id_column nor max_rows_per_unit.",
+            f"rows of one {schema.unit} cannot be identified and limited to {schema.max_rows_per_unit}. "
+            "Give a frame or a mapping of names to arrays that has the column; or, where every row is "
+            f"another {schema.unit}, declare neither id_column nor max_rows_per_unit.",
             column=schema.id_column,
         )
 

@@ -162,7 +162,7 @@ class LaplaceRelease(TableRelease):
 
     Privacy
     -------
-    Pure epsilon for everything that leaves, up to the sampler's total variation: each number costs its
+    Pure epsilon for everything that is released, up to the sampler's total variation: each number costs its
     declared range over its scale. Floors as for the Gaussian release, for units with one row. Open:
     what is open there.
 

@@ -87,8 +87,8 @@ def _kind_problems(c: Any, notation: Notation) -> Iterator[str]:
         )
     if c.type == "id" and c.role not in ("id", "drop"):
         yield (
-            f"an id never leaves, so {notation['role']} must be id or drop, was {quote_value(c.role)}. "
-            f"Write {notation.column(c.name, role='id')}."
+            f"an id is never released, so {notation['role']} must be id or drop, was "
+            f"{quote_value(c.role)}. Write {notation.column(c.name, role='id')}."
         )
     if not isinstance(c.required, bool):
         yield (

@@ -103,24 +103,24 @@ class ApiException(Exception):
 
 UNAUTHORIZED = ApiError(
     code="unauthorized",
-    message="A valid token must come with this request, and none did.",
-    hint="Send it as 'Authorization: Bearer TOKEN'. Whoever runs the service gives out tokens.",
+    message="This request needs a valid token, and has none.",
+    hint="Send it as 'Authorization: Bearer TOKEN'. The curator of the service issues tokens.",
     headers={"WWW-Authenticate": "Bearer"},
 )
 FORBIDDEN = ApiError(
     code="forbidden",
-    message="This must be asked by a curator, and was not.",
-    hint="Ask whoever runs the service.",
+    message="Only a curator may do this.",
+    hint="Ask the curator of the service.",
 )
 FOREIGN_FORM = ApiError(
     code="forbidden",
-    message="A form must come from a page of this service, and this one did not.",
+    message="A form must be sent from a page of this service, and this one was not.",
     hint="Load the page again and send it from there.",
 )
 STOPPED = ApiError(
     code="stopped",
-    message="The curator has stopped this service: nothing is answered and nothing more is charged.",
-    hint="Ask again later; what was paid for stays paid, and is free then.",
+    message="The curator has stopped this service: no question is answered or charged.",
+    hint="Ask again later; answers that were paid for stay free.",
 )
 BUSY = ApiError(
     code="busy",
@@ -131,43 +131,45 @@ BUSY = ApiError(
 ENGINE_FAILED = ApiError(
     code="engine-failed",
     message=str(EngineFailed()),
-    hint="If that does not help, tell whoever runs the service the request_id.",
+    hint="If that does not help, send the request_id to the operator of the service.",
     headers={"Retry-After": "1"},
 )
 LEDGER_UNAVAILABLE = ApiError(
     code="ledger-unavailable",
-    message="The ledger cannot be used now, so nothing is answered. A charge that was made stands.",
-    hint="Ask again later: whatever was paid for is free.",
+    message=(
+        "The ledger is not available, so no question is answered. A charge that was already made remains."
+    ),
+    hint="Ask again later; answers that were paid for stay free.",
     headers={"Retry-After": "5"},
 )
 FAILED = ApiError(
     code="failed",
-    message="Something went wrong that should not. A charge that was made stands; asking again is free.",
-    hint="Tell whoever runs the service the request_id.",
+    message="Internal error. A charge that was already made remains; asking the same question again is free.",
+    hint="Send the request_id to the operator of the service.",
 )
 TOO_LARGE = ApiError(code="too-large", message="The body of a request must be smaller.", hint="Ask for less.")
 NOT_JSON = ApiError(
     code="unsupported-media",
-    message="The body of a request must be JSON, and says that it is something else.",
+    message="The body of a request must be JSON, and its Content-Type says otherwise.",
     hint="Send it with 'Content-Type: application/json'.",
 )
 TOKEN_IN_BODY, TOKEN_IN_ADDRESS = (
     ApiError(
         code="malformed",
-        message=f"A token must never be part of {place}, and one was.",
+        message=f"A token must never be sent in {place}, and one was.",
         hint="Send it as 'Authorization: Bearer TOKEN', and have this one replaced.",
     )
-    for place in ("what is asked, which is kept", "an address, where logs and histories keep it")
+    for place in ("a request body, which is stored", "an address, which is stored in logs and histories")
 )
 BAD_QUERY_STRING = ApiError(
     code="malformed",
-    message="The part of an address after ? must be a few names with values, and is not.",
-    hint="See /docs for what there is.",
+    message="The query string must be a short list of names with values, and is not.",
+    hint="See /docs for the documentation.",
 )
 WRONG_HOST = ApiError(
     code="malformed",
     message="The Host of a request must be the address of this service, and is not.",
-    hint="Use the address that whoever runs the service gives out.",
+    hint="Use the address given by the operator of the service.",
 )
 KEY_REUSED = ApiError(
     code="key-reused",
@@ -176,7 +178,7 @@ KEY_REUSED = ApiError(
     hint="Choose another key, or repeat the question, with its privacy, as it was.",
 )
 NOT_FOUND = ApiError(
-    code="not-found", message="There is nothing at this address.", hint="See /docs for what there is."
+    code="not-found", message="There is nothing at this address.", hint="See /docs for the documentation."
 )
 
 
@@ -184,7 +186,7 @@ def rate_limited(seconds: int) -> ApiError:
     """Return the error for a caller above the request rate, with the seconds to wait."""
     return ApiError(
         code="rate-limited",
-        message="You ask more often than this service answers one caller. Nothing was charged.",
+        message="You have sent too many requests. Nothing was charged.",
         hint=f"Wait {seconds} s.",
         headers={"Retry-After": str(seconds)},
     )
@@ -239,7 +241,7 @@ def method_not_allowed(allowed: str) -> ApiError:
     """Return the error for a method that an address does not take, with those that it does."""
     return ApiError(
         code="method-not-allowed",
-        message="This address must be asked in another way.",
+        message="This address does not support this HTTP method.",
         hint=f"It takes {allowed}.",
         headers={"Allow": allowed},
     )
@@ -370,5 +372,5 @@ class InvalidRequest(ParameterError):
         self.problems = problems
         self.fields = tuple(field for field, _ in problems)
         first, why = problems[0]
-        rest = f" {len(problems) - 1} more things are wrong: see details." if len(problems) > 1 else ""
+        rest = f" There are {len(problems) - 1} more errors: see details." if len(problems) > 1 else ""
         super().__init__(f"{first} of the request must be as documented, and is not: {why}.{rest}")

@@ -156,8 +156,8 @@ class Table:
         columns = list(schema.released)
         if not columns:
             raise SchemaError(
-                "Table.batches: schema must have a column that leaves, and has only ids and dropped "
-                "ones. Give a column another role."
+                "Table.batches: schema must have a released column, and has only ids and dropped ones. "
+                "Give a column another role."
             )
         if ids:
             if schema.id_column is None:

@@ -276,7 +276,7 @@ def score_scale(square: float, side: float, doubt: float) -> float:
     ``b / s`` has the least risk for a known ``s``; a factor twice too large is as bad as none, and an ``s``
     that came out too small by chance would give one.
     """
-    # A square below its own error cannot be told from the error.
+    # A square below its own error cannot be distinguished from the error.
     square = max(square, doubt)
     if not (side > 0 and square > 0):
         return 0.0

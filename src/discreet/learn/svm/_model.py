@@ -294,9 +294,9 @@ class RegularizedSVM(ClassifierMixin, Learner):
                     check_is_fitted(feature_map)
                 except NotFittedError as error:
                     raise ParameterError(
-                        "feature_map of RegularizedSVM must be fitted already, was not: a map that depends "
-                        "on the rows is one more thing learnt from them. Fit it on public rows and wrap "
-                        "it in sklearn.frozen.FrozenEstimator, which clone keeps as it is."
+                        "feature_map of RegularizedSVM must be fitted already, was not: a map that "
+                        "depends on the rows would need privacy of its own. Fit it on public rows and "
+                        "wrap it in sklearn.frozen.FrozenEstimator, which clone keeps as it is."
                     ) from error
             mapped = feature_map.transform(X)
         elif callable(feature_map):

@@ -99,8 +99,8 @@ class SparkEngine(Engine):
             return version
         # What Spark says may quote rows, and so may the Python worker in it.
         raise SourceError(
-            "The curated table cannot be built in Spark: a cell does not fit what was declared, or a worker "
-            "failed. Read a part of the table on one machine to be told which cell."
+            "The curated table cannot be built in Spark: a cell does not fit what was declared, or a "
+            "worker failed. Read a part of the table on one machine to see which cell."
         )
 
     def _curate_frame(self, frame: Any, curation: Curation, salt: str) -> Any:

@@ -139,7 +139,7 @@ def parse(text: str, schema: Schema) -> Expression:
     Parameters
     ----------
     text : str
-        A scalar SQL expression over the columns of the schema that leave.
+        A scalar SQL expression over the released columns of the schema.
     schema : Schema
         Schema with the columns that may be named.
 

@@ -206,7 +206,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     cut = split_select(text, _columns(schema))
     if cut.refused is None:
         return _build_parsed(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
-    # What stands before the refused thing is read first, so that the first one is named.
+    # What stands before the refused part is read first, so that the first error is named.
     _build_parsed("sum", cut.expression, cut.where, cut.groups, schema)
     for nearest in cut.refused.nearest if suggest else ():
         try:

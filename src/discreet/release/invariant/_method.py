@@ -90,14 +90,14 @@ class InvariantRelease(ReleaseMethod):
     -------
     **Nothing is promised**, and the release carries a ``NoPromise`` that says why. No (epsilon, delta)
     exists: the model is published exactly. The score of every row is published exactly (with ``outward``
-    only those of support vectors), and so is which rows the model leans on and how much. Whoever knows all
-    other rows computes such a row without error. No error floor holds against every attacker in a column's
-    own unit: the model may rest on that column alone, and then the score is the column. What holds is
-    Cramér-Rao: an unbiased guess that knows no other row has a squared error, summed over
-    columns, of at least ``variance (p - 1) (1 - h_i)``; it is in :attr:`exposure_`, is no promise, and
-    shrinkage does better. Labels and public columns are published as they are. Repeated releases average
-    out. Categories become columns of numbers ``name=level``, with noise. Refusals and warnings depend on the
-    rows and are for the curator's own process.
+    only those of support vectors), and so are the rows on which the model depends and how much. An attacker
+    who knows all other rows computes such a row without error. No error floor holds against every attacker
+    in a column's own unit: the model may depend on that column alone, and then the score is the column. What
+    holds is Cramér-Rao: an unbiased guess that knows no other row has a squared error, summed over columns,
+    of at least ``variance (p - 1) (1 - h_i)``; it is in :attr:`exposure_`, is no promise, and shrinkage does
+    better. Labels and public columns are published as they are. Repeated releases average out. Categories
+    become columns of numbers ``name=level``, with noise. Refusals and warnings depend on the rows and are for
+    the curator's own process.
 
     Reference
     ---------

@@ -55,7 +55,7 @@ _CARRIES_NO_MORE = (
 
 
 class MaskedRelease(ReleaseMethod):
-    """Publish points that belong to nobody and carry one private logistic regression.
+    """Publish points that belong to no real person and encode one private logistic regression.
 
     A classifier is trained with a promise to every person in the table; then points and labels are made up at
     which the gradient of its training problem is zero. Logistic regression trained on them gives that

@@ -122,8 +122,8 @@ def calibration_curve(
         key,
         frame,
         shapes,
-        "Calibration: how often it happened against how likely it was called",
-        " ".join(sentences) + " On the dashed line both agree.",
+        "Calibration: observed frequency against predicted probability",
+        " ".join(sentences) + " On the dashed line the two agree.",
     )
 
 
@@ -292,7 +292,7 @@ def slider_ticks(key: str, positions: int, chosen: int) -> Markup:
         tag("line", class_="mark-floor", x1=at, x2=at, y1=0, y2=9),
         label("as released", at, 22, anchor=anchor, class_="tick release"),
         title="Positions of the slider",
-        description=f"{positions} positions; position {chosen + 1} is the release as it is.",
+        description=f"{positions} positions; position {chosen + 1} is this release.",
         width=640,
         height=26,
         class_="ticks",

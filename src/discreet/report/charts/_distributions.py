@@ -236,8 +236,9 @@ def correlation_heat(
         *shapes,
         title="Correlations: release minus original",
         description=(
-            f"One cell for each pair of {len(shown)} numbers. The largest change is {signed(worst[0])[1:]}, "
-            f"of {formatting.name(columns[worst[1]])} and {formatting.name(columns[worst[2]])}."
+            f"One cell for each pair of {len(shown)} numeric columns. The largest change is "
+            f"{signed(worst[0])[1:]}, of {formatting.name(columns[worst[1]])} and "
+            f"{formatting.name(columns[worst[2]])}."
         ),
         width=left + len(shown) * size + 4,
         height=top + len(shown) * size + 4,
@@ -328,8 +329,9 @@ def ellipse_picture(
         *shapes,
         title=f"Classes over {columns[0]} and {columns[1]}",
         description=(
-            f"One ellipse for each class or part of one: {words}. A row belongs to the nearest class; "
-            "how large an ellipse is drawn is a convention, and where two of them cross is not the boundary."
+            f"One ellipse for each class or part of one: {words}. A row belongs to the nearest class; the "
+            "size of the ellipses is a convention, and the boundary between classes is not where two of "
+            "them cross."
         ),
         width=_LEFT + _SIDE + _RIGHT,
         height=_TOP + _SIDE + _BOTTOM,

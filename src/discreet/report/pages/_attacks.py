@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _HEAD = ("Column", "Attack", "Knowledge assumed", "Without", "Result", "Floor", "Verdict")
 _CAPTIONS = {
-    "prior": "The best attack on each column, on records made up from the floor's own prior",
+    "prior": "The best attack on each column, on records drawn from the prior of its floor",
     "file": "The best attack on each column that anybody can run on the published file",
-    "rows": "The best attack on each column, on real rows: shown, never decisive",
+    "rows": "The best attack on each column, on real rows; it does not affect the verdict",
 }
 
 

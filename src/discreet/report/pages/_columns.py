@@ -203,9 +203,9 @@ def _row_warning(
         return ""
     without = formatting.quantity(float(attack["without"]), measure, chance=chance)
     return (
-        f"On the real rows, somebody who knows {attack['knowledge']} "
-        f"{describe_error(float(attack['error']), measure, chance)}, and without this file {without}. "
-        "The floor assumes less knowledge."
+        f"On the real rows, an attacker who knows {attack['knowledge']} "
+        f"{describe_error(float(attack['error']), measure, chance)}, and without this file {without}. The "
+        "floor assumes less knowledge."
     )
 
 
@@ -303,7 +303,7 @@ def _heat(correlations: Correlations | None) -> tuple[Markup, str]:
     count = len(correlations.columns)
     picture = correlation_heat("heat", correlations.columns, correlations.original, correlations.release)
     note = (
-        f"The {MOST_COLUMNS} of {count:,} numbers whose correlations changed most."
+        f"The {MOST_COLUMNS} of {count:,} numeric columns whose correlations changed most."
         if count > MOST_COLUMNS
         else ""
     )

@@ -107,7 +107,7 @@ def bounds_table(statement: Statement) -> HtmlTable:
                 b.type,
                 two_lines(_range(b), b.outside),
                 "possible" if b.missing else "no",
-                formatting.printable(b.source or "nobody was named"),
+                formatting.printable(b.source or "not given"),
             ]
             for b in statement.bounds
         ],

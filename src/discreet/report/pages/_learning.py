@@ -24,7 +24,7 @@ _NAMES = {
     "original": "trained on the original",
     "release": "trained on the release",
     "aware": "trained on the release, knowing its noise law",
-    "majority": "best guess without a row",
+    "majority": "best guess without any rows",
 }
 
 
@@ -111,13 +111,13 @@ def _headline(learning: Learning) -> str:
     if "original" in scores:
         line += f", one trained on the original rows {format_score(scores['original'])}"
     if "majority" in scores:
-        line += f", and the best guess without a row {format_score(scores['majority'])}"
+        line += f", and the best guess without any rows {format_score(scores['majority'])}"
     if learning.equals_share is None:
         return line + "."
     if learning.equals_share >= 1:
-        return line + f"; the release is worth as much as {learning.train_rows:,} original rows."
+        return line + f"; the release is as useful as {learning.train_rows:,} original rows."
     share = formatting.percent(learning.equals_share)
-    return line + f". The release equals training on {share} of {learning.train_rows:,} original rows."
+    return line + f". The release is as useful as {share} of {learning.train_rows:,} original rows."
 
 
 def _scores(learning: Learning) -> HtmlTable | None:
@@ -172,7 +172,7 @@ def _subgroups(learning: Learning, classes: bool) -> HtmlTable | None:
     ordered = sorted(learning.subgroups, key=lambda g: g.release - g.original)
     format_score = _percent if classes else _number
     return HtmlTable(
-        caption="By group, the largest loss first",
+        caption="By group, largest loss first",
         head=("Group", "Rows", "Original", "Release", "Change"),
         rows=[
             [
@@ -247,7 +247,7 @@ def what_if_view(statement: Statement, findings: Findings) -> WhatIfView | None:
     quality = "R²" if regression else "Accuracy"
     points = [(at.factor, at.accuracy) for at in grid if at.accuracy is not None]
     scores = original_scores(findings.learning)
-    names = {"original": "original rows", "majority": "no row at all"}
+    names = {"original": "original rows", "majority": "no rows at all"}
     curve = what_if_curve(
         "what-if-curve",
         points,
@@ -286,7 +286,7 @@ def _position(at: WhatIf, shown: list[ColumnNumbers], quality: str, *, here: boo
     columns = [[_noise(at, n), _proven(at, n)] for n in shown]
     factor = formatting.number(at.factor)
     first = next((n for n in shown if n.column in at.floors), None)
-    text = "The noise as it is" if here else f"{factor} times the noise"
+    text = "The chosen noise" if here else f"{factor} times the noise"
     if first is not None:
         text += f": {formatting.name(first.column)} is proven to {_proven(at, first)}"
     text += "" if at.epsilon is None else f"; ε {epsilon}"

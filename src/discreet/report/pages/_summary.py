@@ -59,14 +59,14 @@ def _epsilon(statement: Statement) -> SummaryTile:
         return SummaryTile(
             title="Differential privacy",
             amount="none",
-            note="No epsilon is proven for it as a whole.",
+            note="No epsilon is proven for the release as a whole.",
             kind="warn",
         )
     delta = f"at δ = {formatting.number(numbers.delta, rounding='up')}" if numbers.delta else "pure"
     return SummaryTile(
         title="ε of a whole row",
         amount=formatting.number(numbers.epsilon, rounding="up"),
-        note=delta + (", large: read the floors" if numbers.epsilon > 8 else ""),
+        note=delta + (", large: see the floors" if numbers.epsilon > 8 else ""),
     )
 
 
@@ -81,7 +81,7 @@ def _quality(findings: Findings) -> SummaryTile | None:
         for key, name in (
             ("aware", "knowing the noise law"),
             ("original", "original"),
-            ("majority", "no row at all"),
+            ("majority", "no rows at all"),
         )
         if key in scores
     ]
@@ -170,58 +170,61 @@ def _advice(columns: list[ColumnNumbers]) -> list[str]:
     paragraphs = []
     if kinds & set(_ADDITIVE):
         paragraphs.append(
-            "Noise was added to numbers. A mean stays what it is once the noise's own mean is taken off; a "
-            "variance has grown by the noise's variance; a slope in a regression has shrunk, and grows back "
-            "when the noise's variance is taken off the sums of squares."
+            "Noise was added to numbers. To correct a mean, subtract the mean of the noise; to correct a "
+            "variance, subtract the variance of the noise. Slopes in a regression are too small until the "
+            "variance of the noise is subtracted from the sums of squares."
         )
     if "response" in kinds:
         paragraphs.append(
-            "Cells of a list were kept, or moved to one of the other levels with equal chances. A share that "
-            "is seen is a known mixture of the true share and of what was moved, and can be solved for it."
+            "Each categorical cell was kept, or replaced by one of the other levels with equal "
+            "probability. An observed share is a known linear function of the true share; solve it for "
+            "the true share."
         )
     if "joint-response" in kinds or any(
         n.law.get("law", {}).get("kind") == "joint-response" for n in columns
     ):
         paragraphs.append(
-            "Some columns were randomized together: their combination was kept, or moved to one of the "
-            "others with equal chances. Solve for shares of combinations."
+            "Some columns were randomized together: each combination was kept, or replaced by one of the "
+            "others with equal probability. Solve for the shares of combinations."
         )
     if "sampled" in kinds:
         paragraphs.append(
-            "Each row shows some of its columns, picked at random: leave the others out, they are not "
-            "missing and say nothing. Cells that are shown were kept, or moved to one of the other levels "
-            "with equal chances."
+            "Each row shows a random selection of its columns. Ignore the hidden cells: they are not "
+            "missing values and carry no information. Each shown cell was kept, or replaced by one of the "
+            "other levels with equal probability."
         )
     if any(n.law.get("clamped") for n in columns):
         paragraphs.append(
-            "Numbers were moved back into their range after the noise: subtracting moments no longer undoes "
-            "it. Use the likelihood of a clamped cell instead."
+            "Numbers were clamped to their range after noise was added, so subtracting moments no longer "
+            "corrects for it. Use the likelihood of a clamped cell instead."
         )
     if any(n.law.get("missing_keep") is not None for n in columns):
         paragraphs.append(
-            "A number that may be missing has a randomized flag: a cell that is shown may have been missing, "
-            "and then holds the middle of the range with noise. Solve for the share of missing cells with "
-            "missing_keep first."
+            "Whether a number is missing was randomized: a shown cell may have been missing, and then "
+            "holds the middle of the range plus noise. First solve for the share of missing cells, using "
+            "missing_keep."
         )
     if "in-range" in kinds:
         paragraphs.append(
-            "Numbers were redrawn inside their range by a law that depends on the value: a mean is pulled to "
-            "the middle. Use the likelihood of the published law instead of subtracting moments."
+            "Numbers were redrawn inside their range from a distribution that depends on the value, so "
+            "means are biased towards the middle. Use the likelihood of the published law instead of "
+            "subtracting moments."
         )
     if "invariant" in kinds:
         paragraphs.append(
-            "This noise was made so that one named learner does not notice it. Train that learner on the "
-            "file as it is; do not correct for the noise, and do not trust other statistics of this file."
+            "This noise leaves the model of one named learner unchanged. Train that learner on the file "
+            "without correcting for the noise, and do not rely on other statistics of this file."
         )
     if "masked" in kinds:
         paragraphs.append(
-            "The rows are nobody's. Train logistic regression on all coordinates as they are, all digits, "
-            "without a further intercept and with the penalty that the dictionary names, and it is the "
-            "released classifier; `coordinate = scale * cell + shift` carries your own rows to where it is "
-            "used. Nothing else about the table is in this file: do not read means or correlations off it."
+            "The rows belong to no real person. Logistic regression trained on all coordinates, at full "
+            "precision, without another intercept and with the penalty given in the dictionary, yields "
+            "the released classifier. To apply it to your own rows, transform them by `coordinate = scale "
+            "* cell + shift`. The file contains nothing else about the table: do not compute means or "
+            "correlations from it."
         )
     if kinds <= {"clear"}:
-        paragraphs.append("No noise was added: use the file as it is.")
+        paragraphs.append("No noise was added: use the file as it is published.")
     return paragraphs
 
 

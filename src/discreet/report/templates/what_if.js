@@ -26,7 +26,7 @@
       cursor.setAttribute("x2", position.x);
     }
     slider.value = String(index);
-    slider.setAttribute("aria-valuetext", position.factor + (position.here ? ", the release as it is" : ""));
+    slider.setAttribute("aria-valuetext", position.factor + (position.here ? ", this release" : ""));
   }
 
   // "#what-if=3" is the fourth position, so that a position can be shared.

@@ -276,7 +276,7 @@ def add_unchecked_of_model(statement: ModelStatement, checks: Checks) -> None:
     checks.add(
         "noise",
         "not checkable",
-        "SEEDED: whoever knows the seed can remove the noise. This model protects nobody."
+        "SEEDED: anyone who knows the seed can remove the noise. This model protects no one."
         if seeded
         else "That the noise was drawn in full, by the stated sampler, and that the model was trained on the "
         "stated rows, is not checkable from a model.",

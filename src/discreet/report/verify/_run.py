@@ -380,20 +380,21 @@ def _add_unchecked_noise(statement: Statement, plan: ReleasePlan, checks: Checks
         "noise",
         "not checkable",
         "That the noise was drawn in full, and by the stated sampler, is not checkable without the key: "
-        "noise that is too small on a column with a wide range, or drawn in floating point and put on the "
-        "lattice, leaves a file like this one. Whoever chose the noise could write anything with it.",
+        "noise that is too small on a column with a wide range, or drawn in floating point and rounded to "
+        "the lattice, gives a file like this one. The noise could also have been chosen to encode a "
+        "message.",
     )
     checks.add(
         "order",
         "not checkable",
-        "That rows stand where chance has put them is not checkable without the key: their "
-        "order could carry something too.",
+        "That rows are in random order is not checkable without the key: their order could encode a "
+        "message too.",
     )
     if any(isinstance(summary.law, InvariantLaw | MaskedLaw) for summary in plan.columns):
         checks.add(
             "digits",
             "not checkable",
-            "The numbers of this method are on no lattice: what their last digits carry is not checkable.",
+            "The numbers of this method are on no lattice: what their last digits encode is not checkable.",
         )
     checks.add(
         "people's words",
@@ -405,7 +406,7 @@ def _add_unchecked_noise(statement: Statement, plan: ReleasePlan, checks: Checks
     checks.add(
         "key",
         "not checkable",
-        "SEEDED: whoever knows the seed can remove the noise. This file protects nobody."
+        "SEEDED: anyone who knows the seed can remove the noise. This file protects no one."
         if seeded
-        else "That the key was thrown away, or is kept where nobody else finds it, is not checkable.",
+        else "That the key was discarded, or is kept secret, is not checkable.",
     )

@@ -51,7 +51,7 @@ class ErrorDetail(ResponseModel):
 
 
 class ErrorResponse(ResponseModel, title="Error"):
-    """What is told instead of an answer."""
+    """The error that is returned instead of an answer."""
 
     error: ErrorDetail
 
@@ -131,8 +131,8 @@ class ModelResponse(_PaidFields, title="Model"):
 
 
 class PreviewResponse(_CostFields, title="Price"):
-    """What something would cost, and how noisy it would be. It is free if you have paid for the same already
-    (of a model that is not told), or if it follows from what is public.
+    """Cost and noise of an answer. It is free if you have already paid for the same answer (not reported for
+    models), or if it follows from public facts.
     """  # noqa: D205 - published as the description of the schema
 
     kind: Literal["price"]

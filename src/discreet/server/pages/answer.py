@@ -130,8 +130,7 @@ def answer_view(
     return AnswerView(
         question=answer["question"],
         measure=measure,
-        caption=f"{formatting.count_noun(len(cells), 'group')}; all that were declared, also those without a "
-        "row",
+        caption=f"{formatting.count_noun(len(cells), 'group')}; every declared group, including empty ones",
         single=None if grouped else _single(cells[0], measure, earlier),
         axes=tuple(answer["by"]),
         rows=_cell_views(answer) if grouped else (),
@@ -153,11 +152,15 @@ def answer_view(
 def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | None) -> Single:
     """Return the presentation of one number, beside the interval of the answer that it refines."""
     if cell["value"] is None:
-        return Single(value="—", sure="Too few rows for its noise: no number can be given.", bar=Markup(""))
+        return Single(
+            value="—",
+            sure="There are too few rows for this much noise, so no number is given.",
+            bar=Markup(""),
+        )
     if not cell["sd"]:
         return Single(
             value=number_with_margin(cell["value"], 0.0),
-            sure="It is exact: it follows from what is public.",
+            sure="This is exact: it follows from public facts.",
             bar=Markup(""),
         )
     margin = (cell["upper"] - cell["lower"]) / 2
@@ -212,11 +215,11 @@ def _unreadable(answer: Mapping[str, Any]) -> str:
 
 def _paid(answer: Mapping[str, Any], budget: BudgetView, total_cost: Sequence[Mapping[str, Any]]) -> str:
     if not answer["cost"]:
-        return "nothing: it follows from what is public"
+        return "nothing: it follows from public facts"
     words = format_full_cost(answer, budget)
     if total_cost:
-        words += f"; {budget.format_cost(total_cost)} with what it refines"
-    return f"nothing now; {words} when it was asked first" if answer["cached"] else words
+        words += f"; {budget.format_cost(total_cost)} including the answers it refines"
+    return f"nothing now; {words} when it was first asked" if answer["cached"] else words
 
 
 def format_remaining(remaining: Mapping[str, Any]) -> str:

@@ -166,7 +166,7 @@ def _rows(service: Service) -> dict[str, AnyArray]:
 
 
 _EXACTNESS = {
-    "margin": "how far off it may be: ± (95 %)",
+    "margin": "its margin of error: ± (95 %)",
     "rho": "its price: ρ (Gaussian noise)",
     "mu": "its price: μ (Gaussian noise)",
     "epsilon": "its price: ε (Laplace noise)",
@@ -375,7 +375,7 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
         return {"amount": _budget_message(page_request, problem.details)}, problem.status
     message = problem.message
     if problem.code == "refused":
-        message = f"The language has no place for {problem.details['refused']}."
+        message = f"This is not part of the query language: {problem.details['refused']}."
     return {_problem_field(problem): FieldMessage(message, problem.hint)}, problem.status
 
 
@@ -384,7 +384,7 @@ def _budget_message(page_request: PageRequest, details: Mapping[str, Any]) -> Fi
     currency = details["currency"]
     left = remaining_amount(page_request.service.budget(page_request.caller), currency)
     if left is None or currency not in CURRENCY_SYMBOLS:
-        return FieldMessage("This costs more than is left, and nothing was charged.", "Ask for less.")
+        return FieldMessage("This costs more than is left. Nothing was charged.", "Ask for less.")
     symbol = currency_symbol(currency)
     price, rest = format_amount(details["asked"], up=True), format_amount(left, up=False)
     comparison = f"It costs {symbol} = {price}, and {symbol} = {rest} is left."

@@ -162,7 +162,7 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     account = own if has_own_limit else total
     currency, limit = account_currency(account)
     share = spent_share(account)
-    whose = "your budget" if has_own_limit else "the budget of all together"
+    whose = "your budget" if has_own_limit else "the shared budget"
     amounts = [("You spent", format_spending(own))]
     if has_own_limit:
         amounts += [
@@ -172,7 +172,7 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     amounts.append(("All together spent", format_spending(total)))
     if total["left"] is not None:
         amounts += [
-            ("The limit of all", describe_promise(total["limit"])),
+            ("The shared limit", describe_promise(total["limit"])),
             ("Left for all", format_amounts(total["left"], up=False)),
         ]
     amounts.append(("If analysts share answers", accounts["collusion"]))
@@ -239,7 +239,7 @@ def price_view(price: Mapping[str, Any], budget: BudgetView) -> PriceView:
 def _margin(price: Mapping[str, Any]) -> str:
     margin = price["margin"]
     if margin is None:
-        return "How far off depends on how many rows there are"
+        return "The margin of error depends on the number of rows"
     if margin == 0:
         return "Exact"
     each = " in each group" if price["by"] else ""
@@ -252,9 +252,9 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
     """Return the texts of cost, remaining budget and button."""
     if price.get("free") or not price["cost"]:
         if price["cost"]:
-            cost, after = "already paid: free", "You paid for it before: the same answer again."
+            cost, after = "already paid: free", "You paid for this before and get the same answer."
         else:
-            cost, after = "free", "It follows from what is public."
+            cost, after = "free", "It follows from public facts."
         return {"cost": cost, "after": after, "button": "Ask: free"}
     words, more = format_full_cost(price, budget), price["more"]
     part = budget.price(price["cost"])
@@ -265,7 +265,9 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
         rest = " That is more than is left."
     else:
         rest = (
-            " What is left pays for it once." if more == 1 else f" What is left pays for {more:,} of these."
+            " The remaining budget pays for it once."
+            if more == 1
+            else f" The remaining budget pays for {more:,} of these."
         )
     fits = more is None or more > 0
     return {

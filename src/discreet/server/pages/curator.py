@@ -109,7 +109,7 @@ def summary_tiles(
     share = spent_share(total)
     valid = [token for token in tokens if token["state"] == "valid"]
     soon = sum(token["expires"] - now < _SOON for token in valid)
-    ending = f"{soon:,} of these tokens within their last week" if soon else "no token ends within a week"
+    ending = f"expiring within a week: {soon:,}" if soon else "none expires within a week"
     if share is None:
         spent = CuratorTile(kind="warn", title="Spent by all", amount="no limit", note=format_spending(total))
     else:
@@ -129,7 +129,7 @@ def summary_tiles(
             kind="warn" if refusals else "ok",
             title="Refused",
             amount=f"{len(refusals):,}",
-            note="counting the last 200 at most",
+            note="of at most the last 200",
         ),
     )
 
@@ -192,9 +192,7 @@ def refusal_lines(refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]
             "when": formatting.date(str(one["when"])),
             "who": one["who"] or "unknown",
             "code": one["code"],
-            "what": formatting.shorten(one["asked"], _MOST_ASKED)
-            if one["asked"]
-            else "nothing that could be read",
+            "what": formatting.shorten(one["asked"], _MOST_ASKED) if one["asked"] else "nothing readable",
         }
         for one in refusals[:_REFUSALS]
     ]
@@ -228,7 +226,7 @@ def _attack_summary(guesses: Sequence[Mapping[str, Any]]) -> str:
         return ""
     gain, k = max(gains)
     if gain < _NOTHING:
-        return "All answers together make no column easier to guess than it was without them."
+        return "All answers together make no column easier to guess than without them."
     guess = guesses[k]
     how = "hardly" if gain < _HARDLY else "somewhat" if gain < _SOMEWHAT else "much"
     before, after = _error(guess, guess["without"]), _error(guess, guess["error"])
@@ -329,7 +327,8 @@ async def check(page_request: PageRequest) -> Response:
             return _page(page_request, problem=curator_error(error), status=503)
         rows, lines = counts["rows"], counts["trail_lines"]
         words = (
-            f"Checked just now: {rows:,} rows of the ledger and {lines:,} lines of the trail fit together."
+            f"Checked just now: {rows:,} rows of the ledger and {lines:,} lines of the audit log are "
+            "consistent."
         )
         return _page(page_request, notice=words)
 
@@ -375,7 +374,7 @@ def _apply_token_order(page_request: PageRequest, fields: Mapping[str, str]) -> 
 def _days(text: str) -> int:
     cleaned = text.strip()
     if not (cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 6):
-        raise _invalid("Days of a token must be a whole number.", "Give a number such as 90.")
+        raise _invalid("The days until a token expires must be a whole number.", "Give a number such as 90.")
     return int(cleaned)
 
 

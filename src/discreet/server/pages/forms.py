@@ -110,7 +110,7 @@ class AskForm:
         """Return the part of the request that says what is computed."""
         if self.source == "sql":
             if not self.sql.strip():
-                raise FieldError("sql", "There is no question yet.", "SELECT COUNT(*) FROM t")
+                raise FieldError("sql", "Enter a question.", "SELECT COUNT(*) FROM t")
             return {"kind": "sentence", "text": self.sql}
         if self.verb not in ("count", "sum", "mean"):
             raise FieldError("verb", "Choose what to compute.", "How many rows")
@@ -145,11 +145,13 @@ class AskForm:
         if self.exact == "margin":
             if self.source == "sentence" and self.verb == "mean":
                 raise FieldError(
-                    "amount", "How noisy an average is depends on how many rows it has.", "Choose its price."
+                    "amount",
+                    "The margin of error of an average depends on its number of rows.",
+                    "Choose its price.",
                 )
             return {"sd": amount / GAUSSIAN_WIDTH}
         if self.exact not in PROMISES:
-            raise FieldError("amount", "Choose what the number is.", "the price, or how far off")
+            raise FieldError("amount", "Choose what the number means.", "the price, or the margin of error")
         kind, name = PROMISES[self.exact]
         return {"privacy": {"kind": kind, name: amount}}
 
@@ -171,15 +173,17 @@ def _check(field: str, text: str, schema: Schema) -> None:
     try:
         expression = parse(text, schema)
     except ExpressionRefused as error:
-        raise FieldError(field, f"The language has no place for {error.construct}.", error.hint) from None
+        raise FieldError(
+            field, f"This is not part of the query language: {error.construct}.", error.hint
+        ) from None
     if field == "where" and not expression.is_condition:
-        raise FieldError(field, "This is no condition.", "Compare it with something: age > 40.")
+        raise FieldError(field, "This is not a condition.", "Compare it with something: age > 40.")
 
 
 def _group(k: int, schema: Schema, column: str, edges: str) -> str | dict[str, Any]:
     """Return the k-th group of the request: a column, or a column of numbers with its edges."""
     if column not in schema:
-        raise FieldError(f"by{k}", "This is no column of the table.", "Choose one of the list.")
+        raise FieldError(f"by{k}", "The table has no such column.", "Choose one from the list.")
     if not schema.column(column).is_number:
         return column
     try:
@@ -187,7 +191,7 @@ def _group(k: int, schema: Schema, column: str, edges: str) -> str | dict[str, A
     except ValueError:
         cells = []
     if not cells or cells != sorted(set(cells)):
-        raise FieldError(f"edges{k}", "Say where the cells begin, in rising numbers.", "30, 45, 60")
+        raise FieldError(f"edges{k}", "Enter where the intervals begin, in increasing order.", "30, 45, 60")
     return {"column": column, "edges": cells}
 
 

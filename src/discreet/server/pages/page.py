@@ -54,7 +54,7 @@ _ASSETS = {
 }
 
 
-_WRONG = "This is no valid token."
+_WRONG = "This token is not valid."
 _MAX_TOKEN = 256  # characters of a token that are looked at
 
 
@@ -115,7 +115,7 @@ def _escape_invisible(value: Any) -> Any:
 
 _TITLES = {
     "not-found": "Nothing is here",
-    "forbidden": "This is not open to you",
+    "forbidden": "You do not have access to this page",
     "stopped": "All questions are stopped",
     "busy": "One moment",
     "rate-limited": "One moment",
