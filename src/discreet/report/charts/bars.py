@@ -81,7 +81,7 @@ def three_marks(key: str, column: str, marks: Sequence[Mark], *, chance: bool) -
         key,
         *shapes,
         *_ticks(end, chance=chance),
-        title=f"{column}: how far off a guess is",
+        title=f"{column}: error of a guess",
         description=" ".join(mark.words for mark in marks) + " The bar starts at a perfect guess.",
         width=640,
         height=50,

@@ -203,8 +203,8 @@ def _lines(statement: ModelStatement) -> Iterator[str]:
     yield "```python\nfrom discreet import load_model"
     yield 'model = load_model("public")  # this folder; reading it runs no code'
     yield f"model.{'predict' if kind is None or hasattr(kind, 'predict') else 'transform'}(rows)\n```\n"
-    yield "How good it is was not measured on the rows that it was trained on. Test it on rows of your own."
-    yield "\n## What it was told\n"
+    yield "Its accuracy on the training rows was not measured. Test it on rows of your own."
+    yield ("\n## Parameters\n")
     yield "| parameter | value |\n|---|---|"
     for parameter, value in sorted(model.parameters.items()):
         text = json.dumps(value, ensure_ascii=False, sort_keys=True)

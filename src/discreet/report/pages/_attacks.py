@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HEAD = ("Column", "Attack", "Knowledge assumed", "Without", "Result", "Floor", "Verdict")
 _CAPTIONS = {
     "prior": "The best attack on each column, on records drawn from the prior of its floor",
-    "file": "The best attack on each column that anybody can run on the published file",
+    "file": "The best attack on each column that anyone can run on the published file",
     "rows": "The best attack on each column, on real rows; it does not affect the verdict",
 }
 

@@ -39,7 +39,7 @@ def facts(statement: Statement) -> list[tuple[str, str]]:
 
 def dropped_columns(statement: Statement) -> list[tuple[str, str]]:
     """Return the declared columns that are not published, each with the reason."""
-    why = {"drop": "left out", "id": "an identity, left out"}
+    why = {"drop": "left out", "id": "an identifier, left out"}
     dropped = []
     for field in statement.declared.get("fields", []):
         role = field.get("privacy", {}).get("role")
@@ -73,7 +73,7 @@ def column_table(statement: Statement) -> HtmlTable:
     """Return the table of columns: noise, floor and epsilon."""
     return HtmlTable(
         caption="Column by column",
-        head=("Column", "What was done", "Without the release", "Proven floor", "ε"),
+        head=("Column", "Mechanism", "Without the release", "Proven floor", "ε"),
         rows=[_column(n) for n in statement.numbers.columns],
         stack=True,
         noun="more column",
@@ -99,7 +99,7 @@ def _column(numbers: ColumnNumbers) -> list[Markup | str]:
 def bounds_table(statement: Statement) -> HtmlTable:
     """Return the table of declared bounds and their sources."""
     return HtmlTable(
-        caption="What each column may contain, and who says so",
+        caption="What each column may contain, and the source of each declaration",
         head=("Column", "Type", "May contain", "Missing cells", "Who says so"),
         rows=[
             [

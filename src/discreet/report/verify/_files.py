@@ -24,7 +24,6 @@ from discreet.report.folder.folder import (
     CSV,
     DATA,
     LARGEST_TEXT,
-    PAGE,
     SIGNATURE,
     STATEMENT,
     SUMS,
@@ -37,7 +36,6 @@ from discreet.report.folder.folder import (
     sums_text,
 )
 from discreet.report.folder.loading import published_batches
-from discreet.report.pages.earlier_wording import to_earlier_wording
 from discreet.report.statement.documents import ModelStatement, Statement
 from discreet.tables import write_table
 from discreet.tables.duckdb import connect, quote_path
@@ -163,16 +161,10 @@ def check_derived(folder: Path, statement: Statement, checks: Checks) -> None:
         wrong = [
             f"{name} does not say what {STATEMENT} says."
             for name, text in sorted(content.items())
-            if read_bytes(folder / name) not in _list_accepted_bytes(name, text)
+            if read_bytes(folder / name) != text.encode("utf-8")
         ]
         listed = ", ".join(sorted(content))
         checks.settle("derived files", wrong, f"{listed} say what {STATEMENT} says.")
-
-
-def _list_accepted_bytes(name: str, text: str) -> tuple[bytes, ...]:
-    """Return the bytes that a derived file may have; the page may also have its earlier wording."""
-    texts = (text, to_earlier_wording(text)) if name == PAGE else (text,)
-    return tuple(text.encode("utf-8") for text in texts)
 
 
 _AROUND = 12
