@@ -137,7 +137,7 @@ def test_people_see_the_answer_its_margin_its_price_and_what_is_left(survey: Pat
     assert done.code == 0, done.err
     assert re.search(r"^count where 40 < age\n  [\d,.]+ ± 8\.3 rows$", done.out, re.MULTILINE)
     assert re.search(r"Cost: μ = 0\.237 \(epsilon 1 at delta 1e-06\); row \d+ of the ledger\.", done.out)
-    assert re.search(r"Left: .*rho [\d.]+.*; enough for \d+ more like this\.", done.out)
+    assert re.search(r"Left: .*rho [\d.]+.*; enough for \d+ more queries like this\.", done.out)
     more = int(re.findall(r"enough for (\d+) more", done.out)[0])
     again = query(survey, "count where age > 41", "--ledger", "b.ledger", *PRICE)
     assert f"enough for {more - 1} more" in again.out
@@ -371,7 +371,7 @@ def test_a_mean_by_groups_is_refused_as_a_whole(survey: Path) -> None:
         ((), "exactly one of a promise and a noise, and was given neither"),
         (("--epsilon", "1", "--sd", "3"), "given both"),
         (("--epsilon", "1", "--mu", "3"), "--epsilon and --mu exclude each other"),
-        (("--delta", "1e-6"), "delta must come with an epsilon"),
+        (("--delta", "1e-6"), "delta needs an epsilon"),
         (("--epsilon", "-1"), "epsilon"),
         ((*PRICE, "--ledger", "x.ledger", "--no-ledger"), "exclude each other"),
     ],

@@ -75,7 +75,7 @@ def test_a_release_prints_its_stages_the_table_and_what_is_promised_and_what_not
     assert re.match(r"age +± 21\.4 +± 9 +± [\d.]+ +[\d.]+ to [\d.]+ +years +floor holds", age)
     assert re.search(r"^sex +wrong 50 % +wrong 21 %", done.out, re.MULTILINE)
     assert "Method: gaussian, the default." in done.out
-    assert "hours, sex asked for nothing" in done.out
+    assert "hours, sex had no request of their own" in done.out
     assert done.out.index("What is promised") < done.out.index("What is not protected")
     assert "Publish only release/public. Anyone can re-check it: discreet verify release/public" in done.out
     assert (survey / "survey-2024.ledger").exists()

@@ -330,7 +330,7 @@ def test_a_token_in_an_address_is_refused_and_appears_nowhere(service: RunningSe
     for query in (f"token={token}", f"x={token}", "access_token=abc", f"after={token[4:]}&Token=1"):
         response = httpx.get(f"{service.url}/v1/budget?{query}")
         assert response.status_code == 400
-        assert "never be part of an address" in response.json()["error"]["message"]
+        assert "never be sent in an address" in response.json()["error"]["message"]
         assert token not in response.text
     hidden = [token.replace("_", "%5F"), token.replace("d", "%64", 1), token.replace("_", "%255f")]
     for address in (
@@ -341,7 +341,7 @@ def test_a_token_in_an_address_is_refused_and_appears_nowhere(service: RunningSe
     ):
         response = httpx.get(f"{service.url}/{address}")
         assert response.status_code == 400, address
-        assert "never be part of an address" in response.json()["error"]["message"]
+        assert "never be sent in an address" in response.json()["error"]["message"]
     service.logged(11)
     assert token[4:] not in "".join(service.lines)
     assert token[4:].encode() not in (service.folder / "audit.jsonl").read_bytes()
