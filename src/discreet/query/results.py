@@ -358,7 +358,7 @@ class QueryResult:
             "measure": self.measure,
             "by": list(self.group_by),
             "cells": [cell.to_dict() for cell in self.cells],
-            "bounds": {name: _write_end(end) for name, end in self.bounds._asdict().items()},
+            "bounds": self._bounds_field(),
             "value": self.value,
             "sd": self.sd,
             "interval": {"level": LEVEL, "lower": ends[0], "upper": ends[1]},
@@ -369,6 +369,10 @@ class QueryResult:
             "parts": [list(merged) for merged in self.parts],
             **cost_fields(self.cost, self.remaining),
         }
+
+    def _bounds_field(self) -> dict[str, float | None]:
+        """Return what is possible as JSON values, with None for an end that is infinite."""
+        return {name: end if math.isfinite(end) else None for name, end in self.bounds._asdict().items()}
 
     @classmethod
     def from_wire(cls, values: Mapping[str, Any]) -> Self:
@@ -406,12 +410,6 @@ class QueryResult:
             **_read_common_fields(values),
             "group_by": group_by,
             "cells": cells,
-            "bounds": ResultInterval(
-                *(
-                    default if (end := _read_number(values["bounds"][name])) is None else end
-                    for name, default in UNBOUNDED._asdict().items()
-                )
-            ),
             "law": values["law"],
             "cached": values["cached"],
             "receipts": _read_texts(values["receipts"]),
@@ -507,6 +505,7 @@ class Preview(QueryResult):
             "learner": None,
             "measure": self.measure,
             "by": list(self.group_by),
+            "bounds": self._bounds_field(),
             **self._noise_fields(),
             "unreadable_below": self.unreadable_below,
             **cost_fields(self.cost, self.remaining),
@@ -547,6 +546,9 @@ def _read_common_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         "question": values["question"],
         "measure": _read_text_or_none(values["measure"]),
         "cost": tuple(promise_from_dict(promise) for promise in values["cost"]),
+        "bounds": ResultInterval(
+            *(_read_end(values["bounds"][name], end) for name, end in UNBOUNDED._asdict().items())
+        ),
         "unreadable_below": least,
         "remaining": dict(remaining),
     }
@@ -563,16 +565,17 @@ def _read_number(value: Any, *, least: float = -math.inf) -> float | None:
     return float(value)
 
 
+def _read_end(value: Any, unbounded: float) -> float:
+    """Return an end of what is possible, which a message leaves out where it is infinite."""
+    return unbounded if value is None else _read_known(value)
+
+
 def _read_known(value: Any) -> float:
     """Return a finite number as a float; refuses None as well."""
     read = _read_number(value)
     if read is None:
         raise TypeError
     return read
-
-
-def _write_end(end: float) -> float | None:
-    return end if math.isfinite(end) else None
 
 
 def _read_texts(values: Any) -> tuple[str, ...]:

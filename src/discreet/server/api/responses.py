@@ -159,6 +159,7 @@ class PreviewResponse(_CostFields, title="Price"):
     learner: str | None
     measure: str | None
     by: list[str]
+    bounds: BoundsResponse
     sd: Any
     margin: float | None
     n_rows: float | None
@@ -412,6 +413,7 @@ def preview_response(
         "learner": learner,
         "measure": None,
         "by": [],
+        "bounds": {"lower": None, "upper": None},
         "sd": None if sd is None else np.asarray(sd).tolist(),
         "margin": None,
         "n_rows": None,
