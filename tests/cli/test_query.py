@@ -248,7 +248,7 @@ def test_the_number_of_rows_is_free_where_it_is_public_and_paid_for_where_it_is_
     assert found["answers"][0]["value"] != N
     assert len(found["cost"]) == 1
     mean = answer(survey, "mean(age)")["answers"][0]
-    assert abs(mean["value"] - sum(AGES) / N) < 6 * mean["sd"]
+    assert abs(mean["value"] - sum(AGES) / N) < 2 * (mean["upper"] - mean["lower"])
 
 
 def test_the_command_line_and_the_database_are_one_thing(survey: Path, schema: Schema) -> None:
@@ -418,7 +418,7 @@ def test_prices_need_no_table_but_for_means(schema: Schema) -> None:
     found = preview_table_query(
         "nowhere.csv", "count where age > 40", schema=schema, privacy=ApproxDP(epsilon=1, delta=1e-6)
     )
-    assert found.cells[0].value is None
+    assert found.margin is not None
     assert found.cost
 
 
@@ -439,7 +439,7 @@ def test_a_table_in_postgresql_is_asked_and_learned_from_the_same_way(
     done = discreet("query", address, "mean(age) where sex = 'f'", *told, "--mu", "0.5", "--json", cwd=survey)
     assert done.code == 0, done.err
     (cell,) = json.loads(done.out)["answers"]
-    assert abs(cell["value"] - TRUE["Mean(age) where sex = 'f'"]) < 6 * cell["sd"]
+    assert abs(cell["value"] - TRUE["Mean(age) where sex = 'f'"]) < 2 * (cell["upper"] - cell["lower"])
     model = discreet("learn", address, "--model", "id3", "--target", "sex", *told, "--mu", "1", cwd=survey)
     assert model.code == 0, model.err
     assert verify(survey / "model").ok

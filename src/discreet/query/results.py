@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import number
 from discreet.privacy import PureDP, Spending, promise_from_dict
 from discreet.privacy.promises import describe_promise
 from discreet.query.frames import Frame
-from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval
+from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width, sum_intervals
 
 if TYPE_CHECKING:
     from typing import Self
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 DELTA = 1e-6
 """Delta at which the cost of Gaussian noise is also given as an epsilon."""
+_ROUNDING = 1e-9  # relative; another machine may compute the ends of an interval a few units differently
 _CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
 
 
@@ -166,18 +169,18 @@ class ResultCell:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ResultCell:
-        """Return the cell that :meth:`to_dict` wrote; refuses ends in the wrong order."""
+    def from_dict(cls, values: Mapping[str, Any], law: Law, bounds: ResultInterval) -> ResultCell:
+        """Return the cell that :meth:`to_dict` wrote; refuses ends that do not fit noise and bounds."""
+        value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
         lower, upper = (_read_known(values[name]) for name in ("lower", "upper"))
-        if lower > upper:
+        expected: Sequence[Any] = (max(lower, bounds.lower), min(upper, bounds.upper))
+        if value is not None and sd is not None:
+            expected = sum_intervals(np.asarray(value), np.asarray(sd), interval_width(law), bounds)
+        allowed = _ROUNDING * (abs(value or 0.0) + abs(lower) + abs(upper))
+        near = all(abs(e - x) <= allowed for e, x in zip((lower, upper), expected, strict=True))
+        if lower > upper or not near:
             raise ValueError
-        return cls(
-            key=_read_texts(values["key"]),
-            value=_read_number(values["value"]),
-            sd=_read_number(values["sd"], least=0.0),
-            lower=lower,
-            upper=upper,
-        )
+        return cls(key=_read_texts(values["key"]), value=value, sd=sd, lower=lower, upper=upper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,7 +401,8 @@ class QueryResult:
         if values["kind"] != "answer" or values["law"] not in ("gaussian", "laplace"):
             raise ValueError
         group_by = _read_texts(values["by"])
-        cells = tuple(ResultCell.from_dict(cell) for cell in values["cells"])
+        common = _read_common_fields(values)
+        cells = tuple(ResultCell.from_dict(cell, values["law"], common["bounds"]) for cell in values["cells"])
         value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
         single = (None, None) if group_by else (cells[0].value, cells[0].sd)
         # The number of a result without groups is there twice.
@@ -407,7 +411,7 @@ class QueryResult:
         if any(len(cell.key) != len(group_by) for cell in cells) or not isinstance(values["cached"], bool):
             raise ValueError
         return {
-            **_read_common_fields(values),
+            **common,
             "group_by": group_by,
             "cells": cells,
             "law": values["law"],
