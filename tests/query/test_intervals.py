@@ -47,9 +47,10 @@ def noise(law: Law, sd: float, name: str, size: int) -> Floats:
     """Return noise of a law, the same for the same name."""
     stream = Stream.from_seed(zlib.crc32(name.encode()))
     uniform = ((stream.words(size) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-    if law == "gaussian":
-        return sd * special.ndtri(uniform)
-    return sd / math.sqrt(2) * np.sign(uniform - 0.5) * -np.log1p(-np.abs(2 * uniform - 1))
+    drawn: Floats = special.ndtri(uniform)
+    if law == "laplace":
+        drawn = np.sign(uniform - 0.5) * -np.log1p(-np.abs(2 * uniform - 1)) / math.sqrt(2)
+    return sd * drawn
 
 
 def noise_sds(text: str, law: Law) -> list[float]:
@@ -179,7 +180,12 @@ def refined_trials(law: Law, draws: int) -> list[Trial]:
     """Counts and means by groups that were paid for two or three times, also under another law."""
     trials = []
     count_query, mean_query = (parse_query(text, SCHEMA) for text in ("count by sex", "mean(x) by sex"))
-    for laws, factors in (((law, law), (1, 1)), ((law, law, law), (1, 0.5, 2)), ((law, "laplace"), (1, 0.7))):
+    paid: list[tuple[tuple[Law, ...], tuple[float, ...]]] = [
+        ((law, law), (1, 1)),
+        ((law, law, law), (1, 0.5, 2)),
+        ((law, "laplace"), (1, 0.7)),
+    ]
+    for laws, factors in paid:
         for size, place in itertools.product(SIZES, PLACES):
             parts: list[Answer] = []
             total = 0.0
@@ -190,13 +196,13 @@ def refined_trials(law: Law, draws: int) -> list[Trial]:
                 exact = total if what == "count" else total * 50 * place
                 key = f"{laws} {factors} {size} {place} {what}"
                 parts.append(merged(law, exact, laws, sds, key, draws))
-            pair: Any = [answer.value for answer in parts], [answer.sd for answer in parts]
-            made = combine_values(mean_query, *pair, N, parts[0].law)
+            values, spreads = ([np.asarray(getattr(one, name)) for one in parts] for name in ("value", "sd"))
+            made = combine_values(mean_query, values, spreads, N, parts[0].law)
             # At 5 sd the range may cut a side of the interval: then .983 for merged Laplace noise.
             at_bound = abs(place) == 1 or (size == 5 and place != 0)
             name = f"{laws} {factors} mean at {place}"
             trials.append(Trial(name, size, 50 + 50 * place, made.lower, made.upper, at_bound))
-            made = combine_values(count_query, pair[0][:1], pair[1][:1], N, parts[0].law)
+            made = combine_values(count_query, values[:1], spreads[:1], N, parts[0].law)
             trials.append(Trial(f"{laws} {factors} count", size, total, made.lower, made.upper, size == 0))
     return trials
 
@@ -215,7 +221,9 @@ def difference_trials(law: Law, draws: int, combine: Any = combine_results) -> l
         trials.append(Trial("count - count", size, size * sd, *combined, size == 0))
     bounds = ResultInterval(0.0, 100.0)
     for size, (one, other) in itertools.product(SIZES, ((0.0, 0.5), (1.0, 0.0), (1.0, -0.5), (-1.0, -1.0))):
-        exacts, values, ends = [], [], []
+        exacts: list[float] = []
+        values: list[Floats] = []
+        intervals: list[tuple[Floats, ...]] = []
         for place, name in ((one, "a"), (other, "b")):
             exact, (counts, count_sd), (sums, sum_sd) = noisy_pair(
                 "mean(x) by sex", law, size, place, draws, name
@@ -225,8 +233,8 @@ def difference_trials(law: Law, draws: int, combine: Any = combine_results) -> l
             )
             exacts.append(exact)
             values.append(value)
-            ends.append(tuple(interval))
-        combined = _differences(values, ends, law, None, bounds, combine)
+            intervals.append(tuple(interval))
+        combined = _differences(values, intervals, law, None, bounds, combine)
         at_bound = 1 in (abs(one), abs(other))
         trials.append(Trial(f"mean {one} - mean {other}", size, exacts[0] - exacts[1], *combined, at_bound))
     return trials

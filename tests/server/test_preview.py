@@ -202,7 +202,7 @@ def test_the_margin_of_a_mean_by_groups_is_told_before_and_by_group_once_they_we
 ) -> None:
     before = preview(service, MEANS)
     levels = len(service.backend.dataset.schema.column("sex").levels)
-    assert before["n_rows"] == pytest.approx(service.backend.dataset.database.n_rows / levels)
+    assert before["n_rows"] * levels == pytest.approx(service.backend.dataset.database.n_rows)
     assert 0 < before["margin"] <= 50_000
     assert before["expected"] == []
     visitor = Visitor(service)
