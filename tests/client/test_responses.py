@@ -158,7 +158,15 @@ def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
     cell = {"key": ["low"], "value": 3.0, "sd": 0.0, "lower": 3.0, "upper": 3.0}
     told = {
         **{"kind": "answer", "question": "count by value", "measure": "rows", "by": ["value"]},
-        **{"cells": [cell], "value": None, "sd": None, "interval": None, "law": "gaussian", "cost": []},
+        **{
+            "cells": [cell],
+            "value": None,
+            "sd": None,
+            "interval": None,
+            "law": "gaussian",
+            "cost": [],
+            "bounds": {"lower": 0.0, "upper": None},
+        },
         **{"cost_words": "", "cached": False, "receipts": [], "remaining": {}},
     }
     columns = QueryResult.from_wire(told).frame.columns
@@ -176,6 +184,9 @@ def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
         {"cells": []},
         {"cells": [{"key": [], "value": 1.0, "sd": 0.0, "lower": 0.9, "upper": 1.0}]},
         {"cells": [{"key": [], "value": 1.0, "sd": 0.0, "lower": None, "upper": 1.0}]},
+        {"cells": [{"key": [], "value": 1.0, "sd": None, "lower": -0.1, "upper": 1.0}], "sd": None},
+        {"bounds": {"lower": 2.0, "upper": 3.0}},
+        {"bounds": None},
         {"value": 2.0},
         {"law": "uniform"},
         {"by": ["sex"]},
@@ -188,7 +199,15 @@ def test_a_reply_of_another_shape_is_refused(change: dict[str, Any]) -> None:
     cell = {"key": [], "value": 1.0, "sd": 0.0, "lower": 1.0, "upper": 1.0}
     told = {
         **{"kind": "answer", "question": "count", "measure": "rows", "by": [], "cells": [cell], "value": 1.0},
-        **{"sd": 0.0, "interval": None, "law": "gaussian", "cost": [], "cost_words": "", "cached": False},
+        **{
+            "sd": 0.0,
+            "interval": None,
+            "law": "gaussian",
+            "cost": [],
+            "bounds": {"lower": 0.0, "upper": None},
+            "cost_words": "",
+            "cached": False,
+        },
         **{"receipts": [], "remaining": {}},
     }
 

@@ -80,6 +80,9 @@ CHANGED: dict[str, str] = {
     "discreet.job.reply.Reply": "one result for Database and RemoteDatabase: `axes` is `group_by`; "
     "`receipts` are ids, `charges` the receipts; `unreadable_below` for `count_margin`, `remaining` for "
     "`left`",
+    "discreet.job.combining.Term": "has the `interval` and the `bounds` of its number, `sd` may be None",
+    "discreet.job.combining.Combined": "`interval` for `margin`",
+    "discreet.job.reply.Cell": "`lower` and `upper` for `margin`",
 }
 """Names whose parameters changed on purpose, with the reason."""
 

@@ -14,6 +14,7 @@ import pytest
 from discreet import ApproxDP, Database, GaussianDP, Ledger, PureDP, Schema
 from discreet.errors import BudgetExceeded, ExpressionRefused, ParameterError, PromiseError
 from discreet.privacy import ZCDP, Spending
+from discreet.query.intervals import ResultInterval, interval_width
 from discreet.query.language.query import parse_query
 from discreet.query.results import QueryResult, affordable_count, rounded
 from discreet.query.text_query import preview_query, run_query
@@ -40,10 +41,11 @@ def asked(db: Database, text: str, **how: Any) -> QueryResult:
 
 
 def only(reply: QueryResult) -> tuple[float, float]:
+    """Return the one number and its standard deviation; a mean over a noisy count is narrower than this."""
     (cell,) = reply.cells
     assert cell.value is not None
-    assert cell.sd is not None
-    return cell.value, cell.sd
+    half = (cell.upper - cell.lower) / 2
+    return cell.value, half / 1.96 if cell.sd is None else cell.sd
 
 
 def true_counts() -> dict[str, int]:
@@ -69,9 +71,8 @@ def test_a_select_is_answered_like_the_sentence_and_right_up_to_its_noise(
     reply = asked(db, text)
     value, sd = only(reply)
     assert abs(value - true) < 5 * sd
-    margin = reply.cells[0].margin
-    assert margin is not None
-    assert reply.cells[0].interval == (value - margin, value + margin)
+    width = reply.cells[0].upper - reply.cells[0].lower
+    assert width == pytest.approx(2 * 1.959964 * sd, rel=1e-4)
     again = asked(db, reply.question)
     assert again.cached
     assert again.cells == reply.cells
@@ -87,10 +88,18 @@ def test_a_mean_by_groups_is_two_charges_that_come_to_the_promise(db: Database) 
         own = [age for age, sex in zip(AGES, ROWS["sex"], strict=True) if sex == key]
         cell = by_key[key]
         assert cell.value is not None
-        assert cell.sd is not None
-        assert abs(cell.value - sum(own) / len(own)) < 5 * cell.sd
-    # Nobody is in this group, and a count within its noise divides nothing.
-    assert (by_key["x"].value, by_key["x"].interval) == (None, None)
+        assert cell.sd is None
+        assert abs(cell.value - sum(own) / len(own)) < 3 * (cell.upper - cell.lower) / 2
+        assert reply.is_readable(cell)
+    # Nobody is in this group: any mean of the declared range is possible, and a number is in it all the same.
+    empty = by_key["x"]
+    assert empty.interval == reply.bounds
+    assert reply.bounds == ResultInterval(17.0, 90.0)
+    assert empty.value is not None
+    assert 17 <= empty.value <= 90
+    assert not reply.is_readable(empty)
+    assert reply.unreadable_words is not None
+    assert reply.unreadable_words.startswith("1 of 3 groups has too few rows")
     assert db.ledger.spent(owner="ada").charges == 2
 
 
@@ -118,9 +127,8 @@ def test_refining_a_mean_by_groups_merges_counts_with_counts_and_sums_with_sums(
     assert [merged[0] for merged in second.parts] == ids
     assert [len(merged) for merged in second.parts] == [2, 2]
     for old, new in zip(first.cells[:2], second.cells[:2], strict=True):
-        assert old.sd is not None
-        assert new.sd is not None
-        assert new.sd == pytest.approx(old.sd / math.sqrt(2), rel=0.05)
+        ratio = (new.upper - new.lower) / (old.upper - old.lower)
+        assert ratio == pytest.approx(1 / math.sqrt(2), rel=0.05)
     with pytest.raises(ParameterError, match="here 2, and named 1"):
         asked(db, "mean(age) by sex", refines=ids[:1])
     before = db.ledger.spent()
@@ -169,16 +177,41 @@ def test_the_price_is_what_is_charged_and_the_noise_what_is_drawn(
     assert said.cost == paid.cost
     assert said.law == paid.law
     assert said.unreadable_below == paid.unreadable_below
-    assert said.cells[0].value is None
-    assert said.cells[0].margin == pytest.approx(paid.cells[0].margin, rel=1e-12)
+    assert said.cells == ()
+    assert said.sd == pytest.approx(paid.cells[0].sd, rel=1e-12)
+    assert said.sd is not None
+    assert said.margin == pytest.approx(interval_width(said.law) * said.sd, rel=1e-12)
 
 
-def test_the_noise_of_a_mean_by_groups_is_not_said_beforehand_but_that_of_its_counts_is(db: Database) -> None:
+def test_the_noise_of_a_mean_by_groups_is_said_for_groups_of_one_size(db: Database) -> None:
     sentence = parse_query("mean(age) by sex", SCHEMA)
     said = preview_query(SCHEMA, N, sentence, privacy=MU)
     paid = asked(db, "mean(age) by sex")
-    assert (said.cells, said.cost) == ((), paid.cost)
+    assert (said.cells, said.cost, said.n_rows, said.expected) == ((), paid.cost, N / 3, ())
     assert said.unreadable_below == paid.unreadable_below is not None
+    assert said.margin is not None
+    women, men = ((cell.upper - cell.lower) / 2 for cell in paid.cells[:2])
+    assert 0.9 * women < said.margin < men  # of 4000 rows they have 3000 and 1000
+    hidden = preview_query(SCHEMA, None, sentence, privacy=MU)
+    assert (hidden.margin, hidden.n_rows, hidden.sd) == (None, None, None)
+
+
+def test_groups_that_were_counted_before_have_their_margins_said_one_by_one(db: Database) -> None:
+    text = "mean(age) by sex"
+    assert db.preview(text, privacy=MU, owner="ada").expected == ()
+    counted = asked(db, "count by sex", owner="ada", privacy=GaussianDP(mu=0.3))
+    said = db.preview(text, privacy=MU, owner="ada")
+    assert [one.key for one in said.expected] == [("f",), ("m",), ("x",)]
+    assert [one.n_rows for one in said.expected] == [max(cell.value or 0.0, 0.0) for cell in counted.cells]
+    paid = asked(db, text, owner="ada")
+    for one, cell in zip(said.expected, paid.cells, strict=True):
+        assert one.margin == pytest.approx((cell.upper - cell.lower) / 2, rel=0.05)
+    # What somebody else has counted, or counted of other rows, is not used.
+    assert db.preview(text, privacy=MU, owner="bob").expected == ()
+    assert db.preview("mean(age) where smoker by sex", privacy=MU, owner="ada").expected == ()
+    other = {**ROWS, "age": AGES[::-1]}
+    with Database(other, schema=SCHEMA, ledger=db.ledger, random_state=7) as changed:
+        assert changed.preview(text, privacy=MU, owner="ada").expected == ()
 
 
 @pytest.mark.parametrize("sd", [0.0, 1e-300, -5.0, math.nan, math.inf, 1e200])
@@ -206,21 +239,20 @@ def test_how_many_more_an_amount_would_pay_for(db: Database) -> None:
 
 def test_groups_that_noise_hides_are_named_by_their_size(db: Database) -> None:
     reply = asked(db, "count by sex")
-    margin = reply.cells[0].margin
-    assert margin is not None
+    assert reply.cells[0].sd is not None
+    margin = interval_width("gaussian") * reply.cells[0].sd
     assert reply.unreadable_below == math.ceil(2 * margin)
     assert reply.group_words == f"Noise makes groups below about {math.ceil(2 * margin)} rows unreadable."
     for text in ("count where age > 40", "sum(age) by sex", "count"):
         assert asked(db, text).group_words is None
-    assert "95 times in 100" in reply.margin_words
-    assert "exact" in asked(db, "count").margin_words
+        assert asked(db, text).unreadable_words is None
 
 
 def test_a_group_of_that_size_is_told_from_an_empty_one() -> None:
     # Each is off by its margin or less, 95 times in 100: two margins keep their intervals apart.
     said = preview_query(SCHEMA, N, parse_query("count by sex", SCHEMA), privacy=MU)
     assert said.unreadable_below is not None
-    margin = said.cells[0].margin
+    margin = said.margin
     assert margin is not None
     assert said.unreadable_below - margin >= margin
     assert said.unreadable_below - 1 < 2 * margin
@@ -318,6 +350,7 @@ LIGHT = """
 import sys
 from discreet import Database, GaussianDP
 from discreet.query.text_query import run_query
+from discreet.query.intervals import ResultInterval, interval_width
 from discreet.query.language.query import parse_query
 from tests.query.survey import ROWS, SCHEMA
 with Database(ROWS, schema=SCHEMA) as db:

@@ -424,8 +424,9 @@ def test_answers_are_added_up_with_the_interval_of_their_noises(service: Running
     receipt = told["receipts"][0]
     page = visitor.get(f"/history?term1={receipt}:0&sign2=-&term2={receipt}:1")
     words = page.one("div", class_="price").text.replace(",", "")
-    assert f"= {women['value'] - men['value']:.0f} ± {40 * math.sqrt(2):.0f} rows" in words
-    assert "distinguishable from zero" in words
+    difference, margin = women["value"] - men["value"], 40 * math.sqrt(2)
+    between = f"between {difference - margin:.0f} and {difference + margin:.0f}"
+    assert f"= {difference:.0f} rows {between}: different from zero at 95 %." in words
     owes_nothing(page)
     same = visitor.get(f"/history?term1={receipt}:0&sign2=-&term2={receipt}:0")
     assert "the same noise" in same.one("div", class_="price").text

@@ -195,3 +195,26 @@ def test_the_page_says_already_paid_to_whoever_paid(service: RunningService) -> 
     assert seen["ana"][1] == "Ask: free"
     assert "free" not in seen["ben"][0]
     assert "costs" in seen["ben"][1]
+
+
+def test_the_margin_of_a_mean_by_groups_is_told_before_and_by_group_once_they_were_counted(
+    service: RunningService,
+) -> None:
+    before = preview(service, MEANS)
+    levels = len(service.backend.dataset.schema.column("sex").levels)
+    assert before["n_rows"] * levels == pytest.approx(service.backend.dataset.database.n_rows)
+    assert 0 < before["margin"] <= 50_000
+    assert before["expected"] == []
+    visitor = Visitor(service)
+    asked = {"do": "price", "verb": "mean", "of": "income", "by1": "sex", "amount": "0.01"}
+    told = read(visitor.send(visitor.get("/"), "/ask", **asked).text).one(id="price").text
+    assert f"in a group of {before['n_rows']:,.0f} rows, an equal part of all (95 %)" in told
+    counted = service.ask({"kind": "count", "by": ["sex"], "privacy": RHO}).json()
+    after = preview(service, MEANS)
+    assert [one["key"] for one in after["expected"]] == [cell["key"] for cell in counted["cells"]]
+    assert [one["n_rows"] for one in after["expected"]] == [max(c["value"], 0.0) for c in counted["cells"]]
+    assert preview(service, MEANS, "ben")["expected"] == []
+    told = read(visitor.send(visitor.get("/"), "/ask", **asked).text).one(id="price").text
+    assert "by group, as you have counted them (95 %)" in told
+    page = visitor.ask(verb="mean", of="income", by1="sex", amount="0.01")
+    assert "interval (95 %)" in page.one("section", class_="answer").text

@@ -9,7 +9,7 @@ from discreet.cli.console import Console
 from discreet.cli.options import LedgerFlags, PromiseFlags, expand_flags
 
 if TYPE_CHECKING:
-    from discreet.query.results import QueryResult, ResultCell
+    from discreet.query.results import Preview, QueryResult, ResultCell
 
 _MOST_GROUPS = 100
 _WHISKER = 24  # characters
@@ -56,7 +56,7 @@ def query(
     """Query a private table: count where age > 40, mean(age) by sex; each answer is charged to the ledger.
 
     Repeating a query on the same rows is free and returns the same answer. All declared groups are answered,
-    including empty ones. ± is a 95 % interval for the noise alone, not for sampling from a population.
+    including empty ones. Intervals are 95 % intervals for the noise alone, not for sampling from a population.
     """
     from discreet.pipeline.query import preview_table_query, query_table
 
@@ -91,7 +91,8 @@ def _show(console: Console, result: "QueryResult", delta: float) -> None:
         _show_groups(console, result)
     else:
         (cell,) = result.cells
-        console.line(f"  {_format_cell(cell).removesuffix(' ± 0')}{unit}")
+        value, interval = _format_cell(cell)
+        console.line(f"  {value}{unit}" + (f" (95 %: {interval})" if interval else ""))
     for sentence in (*_describe_values(result), *_describe_cost(result, delta)):
         console.paragraph(sentence)
     if result.ledger is not None and result.receipts:
@@ -106,8 +107,7 @@ def _describe_values(result: "QueryResult") -> list[str]:
     if result.refined:
         draws = len(result.parts[0])
         sentences.append(f"Merged from {draws} answers, each weighted by the inverse of its variance.")
-    if result.group_words is not None:
-        sentences.append(result.group_words)
+    sentences += filter(None, (result.group_words, result.unreadable_words))
     return sentences
 
 
@@ -116,37 +116,48 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
     from discreet.formatting import name
 
     shown = result.cells[:_MOST_GROUPS]
-    ends = [(c.value - c.margin, c.value + c.margin) for c in shown if c.value is not None and c.margin]
-    low, high = min((e[0] for e in ends), default=0.0), max((e[1] for e in ends), default=1.0)
-    rows = []
-    for cell in shown:
-        value, _, margin = _format_cell(cell).partition(" ± ")
-        rows.append((*map(name, cell.key), value, f"± {margin}" if margin else "", _whisker(cell, low, high)))
+    low, high = min(cell.lower for cell in shown), max(cell.upper for cell in shown)
+    rows = [
+        (
+            *map(name, cell.key),
+            *_format_cell(cell),
+            _whisker(cell, low, high) if result.is_readable(cell) else "too few rows for its noise",
+        )
+        for cell in shown
+    ]
     unit = result.measure or result.question.partition("(")[0].partition(" ")[0]
     console.table("", (*map(name, result.group_by), unit, "at 95 %", ""), rows, left=len(result.group_by))
     if len(result.cells) > len(shown):
         console.line(f"{len(result.cells) - len(shown)} more groups are in --json.")
 
 
-def _show_cost(console: Console, result: "QueryResult", delta: float) -> None:
+def _show_cost(console: Console, preview: "Preview", delta: float) -> None:
     """Print what a query would cost and how noisy its answer would be."""
     from discreet.formatting import printable
-    from discreet.query.results import describe_cost, rounded
+    from discreet.query.results import describe_cost
 
-    unit = f" {printable(result.measure)}" if result.measure else ""
-    console.line(printable(result.question))
-    mean = result.question.startswith("mean")
-    if result.cells:
-        (cell,) = result.cells
-        assert cell.margin is not None
-        each = " in each group" if result.group_by else ""
-        least = " over all rows; more over fewer rows" if mean and " where " in result.question else ""
-        console.line(f"  would be ± {rounded(cell.margin, cell.margin)}{unit}{each} at 95 %{least}")
-    else:
-        console.line("  the noise depends on the number of rows, which is not public")
-    console.paragraph(f"Would cost: {describe_cost(result.cost, delta)}.{_describe_assumptions(result)}")
+    console.line(printable(preview.question))
+    console.line(f"  {_describe_margin(preview)}")
+    console.paragraph(f"Would cost: {describe_cost(preview.cost, delta)}.{_describe_assumptions(preview)}")
     console.line("Dry run: no cell was read, and nothing was charged or drawn.")
-    console.json({"dry_run": True, **result.to_dict()})
+    console.json({"dry_run": True, **preview.to_dict()})
+
+
+def _describe_margin(preview: "Preview") -> str:
+    """Return how noisy an answer would be, and over how many rows that is."""
+    from discreet.formatting import printable
+    from discreet.query.results import rounded
+
+    if preview.margin is None:
+        return "the noise depends on the number of rows, which is not public"
+    unit = f" {printable(preview.measure)}" if preview.measure else ""
+    text = f"would be ± {rounded(preview.margin, preview.margin)}{unit}"
+    if preview.n_rows is None:
+        return f"{text}{' in each group' if preview.group_by else ''} at 95 %"
+    if preview.group_by:
+        return f"{text} at 95 % in a group of {preview.n_rows:,.0f} rows, an equal part of all; more over fewer rows"
+    least = " over all rows; more over fewer rows" if " where " in preview.question else ""
+    return f"{text} at 95 %{least}"
 
 
 def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
@@ -197,27 +208,27 @@ def _describe_assumptions(result: "QueryResult") -> str:
     return "".join(f" {text[0].upper()}{text[1:]}." for text in assumed)
 
 
-def _format_cell(cell: "ResultCell") -> str:
+def _format_cell(cell: "ResultCell") -> tuple[str, str]:
+    """Return a number and its interval as texts; the interval is empty for an exact number."""
     from discreet.query.results import rounded
 
-    if cell.value is None or cell.margin is None:
-        return "too few rows for this noise"
-    return f"{rounded(cell.value, cell.margin)} ± {rounded(cell.margin, cell.margin)}"
+    half = (cell.upper - cell.lower) / 2
+    value = "no rows" if cell.value is None else rounded(cell.value, half)
+    return value, f"{rounded(cell.lower, half)} to {rounded(cell.upper, half)}" if half else ""
 
 
 def _whisker(cell: "ResultCell", low: float, high: float) -> str:
     """Draw an interval on one line; all groups have the same scale."""
-    if cell.value is None or cell.margin is None:
-        return ""
     width = (high - low) or 1.0
 
     def place(value: float) -> int:
         return min(_WHISKER - 1, max(0, round((value - low) / width * (_WHISKER - 1))))
 
-    left, middle, right = (place(cell.value + side * cell.margin) for side in (-1, 0, 1))
+    left, right = place(cell.lower), place(cell.upper)
     drawn: list[Any] = [" "] * _WHISKER
     for i in range(left, right + 1):
         drawn[i] = "─"
     drawn[left], drawn[right] = "├", "┤"
-    drawn[middle] = "●"
+    if cell.value is not None:
+        drawn[place(cell.value)] = "●"
     return "".join(drawn)

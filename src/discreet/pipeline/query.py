@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet.privacy import Promise
-    from discreet.query.results import QueryResult
+    from discreet.query.results import Preview, QueryResult
     from discreet.schema import Schema
 
 
@@ -100,7 +100,7 @@ def preview_table_query(
     schema: Schema | str | os.PathLike[str] | None = None,
     privacy: Promise | None = None,
     sd: float | None = None,
-) -> QueryResult:
+) -> Preview:
     """Return the cost of a text query and the noise of its answer; no cell is read, nothing is charged.
 
     Parameters
@@ -120,7 +120,7 @@ def preview_table_query(
     query = parse_query(question, declared)
     public = declared.neighbors == "replace-one" and declared.row_count == "public"
     n_rows = None
-    if query.verb == "mean" and public and not query.by:
+    if query.verb == "mean" and public:
         with open_table(resolve_source(source)) as table:
             n_rows = table.count()
     return preview_query(declared, n_rows, query, privacy=privacy, sd=sd)

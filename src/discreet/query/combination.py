@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.query.results import LEVEL, ResultInterval, interval_width, rounded
+from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width
+from discreet.query.results import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +30,12 @@ class ResultTerm:
         Query as it was understood.
     key : tuple of str
         Values of its group; empty without groups.
-    value, sd : float
-        Noisy number, and the standard deviation of its noise.
+    value : float
+        Noisy number that is added or subtracted.
+    sd : float or None
+        Standard deviation of its noise; None for a mean over a noisy count.
+    interval, bounds : ResultInterval
+        Interval of the number, and what is possible.
     law : {"gaussian", "laplace"}
         Distribution of the noise.
     parts : tuple of tuple of str
@@ -43,18 +49,20 @@ class ResultTerm:
     question: str
     key: tuple[str, ...]
     value: float
-    sd: float
+    sd: float | None
+    interval: ResultInterval
     law: Law
     parts: tuple[tuple[str, ...], ...]
+    bounds: ResultInterval = UNBOUNDED
     measure: str | None = None
 
     @classmethod
     def from_cell(cls, result: QueryResult, cell: ResultCell, times: float = 1.0) -> ResultTerm:
         """Return the term of one cell of a result."""
-        if cell.value is None or cell.sd is None:
+        if cell.value is None:
             raise ParameterError(
-                "cell of ResultTerm.of must have a value, and this one was over too few rows to have one. "
-                "Choose another group, or refine the answer first."
+                "cell of ResultTerm.from_cell must have a value, and this one is over no rows. Choose "
+                "another group."
             )
         return cls(
             times=times,
@@ -62,8 +70,10 @@ class ResultTerm:
             key=cell.key,
             value=cell.value,
             sd=cell.sd,
+            interval=cell.interval,
             law=result.law,
             parts=result.parts,
+            bounds=result.bounds,
             measure=result.measure,
         )
 
@@ -71,6 +81,14 @@ class ResultTerm:
     def receipts(self) -> frozenset[str]:
         """Receipt ids of all draws in it."""
         return frozenset(receipt for merged in self.parts for receipt in merged)
+
+    @property
+    def scaled(self) -> tuple[float, ResultInterval, ResultInterval]:
+        """Value, interval and bounds, all times the factor."""
+        intervals = (
+            ResultInterval(*sorted(self.times * end for end in ends)) for ends in (self.interval, self.bounds)
+        )
+        return self.times * self.value, next(intervals), next(intervals)
 
     @property
     def words(self) -> str:
@@ -86,9 +104,13 @@ class CombinedResult:
     ----------
     formula : str
         Terms that were added and subtracted, as text.
-    value, sd, margin : float
-        Combined number, the standard deviation of its noise, and half the width of the interval that holds
-        the exact number 95 times in 100; where there is Laplace noise, at least as often.
+    value : float
+        Noisy numbers of the terms, added up.
+    sd : float or None
+        Standard deviation of the noise; None where a term is a mean over a noisy count.
+    interval : ResultInterval
+        Interval that holds the exact number 95 times in 100; where there is Laplace noise, at least as
+        often.
     measure : str or None
         Unit of all terms; None where one has none.
 
@@ -103,27 +125,22 @@ class CombinedResult:
 
     formula: str
     value: float
-    sd: float
-    margin: float
+    sd: float | None
+    interval: ResultInterval
     measure: str | None
-
-    @property
-    def interval(self) -> ResultInterval:
-        """Interval that holds the exact number, 95 times in 100 or more."""
-        return ResultInterval(self.value - self.margin, self.value + self.margin)
 
     @property
     def words(self) -> str:
         """Result as a sentence."""
+        half = (self.interval.upper - self.interval.lower) / 2
         unit = f" {self.measure}" if self.measure else ""
-        number, margin = rounded(self.value, self.margin), rounded(self.margin, self.margin)
-        result = f"{self.formula} = {number} ± {margin}{unit}"
-        if not self.margin:
+        result = f"{self.formula} = {rounded(self.value, half)}{unit}"
+        if not half:
             return f"{result}: the same noise on both sides, or none."
-        apart = abs(self.value) > self.margin
-        return (
-            f"{result}, {LEVEL * 100:.0f} times in 100: {'' if apart else 'not '}distinguishable from zero."
-        )
+        lower, upper = (rounded(end, half) for end in self.interval)
+        apart = not self.interval.lower <= 0 <= self.interval.upper
+        verdict = f"{'' if apart else 'not '}different from zero at {LEVEL * 100:.0f} %"
+        return f"{result}, between {lower} and {upper}: {verdict}."
 
 
 def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
@@ -137,8 +154,8 @@ def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
     Returns
     -------
     CombinedResult
-        Sum, whose standard deviation accounts for noise that results share: the same result twice, or a
-        result and its refinement.
+        Sum, whose interval accounts for noise that results share: the same result twice, or a result and
+        its refinement.
 
     Raises
     ------
@@ -150,19 +167,25 @@ def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
     -------
     Free: no row is read.
 
+    Notes
+    -----
+    Variances of counts and sums add up. For means over noisy counts the squares of the distances from the
+    number to the ends of its interval do (Zou and Donner 2008), except where an end was cut to what is
+    possible: the exact number may be exactly there, and the distance is added as it is.
+
     Reference
     ---------
-    docs/explanation/theorems/composition.md.
+    docs/explanation/theorems/composition.md, intervals.md.
 
     Examples
     --------
     >>> women, men = (
     ...     ResultTerm(times=times, question="count by sex", key=(key,), value=value, sd=3.0, law="gaussian",
-    ...          parts=(("a-1",),), measure="rows")
+    ...          interval=ResultInterval(value - 5.88, value + 5.88), parts=(("a-1",),), measure="rows")
     ...     for times, key, value in ((1, "f", 310.0), (-1, "m", 290.0))
     ... )
     >>> print(combine_results([women, men]).words)
-    count by sex [f] - count by sex [m] = 20.0 ± 8.3 rows, 95 times in 100: distinguishable from zero.
+    count by sex [f] - count by sex [m] = 20.0 rows, between 11.7 and 28.3: different from zero at 95 %.
     """
     if not terms:
         raise ParameterError("terms of combine_results must be at least one, and are none.")
@@ -172,19 +195,47 @@ def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
             f"terms of combine_results must be in one unit, and are in {', '.join(sorted(map(str, units)))}. "
             "Combine answers of the same kind."
         )
-    variance = math.fsum(
-        one.times * other.times * _covariance(one, other) for one in terms for other in terms
-    )
-    sd = math.sqrt(max(variance, 0.0))
-    law: Law = "laplace" if any(term.law == "laplace" for term in terms) else "gaussian"
+    value = math.fsum(term.times * term.value for term in terms)
+    sd, interval = _combine_noise(value, _merge_repeated(terms))
     return CombinedResult(
         formula=_formula(terms),
-        value=math.fsum(term.times * term.value for term in terms),
+        value=value,
         sd=sd,
-        # At this level no sum of such noises is wider than a Laplace of its variance.
-        margin=sd * interval_width(law),
+        interval=interval,
         measure=terms[0].measure if {term.measure for term in terms} == units else None,
     )
+
+
+def _merge_repeated(terms: Sequence[ResultTerm]) -> list[ResultTerm]:
+    """Return the terms with the factors of the same number added up, without those that cancel."""
+    merged: dict[Any, ResultTerm] = {}
+    for term in terms:
+        same = (term.question, term.key, term.parts)
+        times = term.times + (merged[same].times if same in merged else 0.0)
+        merged[same] = replace(term, times=times)
+    return [term for term in merged.values() if term.times]
+
+
+def _combine_noise(value: float, terms: Sequence[ResultTerm]) -> tuple[float | None, ResultInterval]:
+    """Return the standard deviation of a sum and the interval round its value, for terms that all differ."""
+    sums = [term for term in terms if term.sd is not None]
+    quotients = [term for term in terms if term.sd is None]
+    for one, other in itertools.product(quotients, terms):
+        if one is not other and _share_noise(one, other):
+            raise _shares_noise(one, other)
+    variance = math.fsum(one.times * other.times * _covariance(one, other) for one in sums for other in sums)
+    sd = math.sqrt(max(variance, 0.0))
+    margin = sd * interval_width("laplace" if any(term.law == "laplace" for term in sums) else "gaussian")
+    squares, added = ([margin], [margin]), ([0.0], [0.0])
+    for term in quotients:
+        scaled, interval, bounds = term.scaled
+        for side, (end, bound) in enumerate(zip(interval, bounds, strict=True)):
+            (added if end == bound else squares)[side].append(abs(end - scaled))
+    below, above = (math.fsum(added[side]) + math.hypot(*squares[side]) for side in (0, 1))
+    lowest, highest = (math.fsum(term.scaled[2][side] for term in terms) for side in (0, 1))
+    nearest = min(max(value, lowest), highest)
+    interval = ResultInterval(max(nearest - below, lowest), min(nearest + above, highest))
+    return None if quotients else sd, interval
 
 
 def _covariance(one: ResultTerm, other: ResultTerm) -> float:
@@ -193,17 +244,26 @@ def _covariance(one: ResultTerm, other: ResultTerm) -> float:
     With weights ``1/v_i`` a merge of draws has the variance ``1 / sum(1/v_i)``, and its covariance with a
     merge of some of the same draws is its own variance.
     """
-    if one.receipts.isdisjoint(other.receipts):
+    assert one.sd is not None
+    assert other.sd is not None
+    if not _share_noise(one, other):
         return 0.0
-    if one.key != other.key:
-        return 0.0  # one question: every group has a draw of its own
     if one.question == other.question:
         if one.parts == other.parts:
             return one.sd * other.sd
         linear = not one.question.startswith("mean")
         if linear and (one.receipts < other.receipts or other.receipts < one.receipts):
             return min(one.sd, other.sd) ** 2
-    raise ParameterError(
+    raise _shares_noise(one, other)
+
+
+def _share_noise(one: ResultTerm, other: ResultTerm) -> bool:
+    """Return whether two numbers stand on a common draw; each group of a question has a draw of its own."""
+    return one.key == other.key and not one.receipts.isdisjoint(other.receipts)
+
+
+def _shares_noise(one: ResultTerm, other: ResultTerm) -> ParameterError:
+    return ParameterError(
         f"terms of combine_results must share no noise, or all of it, and {one.words} and {other.words} "
         "stand on some of the same draws. Use the newest refinement of an answer, and no mean beside its "
         "count."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,7 +180,14 @@ class Database(QueryExecutor, PrivateTable):
         docs/explanation/theorems/sulq-sensitivity.md.
         """
         query = parse_query(text, self.schema)
-        preview = preview_query(self.schema, self.n_rows, query, privacy=privacy, sd=sd)
+        preview = preview_query(
+            self.schema,
+            self.n_rows,
+            query,
+            privacy=privacy,
+            sd=sd,
+            earlier=partial(self.find_answer, owner=owner),
+        )
         free = is_free(self, query, privacy=privacy, sd=sd, owner=owner)
         return dataclasses.replace(preview, is_free=free, remaining=self._remaining_amounts(preview, owner))
 

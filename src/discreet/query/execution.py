@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, and all callers wait
 _MOST_PARTS = 64  # draws in one answer: each is read from the ledger at every refinement
+_MOST_SEARCHED = 100  # charges that are searched for an earlier answer
 
 
 class QueryOptions(TypedDict, total=False):
@@ -259,6 +260,34 @@ class QueryExecutor(CostedTable):
             Name that must have paid for it; None accepts any.
         """
         return Answer.merged(*(answer for *_, answer in self._chain(receipt, owner)))
+
+    def find_answer(self, question: Aggregate, *, owner: str | None = None) -> Answer | None:
+        """Return the newest answer to an aggregate about these rows that was paid for, at any price. Free.
+
+        Parameters
+        ----------
+        question : Aggregate
+            Sums that were computed, over the declared columns.
+        owner : str, optional
+            Name that must have paid for it; None accepts any.
+
+        Returns
+        -------
+        Answer or None
+            None if it is not among the last 100 charges.
+
+        Privacy
+        -------
+        Read from the ledger. With an owner it reveals nothing about the queries of others.
+        """
+        about = self._about(question.bind(self.curation, self.neighbors))
+        for entry in reversed(self.ledger.entries(owner, last=_MOST_SEARCHED)):
+            if entry.answer is not None and (entry.asked or {}).get("question") == question.to_dict():
+                with contextlib.suppress(ParameterError):  # answered under an earlier schema
+                    answer = self.recall(entry.receipt.id, owner=owner)
+                    if answer.about == about:
+                        return answer
+        return None
 
     def _answer_free(
         self,

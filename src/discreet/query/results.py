@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import number
 from discreet.privacy import PureDP, Spending, promise_from_dict
 from discreet.privacy.promises import describe_promise
 from discreet.query.frames import Frame
+from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width, sum_intervals
 
 if TYPE_CHECKING:
     from typing import Self
@@ -20,13 +23,10 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise, Receipt
     from discreet.query.calibration import Law
 
-LEVEL = 0.95
-"""Probability with which an interval holds the exact number."""
 DELTA = 1e-6
 """Delta at which the cost of Gaussian noise is also given as an epsilon."""
-_GAUSSIAN_WIDTH = 1.959963984540054  # standard deviations on either side, at LEVEL
-_CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
 _ROUNDING = 1e-9  # relative; another machine may compute the ends of an interval a few units differently
+_CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -119,11 +119,6 @@ def _is_pure(cost: tuple[Promise, ...]) -> bool:
     return all(isinstance(promise, PureDP) for promise in cost)
 
 
-def interval_width(law: Law) -> float:
-    """Return half the width of an interval at :data:`LEVEL`, in standard deviations."""
-    return _GAUSSIAN_WIDTH if law == "gaussian" else -math.log1p(-LEVEL) / math.sqrt(2)
-
-
 def rounded(value: float, margin: float) -> str:
     """Return a number as text, with as many digits as its margin leaves."""
     if margin == 0:
@@ -131,13 +126,6 @@ def rounded(value: float, margin: float) -> str:
     decimals = max(0, 1 - math.floor(math.log10(margin)))
     text = f"{value:,.{min(decimals, 15)}f}"
     return "0" if float(text.replace(",", "")) == 0 else text
-
-
-class ResultInterval(NamedTuple):
-    """Ends between which the exact number lies, with probability :data:`LEVEL`."""
-
-    lower: float
-    upper: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,66 +137,50 @@ class ResultCell:
     key : tuple of str
         Values of the group, one for each column of ``group_by``; empty without groups.
     value : float or None
-        Noisy number; None for a mean over too few rows, and in a preview.
+        Noisy number. A mean is within its declared range; a count or a sum is as drawn, so that sums of
+        several stay unbiased, and may be outside its interval. None for a mean over exactly no rows.
     sd : float or None
-        Standard deviation of the noise, in the unit of the number; None where it is not known.
-    margin : float or None
-        Half the width of the interval at :data:`LEVEL`, in the unit of the number; None without an sd.
+        Standard deviation of the noise, in the unit of the number; None for a mean over a noisy count, a
+        quotient that has none.
+    lower, upper : float
+        Ends of the interval that holds the exact number with probability :data:`LEVEL`, cut to what is
+        possible.
     """
 
     key: tuple[str, ...]
     value: float | None
     sd: float | None
-    margin: float | None
+    lower: float
+    upper: float
 
     @property
-    def interval(self) -> ResultInterval | None:
-        """Interval that holds the exact number at :data:`LEVEL`; None without a number."""
-        if self.value is None or self.margin is None:
-            return None
-        return ResultInterval(self.value - self.margin, self.value + self.margin)
-
-    @property
-    def lower(self) -> float | None:
-        """Lower end of the interval; None without a number."""
-        return None if self.interval is None else self.interval.lower
-
-    @property
-    def upper(self) -> float | None:
-        """Upper end of the interval; None without a number."""
-        return None if self.interval is None else self.interval.upper
+    def interval(self) -> ResultInterval:
+        """Interval that holds the exact number at :data:`LEVEL`."""
+        return ResultInterval(self.lower, self.upper)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {"key": list(self.key), "value": self.value, "sd": self.sd, "margin": self.margin}
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the cell as the HTTP interface has it, with the ends of its interval."""
-        ends = self.interval or (None, None)
         return {
             "key": list(self.key),
             "value": self.value,
             "sd": self.sd,
-            "lower": ends[0],
-            "upper": ends[1],
+            "lower": self.lower,
+            "upper": self.upper,
         }
 
     @classmethod
-    def from_wire(cls, values: Mapping[str, Any], law: Law) -> ResultCell:
-        """Return the cell that :meth:`to_wire` wrote under a noise law; refuses ends that do not fit it."""
+    def from_dict(cls, values: Mapping[str, Any], law: Law, bounds: ResultInterval) -> ResultCell:
+        """Return the cell that :meth:`to_dict` wrote; refuses ends that do not fit noise and bounds."""
         value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
-        ends = _read_number(values["lower"]), _read_number(values["upper"])
-        margin = None if value is None or sd is None else sd * interval_width(law)
-        cell = cls(key=_read_texts(values["key"]), value=value, sd=sd, margin=margin)
-        if value is None or margin is None:
-            fits = ends == (None, None)
-        else:
-            expected = (value - margin, value + margin)
-            allowed = _ROUNDING * (abs(value) + margin)
-            fits = all(e is not None and abs(e - x) <= allowed for e, x in zip(ends, expected, strict=True))
-        if not fits:
+        lower, upper = (_read_known(values[name]) for name in ("lower", "upper"))
+        expected: Sequence[Any] = (max(lower, bounds.lower), min(upper, bounds.upper))
+        if value is not None and sd is not None:
+            expected = sum_intervals(np.asarray(value), np.asarray(sd), interval_width(law), bounds)
+        allowed = _ROUNDING * (abs(value or 0.0) + abs(lower) + abs(upper))
+        near = all(abs(e - x) <= allowed for e, x in zip((lower, upper), expected, strict=True))
+        if lower > upper or not near:
             raise ValueError
-        return cell
+        return cls(key=_read_texts(values["key"]), value=value, sd=sd, lower=lower, upper=upper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +197,9 @@ class QueryResult:
         Columns of the groups; empty without groups.
     cells : tuple of ResultCell
         One cell, or one for each declared group, also for groups without a row.
+    bounds : ResultInterval
+        Least and largest number that the declared ranges and the public number of rows allow; infinite where
+        they allow any.
     law : {"gaussian", "laplace"}
         Distribution of the noise.
     cost : tuple of Promise
@@ -263,6 +238,7 @@ class QueryResult:
     cells: tuple[ResultCell, ...]
     law: Law
     cost: tuple[Promise, ...]
+    bounds: ResultInterval = UNBOUNDED
     unreadable_below: int | None = None
     cached: bool = False
     receipts: tuple[str, ...] = ()
@@ -274,7 +250,7 @@ class QueryResult:
 
     @property
     def value(self) -> float | None:
-        """Noisy number of a result without groups; None with groups, and for a mean over too few rows."""
+        """Noisy number of a result without groups; None with groups, and for a mean over exactly no rows."""
         return None if self._single is None else self._single.value
 
     @property
@@ -318,15 +294,9 @@ class QueryResult:
         """Whether several answers were merged into it."""
         return any(len(merged) > 1 for merged in self.parts)
 
-    @property
-    def margin_words(self) -> str:
-        """What the margins mean, and what they do not."""
-        if not self.cost:
-            return "It is exact: it follows from what is public."
-        return (
-            f"± is what the noise may do: the exact number is within it {LEVEL * 100:.0f} times in 100. "
-            "What these rows say about other people is another matter."
-        )
+    def is_readable(self, cell: ResultCell) -> bool:
+        """Return whether the interval of a cell says more than what is possible in any case."""
+        return cell.interval != self.bounds or cell.lower == cell.upper
 
     @property
     def group_words(self) -> str | None:
@@ -334,6 +304,16 @@ class QueryResult:
         if self.unreadable_below is None:
             return None
         return f"Noise makes groups below about {self.unreadable_below:,} rows unreadable."
+
+    @property
+    def unreadable_words(self) -> str | None:
+        """What is to be said of means whose interval is the whole declared range; None if there are none."""
+        unreadable = sum(not self.is_readable(cell) for cell in self.cells)
+        if not unreadable:
+            return None
+        have = "has" if unreadable == 1 else "have"
+        which = f"{unreadable} of {len(self.cells)} groups {have}" if self.group_by else "There are"
+        return f"{which} too few rows for the noise: nothing can be read from the number."
 
     @property
     def frame(self) -> Frame:
@@ -380,7 +360,8 @@ class QueryResult:
             "question": self.question,
             "measure": self.measure,
             "by": list(self.group_by),
-            "cells": [cell.to_wire() for cell in self.cells],
+            "cells": [cell.to_dict() for cell in self.cells],
+            "bounds": self._bounds_field(),
             "value": self.value,
             "sd": self.sd,
             "interval": {"level": LEVEL, "lower": ends[0], "upper": ends[1]},
@@ -391,6 +372,10 @@ class QueryResult:
             "parts": [list(merged) for merged in self.parts],
             **cost_fields(self.cost, self.remaining),
         }
+
+    def _bounds_field(self) -> dict[str, float | None]:
+        """Return what is possible as JSON values, with None for an end that is infinite."""
+        return {name: end if math.isfinite(end) else None for name, end in self.bounds._asdict().items()}
 
     @classmethod
     def from_wire(cls, values: Mapping[str, Any]) -> Self:
@@ -416,7 +401,8 @@ class QueryResult:
         if values["kind"] != "answer" or values["law"] not in ("gaussian", "laplace"):
             raise ValueError
         group_by = _read_texts(values["by"])
-        cells = tuple(ResultCell.from_wire(cell, values["law"]) for cell in values["cells"])
+        common = _read_common_fields(values)
+        cells = tuple(ResultCell.from_dict(cell, values["law"], common["bounds"]) for cell in values["cells"])
         value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
         single = (None, None) if group_by else (cells[0].value, cells[0].sd)
         # The number of a result without groups is there twice.
@@ -425,7 +411,7 @@ class QueryResult:
         if any(len(cell.key) != len(group_by) for cell in cells) or not isinstance(values["cached"], bool):
             raise ValueError
         return {
-            **_read_common_fields(values),
+            **common,
             "group_by": group_by,
             "cells": cells,
             "law": values["law"],
@@ -436,8 +422,37 @@ class QueryResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedMargin:
+    """Half the width of the interval that a mean over some rows is expected to have.
+
+    Attributes
+    ----------
+    key : tuple of str
+        Values of the group, one for each column of ``group_by``.
+    n_rows : float
+        Number of rows of the group in an earlier count, which was paid for; at least 0.
+    margin : float
+        Half the width of the interval at :data:`LEVEL`, if the mean is at the middle of its range.
+    """
+
+    key: tuple[str, ...]
+    n_rows: float
+    margin: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"key": list(self.key), "n_rows": self.n_rows, "margin": self.margin}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ExpectedMargin:
+        """Return what :meth:`to_dict` wrote."""
+        n_rows, margin = (_read_known(values[name]) for name in ("n_rows", "margin"))
+        return cls(key=_read_texts(values["key"]), n_rows=n_rows, margin=margin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preview(QueryResult):
-    """Cost and noise of a text query in advance: at most one cell, without a value, and no receipts.
+    """Cost and noise of a text query in advance: no cells and no receipts.
 
     Attributes
     ----------
@@ -445,6 +460,16 @@ class Preview(QueryResult):
         Query as a SELECT, which is read as the same query; None where a service does not send it.
     is_free : bool
         Whether nothing would be charged: the result follows from what is public, or was paid for before.
+    sd : float or None
+        Standard deviation of the noise of each number; None for a mean over a noisy count.
+    margin : float or None
+        Half the width of each interval at :data:`LEVEL`, before it is cut to what is possible; None if it
+        depends on what is not public.
+    n_rows : float or None
+        Number of rows for which the margin of a mean is given: all rows, or for groups an equal part of
+        them. It is wider over fewer. None for counts and sums, and where the number is not public.
+    expected : tuple of ExpectedMargin
+        For means by groups that the owner has counted before: the margin of each. Empty otherwise.
 
     Privacy
     -------
@@ -457,16 +482,23 @@ class Preview(QueryResult):
 
     sql: str | None
     is_free: bool = False
+    sd: float | None = None
+    margin: float | None = None
+    n_rows: float | None = None
+    expected: tuple[ExpectedMargin, ...] = ()
 
-    @property
-    def sd(self) -> float | None:
-        """Standard deviation of the noise of each number; None if it depends on what is not public."""
-        return self.cells[0].sd if self.cells else None
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, as the command line prints them."""
+        return {**QueryResult.to_dict(self), **self._noise_fields()}
 
-    @property
-    def margin(self) -> float | None:
-        """Half the width of each interval at :data:`LEVEL`; None if it depends on what is not public."""
-        return self.cells[0].margin if self.cells else None
+    def _noise_fields(self) -> dict[str, Any]:
+        """Return the fields of a message that say how noisy the result would be."""
+        return {
+            "sd": self.sd,
+            "margin": self.margin,
+            "n_rows": self.n_rows,
+            "expected": [one.to_dict() for one in self.expected],
+        }
 
     def to_wire(self) -> dict[str, Any]:
         """Return the preview as the HTTP interface has it."""
@@ -477,8 +509,8 @@ class Preview(QueryResult):
             "learner": None,
             "measure": self.measure,
             "by": list(self.group_by),
-            "sd": self.sd,
-            "margin": self.margin,
+            "bounds": self._bounds_field(),
+            **self._noise_fields(),
             "unreadable_below": self.unreadable_below,
             **cost_fields(self.cost, self.remaining),
             "more": self.more,
@@ -488,7 +520,7 @@ class Preview(QueryResult):
     @staticmethod
     def _read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a message; it does not name the law, which follows from the cost."""
-        sd, margin = (_read_number(values[name], least=0.0) for name in ("sd", "margin"))
+        sd, margin, n_rows = (_read_number(values[name], least=0.0) for name in ("sd", "margin", "n_rows"))
         free = values.get("free", False)
         if values["kind"] != "price" or not isinstance(free, bool):
             raise ValueError
@@ -496,10 +528,14 @@ class Preview(QueryResult):
         return {
             **common,
             "group_by": _read_texts(values.get("by", ())),
-            "cells": () if sd is None else (ResultCell(key=(), value=None, sd=sd, margin=margin),),
+            "cells": (),
             "law": "laplace" if common["cost"] and _is_pure(common["cost"]) else "gaussian",
             "sql": _read_text_or_none(values.get("sql")),
             "is_free": free,
+            "sd": sd,
+            "margin": margin,
+            "n_rows": n_rows,
+            "expected": tuple(ExpectedMargin.from_dict(one) for one in values["expected"]),
         }
 
 
@@ -514,6 +550,9 @@ def _read_common_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         "question": values["question"],
         "measure": _read_text_or_none(values["measure"]),
         "cost": tuple(promise_from_dict(promise) for promise in values["cost"]),
+        "bounds": ResultInterval(
+            *(_read_end(values["bounds"][name], end) for name, end in UNBOUNDED._asdict().items())
+        ),
         "unreadable_below": least,
         "remaining": dict(remaining),
     }
@@ -528,6 +567,19 @@ def _read_number(value: Any, *, least: float = -math.inf) -> float | None:
     if not (math.isfinite(value) and value >= least):
         raise ValueError
     return float(value)
+
+
+def _read_end(value: Any, unbounded: float) -> float:
+    """Return an end of what is possible, which a message leaves out where it is infinite."""
+    return unbounded if value is None else _read_known(value)
+
+
+def _read_known(value: Any) -> float:
+    """Return a finite number as a float; refuses None as well."""
+    read = _read_number(value)
+    if read is None:
+        raise TypeError
+    return read
 
 
 def _read_texts(values: Any) -> tuple[str, ...]:

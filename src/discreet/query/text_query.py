@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -14,11 +15,12 @@ from discreet.errors import ParameterError
 from discreet.privacy.budget_split import BudgetSplit
 from discreet.query.aggregates import Histogram, Sums
 from discreet.query.calibration import CostModel
+from discreet.query.intervals import ResultInterval, interval_width, mean_intervals, sum_intervals
 from discreet.query.language._group_by import write_edge
-from discreet.query.results import Preview, QueryResult, ResultCell, interval_width
+from discreet.query.results import ExpectedMargin, Preview, QueryResult, ResultCell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from discreet._types import Floats
     from discreet.batching import QueryTask
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 PAIR = ("counts", "sums")
 """Names of the two aggregates of a mean by groups; each gets half of the promise."""
-_LEAST_COUNT = 3.0  # standard deviations of its noise that a count must have to be divided by
 _SMALLEST_SD = 1e-150  # its square is still a number
 _LARGEST_SD = 1e100
 
@@ -155,10 +156,24 @@ def _displacement(query: Query) -> str:
     return _among(query, f"({text}) - ({middle!r})" if middle else text)
 
 
+class CombinedValues(NamedTuple):
+    """Numbers of a result, their standard deviations and intervals, and the sd of a count of rows.
+
+    The standard deviations are NaN for a mean over a noisy count; `count_sd` is None for a sum and for a
+    mean over a public number of rows.
+    """
+
+    values: Floats
+    sds: Floats
+    lower: Floats
+    upper: Floats
+    count_sd: float | None
+
+
 def combine_values(
-    query: Query, values: list[Floats], sds: list[Floats], n_rows: int | None
-) -> tuple[Floats, Floats, float | None]:
-    """Return the numbers of a result, their standard deviations, and that of a count of rows.
+    query: Query, values: list[Floats], sds: list[Floats], n_rows: int | None, law: Law
+) -> CombinedValues:
+    """Return the numbers of a result from the noisy values of its aggregates.
 
     Parameters
     ----------
@@ -168,42 +183,51 @@ def combine_values(
         Noisy values of each aggregate, and their standard deviations.
     n_rows : int or None
         Number of rows where it is public; None where it is not.
-
-    Returns
-    -------
-    tuple
-        Values and standard deviations, NaN for a mean over too few rows; standard deviation of a count of
-        rows, None for a sum and for a mean over a public number of rows.
+    law : {"gaussian", "laplace"}
+        Distribution of the noise; "laplace" if any part has it.
     """
-    if query.verb != "mean":
-        count_sd = float(np.ravel(sds[0])[0]) if query.verb == "count" else None
-        return values[0], sds[0], count_sd
-    if _plain_mean(query, n_rows):
-        assert n_rows
-        return values[0] / n_rows, sds[0] / n_rows, None
+    bounds, width = possible_values(query, n_rows), interval_width(law)
+    if query.verb != "mean" or _plain_mean(query, n_rows):
+        divisor = n_rows or 1 if query.verb == "mean" else 1
+        value, sd = values[0] / divisor, sds[0] / divisor
+        count_sd = float(np.ravel(sd)[0]) if query.verb == "count" else None
+        shown = np.clip(value, *bounds) if query.verb == "mean" else value
+        return CombinedValues(shown, sd, *sum_intervals(value, sd, width, bounds), count_sd)
     if query.by:
         (counts, sums), (count_sds, sum_sds) = values, sds
     else:
         sums, counts, sum_sds, count_sds = values[0][:1], values[0][1:], sds[0][:1], sds[0][1:]
-    mean, spread = _ratio(query, sums, sum_sds, counts, count_sds)
-    return mean, spread, float(np.ravel(count_sds)[0])
+    means, lower, upper = mean_intervals(sums, sum_sds, counts, count_sds, width, bounds)
+    return CombinedValues(means, np.full_like(means, np.nan), lower, upper, float(np.ravel(count_sds)[0]))
 
 
-def _ratio(
-    query: Query, sums: Floats, sum_sd: Floats, counts: Floats, count_sd: Floats
-) -> tuple[Floats, Floats]:
-    """Return means from sums of displacements and counts, NaN where a count is within its noise.
+def possible_values(query: Query, n_rows: int | None) -> ResultInterval:
+    """Return the least and the largest number that a query can have, by what is declared and public.
 
-    Notes
-    -----
-    With ``d = S / N`` and ``m`` the middle of the range, the mean is ``m + d`` and its standard deviation, to
-    first order, ``sqrt(s_S**2 + d**2 s_N**2) / N``.
+    Parameters
+    ----------
+    query : Query
+        Parsed query whose number is bounded.
+    n_rows : int or None
+        Number of rows where it is public; None where it is not.
+
+    Privacy
+    -------
+    Follows from the schema and the public number of rows.
     """
-    enough = counts > _LEAST_COUNT * count_sd
-    divisor = np.where(enough, counts, np.nan)
-    offset = sums / divisor
-    spread = np.hypot(sum_sd, offset * count_sd) / divisor
-    return offset + _middle(query), spread
+    if query.verb == "count":
+        return ResultInterval(0.0, math.inf if n_rows is None else float(n_rows))
+    assert query.expression is not None
+    lower, upper = query.expression.lower, query.expression.upper
+    if query.verb == "mean":
+        return ResultInterval(lower, upper)
+    columns = {column.name: column for column in query.schema.columns}
+    complete = all(name in columns and columns[name].required for name in query.expression.columns)
+    if query.where is not None or query.by or not complete or n_rows is None:
+        # A row outside the group, and one whose cell is missing, adds nothing.
+        lower, upper = min(lower, 0.0), max(upper, 0.0)
+    most = math.inf if n_rows is None else n_rows
+    return ResultInterval(lower * most if lower else 0.0, upper * most if upper else 0.0)
 
 
 def run_query(
@@ -313,22 +337,24 @@ def query_task(
             answers.append(db.ask(one.aggregate, **how))
         else:
             answers.append((yield from make_task(one.aggregate, **how)))
-    values, spreads, count_sd = combine_values(
+    law: Law = "laplace" if any(answer.law == "laplace" for answer in answers) else "gaussian"
+    combined = combine_values(
         query,
         [np.asarray(answer.value) for answer in answers],
         [np.asarray(answer.sd) for answer in answers],
         db.n_rows,
+        law,
     )
     paid = [answer for answer in answers if answer.cost]
-    law = answers[0].law
     return QueryResult(
         question=text,
         measure=query.measure,
         group_by=tuple(axis.column for axis in query.by),
-        cells=_cells(query, answers[0].labels, values, spreads, law),
+        cells=_cells(query, answers[0].labels, combined),
         law=law,
         cost=tuple(promise for answer in paid for promise in answer.receipt.promises),
-        unreadable_below=_unreadable_below(query, count_sd, law),
+        bounds=possible_values(query, db.n_rows),
+        unreadable_below=_unreadable_below(query, combined.count_sd, law),
         cached=bool(paid) and all(answer.cached for answer in paid),
         receipts=tuple(answer.receipt.id for answer in paid),
         charges=tuple(answer.receipt for answer in paid),
@@ -389,6 +415,7 @@ def preview_query(
     *,
     privacy: Promise | None = None,
     sd: float | None = None,
+    earlier: Callable[[Aggregate], Answer | None] | None = None,
 ) -> Preview:
     """Return what a query would cost, and how noisy its result would be. Free.
 
@@ -402,51 +429,77 @@ def preview_query(
         Parsed query to preview.
     privacy, sd
         As for :func:`run_query`.
+    earlier : callable, optional
+        Function that returns an answer to an aggregate that was paid for before, or None. The margins of
+        means by groups then follow from the number of rows that each group was counted to have.
 
     Returns
     -------
     Preview
-        Preview with the noise of one group, which is that of all; without a cell where it depends on the
-        number of rows of a mean. A mean over chosen rows is at least as noisy as this.
+        Preview with the margin of every number. That of a mean is for a mean at the middle of its range,
+        over all rows or, by groups, over an equal part of them; a mean over fewer rows is noisier.
 
     Privacy
     -------
-    Follows from the schema and the public number of rows.
+    Follows from the schema, the public number of rows and answers that were paid for.
 
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
     costs = CostModel(schema, n_rows)
-    fits = [
-        costs.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance)
-        for one in plan_aggregates(query, costs, privacy, sd)
-    ]
-    bound, noise = fits[0]
-    law, spread = noise.law, np.ravel(bound.arrange(noise.sd(bound), 0.0))
-    one: float | None = float(spread[0])  # all groups have the same noise
-    count_sd = None
-    if query.verb == "count":
-        count_sd = one
-    elif query.verb == "mean" and query.by:
-        # How many rows a group has is not public, so that the noise of its mean is not either.
-        one, count_sd = None, one
-    elif query.verb == "mean":
-        # With a condition fewer rows are averaged, and the answer is noisier.
-        one = float(spread[0]) / n_rows if n_rows else None
+    planned = plan_aggregates(query, costs, privacy, sd)
+    fits = [costs.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance) for one in planned]
+    law = fits[0][1].law
+    sds = [np.ravel(bound.arrange(noise.sd(bound), 0.0)) for bound, noise in fits]  # alike in all groups
+    rows: float | None = None
+    one = margin = count_sd = None
+    expected: tuple[ExpectedMargin, ...] = ()
+    if query.verb != "mean" or _plain_mean(query, n_rows):
+        rows = n_rows if query.verb == "mean" else None
+        one = float(sds[0][0]) / (rows or 1)
+        margin = one * interval_width(law)
+        count_sd = one if query.verb == "count" else None
+    else:
+        sum_sd, count_sd = (sds[1][0], sds[0][0]) if query.by else sds[0]
+        margins = partial(_expected_margins, query, float(sum_sd), float(count_sd), law)
+        if n_rows is not None:
+            rows = n_rows / (len(sds[0]) if query.by else 1)
+            margin = margins([rows])[0]
+        counted = earlier(planned[0].aggregate) if earlier is not None and query.by else None
+        if counted is not None:
+            sizes = np.maximum(np.ravel(counted.value), 0.0).tolist()
+            keyed = zip(_keys(query, counted.labels), sizes, margins(sizes), strict=True)
+            expected = tuple(ExpectedMargin(key=key, n_rows=size, margin=half) for key, size, half in keyed)
     return Preview(
         question=str(query),
         sql=query.sql,
         is_free=all(noise.promise is None for _, noise in fits),
         measure=query.measure,
         group_by=tuple(axis.column for axis in query.by),
-        cells=()
-        if one is None
-        else (ResultCell(key=(), value=None, sd=one, margin=one * interval_width(law)),),
+        cells=(),
         law=law,
         cost=tuple(noise.promise for _, noise in fits if noise.promise is not None),
+        bounds=possible_values(query, n_rows),
         unreadable_below=_unreadable_below(query, count_sd, law),
+        sd=one,
+        margin=margin,
+        n_rows=rows,
+        expected=expected,
     )
+
+
+def _expected_margins(
+    query: Query, sum_sd: float, count_sd: float, law: Law, counts: Sequence[float]
+) -> list[float]:
+    """Return half the width of the interval of means at the middle of their range, over so many rows each."""
+    sizes = np.asarray(counts, np.float64)
+    zeros = np.zeros_like(sizes)
+    _, lower, upper = mean_intervals(
+        zeros, zeros + sum_sd, sizes, zeros + count_sd, interval_width(law), possible_values(query, None)
+    )
+    margins: list[float] = (upper / 2 - lower / 2).tolist()
+    return margins
 
 
 def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | None:
@@ -461,22 +514,28 @@ def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | N
 
 
 def _cells(
-    query: Query, labels: tuple[tuple[Any, ...], ...] | None, values: Floats, sds: Floats, law: Law
+    query: Query, labels: tuple[tuple[Any, ...], ...] | None, combined: CombinedValues
 ) -> tuple[ResultCell, ...]:
     """Return the cells of a result: one, or one for each combination of group values."""
-    keys: Any = [()]
-    if query.by:
-        assert labels is not None
-        columns = [query.schema.column(axis.column) for axis in query.by]
-        named = ([_label(value, of) for value in axis] for axis, of in zip(labels, columns, strict=True))
-        keys = itertools.product(*named)
-    flat = zip(keys, np.ravel(values).tolist(), np.ravel(sds).tolist(), strict=True)
+    numbers = zip(*(np.ravel(array).tolist() for array in combined[:4]), strict=True)
     return tuple(
-        ResultCell(key=key, value=None, sd=None, margin=None)
-        if math.isnan(value)
-        else ResultCell(key=key, value=value, sd=sd, margin=sd * interval_width(law))
-        for key, value, sd in flat
+        ResultCell(key=key, value=_known(value), sd=_known(sd), lower=lower, upper=upper)
+        for key, (value, sd, lower, upper) in zip(_keys(query, labels), numbers, strict=True)
     )
+
+
+def _keys(query: Query, labels: tuple[tuple[Any, ...], ...] | None) -> list[tuple[str, ...]]:
+    """Return the keys of the cells, in their order: one without values if there are no groups."""
+    if not query.by:
+        return [()]
+    assert labels is not None
+    columns = [query.schema.column(axis.column) for axis in query.by]
+    named = ([_label(value, of) for value in axis] for axis, of in zip(labels, columns, strict=True))
+    return list(itertools.product(*named))
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _label(value: Any, column: Column) -> str:

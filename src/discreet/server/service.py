@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from discreet.batching import QueryTask
     from discreet.ledger import Entry
     from discreet.privacy import Promise, Receipt
+    from discreet.query import Aggregate, Answer
     from discreet.schema import Schema
     from discreet.server.access import Scope
     from discreet.server.config import Config
@@ -177,12 +178,26 @@ class Service:
             left = dataset.accounting.remaining(caller, (privacy,))
             return preview_response(request.kind, (privacy,), left, learner=request.kind)
         query, sd = dataset.parse_query(request), request.requested_sd()
-        result = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
+        result = preview_query(
+            dataset.schema,
+            dataset.database.n_rows,
+            query,
+            privacy=privacy,
+            sd=sd,
+            earlier=lambda aggregate: self._find_answer(caller, aggregate),
+        )
         free = is_free(
             dataset.database, query, privacy=privacy, sd=sd, owner=caller.name, refines=request.refines
         )
         left = dataset.accounting.remaining(caller, result.cost)
         return query_response(dataclasses.replace(result, is_free=free), left)
+
+    def _find_answer(self, caller: Caller, aggregate: Aggregate) -> Answer | None:
+        """Return an answer that the caller has paid for; the audit log has its receipt before it is used."""
+        answer = self.dataset.database.find_answer(aggregate, owner=caller.name)
+        if answer is not None:
+            self.audit_log.cover_receipts(caller.name, [answer.receipt])
+        return answer
 
     def _answer_query(
         self, caller: Caller, request: Any, key: str | None

@@ -271,7 +271,8 @@ def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Mark
     unit : str
         Unit of all numbers; may be empty.
     """
-    ends = [end for one in intervals for end in (one.lower, one.upper)]
+    # A noisy count may be outside its interval, which is cut to what is possible.
+    ends = [end for one in intervals for end in (one.lower, one.value, one.upper)]
     axis = ChartAxis.from_values(ends, 0.0, 1.0, margin=0.35)
     shapes, top = [], 4
     for k, one in enumerate(intervals):

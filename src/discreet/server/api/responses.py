@@ -65,13 +65,30 @@ class RemainingResponse(ResponseModel, title="Remaining"):
 
 
 class CellResponse(ResponseModel, title="Cell"):
-    """One number, with the interval that holds the exact one 95 times in 100; null over too few rows."""
+    """One number, with the interval that holds the exact one 95 times in 100. The value is null over exactly
+    no rows; the sd is null for a mean over a noisy count.
+    """  # noqa: D205 - published as the description of the schema
 
     key: list[str]
     value: float | None
     sd: float | None
+    lower: float
+    upper: float
+
+
+class BoundsResponse(ResponseModel, title="Bounds"):
+    """Least and largest number that the declared ranges allow; null where they allow any."""
+
     lower: float | None
     upper: float | None
+
+
+class ExpectedMarginResponse(ResponseModel, title="ExpectedMargin"):
+    """Half the width of the interval that the mean of a group would have, by an earlier count of its rows."""
+
+    key: list[str]
+    n_rows: float
+    margin: float
 
 
 class IntervalResponse(ResponseModel, title="Interval"):
@@ -106,6 +123,7 @@ class QueryResponse(_NoisyFields, title="Answer"):
     measure: str | None
     by: list[str]
     cells: list[CellResponse]
+    bounds: BoundsResponse
     value: float | None
     sd: float | None
     interval: IntervalResponse
@@ -141,8 +159,11 @@ class PreviewResponse(_CostFields, title="Price"):
     learner: str | None
     measure: str | None
     by: list[str]
+    bounds: BoundsResponse
     sd: Any
     margin: float | None
+    n_rows: float | None
+    expected: list[ExpectedMarginResponse]
     unreadable_below: int | None
     more: int | None
     free: bool
@@ -392,8 +413,11 @@ def preview_response(
         "learner": learner,
         "measure": None,
         "by": [],
+        "bounds": {"lower": None, "upper": None},
         "sd": None if sd is None else np.asarray(sd).tolist(),
         "margin": None,
+        "n_rows": None,
+        "expected": [],
         "unreadable_below": None,
         **cost_fields(cost, left),
         "more": left["more"],

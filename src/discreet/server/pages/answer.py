@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from discreet import formatting
 from discreet.formatting import append_unit, format_amounts, number_with_margin
+from discreet.query.results import QueryResult
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar
 from discreet.server.pages.budget import format_full_cost
@@ -18,6 +19,7 @@ from discreet.server.pages.budget import format_full_cost
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from discreet.query.results import ResultCell
     from discreet.server.pages.budget import BudgetView
 
 MOST_ROWS = 200
@@ -35,11 +37,11 @@ class Single:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellView:
-    """One group of an answer as a row of a table; `faint` if its interval contains 0."""
+    """One group of an answer as a row of a table; `faint` if its interval says little."""
 
     key: tuple[str, ...]
     value: str
-    margin: str
+    interval: str
     bar: Markup
     faint: bool
 
@@ -127,15 +129,16 @@ def answer_view(
     measure = answer["measure"] or ""
     grouped = bool(answer["by"])
     cells = answer["cells"]
+    result = QueryResult.from_wire(answer)
     return AnswerView(
         question=answer["question"],
         measure=measure,
         caption=f"{formatting.count_noun(len(cells), 'group')}; every declared group, including empty ones",
-        single=None if grouped else _single(cells[0], measure, earlier),
+        single=None if grouped else _single(result, earlier),
         axes=tuple(answer["by"]),
-        rows=_cell_views(answer) if grouped else (),
+        rows=_cell_views(result) if grouped else (),
         more_rows=max(0, len(cells) - MOST_ROWS) if grouped else 0,
-        unreadable=_unreadable(answer) if grouped else "",
+        unreadable=_unreadable(result) if grouped else "",
         cost=_paid(answer, budget, total_cost if earlier else ()),
         left=format_remaining(answer["remaining"]),
         when=formatting.date(when) if when else "",
@@ -149,68 +152,63 @@ def answer_view(
     )
 
 
-def _single(cell: Mapping[str, Any], measure: str, earlier: Mapping[str, Any] | None) -> Single:
+def format_cell(cell: ResultCell) -> tuple[str, str]:
+    """Return a number and its interval as texts; the interval of an exact number is "exact"."""
+    half = (cell.upper - cell.lower) / 2
+    value = "no rows" if cell.value is None else number_with_margin(cell.value, half)
+    lower, upper = (number_with_margin(end, half) for end in cell.interval)
+    return value, f"{lower} to {upper}" if half else "exact"
+
+
+def _single(result: QueryResult, earlier: Mapping[str, Any] | None) -> Single:
     """Return the presentation of one number, beside the interval of the answer that it refines."""
-    if cell["value"] is None:
-        return Single(
-            value="—",
-            sure="There are too few rows for this much noise, so no number is given.",
-            bar=Markup(""),
-        )
-    if not cell["sd"]:
-        return Single(
-            value=number_with_margin(cell["value"], 0.0),
-            sure="This is exact: it follows from public facts.",
-            bar=Markup(""),
-        )
-    margin = (cell["upper"] - cell["lower"]) / 2
-    low, high = number_with_margin(cell["lower"], margin), number_with_margin(cell["upper"], margin)
-    intervals = [IntervalMark(cell["value"], cell["lower"], cell["upper"], "now" if earlier else "")]
-    if earlier and earlier["cells"][0]["value"] is not None and not earlier["by"]:
-        before = earlier["cells"][0]
-        intervals.insert(0, IntervalMark(before["value"], before["lower"], before["upper"], "before"))
-    return Single(
-        value=number_with_margin(cell["value"], margin),
-        sure=f"± {append_unit(number_with_margin(margin, margin), measure)}: the exact number is between "
-        f"{low} and {high}, 95 times in 100.",
-        bar=interval_bar("interval", intervals, measure),
-    )
+    (cell,), measure = result.cells, result.measure or ""
+    value, interval = format_cell(cell)
+    if interval == "exact":
+        return Single(value=value, sure="This is exact: it follows from public facts.", bar=Markup(""))
+    marks = [_mark(cell, "now" if earlier else "")]
+    if earlier and not earlier["by"]:
+        marks.insert(0, _mark(QueryResult.from_wire(earlier).cells[0], "before"))
+    sure = f"The exact number is in the interval {append_unit(interval, measure)}, 95 times in 100."
+    words = " ".join(filter(None, (result.unreadable_words, sure)))
+    return Single(value=value, sure=words, bar=interval_bar("interval", marks, measure))
 
 
-def _cell_views(answer: Mapping[str, Any]) -> tuple[CellView, ...]:
-    cells = answer["cells"][:MOST_ROWS]
-    ends = [end for cell in cells if cell["value"] is not None for end in (cell["lower"], cell["upper"])]
+def _mark(cell: ResultCell, words: str) -> IntervalMark:
+    """Return the mark of a cell in a chart; a mean over no rows is at the middle of its interval."""
+    value = cell.lower / 2 + cell.upper / 2 if cell.value is None else cell.value
+    return IntervalMark(value, cell.lower, cell.upper, words)
+
+
+def _cell_views(result: QueryResult) -> tuple[CellView, ...]:
+    """Return the groups as rows of a table, with bars on an axis that all of them share."""
+    cells = result.cells[:MOST_ROWS]
+    marks = [_mark(cell, "") for cell in cells]
     # An average has no natural zero; counts and sums are drawn from theirs.
-    from_zero = not answer["question"].startswith("mean")
+    from_zero = not result.question.startswith("mean")
+    ends = [end for mark in marks for end in mark[:3]]
     axis = ChartAxis.from_values([*ends, 0.0] if from_zero else ends, 0.0, 1.0, margin=0.03)
-    return tuple(_cell_view(cell, axis, from_zero=from_zero) for cell in cells)
-
-
-def _cell_view(cell: Mapping[str, Any], axis: ChartAxis, *, from_zero: bool) -> CellView:
-    """Return the table row of one group, with a bar on the axis that all groups share."""
-    key = tuple(cell["key"])
-    if cell["value"] is None:
-        return CellView(key=key, value="too few rows", margin="", bar=Markup(""), faint=True)
-    value, lower, upper = cell["value"], cell["lower"], cell["upper"]
-    margin = (upper - lower) / 2
-    return CellView(
-        key=key,
-        value=number_with_margin(value, margin),
-        margin=number_with_margin(margin, margin) if margin else "exact",
-        bar=cell_bar(axis, value, lower, upper, from_zero=from_zero),
-        faint=from_zero and lower <= 0 <= upper,
+    return tuple(
+        CellView(
+            key=cell.key,
+            value=format_cell(cell)[0],
+            interval=format_cell(cell)[1],
+            bar=cell_bar(axis, *mark[:3], from_zero=from_zero),
+            faint=not result.is_readable(cell) or (from_zero and mark.lower <= 0 <= mark.upper),
+        )
+        for cell, mark in zip(cells, marks, strict=True)
     )
 
 
-def _unreadable(answer: Mapping[str, Any]) -> str:
-    """Return a sentence about the groups that are smaller than the noise; empty if there are none."""
-    if answer["unreadable_below"] is not None:
-        return f"Noise makes groups below about {answer['unreadable_below']:,} rows unreadable."
-    margins = [(c["upper"] - c["lower"]) / 2 for c in answer["cells"] if c["value"] is not None]
-    if not margins or not margins[0]:
+def _unreadable(result: QueryResult) -> str:
+    """Return sentences about the groups that are smaller than the noise; empty if there are none."""
+    if result.group_words is not None:
+        return " ".join(filter(None, (result.group_words, result.unreadable_words)))
+    margin = max((cell.upper - cell.lower) / 2 for cell in result.cells)
+    if not margin:
         return ""
-    margin = append_unit(number_with_margin(margins[0], margins[0]), answer["measure"])
-    return f"Noise makes sums that differ by less than about {margin} look alike."
+    words = append_unit(number_with_margin(margin, margin), result.measure)
+    return f"Noise makes sums that differ by less than about {words} look alike."
 
 
 def _paid(answer: Mapping[str, Any], budget: BudgetView, total_cost: Sequence[Mapping[str, Any]]) -> str:

@@ -237,15 +237,23 @@ def price_view(price: Mapping[str, Any], budget: BudgetView) -> PriceView:
 
 
 def _margin(price: Mapping[str, Any]) -> str:
-    margin = price["margin"]
+    """Return how far off an answer may be, by earlier counts of its groups or the public number of rows."""
+    margins = [one["margin"] for one in price["expected"]]
+    if margins:
+        least, most = (number_with_margin(margin, margin) for margin in (min(margins), max(margins)))
+        return f"± {least} to {append_unit(most, price['measure'])} by group, as you have counted them (95 %)"
+    margin, rows = price["margin"], price["n_rows"]
     if margin is None:
         return "The margin of error depends on the number of rows"
     if margin == 0:
         return "Exact"
-    each = " in each group" if price["by"] else ""
-    text = f"± {append_unit(number_with_margin(margin, margin), price['measure'])}{each} (95 %)"
-    is_least = price["question"].startswith("mean") and " where " in price["question"]
-    return f"At least {text}" if is_least else text
+    text = f"± {append_unit(number_with_margin(margin, margin), price['measure'])}"
+    if not price["by"]:
+        is_least = rows is not None and " where " in price["question"]
+        return f"{'At least ' if is_least else ''}{text} (95 %)"
+    if rows is None:
+        return f"{text} in each group (95 %)"
+    return f"{text} in a group of {rows:,.0f} rows, an equal part of all (95 %)"
 
 
 def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]:

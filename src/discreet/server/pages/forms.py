@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from discreet.errors import ExpressionRefused, ParameterError
+from discreet.query.intervals import interval_width
 from discreet.query.language import parse
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from discreet.query.language.query import Query
     from discreet.schema import Schema
 
-GAUSSIAN_WIDTH = 1.959963984540054  # standard deviations that a margin at 95 % has
 PROMISES = {"epsilon": ("pure-dp", "epsilon"), "rho": ("zcdp", "rho"), "mu": ("gaussian-dp", "mu")}
 _MAX_FIELDS = 100
 _MAX_LENGTH = 20_000  # characters of one field; the query language has a lower limit of its own
@@ -149,7 +149,7 @@ class AskForm:
                     "The margin of error of an average depends on its number of rows.",
                     "Choose its price.",
                 )
-            return {"sd": amount / GAUSSIAN_WIDTH}
+            return {"sd": amount / interval_width("gaussian")}
         if self.exact not in PROMISES:
             raise FieldError("amount", "Choose what the number means.", "the price, or the margin of error")
         kind, name = PROMISES[self.exact]

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from discreet import formatting
 from discreet.errors import DiscreetError, LedgerError, LedgerUnavailable, ParameterError
-from discreet.formatting import append_unit, number_with_margin
+from discreet.formatting import append_unit
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
 from discreet.query.combination import ResultTerm, combine_results
 from discreet.query.language.query import Query, parse_query
@@ -20,6 +20,7 @@ from discreet.query.text_query import preview_query, run_query
 from discreet.report.charts.bars import IntervalMark, interval_bar
 from discreet.server.api.responses import query_response
 from discreet.server.errors import NOT_FOUND, ApiException
+from discreet.server.pages.answer import format_cell
 from discreet.server.pages.budget import BudgetView, budget_view
 
 if TYPE_CHECKING:
@@ -295,7 +296,7 @@ class HistoryLine:
     href: str
     question: str
     answer: str
-    margin: str
+    interval: str
     cost: str
     when: str
 
@@ -410,7 +411,7 @@ def history_lines(
             href="" if result is None else f"/answers/{','.join(paid.receipts)}",
             question=paid.question,
             answer="in the download" if result is None else _summarize(result)[0],
-            margin="" if result is None else _summarize(result)[1],
+            interval="" if result is None else _summarize(result)[1],
             cost=budget.format_cost(paid.cost),
             when=formatting.date(paid.when),
         )
@@ -419,19 +420,11 @@ def history_lines(
 
 
 def _summarize(result: QueryResult) -> tuple[str, str]:
-    """Return value and margin of a result as short texts for a table."""
-    margins = [cell.margin for cell in result.cells if cell.margin is not None]
+    """Return value and interval of a result as short texts for a table."""
     if result.group_by:
-        same = margins and not result.question.startswith("mean")
-        return formatting.count_noun(len(result.cells), "group"), number_with_margin(
-            margins[0], margins[0]
-        ) if same else "varies"
-    value = result.cells[0].value
-    if value is None:
-        return "too few rows", ""
-    return append_unit(number_with_margin(value, margins[0]), result.measure), number_with_margin(
-        margins[0], margins[0]
-    )
+        return formatting.count_noun(len(result.cells), "group"), "one for each"
+    value, interval = format_cell(result.cells[0])
+    return append_unit(value, result.measure), interval
 
 
 # Sums and differences.
@@ -463,8 +456,8 @@ def _combine(past: Sequence[tuple[PaidQuery, QueryResult | None]], chosen: Mappi
             problem = str(error)
         else:
             words = result.words
-            if result.margin:
-                low, high = result.interval
+            low, high = result.interval
+            if low < high:
                 bar = interval_bar(
                     "combined", [IntervalMark(result.value, low, high, "")], result.measure or ""
                 )
