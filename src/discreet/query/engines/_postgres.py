@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import ParameterError, SourceError, TableChanged
+from discreet.errors import ParameterError, SourceError
 from discreet.noise import Stream
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._sql_text import SqlText
@@ -72,8 +72,7 @@ class PostgresEngine(Engine):
         self._failures = (psycopg.Error, OSError)
         self._into = into
         self.exposed = into is not None
-        self._seed = Stream().integer(63)  # unknown to whoever would change the table without a trace
-        self._filled: str | None = None
+        self._seed = Stream().integer(64) >> 1  # unknown to whoever would change the table without a trace
         self._server.autocommit = True
         for setting in (
             # Compiling a thousand sums takes longer than adding them up.
@@ -105,8 +104,7 @@ class PostgresEngine(Engine):
                         copy.write(_pack_rows(record, [arrays[name] for name in names]))
                     copy.write(_TRAILER)
                 if self.exposed:
-                    # Before others can see the table, and so change it.
-                    ((_, self._filled),) = self._fetch(self._selection(self._witness()))
+                    self._keep_witness()
             self._server.execute(sql.SQL("ANALYZE {}").format(where))
             self._server.execute("SET default_transaction_read_only = on")
         except self._failures as problem:
@@ -122,25 +120,11 @@ class PostgresEngine(Engine):
         schema = exp.to_identifier(self._into or "pg_temp", quoted=True)
         return exp.Table(this=exp.to_identifier(TABLE), db=schema)
 
-    def _witness(self) -> list[Tree]:
-        """Return the count and, for an exposed table, the sum of the server's own hashes of all its rows."""
-        columns = super()._witness()
-        if self.exposed:
-            assert self.curation is not None
-            row = exp.Anonymous(this="ROW", expressions=[exp.column(n) for n in self.curation.identifiers()])
-            seed = exp.Literal.number(self._seed)
-            total = exp.Sum(this=exp.Anonymous(this="hash_record_extended", expressions=[row, seed]))
-            columns.append(exp.Cast(this=total, to=exp.DataType.build("TEXT")))
-        return columns
-
-    def _check_witness(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Check the values that :meth:`_witness` selected, and return the rest of the row."""
-        rest = super()._check_witness(row)
-        if not self.exposed:
-            return rest
-        if rest[0] != self._filled:
-            raise TableChanged
-        return rest[1:]
+    def _row_hash(self) -> Tree:
+        assert self.curation is not None
+        cells = [exp.column(name) for name in self.curation.identifiers()]
+        row = exp.Anonymous(this="ROW", expressions=cells)
+        return exp.Anonymous(this="hash_record_extended", expressions=[row, exp.Literal.number(self._seed)])
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
         return self._server.execute(self.sql.write(query).encode()).fetchall()

@@ -195,13 +195,14 @@ class Engine(ABC):
     sql: ClassVar[SqlText]
     # Whether a sub-select must be kept from being merged, which would compute its values many times.
     fences: ClassVar[bool] = False
-    # Whether the table can change under us, so that every pass must look at the fingerprints again.
+    # Whether the table can change under us, so that every pass must look at the hashes of its rows again.
     exposed: bool = False
     _failures: tuple[type[BaseException], ...] = ()
 
     def __init__(self) -> None:
         self.curation: Curation | None = None
         self.version: Version | None = None
+        self._filled: str | None = None
 
     def register(self, source: Any, curation: Curation, *, salt: str = "") -> Version:
         """Build the curated table from a source; errors of this curator's step may name a row.
@@ -340,13 +341,26 @@ class Engine(ABC):
         return expression
 
     def _witness(self) -> list[Tree]:
-        """Return the count and, for an exposed table, what else shows that it is unchanged."""
-        return [exp.Count(this=exp.Star())]
+        """Return the count and, for an exposed table, the sum of the hashes of its rows."""
+        count = exp.Count(this=exp.Star())
+        return [count, _text(exp.Sum(this=self._row_hash()))] if self.exposed else [count]
+
+    def _row_hash(self) -> Tree:
+        """Return the engine's own hash of all cells of a row, for a table that can change under us."""
+        raise NotImplementedError
+
+    def _keep_witness(self) -> None:
+        """Keep the witness of an exposed table, before anyone else can see the table."""
+        ((_, self._filled),) = self._fetch(self._selection(self._witness()))
 
     def _check_witness(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Check the values that :meth:`_witness` selected, and return the rest of the row."""
         self._check_count(int(row[0]))
-        return row[1:]
+        if not self.exposed:
+            return row[1:]
+        if row[1] != self._filled:
+            raise TableChanged
+        return row[2:]
 
     def _check_version(self) -> None:
         """Check that an exposed table is unchanged before a pass that does not select its witness itself."""
