@@ -314,7 +314,6 @@ def _node_tables(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _
 def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of first and second moments, and of the count if there is one."""
     columns = [curation.column(name) for name in aggregate.columns]
-    dropped = dict(zip(aggregate.columns, bound.canonical["dropped"], strict=True))
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         sums: list[AnyArray] = []
@@ -324,9 +323,8 @@ def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Part
             if column.is_category:
                 sums += [(cells == code).astype(np.float64) for code in range(len(column.levels))]
                 continue
-            # Twice the distance from the middle; that the engine rounds the sum of squares once is ignored.
-            sums.append(2 * cells - column.top)
-            squares.append(sums[-1] ** 2 / 2.0 ** dropped[column.name])
+            sums.append(2 * cells - column.top)  # twice the distance from the middle
+            squares.append(sums[-1] ** 2)
         # The aggregate has one entry more where the number of rows is noised with it.
         count = [np.ones(_length(arrays))] if bound.size > len(sums) + len(squares) else []
         return [_DenseContributions(0, np.stack([*sums, *squares, *count]))]

@@ -337,7 +337,9 @@ class Lowering:
         limit -= first
         if limit > high or (relation in ("=", "<>") and value.denominator > 1):
             limit = high + 2
-        return place, self.program.constant(float(max(limit, low - 2)))
+        elif limit < low:
+            limit = low - 2
+        return place, self.program.constant(float(limit))
 
     def _sum(self, terms: tuple[tuple[int, Number], ...]) -> int:
         """Record a sum: positive terms, less negative ones, each in a balanced tree."""
