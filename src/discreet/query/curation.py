@@ -10,9 +10,9 @@ A declared column that leaves becomes columns of numbers, never NULL:
 - a category is its position among the declared levels, where "other" and "missing" are levels;
 - a number that may be missing holds its declared fill then, and has a column of 0 and 1 beside it.
 
-Sums are over integers, so none can overflow, meet a NULL or depend on the order of rows, on any engine. Only
-two things are changed in a cell before it is compared: it is clamped, and counts as 0 if it is nearer to zero
-than 2**-448 (1.4e-135), so that no product of cells falls below the normal floats.
+Sums are over integers, so none can overflow up to 2**32 rows, meet a NULL or depend on the order of rows, on
+any engine. Only two things are changed in a cell before it is compared: it is clamped, and counts as 0 if it
+is nearer to zero than 2**-448 (1.4e-135), so that no product of two cells falls below the normal floats.
 
 Columns are called ``c0``, ``v0``, ``m0``, ``c1``, ...: names never enter the SQL. Where people shall be found
 again in another database, 60 bits of a fingerprint of their id are in ``i0``, ``i1``, ``i2``.
