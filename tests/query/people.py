@@ -78,15 +78,16 @@ class AtLeast:
     lower: float = 0.0
     upper: float = 1.0
     is_condition: bool = True
+    top: int = 1
 
     @property
     def canonical(self) -> str:
         """A text that fixes it."""
         return f"{self.column} >= #{self.least}"
 
-    def integer_sql(self, column: Callable[[str], Any], bits: int) -> Any:
-        """1 or 0, on whatever grid is asked for."""
-        one = exp.Literal.number(2**bits)
+    def integer_sql(self, column: Callable[[str], Any]) -> Any:
+        """1 or 0."""
+        one = exp.Literal.number(1)
         test = exp.GTE(this=column(self.column), expression=exp.Literal.number(self.least))
         return exp.case().when(test, one).else_(exp.Literal.number(0))
 

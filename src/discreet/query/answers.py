@@ -53,6 +53,12 @@ class Answer:
         Digest of what was summed: the rows, their schema and neighbors, and the aggregate. Answers with the
         same digest may be merged; those with None, of several databases, may not.
 
+    Notes
+    -----
+    Besides the noise, counts are exact, and so are sums of whole numbers. A sum over ``n`` rows of other
+    numbers is off by at most ``n * 2**-31`` of their range, and every sum of coordinates of :class:`Gram` and
+    other vectors by ``n * (2**-17 + 2**-31)``: docs/reference/expressions.md, "Comparisons and sums".
+
     Privacy
     -------
     Everything in it may be published, for the cost that it names; the standard deviation and the cost are the

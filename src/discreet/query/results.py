@@ -223,6 +223,12 @@ class QueryResult:
     spent : Spending or None
         Sum of all charges of the ledger; None where it is not known.
 
+    Notes
+    -----
+    Counts, and sums of whole numbers, differ from the exact ones by the noise alone. A sum over ``n`` rows of
+    other numbers is off by at most ``n * 2**-31`` of their range besides, and a mean by ``2**-31`` of it:
+    docs/reference/expressions.md, "Comparisons and sums".
+
     Privacy
     -------
     The cells are noisy and paid for; everything else is the same for every table.

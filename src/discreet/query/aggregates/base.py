@@ -169,9 +169,8 @@ def term_of(expression: Any, curation: Curation) -> IntegerTerm:
     if lower == upper:
         # A constant counts rows: nothing but their number is left to protect.
         return IntegerTerm(None, 0, lower, lower, 1 if lower else 0)
-    bits = 0 if expression.is_condition else BITS
-    tree = expression.integer_sql(curation.sql_column, bits)
-    return _spread_term(tree, 2**bits, lower, (upper - lower) / 2**bits)
+    tree = expression.integer_sql(curation.sql_column)
+    return _spread_term(tree, expression.top, lower, (upper - lower) / expression.top)
 
 
 def _spread_term(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm:
