@@ -59,7 +59,7 @@ def stays_within_bounds(expression: Expression, columns: Mapping[str, AnyArray],
             assert_multiple(result, interval.quantum)
         index = expression.evaluate(columns, bits)
     assert index.dtype == np.int64
-    assert 0 <= index.min() <= index.max() <= 2**bits
+    assert 0 <= index.min() <= index.max() <= expression.grid(bits).top <= 2**bits + 1
     return index
 
 
