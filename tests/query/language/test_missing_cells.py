@@ -255,7 +255,7 @@ FIXED = (
     "CASE WHEN a > 3 THEN 1 ELSE 0 END", "CASE WHEN a > 3 THEN 0 ELSE 1 END", "CASE WHEN a > 3 THEN b END",
     "NOT (CASE WHEN a > 3 THEN 1 ELSE 0 END = 1)", "LEAST(a, b)", "GREATEST(a, 3)", "COALESCE(a, b, 1)",
     "POWER(a, 0)", "0 * a", "0 * a + 1", "SQRT(POWER(a, 2))", "(a + b) IS NULL", "grade * 2 < a",
-    "LN(CASE WHEN a > 3 THEN 1 END)", "LN(GREATEST(a, 1)) >= 0", "a / GREATEST(b, 1) IS NULL",
+    "LN(CASE WHEN a > 3 THEN 1 END)", "LN(GREATEST(a, 1)) >= 0", "a / GREATEST(b, 1) IS NULL", "COALESCE(grade) = 1", "grade + 0 <> 7", "ABS(grade) IN (1, 5)",
 )  # fmt: skip
 
 

@@ -273,9 +273,15 @@ def compare(relation: Literal["<", "<=", "=", "<>", ">", ">="], left: Number, ri
     if isinstance(left, Constant) and isinstance(right, Constant):
         a, b = left.value, right.value
         return Truth({"<": a < b, "<=": a <= b, "=": a == b, "<>": a != b}[relation])
-    if relation in ("=", "<>") and right.text < left.text:
-        left, right = right, left
-    return Compare(relation, left, right)
+    if relation not in ("=", "<>"):
+        return Compare(relation, left, right)
+    for number, fixed in ((left, right), (right, left)):
+        if isinstance(number, Reference) and number.levels and isinstance(fixed, Constant):
+            # A category of whole numbers: its text is read as a test for a level.
+            codes = tuple(i for i, level in enumerate(number.levels) if level == fixed.value)
+            test = member(Member(number.name, number.levels, codes, None if number.nullable else False))
+            return test if relation == "=" else opposite(test)
+    return Compare(relation, *sorted((left, right), key=lambda node: node.text))
 
 
 def member(test: Member) -> Condition:

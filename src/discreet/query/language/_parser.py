@@ -349,7 +349,7 @@ def _holds_only(column: Column, kind: type) -> bool:
 
 def _reference(column: Column) -> Reference:
     """Return a column as a number, with the test for a missing cell if it may have some."""
-    return Reference(column.name, _missing_cell(column))
+    return Reference(column.name, _missing_cell(column), column.levels)
 
 
 def _missing_cell(column: Column) -> Member | None:

@@ -85,10 +85,21 @@ class Null(Number):
 
 @dataclass(frozen=True, eq=False)
 class Reference(Number):
-    """A column whose cells are numbers, with the test for a missing cell; None if none may be missing."""
+    """A column whose cells are numbers.
+
+    Attributes
+    ----------
+    name : str
+        Declared name of the column.
+    missing : Member or None
+        Test for a missing cell; None if no cell may be missing.
+    levels : tuple
+        All levels of a category of whole numbers; empty for a column of numbers.
+    """
 
     name: str
     missing: Member | None = None
+    levels: tuple[Level, ...] = ()
 
     def _can_be_unknown(self) -> bool:
         return self.missing is not None
