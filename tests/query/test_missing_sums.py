@@ -53,7 +53,7 @@ CELLS: dict[str, tuple[Any, ...]] = {
 DRAW = Draws("rows with missing cells")
 ROWS = [
     *({name: cells[min(i, len(cells) - 1)] for name, cells in CELLS.items()} for i in range(4)),
-    *({name: DRAW.choice(cells) for name, cells in CELLS.items()} for _ in range(36)),
+    *({name: DRAW.choice(cells) for name, cells in CELLS.items()} for _ in range(16)),
 ]
 TEXTS = (
     "high", "age", "debt", "change", "grade", "there", "age * 2 + 1", "high - there", "debt * there", "0 * age + 1",

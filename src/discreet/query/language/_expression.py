@@ -188,14 +188,17 @@ class Expression:
         program = self.program.copy()
         lower, upper = min(self.lower, 0.0), max(self.upper, 0.0)
         step = 2.0 ** program.interval(self.place).quantum
-        step = step if (upper - lower) / step <= top else (upper - lower) / top
-        scaled = program.divide(program.fence(self.place), program.constant(step))
-        index = program.floor(program.add(scaled, program.constant(0.5)))
+        exact = (upper - lower) / step <= top
+        step = step if exact else (upper - lower) / top
+        index = program.divide(program.fence(self.place), program.constant(step))
+        if not exact:
+            index = program.floor(program.add(index, program.constant(0.5)))
         reached = program.interval(index)
         below, above = int(max(-reached.lower, 0.0)), int(max(reached.upper, 0.0))
         zero = program.constant(float(below))
-        assert self.known_place is not None
-        place = program.select(self.known_place, program.add(index, zero), zero)
+        place = program.add(index, zero)
+        if self.known_place is not None:
+            place = program.select(self.known_place, place, zero)
         return program, place, Grid(-below * step, step, below + above)
 
 

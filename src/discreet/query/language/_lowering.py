@@ -234,6 +234,8 @@ class Lowering:
 
     def known(self, node: Node) -> int | None:
         """Return the place of whether a part is known; None if it is for every row."""
+        if isinstance(node, Case):
+            return self._case_known(node)
         return self._write(self._known, node, self._is_known) if node.nullable else None
 
     def _write(self, places: dict[str, int], node: Any, write: Callable[[Any], int]) -> int:
@@ -298,10 +300,10 @@ class Lowering:
             place, there = self.value(others[0]), self.known(others.pop(0))
         for item in others:
             value, known = self.value(item), self.known(item)
-            assert known is not None
-            both = program.select(known, combine(place, value), place)
+            both = combine(place, value)
+            both = both if known is None else program.select(known, both, place)
             place = both if there is None else program.select(there, both, value)
-            there = None if there is None else program.some([there, known])
+            there = None if there is None or known is None else program.some([there, known])
         return place
 
     def _first_known(self, items: Sequence[Number]) -> int:
@@ -352,6 +354,11 @@ class Lowering:
         """Return the places of whether parts are known, those left out that always are."""
         return [place for place in map(self.known, parts) if place is not None]
 
+    def _every_known(self, parts: Iterable[Node]) -> int:
+        """Record whether all parts are known."""
+        places = self._all_known(parts)
+        return self.program.every(places) if places else self.program.truth(True)
+
     def _is_known(self, node: Node) -> int:
         """Record whether a part that may be unknown is known."""
         program = self.program
@@ -359,38 +366,38 @@ class Lowering:
             case Reference(missing=Member() as missing):
                 return self.holds(_as_condition(opposite(missing)))
             case Sum(terms=terms):
-                return program.every(self._all_known(term for _, term in terms))
+                return self._every_known(term for _, term in terms)
             case Product(factors=factors):
-                return program.every(self._all_known(factors))
+                return self._every_known(factors)
             case Quotient(numerator=above, denominator=below):
-                return program.every(self._all_known((above, below)))
+                return self._every_known((above, below))
             case Power(base=argument) | Call(argument=argument) | Indicator(condition=argument):
-                return program.every(self._all_known((argument,)))
+                return self._every_known((argument,))
             case Extreme(items=items) | Coalesce(items=items):
-                return program.some(self._all_known(items))
-            case Case():
-                return self._case_known(node)
+                known = [self.known(item) for item in items]
+                sure = [place for place in known if place is not None]
+                return program.some(sure) if len(sure) == len(known) else program.truth(True)
             case Null():
                 return program.truth(False)
             case Compare(left=left, right=right):
-                return program.every(self._all_known((left, right)))
+                return self._every_known((left, right))
             case Member(name=name, known_codes=codes):
                 return program.member(name, codes)
         condition = _as_condition(node)
         return program.some([self.holds(condition), self.holds(opposite(condition))])
 
-    def _case_known(self, node: Case) -> int:
-        """Record whether the branch that a CASE takes is known."""
+    def _case_known(self, node: Case) -> int | None:
+        """Record whether the branch that a CASE takes is known; None if it always is."""
         program = self.program
         result = self.known(node.otherwise)
         for condition, value in reversed(node.branches):
             taken, known = self.holds(condition), self.known(value)
-            if known is None and result is None:
-                continue
+            # A branch for the rows where it is known, as of a mean: CASE WHEN x IS NOT NULL THEN x ...
             chosen = [taken] if known is None else [taken, known]
+            if len(set(chosen)) == 1 and result is None:
+                continue
             passed = [program.opposite(taken)] if result is None else [program.opposite(taken), result]
             result = program.some([program.every(chosen), program.every(passed)])
-        assert result is not None, "a CASE that may be unknown has such a branch"
         return result
 
     def _column(self, column: Curated) -> int:
