@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlglot import exp
 
-from discreet.query.language._expression import Grid
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -63,8 +62,6 @@ class Bare:
     lower: float
     upper: float
     is_condition: bool = False
-    known: str | None = None
-    reads_missing: bool = False
 
     @property
     def canonical(self) -> str:
@@ -81,22 +78,16 @@ class AtLeast:
     lower: float = 0.0
     upper: float = 1.0
     is_condition: bool = True
-    bare: str | None = None
-    is_constant: bool = False
-    reads_missing: bool = False
+    top: int = 1
 
     @property
     def canonical(self) -> str:
         """A text that fixes it."""
         return f"{self.column} >= #{self.least}"
 
-    def grid(self, bits: int) -> Grid:
-        """Return 0 and 1, on whatever grid is asked for."""
-        return Grid(0.0, 2.0**-bits, 2**bits)
-
-    def integer_sql(self, column: Callable[[str], Any], bits: int) -> Any:
-        """1 or 0, on whatever grid is asked for."""
-        one = exp.Literal.number(2**bits)
+    def integer_sql(self, column: Callable[[str], Any]) -> Any:
+        """1 or 0."""
+        one = exp.Literal.number(1)
         test = exp.GTE(this=column(self.column), expression=exp.Literal.number(self.least))
         return exp.case().when(test, one).else_(exp.Literal.number(0))
 
@@ -108,9 +99,6 @@ class Constant:
     lower: float
     upper: float
     is_condition: bool = False
-    bare: str | None = None
-    is_constant: bool = True
-    reads_missing: bool = False
 
     @property
     def canonical(self) -> str:

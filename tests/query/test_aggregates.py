@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from discreet.errors import ParameterError, PromiseError
+from discreet.errors import ParameterError
 from discreet.noise.samplers import LARGEST_SCALE
-from discreet.privacy import PureDP
+from discreet.privacy import GaussianDP, PureDP
 from discreet.query.aggregates import (
     MOST_CELLS,
     Aggregate,
@@ -27,7 +28,7 @@ from discreet.query.aggregates import (
     TreeNode,
     aggregate_from_dict,
 )
-from discreet.query.calibration import QueryNoise
+from discreet.query.calibration import QueryNoise, shifted
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
@@ -36,6 +37,7 @@ from tests.query.people import Constant, corners, people, people_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from discreet._types import Ints
     from discreet.query.aggregates import BoundAggregate
     from discreet.query.engines import Engine
     from discreet.schema.schema import Neighbors
@@ -45,6 +47,15 @@ CURATION = Curation.from_schema(SCHEMA)
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 NUMBERS = ("x", "a")
 CUTS = (10.2, 10.5)
+
+
+class Recorder:
+    """Draws no noise."""
+
+    def gaussian(self, s: float, n: int = 1) -> Ints:
+        return np.zeros(n, np.int64)
+
+    laplace = gaussian
 
 
 def _opened(rows: list[dict[str, Any]]) -> Engine:
@@ -174,7 +185,7 @@ def test_the_charges_are_those_of_the_table_in_the_specification(d: int) -> None
     gradient = GradientSums(names, "y", 1, (1,) * d, radius=0.25, intercept=False)
     assert squared(gradient, "replace-one", grid * 2.0**-12) == 4 * 0.25**2
     assert squared(gradient, "add-remove", grid * 2.0**-12) == 0.25**2
-    assert Sums(names).bind(curation, "replace-one").squared == d * 2**40
+    assert Sums(names).bind(curation, "replace-one").squared == d * 2**60
     assert Histogram("y").bind(curation, "replace-one").squared == 2
     assert Histogram("y").bind(curation, "add-remove").squared == 1
     levels = NodeTables("y", [TreeNode([("x0", 0)], names)], {name: [0.5] for name in names})
@@ -396,13 +407,30 @@ def test_sums_of_squares_that_are_rounded_move_no_further_than_is_charged(neighb
     assert worst > 0.2 * bound.squared
 
 
-def test_a_strong_promise_on_moments_has_noise_that_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = Schema(columns=[Column(f"x{i}", lower=0, upper=1) for i in range(64)])
-    bound = Moments(schema.names).bind(Curation.from_schema(schema), "replace-one")
-    noise = QueryNoise.calibrate(bound, schema, privacy=PureDP(epsilon=0.001))
-    assert max(scale for scale, _ in noise.groups) <= LARGEST_SCALE
-    # Squares on the grid of the cells themselves would need more than can be drawn.
-    monkeypatch.setattr("discreet.query.aggregates._moments._SQUARE_BITS", 60)
-    fine = Moments(schema.names).bind(Curation.from_schema(schema), "replace-one")
-    with pytest.raises(PromiseError):
-        QueryNoise.calibrate(fine, schema, privacy=PureDP(epsilon=0.001))
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        PureDP(epsilon=1e-4, neighbors="add-remove"),
+        GaussianDP(mu=1e-7, neighbors="add-remove"),
+        PureDP(epsilon=3, neighbors="add-remove"),
+    ],
+    ids=str,
+)
+def test_noise_too_wide_for_the_integers_is_drawn_on_a_coarser_lattice(privacy: Any) -> None:
+    columns = [Column("far", lower=1e9 + 0.1, upper=1e9 + 1), Column("x", lower=0, upper=1)]
+    schema = Schema(columns=columns, neighbors="add-remove")
+    for question in (Sums(("far",)), Moments(("far", "x"))):
+        bound = question.bind(Curation.from_schema(schema), "add-remove")
+        noise = QueryNoise.calibrate(bound, schema, privacy=privacy)
+        assert all(2.0**16 <= scale <= LARGEST_SCALE for scale, _ in noise.groups)
+        decoded = noise.values(noise.add_noise([10**15] * bound.size, Recorder()), bound, None) / bound.unit
+        assert np.abs(decoded - 1e15).max() <= max(2.0**-bits for _, bits in noise.groups)
+    bound = Sums("far").bind(Curation.from_schema(schema), "add-remove")
+    noise = QueryNoise.calibrate(bound, schema, privacy=privacy)
+    ((scale, bits),) = noise.groups
+    charged = noise.promise.epsilon if isinstance(noise.promise, PureDP) else noise.promise.mu
+    assert bits < 0
+    steps = [shifted(start + bound.absolute, bits) - shifted(start, bits) for start in (0, -1, 2**-bits - 1)]
+    assert max(steps) <= Fraction(charged) * Fraction(scale)
+    # The twin that rounds the sum for nothing: its noise is what the plain sensitivity asks for.
+    assert max(steps) > Fraction(charged) * Fraction(bound.absolute) / Fraction(charged) * Fraction(2) ** bits

@@ -146,19 +146,18 @@ def test_the_table_holds_the_curated_rows_and_its_version_says_so(thousand: Engi
     assert thousand.version is not None
     assert thousand.version.n_rows == thousand.count() == 1000
     assert thousand.version.checksum == CURATION.checksum(wanted)
-    assert tuple(thousand.aggregate(CURATION.checksum_sql())) == thousand.version.checksum
 
 
 def test_sums_are_exact_and_one_question_may_hold_many(thousand: Engine) -> None:
     wanted = curated(people(1000))
-    names = CURATION.identifiers()
+    names = [name for name in CURATION.identifiers() if CURATION.kind(name) != "DOUBLE"]
     large = exp.Mul(
         this=exp.Cast(this=exp.column("c1"), to=exp.DataType.build("BIGINT")),
-        expression=exp.Literal.number(2**42),
+        expression=exp.Literal.number(2**32),
     )
     sums = thousand.aggregate([*map(exp.column, names), large])
     # Past 2**63: a 64-bit sum would overflow or round.
-    assert sums[-1] == int(wanted["c1"].astype(object).sum()) * 2**42 > 2**63
+    assert sums[-1] == int(wanted["c1"].astype(object).sum()) * 2**32 > 2**63
     assert sums[:-1] == [int(wanted[name].astype(np.int64).sum()) for name in names]
 
 
@@ -195,8 +194,7 @@ def test_a_level_of_a_tree_is_one_pass_with_all_its_cells(thousand: Engine) -> N
     bound = question.bind(CURATION, "replace-one")
     wanted = curated(people(1000))
     age, job, owner = 17 + wanted["c2"], wanted["c3"], wanted["c4"]
-    height = CURATION.column("height").lower + CURATION.column("height").step * wanted["c1"]
-    age_cell, height_cell = _cell(age, edges["age"]), _cell(height, edges["height"])
+    age_cell, height_cell = _cell(age, edges["age"]), _cell(wanted["v1"], edges["height"])
     expected: list[int] = []
     for inside, attributes in [
         ((job == 0) & (age_cell == 1), [(height_cell, 2)]),
@@ -326,10 +324,8 @@ def _expressions(count: int) -> list[Expression]:
 def _agrees(engine: Engine, expressions: list[Expression], wanted: dict[str, AnyArray]) -> None:
     for start in range(0, len(expressions), 10):
         part = expressions[start : start + 10]
-        bits = [0 if expression.is_condition else 20 for expression in part]
-        trees = [e.integer_sql(CURATION.sql_column, b) for e, b in zip(part, bits, strict=True)]
-        found = engine.aggregate(trees)
-        assert found == [int(e.evaluate(wanted, b).sum()) for e, b in zip(part, bits, strict=True)]
+        found = engine.aggregate([e.integer_sql(CURATION.sql_column) for e in part])
+        assert found == [int(e.evaluate(wanted).sum()) for e in part]
 
 
 def harsh_people(n: int) -> dict[str, AnyArray]:
@@ -371,20 +367,18 @@ def _capacity(kind: str) -> int:
 def test_the_types_of_sums_hold_a_thousand_million_rows(open_engine: Any) -> None:
     engine = open_engine(people(5))
     name = "pg_typeof" if type(engine).__name__ == "PostgresEngine" else "typeof"
-    columns = [exp.column(identifier) for identifier in CURATION.identifiers()]
-    expression = parse("height * income + age / 7", SCHEMA).integer_sql(CURATION.sql_column, 20)
-    trees: list[Any] = [*columns, expression, *CURATION.checksum_sql()]
+    columns = [exp.column(name) for name in CURATION.identifiers() if CURATION.kind(name) != "DOUBLE"]
+    expression = parse("height * income + age / 7", SCHEMA).integer_sql(CURATION.sql_column)
+    trees: list[Any] = [*columns, expression]
     kinds = [exp.Anonymous(this=name, expressions=[exp.Sum(this=engine._wide(tree))]) for tree in trees]
     query = engine._selection([exp.Cast(this=kind, to=exp.DataType.build("TEXT")) for kind in kinds])
     (found,) = engine._fetch(query)
-    most = [*(2**20 for _ in columns), 2**20, *(2**31 - 1 for _ in CURATION.checksum_sql())]
-    assert all(column.top <= 2**20 for column in CURATION.columns)
-    for kind, largest in zip(found, most, strict=True):
-        assert 10**9 * largest <= _capacity(kind)
+    for kind in found:
+        assert _capacity(kind) >= 10**9 * (2**31 - 1)
     # A batch is added up in floats, exactly; batches in integers of Python, which have no end.
     assert ROWS * ONE**2 < 2**53
-    # The twin that is too small: a sum of 32 bits would not hold a hundred thousand rows.
-    assert 10**5 * 2**20 > 2**31 - 1
+    # The twin that is too small: a sum of 32 bits would not hold three rows.
+    assert 3 * 2**30 > 2**31 - 1
 
 
 def test_a_table_without_rows_sums_to_zero(open_engine: Any) -> None:
@@ -537,10 +531,6 @@ def test_a_table_that_changed_is_refused_with_a_constant_sentence() -> None:
     for ask in asks:
         with pytest.raises(TableChanged, match="not the one that was registered"):
             ask()
-    engine.exposed = True  # as a table that others can write to
-    engine._connection.execute("INSERT INTO curated SELECT * FROM curated LIMIT 25")
-    with pytest.raises(TableChanged):
-        engine.grouped([EngineCells(((exp.column("c4"), 2),))], [None])
     engine.close()
 
 

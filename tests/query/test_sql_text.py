@@ -61,6 +61,7 @@ def queries(kind: type[Engine], question: Aggregate) -> list[Tree]:
         def __init__(self) -> None:
             self.curation = CURATION
             self.exposed = kind is PostgresEngine
+            self._seed = 2**62 + 1
             self._name, self._into = "curated_7", 'a "quoted" place'
 
         def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:

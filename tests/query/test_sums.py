@@ -331,7 +331,7 @@ def test_several_rows_of_one_person_are_paid_for_together() -> None:
     bound = Sums("x").bind(Curation.from_schema(schema), "replace-one")
     for privacy in (GaussianDP(mu=1.0), PureDP(epsilon=1.0)):
         noise = QueryNoise.calibrate(bound, schema, privacy=privacy)
-        assert noise.scale == 5 * 2**20
+        assert noise.scale == 5 * 2**30
         assert noise.promise is not None
         assert noise.promise.unit == "person"
 
@@ -356,7 +356,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"privacy": NoPromise("no")}, PromiseError, "was NoPromise"),
     ({"privacy": GaussianDP(mu=1, covers=("age",))}, PromiseError, "whole rows"),
     ({"privacy": PureDP(epsilon=1, covers=("age",))}, PromiseError, "whole rows"),
-    ({"privacy": GaussianDP(mu=1e-60)}, PromiseError, "at most 2\\*\\*50"),
+    ({"privacy": GaussianDP(mu=1e-60)}, PromiseError, "noise that can be drawn"),
     ({"privacy": ApproxDP(epsilon=1, delta=1e-36)}, PromiseError, "sampler itself"),
 ]
 

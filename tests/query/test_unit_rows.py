@@ -18,7 +18,7 @@ from discreet.errors import DataError, DiscreetError
 from discreet.noise import Stream
 from discreet.query.aggregates import Aggregate, ClusterSums, Gram, Histogram, Moments, Sums
 from discreet.query.calibration import QueryNoise
-from discreet.query.curation import Curation
+from discreet.query.curation import Curation, exact_words
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.unit_rows import kept_rows, ledger_salt
 from discreet.release import METHODS
@@ -26,7 +26,7 @@ from discreet.schema.schema import Neighbors
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from discreet._types import AnyArray
@@ -78,7 +78,9 @@ def by_hand(rows: Rows, curation: Curation, salt: str) -> Counter[tuple[int, ...
     with open_table({name: values for name, values in rows.items() if name != "who"}) as table:
         bare = Schema(columns=schema.released)
         arrays = [Curation.from_schema(bare).encode(batch) for batch in table.batches(bare)]
-    cells = [tuple(int(v) for v in row) for part in arrays for row in zip(*part.values(), strict=True)]
+    cells = [
+        row for part in arrays for row in exact_rows(part[name] for name in curation.exact_identifiers())
+    ]
     people: dict[Any, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
     for who, row in zip(rows["who"], cells, strict=True):
         text = f"{salt}:{'' if who is None else who}:{','.join(map(str, row))}"
@@ -87,10 +89,16 @@ def by_hand(rows: Rows, curation: Curation, salt: str) -> Counter[tuple[int, ...
     return Counter(row for own in people.values() for _, row in sorted(own)[:most])
 
 
+def exact_rows(columns: Iterable[AnyArray]) -> list[tuple[int, ...]]:
+    """Rows of exact cells as integers: a float by its bits."""
+    return list(zip(*(exact_words(values).tolist() for values in columns), strict=True))
+
+
 def held(engine: Engine) -> Counter[tuple[int, ...]]:
     assert engine.curation is not None
-    parts = engine.batches(engine.curation.identifiers())
-    return Counter(tuple(int(v) for v in row) for part in parts for row in zip(*part, strict=True))
+    return Counter(
+        row for part in engine.batches(engine.curation.exact_identifiers()) for row in exact_rows(part)
+    )
 
 
 def registered(rows: Any, schema: Schema, salt: str = SALT) -> DuckDBEngine:
@@ -127,11 +135,12 @@ def test_the_rule_is_what_sql_makes_of_it() -> None:
     engine = registered(rows, schema)
     found = held(engine)
     engine.close()
-    names = list(curation.identifiers())
+    names = list(curation.exact_identifiers())
     with open_table({name: values for name, values in rows.items() if name != "who"}) as table:
         bare = Schema(columns=schema.released)
         (batch,) = table.batches(bare)
-    cells = pd.DataFrame({"id": rows["who"], **Curation.from_schema(bare).encode(batch)})
+    arrays = Curation.from_schema(bare).encode(batch)
+    cells = pd.DataFrame({"id": rows["who"], **{name: exact_words(arrays[name]) for name in names}})
     joined = " || ',' || ".join(names)
     query = (
         f"SELECT {', '.join(names)} FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY "
@@ -218,8 +227,9 @@ def test_releases_use_the_rows_that_questions_use(tmp_path: Path) -> None:
     seen: Counter[tuple[int, ...]] = Counter()
 
     def watch(truth: Mapping[str, AnyArray], _: object) -> None:
-        integers = Curation.from_schema(schema).encode(truth)
-        seen.update(tuple(int(v) for v in row) for row in zip(*integers.values(), strict=True))
+        curation = Curation.from_schema(schema)
+        arrays = curation.encode(truth)
+        seen.update(exact_rows(arrays[name] for name in curation.exact_identifiers()))
 
     method = GaussianRelease(privacy=PRIVACY, schema=schema, ledger=ledger)
     done = method.publish(rows, tmp_path / "published.parquet", watch=watch)

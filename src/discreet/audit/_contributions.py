@@ -24,7 +24,6 @@ from discreet.query.aggregates import (
 )
 from discreet.query.aggregates.base import parse_expression
 from discreet.query.aggregates.histogram import starts_of
-from discreet.query.curation import BITS
 from discreet.query.passes import SIGMOID_BITS, Features, clip
 
 if TYPE_CHECKING:
@@ -210,11 +209,10 @@ def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], C
     if expression.bare is not None and expression.known is None:
         sql = curation.column(expression.bare).sql
         return {sql}, lambda arrays: arrays[sql].astype(np.float64) + anchor
-    bits = 0 if expression.is_condition else BITS
     reads = {curation.sql_column(name).name for name in expression.columns}
 
     def integers(arrays: Arrays) -> Floats:
-        values: Floats = expression.evaluate(curation.name_arrays(arrays), bits).astype(np.float64) + anchor
+        values: Floats = expression.evaluate(curation.name_arrays(arrays)).astype(np.float64) + anchor
         return values
 
     return reads, integers
@@ -234,7 +232,7 @@ def _sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
 
 
 def _own(column: Curated) -> set[str]:
-    return {column.sql} if column.flag is None else {column.sql, column.flag}
+    return {column.exact} if column.flag is None else {column.exact, column.flag}
 
 
 def _axis(
@@ -246,8 +244,8 @@ def _axis(
     size = len(column.levels) if column.is_category else column.top + 1 if starts is None else starts.size + 1
 
     def codes(arrays: Arrays) -> Ints:
-        cells = arrays[column.sql].astype(np.int64)
-        binned = cells if starts is None else np.searchsorted(starts, cells, side="right")
+        cells = arrays[column.exact]
+        binned = cells.astype(np.int64) if starts is None else np.searchsorted(starts, cells, side="right")
         return binned if column.flag is None else np.where(arrays[column.flag] == 1, size, binned)
 
     return size + (column.flag is not None), codes
@@ -316,7 +314,6 @@ def _node_tables(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _
 def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of first and second moments, and of the count if there is one."""
     columns = [curation.column(name) for name in aggregate.columns]
-    dropped = dict(zip(aggregate.columns, bound.canonical["dropped"], strict=True))
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         sums: list[AnyArray] = []
@@ -326,9 +323,8 @@ def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Part
             if column.is_category:
                 sums += [(cells == code).astype(np.float64) for code in range(len(column.levels))]
                 continue
-            # Twice the distance from the middle; that the engine rounds the sum of squares once is ignored.
-            sums.append(2 * cells - column.top)
-            squares.append(sums[-1] ** 2 / 2.0 ** dropped[column.name])
+            sums.append(2 * cells - column.top)  # twice the distance from the middle
+            squares.append(sums[-1] ** 2)
         # The aggregate has one entry more where the number of rows is noised with it.
         count = [np.ones(_length(arrays))] if bound.size > len(sums) + len(squares) else []
         return [_DenseContributions(0, np.stack([*sums, *squares, *count]))]

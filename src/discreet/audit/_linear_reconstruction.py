@@ -40,8 +40,8 @@ _NOTHING = 1e-20
 
 
 def sql_names(column: Curated) -> list[str]:
-    """Return the names of a column in the engine: that of its cells, and that of the missing flag if any."""
-    return [column.sql] if column.flag is None else [column.sql, column.flag]
+    """Return the names of a column in the engine: those of its cells, and that of the missing flag if any."""
+    return [name for name in (column.sql, column.values, column.flag) if name]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class People:
     Attributes
     ----------
     cells : mapping of str to array
-        Curated integers of the attacked rows, by SQL name.
+        Curated cells of the attacked rows, by SQL name.
     counts : mapping of str to array
         For each column the number of rows in each cell of a grid, and at the end the number of missing ones.
 
@@ -255,7 +255,7 @@ class Prior:
             weights = present.sum() / total * repeats / POINTS
         missing = np.zeros(cells.size, np.int32)
         if counts[size]:
-            cells = np.append(cells, column.fill)
+            cells = np.append(cells, column.integers(np.array([column.fill])))
             missing = np.append(missing, np.int32(1))
             weights = np.append(weights, counts[size] / total)
         kept = weights > 0
@@ -348,6 +348,8 @@ def guess_column(column: Curated, people: People, answers: Sequence[StoredAnswer
     # Each row is repeated for every value of the prior.
     copies = {name: np.repeat(values, k) for name, values in people.cells.items()}
     copies[column.sql] = np.tile(prior.cells, m).astype(np.int32)
+    if column.values is not None:
+        copies[column.values] = np.tile(column.lower + column.step * prior.cells, m)
     if column.flag is not None:
         copies[column.flag] = np.tile(prior.missing, m)
     signals, squared_shifts, violations = _Signals(), np.zeros((m, k)), []

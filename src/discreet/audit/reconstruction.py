@@ -431,7 +431,9 @@ def _number_errors(column: Curated, declared: Column, people: People, posterior:
         present[:] = True  # every number is missing: the public fill value is guessed
     prior, numbers = posterior.prior, posterior.prior.numbers(column)
     mean, without = people.mean_and_sd(column)
-    truth = column.lower + column.step * people.cells[column.sql][present].astype(np.float64)
+    truth = people.cells[column.exact][present].astype(np.float64)
+    if column.whole:
+        truth += column.lower
 
     def guess(weights: Floats) -> Floats:
         # Weights of a linear guess need not add up to 1, so their distance from the prior's is used.

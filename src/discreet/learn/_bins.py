@@ -166,15 +166,15 @@ class Bins:
 
     def _batch_codes(self, batch: Mapping[str, AnyArray]) -> Ints:
         """Return the position of each row's cell in each column, for one encoded batch."""
-        integers = self._curation.encode(batch)
+        arrays = self._curation.encode(batch)
         result = []
         for column in self._curation.columns:
-            cells = integers[column.sql]
+            cells = arrays[column.exact]
             if not column.is_category:
-                starts = [column.nearest_index(edge) for edge in self.edges[column.name]]
+                starts = [column.start(edge) for edge in self.edges[column.name]]
                 cells = np.searchsorted(np.array(starts), cells, side="right")
             if column.flag is not None:
-                cells = np.where(integers[column.flag] == 1, self.sizes[column.name] - 1, cells)
+                cells = np.where(arrays[column.flag] == 1, self.sizes[column.name] - 1, cells)
             result.append(cells)
         return np.column_stack(result).astype(np.int64)
 

@@ -183,7 +183,8 @@ def private_quantiles(
         qs=fractions,
         value=tuple(ordered.tolist()),
         lower=tuple(_cut_value(curated, cuts[low]) for low, _ in intervals),
-        upper=tuple(_cut_value(curated, cuts[high] - 1) for _, high in intervals),
+        # A whole number is at most the one before the next cell; any other may come close to that.
+        upper=tuple(_cut_value(curated, cuts[high] - curated.whole) for _, high in intervals),
         level=float(level),
         sd=max(float(part.sd.max(initial=0.0)) for part in excesses),
         method=method,
@@ -343,4 +344,4 @@ def _cell_middle(curated: Curated, cuts: AnyArray, j: int) -> float:
 
 def _cut_value(curated: Curated, index: float) -> float:
     """Return an integer of the curated table in the column's unit."""
-    return float(curated.lower + curated.step * index)
+    return min(float(curated.lower + curated.step * index), curated.upper)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -23,6 +24,7 @@ from discreet.privacy.rounding import (
     sampling_delta,
     sqrt_up,
 )
+from discreet.query.aggregates.base import root_up
 from discreet.query.answers import unwrap_scalar
 from discreet.query.curation import Curation
 
@@ -40,6 +42,7 @@ Law: TypeAlias = Literal["gaussian", "laplace"]
 """Distribution of the noise."""
 
 _LEAST_BITS = 16
+_MOST_BITS = 48  # of a scale on a lattice that is coarser than the integers
 
 
 class NoiseSource(Protocol):
@@ -80,7 +83,8 @@ class QueryNoise:
     scale : float
         Standard deviation, or Laplace scale, of an entry of precision or weight 1, in integers.
     groups : tuple of (float, int)
-        For each group of entries, the scale in lattice steps and the bits by which integers are shifted.
+        For each group of entries, the scale in lattice steps and the bits by which integers are shifted to
+        the left; negative for a lattice that is coarser than the integers.
     group : array of int
         Index of the group of each entry.
     """
@@ -120,6 +124,10 @@ class QueryNoise:
         for ``absolute``, an entry of weight ``w`` gets Laplace noise of scale ``b / w``, which keeps
         ``epsilon = r A / b``. All roundings are towards more noise and a larger promise.
 
+        Noise of more than 2**50 integers is drawn on a coarser lattice, to which the sum is rounded down
+        first. An entry that is rounded to multiples of ``g`` moves by less than ``g`` more than its sum, so
+        ``r D`` grows by ``sqrt(sum p g**2)`` and ``r A`` by ``sum w g``.
+
         Reference
         ---------
         docs/explanation/theorems/sulq-sensitivity.md.
@@ -137,26 +145,36 @@ class QueryNoise:
         squared, absolute = rows**2 * bound.squared, rows * bound.absolute
         if (squared if law == "gaussian" else absolute) == 0:
             return cls(law=law, promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64))
-        promise: Promise
         about = _About(schema.unit, schema.neighbors, _rows_assumed(schema))
-        if law == "laplace":
-            scale, promise = _laplace(privacy, absolute, bound.size, about)
-            by = bound.weight
-            relative = {w: round_up(Fraction(scale) / w) for w in set(by)}
-        else:
-            target = privacy if variance is None else _root_of_variance(variance, bound)
+        target = privacy if variance is None else _root_of_variance(variance, bound)
+        by = Counter(bound.weight if law == "laplace" else bound.precision)
+
+        def scales(squared: int, absolute: int) -> tuple[float, Promise, dict[int, float]]:
+            """Return the scale of an entry of precision or weight 1, its promise, and all scales."""
+            if law == "laplace":
+                scale, pure = _laplace(privacy, absolute, bound.size, about)
+                return scale, pure, {w: round_up(Fraction(scale) / w) for w in by}
             assert target is not None
-            scale, promise = _gaussian(target, squared, bound.size, about)
-            by = bound.precision
-            relative = {p: sqrt_up(Fraction(scale) ** 2 / p) for p in set(by)}
+            scale, gaussian = _gaussian(target, squared, bound.size, about)
+            return scale, gaussian, {p: sqrt_up(Fraction(scale) ** 2 / p) for p in by}
+
+        scale, promise, relative = scales(squared, absolute)
+        bits = {kind: _lattice_bits(one) for kind, one in relative.items()}
+        coarse = {kind: 2**-finer for kind, finer in bits.items() if finer < 0}
+        if coarse:
+            squared = root_up(squared) + root_up(sum(by[p] * p * g**2 for p, g in coarse.items()))
+            absolute += sum(by[w] * w * g for w, g in coarse.items())
+            scale, promise, relative = scales(squared**2, absolute)
         kinds = sorted(relative)
         index = {kind: i for i, kind in enumerate(kinds)}
         return cls(
             law=law,
             promise=promise,
             scale=scale,
-            groups=tuple(_lattice(relative[kind]) for kind in kinds),
-            group=np.array([index[kind] for kind in by], np.int64),
+            groups=tuple(_lattice(relative[kind], bits[kind]) for kind in kinds),
+            group=np.array(
+                [index[kind] for kind in (bound.weight if law == "laplace" else bound.precision)], np.int64
+            ),
         )
 
     def sd(self, bound: BoundAggregate) -> Floats:
@@ -177,15 +195,18 @@ class QueryNoise:
             places = np.flatnonzero(self.group == i)
             draw = draws.gaussian if self.law == "gaussian" else draws.laplace
             for place, noise in zip(places.tolist(), draw(scale, len(places)).tolist(), strict=True):
-                noisy[place] = (noisy[place] << bits) + noise
+                noisy[place] = shifted(noisy[place], bits) + noise
         return noisy
 
     def values(self, noisy: Sequence[int], bound: BoundAggregate, n_rows: int | None) -> Floats:
         """Return the values that noisy integers stand for, by post-processing alone."""
         bits = [bits for _, bits in self.groups] or [0]
-        steps = [1 << bits[i] for i in self.group.tolist()]
+        finer = [bits[i] for i in self.group.tolist()]
         # Dividing whole numbers rounds once, however large they are.
-        floats = np.array([value / step for value, step in zip(noisy, steps, strict=True)], np.float64)
+        floats = np.array(
+            [(value << max(0, -own)) / (1 << max(0, own)) for value, own in zip(noisy, finer, strict=True)],
+            np.float64,
+        )
         entries: Floats = floats * bound.unit + (bound.shift * n_rows if n_rows is not None else 0.0)
         return entries
 
@@ -295,9 +316,21 @@ def _root_of_variance(variance: float, bound: BoundAggregate) -> float:
     return sqrt_up(Fraction(variance) / Fraction(bound.plain_unit) ** 2)
 
 
-def _lattice(scale: float) -> tuple[float, int]:
-    """Return the scale in lattice steps, and the bits by which a lattice step is finer than an integer."""
-    bits = max(0, _LEAST_BITS + 1 - math.frexp(scale)[1])
+def shifted(integer: int, bits: int) -> int:
+    """Return an integer in steps of a lattice that is finer by some bits; rounded down if it is coarser."""
+    return integer << bits if bits >= 0 else integer >> -bits
+
+
+def _lattice_bits(scale: float) -> int:
+    """Return the bits by which a lattice step is finer than an integer; negative for a coarser one."""
+    exponent = math.frexp(scale)[1]
+    if scale > samplers.LARGEST_SCALE:
+        return _MOST_BITS - exponent
+    return max(0, _LEAST_BITS + 1 - exponent)
+
+
+def _lattice(scale: float, bits: int) -> tuple[float, int]:
+    """Return the scale in lattice steps, with the bits by which a lattice step is finer than an integer."""
     steps = math.ldexp(scale, bits)
     if steps > samplers.LARGEST_SCALE:
         raise _too_wide()
@@ -306,7 +339,7 @@ def _lattice(scale: float) -> tuple[float, int]:
 
 def _too_wide() -> PromiseError:
     return PromiseError(
-        "privacy of a question must leave noise of at most 2**50 steps of the grid, and asks for more. "
+        "privacy of a question must leave noise that can be drawn, and asks for more. "
         "Ask for a weaker promise, or about fewer columns: nothing could be read off such an answer."
     )
 

@@ -1,15 +1,21 @@
 """The curated table: what private rows look like to the engine, and nothing else does.
 
-Every column that leaves becomes one column of small integers, never NULL:
+A declared column that leaves becomes columns of numbers, never NULL:
 
-- a number is clamped to its bounds and put on a grid of 2**20 steps;
-- a whole number or a date is counted from its lower bound, exactly, unless it has more steps than that;
+- a whole number or a date is counted from its lower bound, exactly, in ``c``; if its range has 2**31 steps or
+  more it is kept as any other number;
+- a number is clamped to its bounds and kept in ``v`` as it is, for comparisons, cells of histograms, the
+  choice of rows and the version of a table; beside it, in ``c``, is its place on a grid of 2**30 steps, for
+  sums;
 - a category is its position among the declared levels, where "other" and "missing" are levels;
 - a number that may be missing holds its declared fill then, and has a column of 0 and 1 beside it.
 
-So no sum over it can overflow, divide by zero, meet a NULL or depend on the order of rows, on any engine.
-Columns are called ``c0``, ``c1``, ... and flags ``m0``, ``m1``, ...: names never enter the SQL. Where people
-shall be found again in another database, 60 bits of a fingerprint of their id are in ``i0``, ``i1``, ``i2``.
+Sums are over integers, so none can overflow, meet a NULL or depend on the order of rows, on any engine. Only
+two things are changed in a cell before it is compared: it is clamped, and counts as 0 if it is nearer to zero
+than 2**-448 (1.4e-135), so that no product of cells falls below the normal floats.
+
+Columns are called ``c0``, ``v0``, ``m0``, ``c1``, ...: names never enter the SQL. Where people shall be found
+again in another database, 60 bits of a fingerprint of their id are in ``i0``, ``i1``, ``i2``.
 """
 
 from __future__ import annotations
@@ -17,8 +23,9 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sqlglot import exp
@@ -33,19 +40,21 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._types import AnyArray, Words
+    from discreet._types import AnyArray, Floats, Ints, Words
     from discreet.schema import Column, Schema
     from discreet.schema.column import Level
 
-BITS = 20
-"""Grid of a number: n rows sum to less than 2**63 up to n = 8.8e12."""
+BITS = 30
+"""Grid on which numbers are summed: a sum over n rows is off by n * 2**-31 of the range at most."""
 LARGEST_VALUE = LARGEST_NUMBER
 """How large a number may be, declared or computed: sums of such numbers stay far from the end of floats."""
 TABLE = "curated"
-_PRIME = 2**31 - 1
-_LANES = 2
+LEAST_MAGNITUDE = 2.0**-448
+"""Cells nearer to zero count as 0; every declared range is wider."""
+_WHOLE_TOP = 2**31 - 1  # whole numbers with more steps do not fit the integers of every engine
 _IDS = tuple(f"i{i}" for i in range(ID_BITS // LANE_BITS))
-_MOST_COLUMNS = 2048  # a row's checksum then stays below 2**63 in every engine
+_MOST_COLUMNS = 2048
+_MIXER = np.uint64(0xBF58476D1CE4E5B9)  # of the finalizer of SplitMix64
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,68 +66,88 @@ class Curated:
     name : str
         Declared name of the column.
     sql : str
-        Name of the column in the engine.
+        Name of the column of integers in the engine.
+    values : str or None
+        Name of the column of unrounded numbers; None where the integers are exact.
     flag : str or None
         Name of the column that is 1 where the cell was missing and 0 elsewhere; None if none can be.
     top : int
         Largest integer of a cell; the smallest is 0.
-    lower, step : float
-        An integer ``i`` stands for ``lower + step * i``; for a category the code itself.
+    lower, upper : float
+        Declared bounds of a number; those of the codes for a category.
     levels : tuple
         Declared levels of a category; empty for a number.
-    fill : int
-        Integer in place of a missing number.
-    whole : bool
-        Whether the integers are the cells themselves, counted from ``lower``.
+    fill : float
+        Number in place of a missing one.
     """
 
     name: str
     sql: str
+    values: str | None
     flag: str | None
     top: int
     lower: float
-    step: float
+    upper: float
     levels: tuple[Level, ...]
-    fill: int
-    whole: bool
+    fill: float
 
     @property
     def is_category(self) -> bool:
         """Whether cells are codes."""
         return bool(self.levels)
 
-    def encode(self, values: AnyArray) -> AnyArray:
-        """Return cells of :meth:`Table.batches` as integers."""
-        if self.levels:
-            return np.asarray(values, np.int32)
-        cells = np.asarray(values, np.float64)
-        known = np.clip(np.where(np.isnan(cells), self.lower, cells), self.lower, self._upper) - self.lower
-        # floor(x + 1/2), not round(): engines and languages disagree about ties.
-        steps = known if self.whole else known / (self.step * self.top) * self.top
-        index = np.minimum(np.floor(steps + 0.5), self.top).astype(np.int32)
-        return np.where(np.isnan(cells), np.int32(self.fill), index)
+    @property
+    def whole(self) -> bool:
+        """Whether the integers are the cells themselves, counted from ``lower``."""
+        return self.values is None
 
     @property
-    def _upper(self) -> float:
-        return self.lower + self.step * self.top
+    def exact(self) -> str:
+        """Name of the column that is compared: the unrounded numbers, or integers that are exact."""
+        return self.values or self.sql
 
-    def nearest_index(self, value: float) -> int:
-        """Return the smallest integer whose value is at least ``value``, within 0 and ``top + 1``."""
-        if math.isnan(value):
-            raise ParameterError(f"An edge on column {self.name!r} must be a number, was nan.")
-        guess = (value - self.lower) / self.step
-        index = int(min(max(math.ceil(guess), 0), self.top + 1))
-        # The quotient may be off by a rounding; the decoded value decides.
-        while index > 0 and self.lower + self.step * (index - 1) >= value:
-            index -= 1
-        while index <= self.top and self.lower + self.step * index < value:
-            index += 1
-        return index
+    @property
+    def step(self) -> float:
+        """Width of a step: an integer ``i`` stands for ``lower + step * i``, for a category for a code."""
+        return 1.0 if self.whole else (self.upper - self.lower) / self.top
+
+    def encode(self, values: AnyArray) -> dict[str, AnyArray]:
+        """Return cells of :meth:`Table.batches` as arrays by SQL name: int32, and float64 of ``values``."""
+        if self.levels:
+            return {self.sql: np.asarray(values, np.int32)}
+        cells = np.clip(np.asarray(values, np.float64), self.lower, self.upper)
+        missing = np.isnan(cells)
+        cells[missing] = self.fill
+        if self.lower <= 0.0 <= self.upper:
+            cells[np.abs(cells) < LEAST_MAGNITUDE] = 0.0  # -0.0 too
+        arrays: dict[str, AnyArray] = {self.sql: self.integers(cells)}
+        if self.values is not None:
+            arrays[self.values] = cells
+        if self.flag is not None:
+            arrays[self.flag] = missing.astype(np.int32)
+        return arrays
+
+    def integers(self, cells: Floats) -> AnyArray:
+        """Return the integers that are summed for numbers within the bounds."""
+        places = cells - self.lower
+        if not self.whole:
+            places /= self.upper - self.lower
+            places *= self.top
+        # floor(x + 1/2), not round(): engines and languages disagree about ties.
+        places += 0.5
+        return places.astype(np.int32)
+
+    def start(self, edge: float) -> float | int:
+        """Return an edge as a number to compare cells of :attr:`exact` with: they are below it, or not."""
+        if not self.whole:
+            return float(edge)
+        # In fractions: beside a large bound the difference of two floats could be rounded to a whole number.
+        return min(max(math.ceil(Fraction(edge) - Fraction(self.lower)), 0), self.top + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Which rows a curated table holds: their number and two sums of row fingerprints.
+    """Which rows a curated table holds: their number and the sum of their fingerprints modulo 2**64.
 
     Privacy
     -------
@@ -127,11 +156,11 @@ class Version:
     """
 
     n_rows: int
-    checksum: tuple[int, ...]
+    checksum: int
 
     def digest(self, key: bytes) -> str:
         """Return a name for these rows that reveals nothing without the key."""
-        text = ",".join(map(str, (self.n_rows, *self.checksum)))
+        text = f"{self.n_rows},{self.checksum}"
         return hashlib.blake2b(text.encode(), key=key[:64], digest_size=32).hexdigest()
 
 
@@ -161,8 +190,9 @@ class Curation:
     --------
     >>> from discreet.schema import Column, Schema
     >>> curation = Curation.from_schema(Schema(columns=[Column("x", lower=0, upper=1)]))
-    >>> curation.encode({"x": np.array([0.1, 0.3, 5.0])})["c0"].tolist()
-    [104858, 314573, 1048576]
+    >>> arrays = curation.encode({"x": np.array([0.1, 0.3, 5.0])})
+    >>> arrays["v0"].tolist(), arrays["c0"].tolist()
+    ([0.1, 0.3, 1.0], [107374182, 322122547, 1073741824])
     """
 
     schema: Schema
@@ -200,8 +230,13 @@ class Curation:
 
     def identifiers(self) -> tuple[str, ...]:
         """Return the SQL names of all columns of the curated table, in order."""
-        cells = tuple(name for column in self.columns for name in (column.sql, column.flag) if name)
-        return cells + (_IDS if self.ids else ())
+        cells = ((column.sql, column.values, column.flag) for column in self.columns)
+        return tuple(name for names in cells for name in names if name) + (_IDS if self.ids else ())
+
+    def exact_identifiers(self) -> tuple[str, ...]:
+        """Return the SQL names of the columns that hold cells unrounded, of flags and of ids, in order."""
+        cells = ((column.exact, column.flag) for column in self.columns)
+        return tuple(name for names in cells for name in names if name) + (_IDS if self.ids else ())
 
     def id_identifiers(self) -> tuple[str, ...]:
         """Return the SQL names of the columns that hold fingerprints of ids."""
@@ -213,29 +248,33 @@ class Curation:
             )
         return _IDS
 
-    def small(self, identifier: str) -> bool:
-        """Return whether the integers of an SQL column fit SMALLINT."""
+    def kind(self, identifier: str) -> Literal["SMALLINT", "INTEGER", "DOUBLE"]:
+        """Return the type of an SQL column."""
         if identifier in _IDS:
-            return False
-        return identifier.startswith("m") or self.columns[int(identifier[1:])].top < 2**15
+            return "INTEGER"
+        if identifier.startswith("v"):
+            return "DOUBLE"
+        small = identifier.startswith("m") or self.columns[int(identifier[1:])].top < 2**15
+        return "SMALLINT" if small else "INTEGER"
+
+    def dtype(self, identifier: str) -> np.dtype[Any]:
+        """Return the type of the arrays of an SQL column."""
+        return np.dtype(np.float64 if self.kind(identifier) == "DOUBLE" else np.int32)
 
     def sql_column(self, name: str) -> Tree:
-        """Return the SQL column that holds a declared column, or the flag named ``<column>_missing``."""
+        """Return the SQL column of exact cells of a declared column, or the flag ``<column>_missing``."""
         if name not in self._index:
             for column in self.columns:
                 declared = self.schema.column(column.name)
                 if column.flag is not None and declared.missing_flag == name:
                     return exp.column(column.flag)
-        return exp.column(self.column(name).sql)
+        return exp.column(self.column(name).exact)
 
     def encode(self, batch: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-        """Return a batch of rows as the integers of the curated table, int32 arrays by SQL name."""
+        """Return a batch of rows as arrays of the curated table, by SQL name: int32, or float64."""
         arrays: dict[str, AnyArray] = {}
         for column in self.columns:
-            values = batch[column.name]
-            arrays[column.sql] = column.encode(values)
-            if column.flag is not None:
-                arrays[column.flag] = np.isnan(values).astype(np.int32)
+            arrays |= column.encode(batch[column.name])
         return arrays
 
     def encode_ids(self, fingerprints: Words) -> dict[str, AnyArray]:
@@ -243,64 +282,40 @@ class Curation:
         return dict(zip(_IDS, id_lanes(fingerprints), strict=True))
 
     def name_arrays(self, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-        """Return curated arrays by the names that expressions use, of columns and their flags."""
+        """Return exact curated arrays by the names that expressions use, of columns and their flags."""
         result: dict[str, AnyArray] = {}
         for column in self.columns:
-            if column.sql in arrays:
-                result[column.name] = arrays[column.sql]
+            if column.exact in arrays:
+                result[column.name] = arrays[column.exact]
             if column.flag is not None and column.flag in arrays:
                 result[self.schema.column(column.name).missing_flag or ""] = arrays[column.flag]
         return result
 
     @cached_property
-    def _weights(self) -> list[list[int]]:
-        """For each lane a public multiplier per SQL column and a last one, fixed by the schema."""
-        names = (*self.identifiers(), "")
-        schema = self.schema.digest
-        return [
-            [
-                int.from_bytes(hashlib.sha256(f"{lane}:{name}:{schema}".encode()).digest()[:8]) % (_PRIME - 1)
-                + 1
-                for name in names
-            ]
-            for lane in range(_LANES)
-        ]
+    def _weights(self) -> list[np.uint64]:
+        """A public odd multiplier for each exact column, fixed by the schema."""
+        texts = (f"{name}:{self.schema.digest}" for name in self.exact_identifiers())
+        return [np.uint64(int.from_bytes(hashlib.sha256(t.encode()).digest()[:8]) | 1) for t in texts]
 
-    def checksum(self, arrays: Mapping[str, AnyArray]) -> tuple[int, ...]:
-        """Return the sums of the fingerprints of rows; sums of batches add up to those of the table."""
-        sums = []
-        for weights in self._weights:
-            *per_column, last = weights
-            total = np.full(len(next(iter(arrays.values()))), last, np.int64)
-            for name, weight in zip(self.identifiers(), per_column, strict=True):
-                total += arrays[name].astype(np.int64) * weight
-            total %= _PRIME
-            sums.append(int(np.sum(total * total % _PRIME)))
-        return tuple(sums)
-
-    def checksum_sql(self) -> list[Tree]:
-        """Return the same fingerprints as integer expressions over the curated table."""
-        return [self._fingerprint(weights) for weights in self._weights]
-
-    def _fingerprint(self, weights: list[int]) -> Tree:
-        """Return the fingerprint of a row as an integer expression.
+    def checksum(self, arrays: Mapping[str, AnyArray]) -> int:
+        """Return the sum of the fingerprints of rows modulo 2**64; those of batches add up to the table's.
 
         Notes
         -----
-        ``(w_0 c_0 + ... + w_k) ** 2 mod p`` with ``p = 2**31 - 1``, public weights ``w`` and the integers
-        ``c`` of the row, as in :meth:`checksum`.
+        The fingerprint of a row is a mixture of ``w_0 x_0 + ... + w_k x_k`` modulo 2**64, with public odd
+        weights ``w`` and the exact cells ``x``, a float by its 64 bits.
         """
-        *per_column, last = weights
-        terms: list[Tree] = [
-            exp.Mul(this=bigint(exp.column(name)), expression=bigint(exp.Literal.number(weight)))
-            for name, weight in zip(self.identifiers(), per_column, strict=True)
-        ]
-        linear = exp.Mod(
-            this=exp.Paren(this=balanced_sum([*terms, bigint(exp.Literal.number(last))])),
-            expression=bigint(exp.Literal.number(_PRIME)),
-        )
-        square = exp.Mul(this=exp.Paren(this=linear), expression=exp.Paren(this=linear.copy()))
-        return exp.Mod(this=exp.Paren(this=square), expression=bigint(exp.Literal.number(_PRIME)))
+        total = np.zeros(len(next(iter(arrays.values()))), np.uint64)
+        for name, weight in zip(self.exact_identifiers(), self._weights, strict=True):
+            words = _words(arrays[name])
+            words *= weight
+            total += words
+        # Without this, columns would be exchanged between rows unnoticed.
+        total ^= total >> np.uint64(32)
+        total *= _MIXER
+        total ^= total >> np.uint64(29)
+        total *= _MIXER
+        return int((total ^ (total >> np.uint64(32))).sum(dtype=np.uint64))
 
     def __iter__(self) -> Iterator[Curated]:
         return iter(self.columns)
@@ -327,37 +342,29 @@ def _layouts(same: SchemaKey) -> tuple[Curated, ...]:
     return tuple(_layout(i, column) for i, column in enumerate(same.schema.released))
 
 
-def bigint(expression: Tree) -> Tree:
-    """Cast to 64 bits."""
-    return exp.Cast(this=expression, to=exp.DataType.build("BIGINT"))
+def exact_words(values: AnyArray) -> Ints:
+    """Return cells of the curated table as 64-bit integers, floats by their bits: equal for equal cells."""
+    return values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64)
 
 
-def balanced_sum(terms: list[Tree]) -> Tree:
-    """Add terms as a tree of logarithmic depth: engines limit how deep an expression may be."""
-    while len(terms) > 1:
-        pairs = [terms[i : i + 2] for i in range(0, len(terms), 2)]
-        terms = [
-            exp.Paren(this=exp.Add(this=pair[0], expression=pair[1])) if len(pair) == 2 else pair[0]
-            for pair in pairs
-        ]
-    return terms[0]
+def _words(values: AnyArray) -> Words:
+    """Return cells as new 64-bit words, which differ in low bits where floats differ in high ones."""
+    words = exact_words(values).view(np.uint64)
+    # A product modulo 2**64 keeps nothing of high bits but their own place.
+    return words ^ (words >> np.uint64(32)) if values.dtype == np.float64 else words
 
 
 def _layout(i: int, column: Column) -> Curated:
     """Return the layout of the i-th released column.
 
-    Whole numbers and dates with a range of at most ``2**BITS`` keep their own steps; other numbers get
-    ``2**BITS`` steps.
+    Whole numbers and dates with a range below 2**31 keep their own steps; other numbers get ``2**BITS``.
     """
     sql = f"c{i}"
     if column.is_category:
-        levels = column.levels
-        return Curated(column.name, sql, None, len(levels) - 1, 0.0, 1.0, levels, 0, True)
+        top = len(column.levels) - 1
+        return Curated(column.name, sql, None, None, top, 0.0, float(top), column.levels, 0.0)
     lower, upper = column.range
-    width = upper - lower
-    whole = column.type in ("integer", "date") and width <= 2**BITS
-    top = round(width) if whole else 2**BITS
+    whole = column.type in ("integer", "date") and upper - lower <= _WHOLE_TOP
+    values, top = (None, round(upper - lower)) if whole else (f"v{i}", 2**BITS)
     flag = None if column.required else f"m{i}"
-    bare = Curated(column.name, sql, flag, top, lower, width / top, (), 0, whole)
-    fill = int(bare.encode(np.array([column.fill]))[0])
-    return Curated(column.name, sql, flag, top, lower, width / top, (), fill, whole)
+    return Curated(column.name, sql, values, flag, top, lower, upper, (), column.fill)

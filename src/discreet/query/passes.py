@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.errors import ParameterError
+from discreet.query.curation import BITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PRODUCT_BITS = 16
 ONE = 2**PRODUCT_BITS
 WEIGHT_BITS = 20
+_EXTRA_BITS = BITS - PRODUCT_BITS
 SIGMOID_BITS = 12
 _BUCKET_BITS = 6  # steps of 1/64 in the margin ...
 _LAST_BUCKET = 16 << _BUCKET_BITS  # ... up to 16, where the sigmoid is 0 or 1 on its grid
@@ -58,14 +60,14 @@ class Band:
     ----------
     place : int
         Index of its column among the columns that are read.
-    starts : tuple of int
-        Integers at which the second and later cells begin.
+    starts : tuple of float or int
+        Where the second and later cells begin.
     flag : int or None
         Index of the column that is 1 where the number is missing, which is a cell of its own; None without.
     """
 
     place: int
-    starts: tuple[int, ...]
+    starts: tuple[float | int, ...]
     flag: int | None
 
     @property
@@ -118,7 +120,7 @@ class Features:
         center: Sequence[float] | None,
         radius: float | None,
         intercept: bool = False,
-        starts: Mapping[str, tuple[int, ...]] | None = None,
+        starts: Mapping[str, tuple[float | int, ...]] | None = None,
     ) -> Features:
         """Return the features of columns: a coordinate for each number, level of a category, or cell.
 
@@ -134,8 +136,9 @@ class Features:
             Length to which longer rows are shortened, as a fraction of the ranges; None for no clipping.
         intercept : bool
             Whether a last coordinate that is 1 for every row is added after clipping.
-        starts : mapping of str to tuple of int, optional
-            For numbers that are read as cells, the integers at which cells begin; None for no such column.
+        starts : mapping of str to tuple of float or int, optional
+            For numbers that are read as cells, where cells begin, in the column of exact values; None for no
+            such column.
 
         Notes
         -----
@@ -154,9 +157,10 @@ class Features:
         for name in columns:
             column = curation.column(name)
             place = len(read)
-            read.append(column.sql)
+            banded = starts is not None and name in starts
+            read.append(column.exact if banded else column.sql)
             codes: Sequence[int | None] = range(len(column.levels)) if column.is_category else (None,)
-            if starts is not None and name in starts:
+            if starts is not None and banded:
                 flag = None if column.flag is None else len(read)
                 read.extend([] if column.flag is None else [column.flag])
                 bands.append(Band(place, starts[name], flag))
@@ -235,10 +239,10 @@ def _centered_cells(values: AnyArray, pick: Pick, middle: int) -> AnyArray:
     if pick.code is not None:
         flags: AnyArray = ((values == pick.code).astype(np.int32) << PRODUCT_BITS) - middle
         return flags
-    if pick.top == 2**WEIGHT_BITS:
-        # floor((x + 8) / 16) - middle, in one array.
-        shifted = np.add(values, 8 - 16 * middle, dtype=np.int32)
-        return np.right_shift(shifted, 4, out=shifted)
+    if pick.top == 2**BITS:
+        # floor((x + 2**13) / 2**14) - middle, in one array.
+        shifted = np.add(values, (1 << _EXTRA_BITS - 1) - (middle << _EXTRA_BITS), dtype=np.int32)
+        return np.right_shift(shifted, _EXTRA_BITS, out=shifted)
     # floor(x * 2**16 / top + 1/2) in whole numbers.
     wide = values.astype(np.int64)
     scaled: AnyArray = ((wide << (PRODUCT_BITS + 1)) + pick.top) // (2 * pick.top)

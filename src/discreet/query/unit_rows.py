@@ -1,10 +1,11 @@
 """Selection of the rows of a person who has more than ``max_rows_per_unit``.
 
-The rows with the smallest ``md5(salt:id:c0,c1,...)`` stay, where ``c0, c1, ...`` are the row's curated
-integers in the order of the curated table. The rule depends on the salt and on the person's own rows alone.
-It is therefore the same on every engine and at every registration, a repeated query is about the same
-rows, and a neighboring table differs in at most ``max_rows_per_unit`` used rows. Rows of a person with equal
-digests have equal curated integers: whichever of them stay, the curated table is the same.
+The rows with the smallest ``md5(salt:id:x0,x1,...)`` stay, where ``x0, x1, ...`` are the row's exact cells in
+the order of the curated table, as integers: a number that is kept as a float by its 64 bits. The rule depends
+on the salt and on the person's own rows alone. It is therefore the same on every engine and at every
+registration, a repeated query is about the same rows, and a neighboring table differs in at most
+``max_rows_per_unit`` used rows. Rows of a person with equal digests have equal cells: whichever of them stay,
+the curated table is the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from discreet.errors import DataError, SourceError
 from discreet.privacy.receipt import canonical
-from discreet.query.curation import Curation
+from discreet.query.curation import Curation, exact_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def row_digests(curation: Curation, salt: str, batch: Batch, rows: Bools | None 
     Parameters
     ----------
     curation : Curation
-        Layout of the curated table, whose integers are hashed.
+        Layout of the curated table, whose exact cells are hashed.
     salt : str
         Salt of :func:`ledger_salt`, or, for a release without a ledger, one from its key.
     batch : Batch
@@ -62,12 +63,14 @@ def row_digests(curation: Curation, salt: str, batch: Batch, rows: Bools | None 
 
     Notes
     -----
-    ``md5(salt || ':' || id || ':' || c0 || ',' || c1 ...)`` in SQL, as 16 bytes: their order is that of the
+    ``md5(salt || ':' || id || ':' || x0 || ',' || x1 ...)`` in SQL, as 16 bytes: their order is that of the
     hexadecimal text.
     """
     assert batch.id_texts is not None
     mask = np.ones(batch.n_rows, bool) if rows is None else rows
-    integers = np.column_stack(list(curation.encode(batch).values()))[mask].tolist()
+    arrays = curation.encode(batch)
+    names = [name for name in curation.exact_identifiers() if name in arrays]  # without ids
+    integers = np.column_stack([exact_words(arrays[name][mask]) for name in names]).tolist()
     start = f"{salt}:".encode()
     return [
         hashlib.md5(start + text + b":" + ",".join(map(str, row)).encode(), usedforsecurity=False).digest()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
 
-Compute: TypeAlias = Callable[[Sequence[Expression], int], "Sequence[AnyArray]"]
+Compute: TypeAlias = Callable[[Sequence[Expression]], "Sequence[AnyArray]"]
 
 SCHEMA = Schema(
     columns=[
@@ -81,13 +81,17 @@ def named(arrays: dict[str, AnyArray]) -> dict[str, AnyArray]:
     return CURATION.name_arrays(arrays)
 
 
-def selection(expressions: Sequence[Expression], bits: int, *, fence: bool = False) -> exp.Select:
+def selection(expressions: Sequence[Expression], *, fence: bool = False) -> exp.Select:
     """Select the grid indices of some expressions, row by row."""
     columns = [
-        exp.alias_(expression.integer_sql(CURATION.sql_column, bits), f"v{i}", copy=False)
+        exp.alias_(expression.integer_sql(CURATION.sql_column), f"v{i}", copy=False)
         for i, expression in enumerate(expressions)
     ]
     return hoist(exp.Select(expressions=columns).from_("curated", copy=False), fence=fence)
+
+
+def _types(name: str) -> str:
+    return CURATION.kind(name).replace("DOUBLE", "double precision")
 
 
 def duckdb_connection(arrays: dict[str, AnyArray]) -> duckdb.DuckDBPyConnection:
@@ -95,17 +99,19 @@ def duckdb_connection(arrays: dict[str, AnyArray]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     names = list(arrays)
-    connection.execute(f"CREATE TABLE curated ({', '.join(f'{name} INTEGER NOT NULL' for name in names)})")
+    connection.execute(
+        f"CREATE TABLE curated ({', '.join(f'{name} {CURATION.kind(name)} NOT NULL' for name in names)})"
+    )
     unnested = ", ".join("unnest(?)" for _ in names)
     connection.execute(f"INSERT INTO curated SELECT {unnested}", [arrays[name].tolist() for name in names])
     return connection
 
 
 def duckdb_indices(
-    connection: duckdb.DuckDBPyConnection, expressions: Sequence[Expression], bits: int
+    connection: duckdb.DuckDBPyConnection, expressions: Sequence[Expression]
 ) -> list[AnyArray]:
     """Compute grid indices in DuckDB."""
-    query = DuckDBEngine.sql.write(selection(expressions, bits))
+    query = DuckDBEngine.sql.write(selection(expressions))
     assert query.count("FROM") == query.count("FROM curated") + query.count("FROM (SELECT")
     found: Any = connection.execute(query).fetchnumpy()
     return [np.asarray(found[f"v{i}"]) for i in range(len(expressions))]
@@ -118,15 +124,15 @@ def postgres_indices(url: str, arrays: dict[str, AnyArray]) -> Iterator[Compute]
 
     with psycopg.connect(url) as connection:
         connection.execute(
-            f"CREATE TABLE curated ({', '.join(f'{name} integer NOT NULL' for name in arrays)})"
+            f"CREATE TABLE curated ({', '.join(f'{n} {_types(n)} NOT NULL' for n in arrays)})".encode()
         )
         with connection.cursor() as cursor, cursor.copy("COPY curated FROM STDIN") as copy:
             for row in zip(*(values.tolist() for values in arrays.values()), strict=True):
                 copy.write_row(row)
         connection.execute("SET jit = off")
 
-        def compute(expressions: Sequence[Expression], bits: int) -> list[AnyArray]:
-            query: Any = PostgresEngine.sql.write(selection(expressions, bits, fence=True))
+        def compute(expressions: Sequence[Expression]) -> list[AnyArray]:
+            query: Any = PostgresEngine.sql.write(selection(expressions, fence=True))
             return list(np.array(connection.execute(query).fetchall(), np.int64).T)
 
         yield compute
@@ -140,8 +146,8 @@ def spark_indices(spark: Any, arrays: dict[str, AnyArray], folder: Path) -> Comp
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.read.parquet(f"{folder}/curated.parquet").createOrReplaceTempView("curated")
 
-    def compute(expressions: Sequence[Expression], bits: int) -> list[AnyArray]:
-        found = spark.sql(SparkEngine.sql.write(selection(expressions, bits))).toArrow()
+    def compute(expressions: Sequence[Expression]) -> list[AnyArray]:
+        found = spark.sql(SparkEngine.sql.write(selection(expressions))).toArrow()
         return [found.column(i).to_numpy() for i in range(len(expressions))]
 
     return compute

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from discreet.query.language import _lowering
-from discreet.query.language._program import Program, values
+from discreet.query.language._program import Interval, Program, values
 
 STEPS = np.arange(2001)
 
@@ -19,7 +19,9 @@ def computed(lower: float, upper: float, function: Any) -> tuple[Any, Any]:
     program = Program()
     x = program.add(
         program.constant(lower),
-        program.multiply(program.column("x", 2000), program.constant((upper - lower) / 2000)),
+        program.multiply(
+            program.column("x", Interval(0.0, 2000.0, 0)), program.constant((upper - lower) / 2000)
+        ),
     )
     x = program.clamp(x, lower, upper)
     place = function(program, x)

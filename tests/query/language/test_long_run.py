@@ -44,7 +44,7 @@ def run(batches: range, engines: dict[str, tuple[Compute, int]]) -> tuple[Tally,
     for seed in batches:
         expressions = accepted(texts(seed), tally)
         for expression in expressions:
-            stays_within_bounds(expression, COLUMNS, 20)
+            stays_within_bounds(expression, COLUMNS)
         if not expressions:
             continue
         for name, (compute, every) in engines.items():

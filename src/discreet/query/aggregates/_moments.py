@@ -9,7 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError
-from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, root_up
+from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells
 from discreet.query.curation import BITS
 from discreet.query.engines.base import EngineTotals
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _WIDE = 2 ** (BITS + 1)
 """How wide the range of every number is, at least, in weighted half steps."""
-_SQUARE_BITS = 30
-"""One square is kept to so many bits: noise on finer steps would be too large to draw."""
 _FREE = 11
 """Squares may count this much, against sums, and cost nothing: t**2 (1 - t) / (1 + t) < 1 / 11."""
 
@@ -50,8 +48,7 @@ class Moments(Aggregate):
     With squares weighted by the root of 11 against sums the two together are longest at opposite ends of the
     range, where the squares do not change: they are free. The square of the sensitivity is 1 for each number
     and 2 for each category when a row is replaced. When one is added or removed it is ``1/4 + 11/16`` for a
-    number and 1 for a category, and twice that with the number of rows. Sums of squares are rounded down to a
-    multiple of about ``2**-32``, which is added to the sensitivity.
+    number and 1 for a category, and twice that with the number of rows.
 
     Reference
     ---------
@@ -76,7 +73,6 @@ class Moments(Aggregate):
         tops = {column.name: column.top for column in numbers}
         weights = {name: -(-_WIDE // (2 * top)) if top else 1 for name, top in tops.items()}
         widths = {name: 2 * top * weights[name] for name, top in tops.items()}
-        dropped = {name: max(0, 2 * (top - 1).bit_length() - _SQUARE_BITS) for name, top in tops.items()}
         widest = max([_WIDE, *widths.values()])
         ratio = -(-(widest**2) // _FREE)
         replaced = neighbors == "replace-one"
@@ -101,15 +97,9 @@ class Moments(Aggregate):
             precision.append(ratio * weights[column.name] ** 2)
             weight.append(widest * weights[column.name])
             unit.append(1 / max(2 * tops[column.name], 1))
-        steps = {name: own**2 << dropped[name] for name, own in weights.items()}
-        precision += [step**2 for step in steps.values()]
-        weight += list(steps.values())
-        unit += [2.0 ** dropped[name] / max(2 * top, 1) ** 2 for name, top in tops.items()]
-        # A sum that is rounded down moves by less than a step more than the sum itself.
-        rounded = [step for name, step in steps.items() if dropped[name]]
-        if rounded:
-            squared = (root_up(squared) + root_up(sum(step**2 for step in rounded))) ** 2
-            absolute += sum(rounded)
+        precision += [own**4 for own in weights.values()]
+        weight += [own**2 for own in weights.values()]
+        unit += [1 / max(2 * top, 1) ** 2 for top in tops.values()]
         places = np.array([len(precision), *range(len(precision))])
         if not replaced:
             # The number of rows gets as much of the promise as all the rest together.
@@ -129,7 +119,7 @@ class Moments(Aggregate):
                 first, second, top = next(summed), next(summed), tops[column.name]
                 # Twice the distance from the middle, which may lie between two steps, is whole.
                 sums.append(2 * first - top * n_rows)
-                squares.append((4 * second - 4 * top * first + top * top * n_rows) >> dropped[column.name])
+                squares.append(4 * second - 4 * top * first + top * top * n_rows)
             return [*sums, *squares, *([] if replaced else [n_rows])]
 
         return BoundAggregate(
@@ -137,7 +127,6 @@ class Moments(Aggregate):
                 "kind": self.kind,
                 "columns": list(self.columns),
                 "tops": [tops.get(column.name) for column in columns],
-                "dropped": [dropped.get(column.name) for column in columns],
                 "levels": [len(column.levels) for column in columns],
             },
             squared=squared,

@@ -400,7 +400,7 @@ def _normalize_fields(question: Any) -> None:
         check_edges(edges, columns)
 
 
-def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[str, tuple[int, ...]]:
+def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[str, tuple[float | int, ...]]:
     return {name: starts_of(curation.column(name), cuts) for name, cuts in edges.items()}
 
 

@@ -168,10 +168,9 @@ def term_of(expression: Any, curation: Curation) -> IntegerTerm:
         # A constant counts rows: nothing but their number is left to protect.
         lower = float(expression.lower)
         return IntegerTerm(None, 0, lower, lower, 1 if lower else 0)
-    bits = 0 if expression.is_condition else BITS
-    grid = expression.grid(bits)
+    grid = expression.grid()
     # The anchor takes the integer of a row without a value, if there may be some, to 0.
-    return _spread_term(expression.integer_sql(curation.sql_column, bits), grid.top, grid.lower, grid.step)
+    return _spread_term(expression.integer_sql(curation.sql_column), grid.top, grid.lower, grid.step)
 
 
 def _spread_term(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm:

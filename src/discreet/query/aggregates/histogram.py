@@ -22,6 +22,7 @@ from discreet.query.aggregates.base import (
     term_of,
 )
 from discreet.query.engines.base import EngineCells, Tables
+from discreet.query.language._sql import double
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,8 +69,8 @@ def _group_key(curation: Curation, name: str, edges: Mapping[str, Sequence[float
     return _Key(tree, labels)
 
 
-def starts_of(column: Curated, edges: Sequence[float]) -> tuple[int, ...]:
-    """Return the curated integers at which the cells of a column of numbers begin, one for each edge."""
+def starts_of(column: Curated, edges: Sequence[float]) -> tuple[float | int, ...]:
+    """Return where the cells of a column of numbers begin, in its exact column, one for each edge."""
     if column.is_category:
         raise ParameterError(
             f"edges of a question must be for numbers, and {column.name!r} is a category with cells of its "
@@ -86,19 +87,22 @@ def starts_of(column: Curated, edges: Sequence[float]) -> tuple[int, ...]:
             f"edges of a question must be fewer than {_MOST_ON_AN_AXIS} on one column, and those for "
             f"{column.name!r} are {len(values)}. In cells that narrow there is nothing but noise."
         )
-    return tuple(column.nearest_index(value) for value in values)
+    return tuple(column.start(value) for value in values)
 
 
 def _bin_column(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, ...]]:
     """Return the integer expression of the interval that a number is in, and the ends of each interval."""
-    starts = starts_of(column, edges)
+    starts = [
+        double(start) if isinstance(start, float) else exp.Literal.number(start)
+        for start in starts_of(column, edges)
+    ]
 
     def search(low: int, high: int) -> Tree:
         # A tree of comparisons: as many for a row as the number of cells has bits.
         if low == high:
             return exp.Literal.number(low)
         middle = (low + high) // 2
-        below = exp.LT(this=exp.column(column.sql), expression=exp.Literal.number(starts[middle]))
+        below = exp.LT(this=exp.column(column.exact), expression=starts[middle])
         return _case([(below, search(low, middle))], search(middle + 1, high))
 
     bounds = [-math.inf, *map(float, edges), math.inf]

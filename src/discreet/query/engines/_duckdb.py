@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
 
-_IN_MEMORY = 2**27  # bytes of curated integers that are kept in memory; a larger table goes to a file
+_IN_MEMORY = 2**27  # bytes of curated cells that are kept in memory; a larger table goes to a file
 _ONE_THREAD = 122_880  # rows of one group, which DuckDB never shares between threads: others only spin
 
 _OPTIMIZERS = {
@@ -38,7 +38,7 @@ _OPTIMIZERS = {
 class DuckDBEngine(Engine):
     """A curated table in a DuckDB instance of our own.
 
-    A table of up to 128 MB of curated integers stays in memory. A larger one goes to a file without a name,
+    A table of up to 128 MB of curated cells stays in memory. A larger one goes to a file without a name,
     which ends with the process or at :meth:`close`. Once it is filled the instance can reach no file, network
     or extension any more, and its configuration is locked.
 
@@ -87,7 +87,8 @@ class DuckDBEngine(Engine):
                 for piece in pieces:
                     yield [piece[name] for name in names]
 
-            self._fill(ArrayStream(dict.fromkeys(names, np.dtype(np.int32)), arrays), curation)
+            dtypes = {name: curation.dtype(name) for name in names}
+            self._fill(ArrayStream(dtypes, arrays), curation)
         if tally.version.n_rows <= _ONE_THREAD:
             self._connection.execute("SET GLOBAL threads = 1")
             # Planning then takes longer than execution.
@@ -115,8 +116,7 @@ class DuckDBEngine(Engine):
 
     def _fill(self, stream: ArrayStream, curation: Curation) -> None:
         """Create the curated table and insert a stream of arrays, as SMALLINT where values fit."""
-        names = curation.identifiers()
-        types = {name: "SMALLINT" if curation.small(name) else "INTEGER" for name in names}
+        types = {name: curation.kind(name) for name in curation.identifiers()}
         defined = ", ".join(f"{name} {kind} NOT NULL" for name, kind in types.items())
         cast = ", ".join(f"CAST({name} AS {kind})" for name, kind in types.items())
         self._connection.execute(f"CREATE TABLE {TABLE} ({defined})")
@@ -132,8 +132,10 @@ class DuckDBEngine(Engine):
         return self._reader.execute(self.sql.write(query)).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
-        selected = ", ".join(f"CAST({name} AS INTEGER)" for name in columns)
+        """Yield curated columns, at most ``rows`` rows at a time: int32, or float64 of unrounded numbers."""
+        assert self.curation is not None
+        kinds = {np.dtype(np.int32): "INTEGER", np.dtype(np.float64): "DOUBLE"}
+        selected = ", ".join(f"CAST({name} AS {kinds[self.curation.dtype(name)]})" for name in columns)
         query = f"SELECT {selected} FROM {TABLE}"  # noqa: S608 - names are ours
         with contextlib.closing(read_stream(self._reader.sql(query).__arrow_c_stream__())) as stream:
             for piece, _ in stream:

@@ -9,6 +9,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import ParameterError, SourceError
+from discreet.noise import Stream
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
+_TYPES = {"SMALLINT": "smallint", "INTEGER": "integer", "DOUBLE": "double precision"}
+_FORMATS = {"SMALLINT": ">i2", "INTEGER": ">i4", "DOUBLE": ">f8"}
 
 
 class PostgresEngine(Engine):
@@ -43,8 +46,9 @@ class PostgresEngine(Engine):
     Privacy
     -------
     See :class:`~discreet.query.engines.base.Engine`. A temporary table belongs to this session alone. One in
-    a schema can be changed by others, so every pass compares its fingerprint. Give the curator's login no
-    more rights than to read the source and to make this table.
+    a schema can be changed by others, so every pass compares the sum of its rows' hashes with that at the
+    time it was filled, under a seed that only this process knows. Give the curator's login no more rights
+    than to read the source and to make this table.
 
     Reference
     ---------
@@ -68,6 +72,7 @@ class PostgresEngine(Engine):
         self._failures = (psycopg.Error, OSError)
         self._into = into
         self.exposed = into is not None
+        self._seed = Stream().integer(64) >> 1  # unknown to whoever would change the table without a trace
         self._server.autocommit = True
         for setting in (
             # Compiling a thousand sums takes longer than adding them up.
@@ -84,10 +89,10 @@ class PostgresEngine(Engine):
 
         tally = Tally(curation)
         names = curation.identifiers()
-        kinds = {name: "smallint" if curation.small(name) else "integer" for name in names}
-        columns = ", ".join(f"{name} {kind} NOT NULL" for name, kind in kinds.items())
+        kinds = {name: curation.kind(name) for name in names}
+        columns = ", ".join(f"{name} {_TYPES[kind]} NOT NULL" for name, kind in kinds.items())
         where = sql.Identifier(self._into or "pg_temp", TABLE)
-        record = _record([2 if kind == "smallint" else 4 for kind in kinds.values()])
+        record = _record([_FORMATS[kind] for kind in kinds.values()])
         try:
             with open_table(source) as table, self._server.transaction():
                 self._server.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(where))
@@ -98,6 +103,8 @@ class PostgresEngine(Engine):
                     for arrays in curated_batches(table, curation, tally, salt):
                         copy.write(_pack_rows(record, [arrays[name] for name in names]))
                     copy.write(_TRAILER)
+                if self.exposed:
+                    self._keep_witness()
             self._server.execute(sql.SQL("ANALYZE {}").format(where))
             self._server.execute("SET default_transaction_read_only = on")
         except self._failures as problem:
@@ -113,16 +120,21 @@ class PostgresEngine(Engine):
         schema = exp.to_identifier(self._into or "pg_temp", quoted=True)
         return exp.Table(this=exp.to_identifier(TABLE), db=schema)
 
+    def _row_hash(self) -> Tree:
+        assert self.curation is not None
+        cells = [exp.column(name) for name in self.curation.identifiers()]
+        row = exp.Anonymous(this="ROW", expressions=cells)
+        return exp.Anonymous(this="hash_record_extended", expressions=[row, exp.Literal.number(self._seed)])
+
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
         return self._server.execute(self.sql.write(query).encode()).fetchall()
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
-        selected = exp.select(
-            *(exp.Cast(this=exp.column(name), to=exp.DataType.build("INT")) for name in columns)
-        ).from_(self._table())
+        """Yield curated columns, at most ``rows`` rows at a time: int32, or float64 of unrounded numbers."""
+        assert self.curation is not None
+        selected = exp.select(*map(exp.column, columns)).from_(self._table())
         command = f"COPY ({self.sql.write(selected)}) TO STDOUT (FORMAT binary)"
-        record = _record([4] * len(columns))
+        record = _record([_FORMATS[self.curation.kind(name)] for name in columns])
         held = bytearray()
         start = len(_HEADER)
         with contextlib.closing(read_copy(self._server, command.encode())) as messages:
@@ -145,16 +157,16 @@ class PostgresEngine(Engine):
         self._server.close()
 
 
-def _record(widths: Sequence[int]) -> np.dtype[Any]:
-    """Return the layout of a row of fixed-width integers in PostgreSQL's binary COPY."""
+def _record(formats: Sequence[str]) -> np.dtype[Any]:
+    """Return the layout of a row of fixed-width numbers in PostgreSQL's binary COPY."""
     fields: list[tuple[str, str]] = [("n", ">i2")]
-    for i, width in enumerate(widths):
-        fields += [(f"l{i}", ">i4"), (f"v{i}", f">i{width}")]
+    for i, form in enumerate(formats):
+        fields += [(f"l{i}", ">i4"), (f"v{i}", form)]
     return np.dtype(fields)
 
 
 def _pack_rows(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
-    """Return columns of integers as rows of PostgreSQL's binary COPY."""
+    """Return columns of numbers as rows of PostgreSQL's binary COPY."""
     rows = np.empty(len(columns[0]), record)
     rows["n"] = len(columns)
     for i, values in enumerate(columns):
@@ -166,4 +178,5 @@ def _pack_rows(record: np.dtype[Any], columns: Sequence[AnyArray]) -> bytes:
 def _unpack_rows(record: np.dtype[Any], held: bytearray, start: int, rows: int) -> list[AnyArray]:
     """Return the columns of rows of PostgreSQL's binary COPY."""
     block = np.frombuffer(bytes(held[start : start + rows * record.itemsize]), record)
-    return [block[f"v{i}"].astype(np.int32) for i in range(len(record.names or ()) // 2)]
+    columns = [block[f"v{i}"] for i in range(len(record.names or ()) // 2)]
+    return [column.astype(np.float64 if column.dtype.kind == "f" else np.int32) for column in columns]

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import operator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,7 +14,7 @@ import numpy as np
 from sqlglot import exp
 
 from discreet.errors import MissingExtra, ParameterError, SchemaError, SourceError
-from discreet.query.curation import TABLE, Curation, Version, bigint
+from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, missing_ids, repeated_ids
 from discreet.query.unit_rows import row_digests
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlglot.expressions import Expr as Tree
 
-    from discreet._types import AnyArray
+    from discreet._types import AnyArray, Ints
     from discreet.query.engines.base import Kernel
 
 # Workers shuffle and keep curated rows on their own disks; a session that is started here encrypts them under
@@ -80,17 +81,12 @@ class SparkEngine(Engine):
         frame = _frame(source)
         _check_names(frame, curation)
         _check_id_type(frame, curation)
-        sums = [
-            exp.Cast(this=exp.Sum(this=self._wide(tree)), to=exp.DataType.build("TEXT"))
-            for tree in curation.checksum_sql()
-        ]
-        query = self._selection([exp.Count(this=exp.Star()), *sums])
         try:
             self._frame = self._curate_frame(frame, curation, salt).localCheckpoint(eager=True)
             self._frame.createOrReplaceTempView(self._name)
-            (row,) = self._fetch(query)
+            (checksum,), n_rows = self._reduce_kernel(_ChecksumPass(curation))
             repeated = curation.ids and self._repeats(curation.id_identifiers())
-            version = Version(int(row[0]), tuple(int(value or 0) for value in row[1:]))
+            version = Version(n_rows, checksum % 2**64)
         except self._failures:
             pass
         else:
@@ -104,7 +100,7 @@ class SparkEngine(Engine):
         )
 
     def _curate_frame(self, frame: Any, curation: Curation, salt: str) -> Any:
-        """Return the data frame of curated integers, with at most ``max_rows_per_unit`` rows of each unit."""
+        """Return the data frame of curated cells, with at most ``max_rows_per_unit`` rows of each unit."""
         schema = curation.schema
         names = curation.identifiers()
         limited = schema.id_column is not None
@@ -112,7 +108,8 @@ class SparkEngine(Engine):
         if schema.id_column is not None:
             needed.append(schema.id_column)
         selected = frame.select(*(_quote_name(name) for name in needed))
-        declared = ", ".join(f"{name} int" for name in names)
+        kinds = {np.dtype(np.int32): "int", np.dtype(np.float64): "double"}
+        declared = ", ".join(f"{name} {kinds[curation.dtype(name)]}" for name in names)
         if curation.ids:
             assert schema.id_column is not None
             if selected.filter(f"{_quote_name(schema.id_column)} IS NULL").head(1):
@@ -137,18 +134,21 @@ class SparkEngine(Engine):
 
     def _wide(self, expression: Tree) -> Tree:
         # A sum of DECIMAL(20) is a DECIMAL(30); a sum of BIGINT would be a BIGINT, and could overflow.
-        return exp.Cast(this=bigint(expression), to=exp.DataType.build("DECIMAL(20, 0)"))
+        wide = exp.Cast(this=expression, to=exp.DataType.build("BIGINT"))
+        return exp.Cast(this=wide, to=exp.DataType.build("DECIMAL(20, 0)"))
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
         rows = self._frame.sparkSession.sql(self.sql.write(query)).collect()
         return [tuple(row) for row in rows]
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
+        """Yield curated columns, at most ``rows`` rows at a time: int32, or float64 of unrounded numbers."""
+        assert self.curation is not None
+        dtypes = [self.curation.dtype(name) for name in columns]
         shape = ", ".join(f"b{i} binary" for i in range(len(columns)))
-        packed = self._frame.select(*columns).mapInArrow(_pack(len(columns)), shape)
+        packed = self._frame.select(*columns).mapInArrow(_pack(dtypes), shape)
         for row in packed.toLocalIterator():
-            arrays = [np.frombuffer(cell, np.int32) for cell in row]
+            arrays = [np.frombuffer(cell, dtype) for cell, dtype in zip(row, dtypes, strict=True)]
             for start in range(0, len(arrays[0]), rows):
                 yield [values[start : start + rows] for values in arrays]
 
@@ -276,14 +276,32 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
     return curate
 
 
-def _pack(width: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+@dataclass(frozen=True, slots=True)
+class _ChecksumPass:
+    """The sum of the fingerprints of rows, as :meth:`Curation.checksum` gives it."""
+
+    curation: Curation
+    size: int = 1
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return self.curation.exact_identifiers()
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+        """Return the sum over some rows."""
+        summed = self.curation.checksum(dict(zip(self.columns, arrays, strict=True)))
+        return np.array([summed], np.uint64).view(np.int64)
+
+
+def _pack(dtypes: Sequence[np.dtype[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return the function by which a worker packs each column of a batch into one binary cell."""
 
     def pack(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         for batch in batches:
-            cells = [batch.column(i).to_numpy().astype(np.int32).tobytes() for i in range(width)]
+            cells = [batch.column(i).to_numpy().astype(d).tobytes() for i, d in enumerate(dtypes)]
             yield pa.RecordBatch.from_pydict({f"b{i}": pa.array([cell]) for i, cell in enumerate(cells)})
 
     return pack

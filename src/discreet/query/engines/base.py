@@ -195,13 +195,14 @@ class Engine(ABC):
     sql: ClassVar[SqlText]
     # Whether a sub-select must be kept from being merged, which would compute its values many times.
     fences: ClassVar[bool] = False
-    # Whether the table can change under us, so that every pass must look at the fingerprints again.
+    # Whether the table can change under us, so that every pass must look at the hashes of its rows again.
     exposed: bool = False
     _failures: tuple[type[BaseException], ...] = ()
 
     def __init__(self) -> None:
         self.curation: Curation | None = None
         self.version: Version | None = None
+        self._filled: str | None = None
 
     def register(self, source: Any, curation: Curation, *, salt: str = "") -> Version:
         """Build the curated table from a source; errors of this curator's step may name a row.
@@ -229,7 +230,7 @@ class Engine(ABC):
 
     @abstractmethod
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
-        """Yield the curated integers of columns, at most ``rows`` rows at a time."""
+        """Yield curated columns, at most ``rows`` rows at a time: int32, or float64 of unrounded numbers."""
 
     @abstractmethod
     def close(self) -> None:
@@ -340,28 +341,29 @@ class Engine(ABC):
         return expression
 
     def _witness(self) -> list[Tree]:
-        """Return the count and, for an exposed table, the checksums that show that it is unchanged."""
-        columns: list[Tree] = [exp.Count(this=exp.Star())]
-        if self.exposed:
-            assert self.curation is not None
-            for tree in self.curation.checksum_sql():
-                total = exp.Sum(this=self._wide(tree))
-                columns.append(_text(exp.func("COALESCE", total, exp.Literal.number(0))))
-        return columns
+        """Return the count and, for an exposed table, the sum of the hashes of its rows."""
+        count = exp.Count(this=exp.Star())
+        return [count, _text(exp.Sum(this=self._row_hash()))] if self.exposed else [count]
+
+    def _row_hash(self) -> Tree:
+        """Return the engine's own hash of all cells of a row, for a table that can change under us."""
+        raise NotImplementedError
+
+    def _keep_witness(self) -> None:
+        """Keep the witness of an exposed table, before anyone else can see the table."""
+        ((_, self._filled),) = self._fetch(self._selection(self._witness()))
 
     def _check_witness(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Check the values that :meth:`_witness` selected, and return the rest of the row."""
         self._check_count(int(row[0]))
         if not self.exposed:
             return row[1:]
-        assert self.version is not None
-        end = 1 + len(self.version.checksum)
-        if tuple(int(value) for value in row[1:end]) != self.version.checksum:
+        if row[1] != self._filled:
             raise TableChanged
-        return row[end:]
+        return row[2:]
 
     def _check_version(self) -> None:
-        """Check the checksums of an exposed table before a pass that does not select them itself."""
+        """Check that an exposed table is unchanged before a pass that does not select its witness itself."""
         if self.exposed:
             query = self._selection(self._witness())
             (row,) = self.run(lambda: self._fetch(query))
@@ -373,23 +375,16 @@ class Engine(ABC):
 
 
 class Tally:
-    """Number of rows and sums of fingerprints of a curated table while it is filled."""
+    """Number of rows and sum of fingerprints of a curated table while it is filled."""
 
     def __init__(self, curation: Curation) -> None:
         self._curation = curation
-        self._n_rows = 0
-        self._sums: tuple[int, ...] = ()
+        self.version = Version(0, 0)
 
     def add(self, arrays: dict[str, AnyArray]) -> None:
         """Count a batch of rows."""
-        sums = self._curation.checksum(arrays)
-        self._sums = tuple(map(operator.add, self._sums or (0,) * len(sums), sums))
-        self._n_rows += len(next(iter(arrays.values())))
-
-    @property
-    def version(self) -> Version:
-        """Version of the rows that were counted."""
-        return Version(self._n_rows, self._sums or (0,) * len(self._curation.checksum_sql()))
+        n_rows = self.version.n_rows + len(next(iter(arrays.values())))
+        self.version = Version(n_rows, (self.version.checksum + self._curation.checksum(arrays)) % 2**64)
 
 
 def curated_batches(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -20,9 +21,8 @@ from discreet.query.language.nodes import Condition, Indicator, Reference, Truth
 
 if TYPE_CHECKING:
     from discreet._types import Ints
+    from discreet.query.language._program import Interval
     from discreet.schema import Schema
-
-_MOST_BITS = 30
 
 
 class Grid(NamedTuple):
@@ -50,6 +50,10 @@ class Expression:
         The curated columns that it reads, by declared name; flags as ``<name>_missing``.
     is_condition : bool
         Whether it is true, false or unknown; true is counted as 1, all else as 0.
+    top : int
+        Number of steps of the grid on which values are summed: those of its own unit, a power of two, where
+        all its values are multiples of that and there are at most ``2**30``; ``2**30`` otherwise; 0 if it is
+        constant.
     bare : str or None
         The column of numbers that it is nothing but.
     known : str or None
@@ -72,13 +76,13 @@ class Expression:
     upper: float
     columns: tuple[str, ...]
     is_condition: bool
+    top: int
     bare: str | None
     known: str | None
     schema: Schema = field(repr=False)
     program: Program = field(repr=False, compare=False)
     place: int = field(repr=False, compare=False)
     known_place: int | None = field(repr=False, compare=False)
-    own_top: int | None = field(repr=False, compare=False)
 
     @property
     def is_constant(self) -> bool:
@@ -91,31 +95,21 @@ class Expression:
         required = {column.name for column in self.schema.released if column.required}
         return not required.issuperset(self.columns)
 
-    def grid(self, bits: int = BITS) -> Grid:
-        """Return the integers in which the expression is summed.
-
-        Parameters
-        ----------
-        bits : int, default 20
-            The grid has ``2**bits`` steps, 0 to 30; those of an expression that may be unknown are made of 0
-            and about as many, or fewer if its values are multiples of something.
-        """
-        top = _top(bits)
+    def grid(self) -> Grid:
+        """Return the integers in which the expression is summed."""
         if self.is_constant:
             return Grid(self.lower, 0.0, 0)
         if self.known is None or self.is_condition:
-            return Grid(self.lower, (self.upper - self.lower) / top, top)
-        return self._with_zero(top)[2]
+            return Grid(self.lower, (self.upper - self.lower) / self.top, self.top)
+        return self._with_zero(2**BITS)[2]
 
-    def integer_sql(self, column: sql.ColumnTree, bits: int = BITS) -> sql.Tree:
+    def integer_sql(self, column: sql.ColumnTree) -> sql.Tree:
         """Write the place of the value on its grid as SQL.
 
         Parameters
         ----------
         column : callable
-            Gives the sqlglot tree of a curated integer column, by its name in :attr:`columns`.
-        bits : int, default 20
-            Number of bits of the grid, as in :meth:`grid`.
+            Gives the sqlglot tree of an exact curated column, by its name in :attr:`columns`.
 
         Returns
         -------
@@ -123,57 +117,52 @@ class Expression:
             A BIGINT from 0 to the top of the grid, the same bits on every engine. It may be a
             :class:`~discreet.query.language._sql.Stepwise`: see :func:`~discreet.query.language.hoist`.
         """
-        top = _top(bits)
         if self.is_constant:
             return sql.bigint(exp.Literal.number(0))
-        if self.own_top == top:
-            return sql.bigint(column(self.columns[0]))
         if self.is_condition:
-            return sql.write(self.program, self.place, column, lambda tree: _indicator_tree(tree, top))
-        program, place = self._on_grid(top)
+            return sql.write(self.program, self.place, column, _indicator_tree)
+        program, place = self._on_grid()
         return sql.write(program, place, column, sql.bigint)
 
-    def evaluate(self, columns: Columns, bits: int = BITS) -> Ints:
-        """Compute the place of the value on its grid for some rows.
+    def evaluate(self, columns: Columns) -> Ints:
+        """Compute the place of the value on a grid for some rows.
 
         Parameters
         ----------
         columns : mapping of str to array
-            The curated integers by the names in :attr:`columns`, and at least one array to tell the
+            The exact curated cells by the names in :attr:`columns`, and at least one array to tell the
             number of rows.
-        bits : int, default 20
-            Number of bits of the grid, as in :meth:`grid`.
 
         Returns
         -------
         array of int64
             The integers that the SQL gives, bit for bit.
         """
-        top = _top(bits)
         if not columns or any(name not in columns for name in self.columns):
             raise ParameterError(
                 f"Expression.evaluate: columns must hold {', '.join(self.columns) or 'an array'}, held "
-                f"{', '.join(columns) or 'nothing'}. Give the curated integers of one batch."
+                f"{', '.join(columns) or 'nothing'}. Give the curated cells of one batch."
             )
         n_rows = len(next(iter(columns.values())))
         if self.is_constant:
             return np.zeros(n_rows, np.int64)
-        if self.own_top == top:
-            return columns[self.columns[0]].astype(np.int64)
         if self.is_condition:
             holds = values(self.program, columns, self.place)[self.place]
-            return np.where(np.broadcast_to(holds, n_rows), top, 0).astype(np.int64)
-        program, place = self._on_grid(top)
+            return np.broadcast_to(holds, n_rows).astype(np.int64)
+        program, place = self._on_grid()
         return np.broadcast_to(values(program, columns, place)[place], n_rows).astype(np.int64)
 
-    def _on_grid(self, top: int) -> tuple[Program, int]:
+    def _on_grid(self) -> tuple[Program, int]:
         """Continue the program to the place on the grid: ``floor((value - lower) / width * top + 1/2)``."""
         if self.known is not None:
-            return self._with_zero(top)[:2]
-        program = self.program.copy()
+            return self._with_zero(2**BITS)[:2]
+        program, width = self.program.copy(), self.upper - self.lower
         above = program.subtract(program.fence(self.place), program.constant(self.lower))
-        share = program.divide(above, program.constant(self.upper - self.lower))
-        scaled = program.multiply(share, program.constant(float(top)))
+        if self.top == _own_steps(self.program.interval(self.place)):
+            # All values are multiples of a power of two, the step: nothing is rounded.
+            return program, program.multiply(above, program.constant(self.top / width))
+        share = program.divide(above, program.constant(width))
+        scaled = program.multiply(share, program.constant(float(self.top)))
         return program, program.floor(program.add(scaled, program.constant(0.5)))
 
     def _with_zero(self, top: int) -> tuple[Program, int, Grid]:
@@ -276,15 +265,17 @@ def _build_expression(text: object, schema: Schema, use: _Use) -> Expression:
     inner = node.condition if isinstance(node, Indicator) else node
     if use == "where" and isinstance(inner, Condition):
         inner = where_true(inner)
-    curation = Curation.from_schema(schema)
-    lowering = Lowering(curation)
+    lowering = Lowering(Curation.from_schema(schema))
     program, bare, known_place = lowering.program, None, None
     if isinstance(inner, Condition):
         place = lowering.holds(inner)
         lower, upper = (float(inner.value),) * 2 if isinstance(inner, Truth) else (0.0, 1.0)
+        top = int(lower < upper)
     else:
         place, known_place = lowering.value(inner), lowering.known(inner)
-        lower, upper = program.interval(place).lower, program.interval(place).upper
+        interval = program.interval(place)
+        lower, upper = interval.lower, interval.upper
+        top = 0 if interval.is_point else _own_steps(interval) or 2**BITS
         if isinstance(inner, Reference) and schema.column(inner.name).is_number:
             bare = inner.name
     return Expression(
@@ -293,27 +284,25 @@ def _build_expression(text: object, schema: Schema, use: _Use) -> Expression:
         upper=upper,
         columns=program.columns(),
         is_condition=isinstance(inner, Condition),
+        top=top,
         bare=bare,
         known=opposite(is_missing(inner)).text if inner.nullable else None,
         schema=schema,
         program=program,
         place=place,
         known_place=known_place,
-        # The integers of such a column are places on a grid of that size already.
-        own_top=None if bare is None or inner.nullable else curation.column(bare).top,
     )
 
 
-def _indicator_tree(tree: sql.Tree, top: int) -> sql.Tree:
-    """Return a condition as an integer expression: `top` where it holds, else 0."""
-    chosen = exp.If(this=tree, true=exp.Literal.number(top))
+def _indicator_tree(tree: sql.Tree) -> sql.Tree:
+    """Return a condition as an integer expression: 1 where it holds, else 0."""
+    chosen = exp.If(this=tree, true=exp.Literal.number(1))
     return sql.bigint(exp.Case(ifs=[chosen], default=exp.Literal.number(0)))
 
 
-def _top(bits: int) -> int:
-    if isinstance(bits, bool) or not isinstance(bits, int) or not 0 <= bits <= _MOST_BITS:
-        raise ParameterError(
-            f"Expression: bits must be a whole number from 0 to {_MOST_BITS}, was {bits!r}. "
-            f"Leave it at {BITS}."
-        )
-    return int(2**bits)
+def _own_steps(interval: Interval) -> int:
+    """Return the number of steps of ``2**quantum`` in an interval; 0 if they are too many for a grid."""
+    step = Fraction(2) ** interval.quantum
+    steps = (Fraction(interval.upper) - Fraction(interval.lower)) / step
+    whole = steps.denominator == 1 and (Fraction(interval.lower) / step).denominator == 1
+    return int(steps) if whole and steps <= 2**BITS else 0

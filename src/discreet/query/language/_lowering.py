@@ -15,9 +15,9 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from discreet.errors import ExpressionRefused
-from discreet.query.curation import LARGEST_VALUE
+from discreet.query.curation import LARGEST_VALUE, LEAST_MAGNITUDE
 from discreet.query.language._normal_form import opposite
-from discreet.query.language._program import Program, TooWide, exponent
+from discreet.query.language._program import Interval, Program, TooWide, exponent
 from discreet.query.language.nodes import (
     Call,
     Case,
@@ -44,6 +44,7 @@ from discreet.query.language.nodes import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from fractions import Fraction
 
     from discreet.query.curation import Curated, Curation
 
@@ -331,7 +332,7 @@ class Lowering:
             case Truth(value=value):
                 return program.truth(value)
             case Compare(relation=relation, left=left, right=right):
-                place = program.compare(_COMPARISONS[relation], self.value(left), self.value(right))
+                place = self._compare(relation, left, right)
                 return program.every([place, *self._all_known((left, right))])
             case Member(name=name, flag=flag):
                 return program.member(flag or name, node.true_codes) if node.true_codes else program.truth(False)
@@ -401,12 +402,12 @@ class Lowering:
         return result
 
     def _column(self, column: Curated) -> int:
-        """Read a cell: ``lower + step * i``, never above the declared upper bound."""
+        """Read a cell: its number, or ``lower + i`` where it is an exact integer ``i``."""
         program = self.program
         if column.is_category:
             values = [float(level) for level in column.levels if level is not None]
             if values == [values[0] + i for i in range(len(values))]:
-                value = program.add(program.constant(values[0]), program.column(column.name, column.top))
+                value = program.add(program.constant(values[0]), self._cell(column))
                 return program.least(value, program.constant(values[-1]))  # of a missing cell too
             if len(values) > _MOST_VALUES:
                 raise ExpressionRefused(
@@ -415,10 +416,52 @@ class Lowering:
                 )
             missing = values[-1:] * (None in column.levels)  # any value
             return program.lookup(column.name, (*values, *missing))
-        index = program.column(column.name, column.top)
-        lower = program.constant(column.lower)
-        value = program.add(lower, program.multiply(index, program.constant(column.step)))
-        return program.least(value, program.constant(self._curation.schema.column(column.name).range[1]))
+        cell = self._cell(column)
+        return program.add(program.constant(column.lower), cell) if column.whole else cell
+
+    def _cell(self, column: Curated) -> int:
+        """Read the curated column of exact cells."""
+        if column.whole:
+            return self.program.column(column.name, Interval(0.0, float(column.top), 0))
+        whole = self._curation.schema.column(column.name).type != "number"
+        quantum = 0 if whole else exponent(LEAST_MAGNITUDE) - 52
+        return self.program.column(column.name, Interval(column.lower, column.upper, quantum))
+
+    def _compare(self, relation: Relation, left: Number, right: Number) -> int:
+        """Record a comparison; one of a column of whole numbers with a constant is exact for any constant."""
+        program, kind = self.program, _COMPARISONS[relation]
+        up, down = (math.ceil, math.floor) if relation == "<" else (math.floor, math.ceil)
+        if self._is_whole(left) and isinstance(right, Constant):
+            cell, limit = self._limit(left, up(right.value), right.value, relation)
+            return program.compare(kind, cell, limit)
+        if self._is_whole(right) and isinstance(left, Constant):
+            cell, limit = self._limit(right, down(left.value), left.value, relation)
+            return program.compare(kind, limit, cell)
+        return program.compare(kind, self.value(left), self.value(right))
+
+    def _is_whole(self, node: Number) -> bool:
+        """Return whether a node is a column of whole numbers, dates or levels."""
+        return isinstance(node, Reference) and self._curation.schema.column(node.name).type != "number"
+
+    def _limit(self, node: Number, limit: int, value: Fraction, relation: Relation) -> tuple[int, int]:
+        """Return the places of a cell and of the whole number that it is compared with instead of a constant.
+
+        A constant beside 2**53 may not be a double. A whole number that is out of the column's range is as
+        good as any other there: two past the range, which is a double even at 2**53.
+        """
+        assert isinstance(node, Reference)
+        column = self._curation.column(node.name)
+        counted = column.whole and not column.is_category
+        place = self._cell(column) if counted else self.value(node)
+        first = int(column.lower) if counted else 0
+        known = self.program.interval(place)
+        low, high = int(known.lower), int(known.upper)
+        limit -= first
+        if limit > high or (relation in ("=", "<>") and value.denominator > 1):
+            limit = high + 2
+        elif limit < low:
+            limit = low - 2
+        return place, self.program.constant(float(limit))
 
     def _sum(self, terms: tuple[tuple[int, Number], ...]) -> int:
         """Record a sum: positive terms, less negative ones, each in a balanced tree."""

@@ -239,9 +239,9 @@ class Program:
         known = self._places.get(("constant", (), (value,)))
         return self._record("constant", (), (value,), span([value])) if known is None else known
 
-    def column(self, name: str, top: int) -> int:
-        """Record the integer in a curated column, 0 to ``top``, as a double."""
-        return self._record("column", (), (name,), Interval(0.0, float(top), 0))
+    def column(self, name: str, interval: Interval) -> int:
+        """Record the number in a curated column, as a double."""
+        return self._record("column", (), (name,), interval)
 
     def lookup(self, name: str, values: tuple[float, ...]) -> int:
         """Record the number that stands for the code in a curated column."""
@@ -422,7 +422,7 @@ def values(program: Program, columns: Columns, place: int | None = None) -> list
     program : Program
         Operations that compute the values.
     columns : mapping of str to array
-        Integers of the curated columns, by declared name; flags as ``<name>_missing``.
+        Exact cells of the curated columns, by declared name; flags as ``<name>_missing``.
     place : int, optional
         Place of the value that is needed; all values by default.
 

@@ -195,7 +195,7 @@ class _Writer:
         operation = self._operations[at]
         kind = operation.kind
         if kind == "constant":
-            return _double(operation.detail[0])
+            return double(operation.detail[0])
         if kind == "truth":
             return exp.Boolean(this=bool(operation.detail[0]))
         if kind == "column":
@@ -236,11 +236,11 @@ class _Writer:
         *first, last = operation.detail[1]
         ifs = [
             exp.If(
-                this=exp.EQ(this=self._column_tree(operation), expression=_integer(code)), true=_double(value)
+                this=exp.EQ(this=self._column_tree(operation), expression=_integer(code)), true=double(value)
             )
             for code, value in enumerate(first)
         ]
-        return exp.Case(ifs=ifs, default=_double(last))
+        return exp.Case(ifs=ifs, default=double(last))
 
     def _ladder(self, operation: Operation) -> Tree:
         """Find the rung by halving: engines look at the conditions one after the other."""
@@ -248,9 +248,9 @@ class _Writer:
 
         def between(first: int, last: int) -> Tree:
             if first == last:
-                return _double(values[first])
+                return double(values[first])
             middle = (first + last) // 2
-            below = exp.LT(this=self._operand(operation.inputs[0]), expression=_double(thresholds[middle]))
+            below = exp.LT(this=self._operand(operation.inputs[0]), expression=double(thresholds[middle]))
             chosen = exp.If(this=below, true=between(first, middle))
             return exp.Case(ifs=[chosen], default=between(middle + 1, last))
 
@@ -262,7 +262,8 @@ def _times(operation: Operation) -> int:
     return len(operation.detail[0]) if operation.kind == "ladder" else 1
 
 
-def _double(value: Any) -> Tree:
+def double(value: Any) -> Tree:
+    """Return a number as the double that every engine reads."""
     return _cast(exp.Literal.string(repr(float(value))), "DOUBLE")
 
 
