@@ -240,7 +240,8 @@ class Sums(Aggregate):
         terms = [term_of(expression, curation) for expression in expressions]
         moves = [term.moves(neighbors) for term in terms]
         # Every entry gets noise in proportion to how far it can move.
-        weights = [-(-(2**BITS) // move) if 0 < move < 2**BITS and len(terms) > 1 else 1 for move in moves]
+        # One that cannot move is public, and gets as little as any.
+        weights = [-(-(2**BITS) // max(move, 1)) if move < 2**BITS and len(terms) > 1 else 1 for move in moves]
 
         def finish(integers: list[int], n_rows: int) -> list[int]:
             summed = iter(integers)
