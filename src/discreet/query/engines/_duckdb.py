@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
 
-_IN_MEMORY = 2**27  # bytes of curated cells that are kept in memory; a larger table goes to a file
+_IN_MEMORY = 2**28  # bytes of curated cells that are kept in memory; a larger table goes to a file
 _ONE_THREAD = 122_880  # rows of one group, which DuckDB never shares between threads: others only spin
 
 _OPTIMIZERS = {
@@ -38,7 +38,7 @@ _OPTIMIZERS = {
 class DuckDBEngine(Engine):
     """A curated table in a DuckDB instance of our own.
 
-    A table of up to 128 MB of curated cells stays in memory. A larger one goes to a file without a name,
+    A table of up to 256 MB of curated cells stays in memory. A larger one goes to a file without a name,
     which ends with the process or at :meth:`close`. Once it is filled the instance can reach no file, network
     or extension any more, and its configuration is locked.
 
@@ -117,7 +117,10 @@ class DuckDBEngine(Engine):
     def _fill(self, stream: ArrayStream, curation: Curation) -> None:
         """Create the curated table and insert a stream of arrays, as SMALLINT where values fit."""
         types = {name: curation.kind(name) for name in curation.identifiers()}
-        defined = ", ".join(f"{name} {kind} NOT NULL" for name, kind in types.items())
+        # Numbers of many digits hardly get smaller, and slower to write and to read.
+        plain = " USING COMPRESSION UNCOMPRESSED"
+        how = {name: "" if kind == "SMALLINT" else plain for name, kind in types.items()}
+        defined = ", ".join(f"{name} {kind} NOT NULL{how[name]}" for name, kind in types.items())
         cast = ", ".join(f"CAST({name} AS {kind})" for name, kind in types.items())
         self._connection.execute(f"CREATE TABLE {TABLE} ({defined})")
         command = f"INSERT INTO {TABLE} SELECT {cast} FROM arriving"  # noqa: S608 - ours

@@ -65,7 +65,7 @@ def write(program: Program, place: int, column: ColumnTree, finish: Callable[[Tr
     place : int
         Place of the value in the program.
     column : callable
-        Function from the declared name of a column to the tree of its curated integers.
+        Function from the declared name of a column to the tree of its exact curated cells.
     finish : callable
         Function that is applied to the tree of the value.
 
