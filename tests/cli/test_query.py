@@ -277,7 +277,7 @@ REFUSED = {
     "mean(1 / hours)": "a division by something that could be zero",
     "mean(person)": "person",
     "count where age": "something else than a condition after WHERE",
-    "count(age)": "something to count after COUNT",
+    "count(age > 40)": "COUNT of a condition. Write COUNT WHERE age > 40",
     "avg(age)": "Write MEAN instead",
     "max(age)": "MAX",
     "mean": "nothing to compute",

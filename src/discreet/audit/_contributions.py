@@ -204,9 +204,9 @@ def _length(arrays: Arrays) -> int:
 
 def _term(expression: Any, anchor: int, curation: Curation) -> tuple[set[str], Callable[[Arrays], Floats]]:
     """Return the columns that an expression reads, and a function from rows to the integers it sums."""
-    if expression.lower == expression.upper:
+    if expression.is_constant:
         return set(), lambda arrays: np.full(_length(arrays), float(anchor))
-    if expression.bare is not None:
+    if expression.bare is not None and expression.known is None:
         sql = curation.column(expression.bare).sql
         return {sql}, lambda arrays: arrays[sql].astype(np.float64) + anchor
     reads = {curation.sql_column(name).name for name in expression.columns}

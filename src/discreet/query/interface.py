@@ -195,7 +195,7 @@ class PrivateTable(CostedTable, ABC):
         owner: str | None = None,
         refines: str | None = None,
     ) -> Answer:
-        """Sum an expression over all rows.
+        """Sum an expression over all rows; a row where it is unknown adds 0.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class PrivateTable(CostedTable, ABC):
         owner: str | None = None,
         refines: str | None = None,
     ) -> Answer:
-        """Count the rows for which a condition holds.
+        """Count the rows for which a condition is true, and neither false nor unknown.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class PrivateTable(CostedTable, ABC):
         owner: str | None = None,
         refines: str | None = None,
     ) -> Answer:
-        """Average an expression over all rows.
+        """Average an expression over all rows where it is known.
 
         Parameters
         ----------
@@ -275,24 +275,29 @@ class PrivateTable(CostedTable, ABC):
         ------
         ParameterError
             The number of rows is too small to divide by, for its noise. The sums have been paid for:
-            ``ask(Sums((expression, "TRUE")), ...)`` returns them again, free.
+            ``ask(Sums((expression, "TRUE")), ...)`` returns them again, free, with the condition that the
+            expression is known in place of TRUE where it may be unknown.
 
         Privacy
         -------
-        Where the number of rows is public, that of the sum. Otherwise that of the sum and the count
-        together; the standard deviation is then that of the first order.
+        Where the number of rows is public and no cell of the expression may be missing, that of the sum.
+        Otherwise that of the sum and the count of rows where it is known together; the standard deviation
+        is then that of the first order.
 
         Reference
         ---------
         docs/explanation/theorems/sulq-sensitivity.md.
         """
-        if self.n_rows is not None:
+        if isinstance(expression, str):
+            expression = parse(expression, self.schema)
+        if self.n_rows is not None and expression.known is None:
             answer = self.sum(expression, privacy=privacy, owner=owner, refines=refines)
             if self.n_rows == 0:
                 raise _too_few()
             value, sd = answer.value / self.n_rows, answer.sd / self.n_rows
             return dataclasses.replace(answer, value=value, sd=sd, about=f"mean {answer.about}")
-        answer = self.ask(Sums((expression, "TRUE")), privacy=privacy, owner=owner, refines=refines)
+        pair = Sums((expression, expression.known or "TRUE"))
+        answer = self.ask(pair, privacy=privacy, owner=owner, refines=refines)
         total, count = np.asarray(answer.value).tolist()
         total_sd, count_sd = np.asarray(answer.sd).tolist()
         if count <= _LEAST_COUNT * count_sd:

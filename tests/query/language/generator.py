@@ -86,7 +86,7 @@ class Generator:
         if depth <= 0:
             return self._of(NUMBERS) if self._choices.below(3) else self._of(CONSTANTS)
         inner = depth - 1
-        match self._choices.below(16):
+        match self._choices.below(17):
             case 0 | 1:
                 return f"({self.number(inner)} + {self.number(inner)})"
             case 2 | 3:
@@ -119,6 +119,8 @@ class Generator:
                 )
                 default = f" ELSE {self.number(inner)}" if self._choices.below(2) else ""
                 return f"CASE {whens}{default} END"
+            case 15:
+                return f"COALESCE({self.number(inner)}, {self.number(0)})"
             case _:
                 return self.counted(inner)
 
@@ -132,7 +134,7 @@ class Generator:
         if depth <= 0:
             name = self._of(tuple(_LEVELS))
             return f"{name} {self._of(('=', '<>'))} {self._of(_LEVELS[name])}"
-        match self._choices.below(9):
+        match self._choices.below(10):
             case 0 | 1 | 2:
                 return f"({self.number(inner)}) {self._of(_RELATIONS)} ({self.number(inner)})"
             case 3:
@@ -148,6 +150,9 @@ class Generator:
                 return f"({self.condition(inner)} {self._of(('AND', 'OR'))} {self.condition(inner)})"
             case 7:
                 return f"NOT ({self.condition(inner)})"
+            case 8:
+                word = self._of(("NULL", "TRUE", "FALSE"))
+                return f"({self.condition(inner)}) IS {self._of(('', 'NOT '))}{word}"
             case _:
                 return self._of(
                     ("TRUE", "FALSE", "smoker", "admitted < '2021-06-30'", "age IN (33, 40.0, -1)")

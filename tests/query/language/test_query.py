@@ -163,7 +163,7 @@ def test_a_sentence_of_parts_is_the_typed_one() -> None:
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        (("count", "age", None, []), "something to count"),
+        (("count", "age > 40", None, []), "COUNT of a condition"),
         (("sum", None, None, []), "nothing to compute"),
         (("sum", "age", "age", []), "something else than a condition"),
         (("count", None, None, ["agee"]), "the unknown column agee. Did you mean age"),
@@ -204,10 +204,35 @@ def test_what_stands_after_the_parentheses_is_not_taken_into_them(text: str) -> 
         parse_query(text, SCHEMA)
 
 
-@pytest.mark.parametrize("text", ["count )(", "count (", "count * *", "count ()()"])
-def test_only_rows_are_counted(text: str) -> None:
-    with pytest.raises(ExpressionRefused, match="something to count after COUNT"):
+@pytest.mark.parametrize("text", ["count )(", "count (", "count * *", "count ()()", "count(age) + 1"])
+def test_what_can_be_neither_rows_nor_a_column_is_not_counted(text: str) -> None:
+    with pytest.raises(ExpressionRefused, match=r"no meaning|not closed|something after COUNT"):
         parse_query(text, SCHEMA)
+
+
+COUNTED = {
+    "count(age)": "count",
+    "count(change)": "count where change IS NOT NULL",
+    "COUNT change + age WHERE sex = 'f'": "count where (change IS NOT NULL) AND (sex IN ('f'))",
+    "SELECT COUNT(change) FROM t": "count where change IS NOT NULL",
+    "SELECT COUNT(1) FROM t": "count",
+    "SELECT sex, COUNT(change) FROM t GROUP BY sex": "count where change IS NOT NULL by sex",
+    "mean(age)": "mean(age)",
+    "mean(change)": "mean(change) where change IS NOT NULL",
+    "mean(change > 3) where age > 3": "mean(3 < change) where (3 < age) AND (change IS NOT NULL)",
+    "SELECT AVG(change) FROM t WHERE change IS NOT NULL": "mean(change) where change IS NOT NULL",
+    "mean(change) by sex": "mean(change) where change IS NOT NULL by sex",
+    "mean(COALESCE(change, 0))": "mean(COALESCE(change, 0))",
+    "sum(change)": "sum(change)",
+    "count where (change > 3) IS TRUE": "count where 3 < change",
+}
+
+
+@pytest.mark.parametrize("text", COUNTED)
+def test_a_mean_and_a_count_of_something_are_over_the_rows_where_it_is_known(text: str) -> None:
+    query = parse_query(text, SCHEMA)
+    assert str(query) == COUNTED[text]
+    assert parse_query(str(query), SCHEMA) == query == parse_query(query.sql, SCHEMA)
 
 
 def test_edges_are_written_with_all_their_digits_and_odd_names_in_quotes() -> None:

@@ -161,21 +161,30 @@ class IntegerTerm:
 
 def term_of(expression: Any, curation: Curation) -> IntegerTerm:
     """Return the integer form of a parsed expression on a curated table."""
-    bare = getattr(expression, "bare", None)
-    if bare is not None:
-        column = curation.column(bare)
+    if expression.bare is not None and expression.known is None:
+        column = curation.column(expression.bare)
         return _spread_term(exp.column(column.sql), column.top, column.lower, column.step)
-    lower, upper = float(expression.lower), float(expression.upper)
-    if lower == upper:
+    if expression.is_constant:
         # A constant counts rows: nothing but their number is left to protect.
+        lower = float(expression.lower)
         return IntegerTerm(None, 0, lower, lower, 1 if lower else 0)
-    tree = expression.integer_sql(curation.sql_column)
-    return _spread_term(tree, expression.top, lower, (upper - lower) / expression.top)
+    grid = expression.grid()
+    # The anchor takes the integer of a row without a value, if there may be some, to 0.
+    return _spread_term(expression.integer_sql(curation.sql_column), grid.top, grid.lower, grid.step)
 
 
 def _spread_term(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm:
     """Return the term of an integer tree, anchored at the multiple of `step` nearest to `lower`."""
     return IntegerTerm(tree, top, lower, step, math.floor(lower / step + 0.5))
+
+
+def meaning_of_missing(expressions: Sequence[Any]) -> dict[str, str]:
+    """Return what a canonical form says of expressions over cells that may be missing.
+
+    Earlier versions counted a missing number as the middle of its range: what they answered to the same text
+    must not stand for what it asks now.
+    """
+    return {"missing": "unknown"} if any(expression.reads_missing for expression in expressions) else {}
 
 
 def parse_expression(expression: Any, curation: Curation) -> Any:
@@ -205,7 +214,7 @@ class Sums(Aggregate):
     -------
     An expression with values in [lo, hi] moves by ``hi - lo`` when one row is replaced and by
     ``max(abs(lo), abs(hi))`` when one is added or removed; squares add up over expressions, each counted in
-    units of its own range.
+    units of its own range. A row where it is unknown adds 0, which is then in the range.
 
     Reference
     ---------
@@ -231,7 +240,8 @@ class Sums(Aggregate):
         terms = [term_of(expression, curation) for expression in expressions]
         moves = [term.moves(neighbors) for term in terms]
         # Every entry gets noise in proportion to how far it can move.
-        weights = [-(-(2**BITS) // move) if 0 < move < 2**BITS and len(terms) > 1 else 1 for move in moves]
+        # One that cannot move is public, and gets as little as any.
+        weights = [-(-(2**BITS) // max(move, 1)) if move < 2**BITS and len(terms) > 1 else 1 for move in moves]
 
         def finish(integers: list[int], n_rows: int) -> list[int]:
             summed = iter(integers)
@@ -244,6 +254,7 @@ class Sums(Aggregate):
                 "kind": self.kind,
                 "expressions": [str(expression.canonical) for expression in expressions],
                 "terms": [[term.top, term.anchor, term.lower, term.step] for term in terms],
+                **meaning_of_missing(expressions),
             },
             squared=sum((w * m) ** 2 for w, m in zip(weights, moves, strict=True)),
             absolute=sum(w * m for w, m in zip(weights, moves, strict=True)),

@@ -17,6 +17,7 @@ from discreet.query.aggregates.base import (
     IntegerTerm,
     check_cells,
     expression_text,
+    meaning_of_missing,
     parse_expression,
     term_of,
 )
@@ -133,7 +134,7 @@ class Histogram(Aggregate):
     edges : mapping of str to sequence of float
         For numbers, where cells begin; a whole number with few values needs none.
     expression : str or Expression, optional
-        What to sum in each cell; counts rows if left out.
+        What to sum in each cell, 0 for a row where it is unknown; counts rows if left out.
 
     Privacy
     -------
@@ -191,6 +192,7 @@ class Histogram(Aggregate):
                 "expression": None if expression is None else str(expression.canonical),
                 "term": [term.top, term.anchor, term.step],
                 "shape": list(shape),
+                **meaning_of_missing([] if expression is None else [expression]),
             },
             squared=squared,
             absolute=absolute,

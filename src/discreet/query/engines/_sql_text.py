@@ -66,6 +66,7 @@ class SqlText:
             exp.Star: lambda _: "*",
             exp.Paren: lambda tree: f"({self.write(tree.args['this'])})",
             exp.Neg: self._negative,
+            exp.Not: lambda tree: f"NOT {self.write(tree.args['this'])}",
             exp.Cast: self._cast,
             exp.DataType: self._type,
             exp.DataTypeParam: lambda tree: self.write(tree.args["this"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from sqlglot import exp
@@ -14,43 +14,57 @@ from discreet.errors import ParameterError
 from discreet.query.curation import BITS, Curation, SchemaKey
 from discreet.query.language import _sql as sql
 from discreet.query.language._lowering import Lowering
-from discreet.query.language._parser import read
-from discreet.query.language._program import Columns, values
+from discreet.query.language._normal_form import is_missing, opposite, where_true
+from discreet.query.language._parser import read, read_counted
+from discreet.query.language._program import Columns, Program, values
 from discreet.query.language.nodes import Condition, Indicator, Reference, Truth
 
 if TYPE_CHECKING:
     from discreet._types import Ints
-    from discreet.query.language._program import Interval, Program
+    from discreet.query.language._program import Interval
     from discreet.schema import Schema
+
+
+class Grid(NamedTuple):
+    """Integers in which an expression is summed: ``i`` from 0 to ``top`` stands for ``lower + step * i``.
+
+    One of them stands for 0 exactly if the expression may be unknown, which then adds 0 to a sum.
+    """
+
+    lower: float
+    step: float
+    top: int
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A function from a row to a number, defined for every row and with known bounds. Made by :func:`parse`.
+    """A function from a row to a number or to unknown, with known bounds. Made by :func:`parse`.
 
     Attributes
     ----------
     canonical : str
         The one text of all spellings of this question; it parses back into the same expression.
     lower, upper : float
-        Bounds that follow from the declared ones: no row has a value outside.
+        Bounds that follow from the declared ones: no row has a known value outside.
     columns : tuple of str
         The curated columns that it reads, by declared name; flags as ``<name>_missing``.
     is_condition : bool
-        Whether it is true or false, counted as 1 or 0.
+        Whether it is true, false or unknown; true is counted as 1, all else as 0.
     top : int
         Number of steps of the grid on which values are summed: those of its own unit, a power of two, where
         all its values are multiples of that and there are at most ``2**30``; ``2**30`` otherwise; 0 if it is
         constant.
     bare : str or None
         The column of numbers that it is nothing but.
+    known : str or None
+        Condition that it is known, as text; None if it is for every row.
 
     Privacy
     -------
     From the interval ``[lower, upper]`` follows how far one row can move a sum: by
-    ``upper - lower`` if rows are replaced. The interval bounds what is computed, rounding included, and
-    the result is clamped to it once more: the sensitivity holds for the integers that engines really
-    add up.
+    ``upper - lower`` if rows are replaced. Where the expression is unknown a row adds 0, so that 0 is in the
+    interval then. The interval bounds what is computed, rounding included, and the result is clamped to it
+    once more: the sensitivity holds for the integers that engines really add up.
 
     Reference
     ---------
@@ -64,12 +78,33 @@ class Expression:
     is_condition: bool
     top: int
     bare: str | None
+    known: str | None
     schema: Schema = field(repr=False)
     program: Program = field(repr=False, compare=False)
     place: int = field(repr=False, compare=False)
+    known_place: int | None = field(repr=False, compare=False)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every row adds the same to a sum."""
+        return self.lower == self.upper and (self.known is None or self.is_condition or self.lower == 0)
+
+    @property
+    def reads_missing(self) -> bool:
+        """Whether it reads a column whose cells may be missing."""
+        required = {column.name for column in self.schema.released if column.required}
+        return not required.issuperset(self.columns)
+
+    def grid(self) -> Grid:
+        """Return the integers in which the expression is summed."""
+        if self.is_constant:
+            return Grid(self.lower, 0.0, 0)
+        if self.known is None or self.is_condition:
+            return Grid(self.lower, (self.upper - self.lower) / self.top, self.top)
+        return self._with_zero(2**BITS)[2]
 
     def integer_sql(self, column: sql.ColumnTree) -> sql.Tree:
-        """Write the place of the value on a grid as SQL.
+        """Write the place of the value on its grid as SQL.
 
         Parameters
         ----------
@@ -79,10 +114,10 @@ class Expression:
         Returns
         -------
         sqlglot expression
-            A BIGINT from 0 (``lower``) to ``top`` (``upper``), the same bits on every engine. It may be a
+            A BIGINT from 0 to the top of the grid, the same bits on every engine. It may be a
             :class:`~discreet.query.language._sql.Stepwise`: see :func:`~discreet.query.language.hoist`.
         """
-        if not self.top:
+        if self.is_constant:
             return sql.bigint(exp.Literal.number(0))
         if self.is_condition:
             return sql.write(self.program, self.place, column, _indicator_tree)
@@ -109,7 +144,7 @@ class Expression:
                 f"{', '.join(columns) or 'nothing'}. Give the curated cells of one batch."
             )
         n_rows = len(next(iter(columns.values())))
-        if not self.top:
+        if self.is_constant:
             return np.zeros(n_rows, np.int64)
         if self.is_condition:
             holds = values(self.program, columns, self.place)[self.place]
@@ -119,6 +154,8 @@ class Expression:
 
     def _on_grid(self) -> tuple[Program, int]:
         """Continue the program to the place on the grid: ``floor((value - lower) / width * top + 1/2)``."""
+        if self.known is not None:
+            return self._with_zero(2**BITS)[:2]
         program, width = self.program.copy(), self.upper - self.lower
         above = program.subtract(program.fence(self.place), program.constant(self.lower))
         if self.top == _own_steps(self.program.interval(self.place)):
@@ -127,6 +164,31 @@ class Expression:
         share = program.divide(above, program.constant(width))
         scaled = program.multiply(share, program.constant(float(self.top)))
         return program, program.floor(program.add(scaled, program.constant(0.5)))
+
+    def _with_zero(self, top: int) -> tuple[Program, int, Grid]:
+        """Continue the program to the place on a grid that has 0, where a row with an unknown value is.
+
+        Notes
+        -----
+        The place is ``floor(value / step + 1/2)``, counted from its least value, or from 0 if that is less.
+        The step is the one that all values are multiples of if the grid has room for it, so that sums of
+        whole numbers are exact.
+        """
+        program = self.program.copy()
+        lower, upper = min(self.lower, 0.0), max(self.upper, 0.0)
+        step = 2.0 ** program.interval(self.place).quantum
+        exact = (upper - lower) / step <= top
+        step = step if exact else (upper - lower) / top
+        index = program.divide(program.fence(self.place), program.constant(step))
+        if not exact:
+            index = program.floor(program.add(index, program.constant(0.5)))
+        reached = program.interval(index)
+        below, above = int(max(-reached.lower, 0.0)), int(max(reached.upper, 0.0))
+        zero = program.constant(float(below))
+        place = program.add(index, zero)
+        if self.known_place is not None:
+            place = program.select(self.known_place, place, zero)
+        return program, place, Grid(-below * step, step, below + above)
 
 
 def parse(text: str, schema: Schema) -> Expression:
@@ -142,7 +204,7 @@ def parse(text: str, schema: Schema) -> Expression:
     Returns
     -------
     Expression
-        Defined for every row that the curated table can hold.
+        Defined, or unknown where SQL says NULL, for every row that the curated table can hold.
 
     Raises
     ------
@@ -169,35 +231,53 @@ def parse(text: str, schema: Schema) -> Expression:
     >>> parse("age BETWEEN 20 AND 29", schema).canonical
     '((20 <= age) AND (age <= 29))'
     """
-    return (
-        _parse_cached(text, SchemaKey(schema)) if isinstance(text, str) else _build_expression(text, schema)
-    )
+    return _parse(text, schema, "value")
+
+
+def parse_where(text: str, schema: Schema) -> Expression:
+    """Read what chooses rows: of the conditions that are true for the same rows, one text."""
+    return _parse(text, schema, "where")
+
+
+def parse_counted(text: str, schema: Schema) -> Expression:
+    """Read what COUNT was given, a number or a category: the condition that it is known."""
+    return _parse(text, schema, "counted")
+
+
+_Use: TypeAlias = Literal["value", "where", "counted"]
+
+
+def _parse(text: object, schema: Schema, use: _Use) -> Expression:
+    if isinstance(text, str):
+        return _parse_cached(text, SchemaKey(schema), use)
+    return _build_expression(text, schema, use)
 
 
 @lru_cache(maxsize=128)
-def _parse_cached(text: str, same: SchemaKey) -> Expression:
+def _parse_cached(text: str, same: SchemaKey, use: _Use) -> Expression:
     # Cached, because the same text is calibrated, previewed and asked one after the other.
-    return _build_expression(text, same.schema)
+    return _build_expression(text, same.schema, use)
 
 
-def _build_expression(text: str, schema: Schema) -> Expression:
+def _build_expression(text: object, schema: Schema, use: _Use) -> Expression:
     """Return the expression of a text: its program, range, columns and canonical form."""
-    node = read(text, schema)
+    node = read_counted(text, schema) if use == "counted" else read(text, schema)
     inner = node.condition if isinstance(node, Indicator) else node
+    if use == "where" and isinstance(inner, Condition):
+        inner = where_true(inner)
     lowering = Lowering(Curation.from_schema(schema))
-    place = lowering.place(inner)
-    program = lowering.program
-    if isinstance(inner, Truth):
-        lower, upper, top = float(inner.value), float(inner.value), 0
-    elif isinstance(inner, Condition):
-        lower, upper, top = 0.0, 1.0, 1
+    program, bare, known_place = lowering.program, None, None
+    if isinstance(inner, Condition):
+        place = lowering.holds(inner)
+        lower, upper = (float(inner.value),) * 2 if isinstance(inner, Truth) else (0.0, 1.0)
+        top = int(lower < upper)
     else:
+        place, known_place = lowering.value(inner), lowering.known(inner)
         interval = program.interval(place)
         lower, upper = interval.lower, interval.upper
         top = 0 if interval.is_point else _own_steps(interval) or 2**BITS
-    bare = inner.name if isinstance(inner, Reference) else None
-    if bare is not None and not schema.column(bare).is_number:
-        bare = None
+        if isinstance(inner, Reference) and schema.column(inner.name).is_number:
+            bare = inner.name
     return Expression(
         canonical=inner.text,
         lower=lower,
@@ -206,9 +286,11 @@ def _build_expression(text: str, schema: Schema) -> Expression:
         is_condition=isinstance(inner, Condition),
         top=top,
         bare=bare,
+        known=opposite(is_missing(inner)).text if inner.nullable else None,
         schema=schema,
         program=program,
         place=place,
+        known_place=known_place,
     )
 
 

@@ -4,26 +4,33 @@ Each node becomes operations of a :class:`~discreet.query.language._program.Prog
 declared bounds of the columns do not show that an operation is defined for every row (a denominator
 away from zero, a logarithm of something positive), the expression is refused with the form that would
 show it.
+
+A program has no NULL. A missing cell holds a declared value, so that every number has a value for every row;
+beside the value is recorded whether it is known, and of a condition whether it is true and whether false.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from discreet.errors import ExpressionRefused
 from discreet.query.curation import LARGEST_VALUE, LEAST_MAGNITUDE
+from discreet.query.language._normal_form import opposite
 from discreet.query.language._program import Interval, Program, TooWide, exponent
 from discreet.query.language.nodes import (
     Call,
     Case,
+    Coalesce,
     Compare,
+    Condition,
     Constant,
     Extreme,
     Indicator,
     Junction,
     Member,
     Node,
+    Null,
     Number,
     Power,
     Product,
@@ -31,11 +38,12 @@ from discreet.query.language.nodes import (
     Reference,
     Relation,
     Sum,
+    Test,
     Truth,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
 
     from discreet.query.curation import Curated, Curation
@@ -207,21 +215,37 @@ class Lowering:
     def __init__(self, curation: Curation) -> None:
         self.program = Program()
         self._curation = curation
-        self._places: dict[str, int] = {}
+        self._values: dict[str, int] = {}
+        self._truths: dict[str, int] = {}
+        self._known: dict[str, int] = {}
 
-    def place(self, node: Node) -> int:
-        """Return the place of a node's value.
+    def value(self, node: Number) -> int:
+        """Return the place of a number's value, which means something only where it is known.
 
         Raises
         ------
         ExpressionRefused
             If declared bounds do not show that the value exists for every row.
         """
-        known = self._places.get(node.text)
-        if known is not None:
-            return known
+        return self._write(self._values, node, self._number)
+
+    def holds(self, node: Condition) -> int:
+        """Return the place of whether a condition is true; refused as :meth:`value` is."""
+        return self._write(self._truths, node, self._condition)
+
+    def known(self, node: Node) -> int | None:
+        """Return the place of whether a part is known; None if it is for every row."""
+        if isinstance(node, Case):
+            return self._case_known(node)
+        return self._write(self._known, node, self._is_known) if node.nullable else None
+
+    def _write(self, places: dict[str, int], node: Any, write: Callable[[Any], int]) -> int:
+        """Return the place of a node, written if it was not yet."""
+        place = places.get(node.text)
+        if place is not None:
+            return place
         try:
-            place = self._number(node) if isinstance(node, Number) else self._condition(node)
+            place = write(node)
             self._check(place)
         except TooWide:
             raise ExpressionRefused(
@@ -229,7 +253,7 @@ class Lowering:
             ) from None
         if self.program.weight > _MOST_OPERATIONS:
             raise ExpressionRefused("too much to compute for one row", "Ask in several questions.")
-        self._places[node.text] = place
+        places[node.text] = place
         return place
 
     def _check(self, place: int) -> None:
@@ -248,38 +272,136 @@ class Lowering:
             case Sum(terms=terms):
                 return self._sum(terms)
             case Product(factors=factors):
-                return program.combine_balanced(program.multiply, [self.place(factor) for factor in factors])
+                return program.combine_balanced(program.multiply, [self.value(factor) for factor in factors])
             case Quotient(numerator=above, denominator=below):
-                return self._quotient(self.place(above), self.place(below))
+                return self._quotient(self.value(above), self.value(below))
             case Power(base=base, exponent=exponent):
-                place = self.place(base)
+                place = self.value(base)
                 return power(program, place, exponent) if exponent else program.constant(1.0)
             case Call():
                 return self._call(node)
-            case Extreme(function=function, items=items):
-                combine = program.least if function == "LEAST" else program.greatest
-                return program.combine_balanced(combine, [self.place(item) for item in items])
-            case Case(branches=branches, otherwise=otherwise):
-                result = self.place(otherwise)
-                for condition, chosen in reversed(branches):
-                    result = program.select(self.place(condition), self.place(chosen), result)
-                return result
+            case Extreme():
+                return self._extreme(node)
+            case Coalesce(items=items):
+                return self._first_known(items)
+            case Case():
+                return self._case(node)
         assert isinstance(node, Indicator)
-        return program.select(self.place(node.condition), program.constant(1.0), program.constant(0.0))
+        return program.select(self.holds(node.condition), program.constant(1.0), program.constant(0.0))
 
-    def _condition(self, node: Node) -> int:
-        """Record the operations of a condition, and return the place of its truth value."""
+    def _extreme(self, node: Extreme) -> int:
+        """Record the least or greatest of the numbers that are known, as PostgreSQL, DuckDB and Spark do."""
+        program = self.program
+        combine = program.least if node.function == "LEAST" else program.greatest
+        required = [self.value(item) for item in node.items if not item.nullable]
+        others = [item for item in node.items if item.nullable]
+        if required:
+            place, there = program.combine_balanced(combine, required), None
+        else:
+            place, there = self.value(others[0]), self.known(others.pop(0))
+        for item in others:
+            value, known = self.value(item), self.known(item)
+            both = combine(place, value)
+            both = both if known is None else program.select(known, both, place)
+            place = both if there is None else program.select(there, both, value)
+            there = None if there is None or known is None else program.some([there, known])
+        return place
+
+    def _first_known(self, items: Sequence[Number]) -> int:
+        """Record the first of several numbers that is known."""
+        *first, last = items
+        place = self.value(last)
+        for item in reversed(first):
+            value, known = self.value(item), self.known(item)
+            place = value if known is None else self.program.select(known, value, place)
+        return place
+
+    def _case(self, node: Case) -> int:
+        """Record the number of the first true condition; for NULL that of a branch, which widens no bound."""
+        values = [node.otherwise, *(value for _, value in node.branches)]
+        anything = next(value for value in values if not isinstance(value, Null))
+        result, *chosen = [self.value(anything if isinstance(value, Null) else value) for value in values]
+        for (condition, _), place in zip(reversed(node.branches), reversed(chosen), strict=True):
+            result = self.program.select(self.holds(condition), place, result)
+        return result
+
+    def _condition(self, node: Condition) -> int:
+        """Record the operations of a condition, and return the place of whether it is true."""
         program = self.program
         match node:
             case Truth(value=value):
                 return program.truth(value)
             case Compare(relation=relation, left=left, right=right):
-                return self._compare(relation, left, right)
-            case Member(name=name, codes=codes, flag=flag):
-                return program.member(flag or name, codes)
+                place = self._compare(relation, left, right)
+                return program.every([place, *self._all_known((left, right))])
+            case Member(name=name, flag=flag):
+                return (
+                    program.member(flag or name, node.true_codes) if node.true_codes else program.truth(False)
+                )
+            case Test():
+                return self._test(node)
         assert isinstance(node, Junction)
-        places = [self.place(part) for part in node.parts]
+        places = [self.holds(part) for part in node.parts]
         return program.every(places) if node.word == "AND" else program.some(places)
+
+    def _test(self, node: Test) -> int:
+        """Record a test of a part, and the operations of the part, so that its bounds are looked at."""
+        subject, negated = node.subject, node.word.startswith("NOT")
+        place = self.value(subject) if isinstance(subject, Number) else self.holds(_as_condition(subject))
+        if node.word.endswith("NULL"):
+            known = self.known(subject)
+            place, negated = self.program.truth(True) if known is None else known, not negated
+        return self.program.opposite(place) if negated else place
+
+    def _all_known(self, parts: Iterable[Node]) -> list[int]:
+        """Return the places of whether parts are known, those left out that always are."""
+        return [place for place in map(self.known, parts) if place is not None]
+
+    def _every_known(self, parts: Iterable[Node]) -> int:
+        """Record whether all parts are known."""
+        places = self._all_known(parts)
+        return self.program.every(places) if places else self.program.truth(True)
+
+    def _is_known(self, node: Node) -> int:
+        """Record whether a part that may be unknown is known."""
+        program = self.program
+        match node:
+            case Reference(missing=Member() as missing):
+                return self.holds(_as_condition(opposite(missing)))
+            case Sum(terms=terms):
+                return self._every_known(term for _, term in terms)
+            case Product(factors=factors):
+                return self._every_known(factors)
+            case Quotient(numerator=above, denominator=below):
+                return self._every_known((above, below))
+            case Power(base=argument) | Call(argument=argument) | Indicator(condition=argument):
+                return self._every_known((argument,))
+            case Extreme(items=items) | Coalesce(items=items):
+                known = [self.known(item) for item in items]
+                sure = [place for place in known if place is not None]
+                return program.some(sure) if len(sure) == len(known) else program.truth(True)
+            case Null():
+                return program.truth(False)
+            case Compare(left=left, right=right):
+                return self._every_known((left, right))
+            case Member(name=name, known_codes=codes):
+                return program.member(name, codes)
+        condition = _as_condition(node)
+        return program.some([self.holds(condition), self.holds(opposite(condition))])
+
+    def _case_known(self, node: Case) -> int | None:
+        """Record whether the branch that a CASE takes is known; None if it always is."""
+        program = self.program
+        result = self.known(node.otherwise)
+        for condition, value in reversed(node.branches):
+            taken, known = self.holds(condition), self.known(value)
+            # A branch for the rows where it is known, as of a mean: CASE WHEN x IS NOT NULL THEN x ...
+            chosen = [taken] if known is None else [taken, known]
+            if len(set(chosen)) == 1 and result is None:
+                continue
+            passed = [program.opposite(taken)] if result is None else [program.opposite(taken), result]
+            result = program.some([program.every(chosen), program.every(passed)])
+        return result
 
     def _column(self, column: Curated) -> int:
         """Read a cell: its number, or ``lower + i`` where it is an exact integer ``i``."""
@@ -287,13 +409,15 @@ class Lowering:
         if column.is_category:
             values = [float(level) for level in column.levels if level is not None]
             if values == [values[0] + i for i in range(len(values))]:
-                return program.add(program.constant(values[0]), self._cell(column))
+                value = program.add(program.constant(values[0]), self._cell(column))
+                return program.least(value, program.constant(values[-1]))  # of a missing cell too
             if len(values) > _MOST_VALUES:
                 raise ExpressionRefused(
                     "a category of many values that are not consecutive where a number is needed",
                     "Compare it with its declared values.",
                 )
-            return program.lookup(column.name, tuple(values))
+            missing = values[-1:] * (None in column.levels)  # any value
+            return program.lookup(column.name, (*values, *missing))
         cell = self._cell(column)
         return program.add(program.constant(column.lower), cell) if column.whole else cell
 
@@ -315,7 +439,7 @@ class Lowering:
         if self._is_whole(right) and isinstance(left, Constant):
             cell, limit = self._limit(right, down(left.value), left.value, relation)
             return program.compare(kind, limit, cell)
-        return program.compare(kind, self.place(left), self.place(right))
+        return program.compare(kind, self.value(left), self.value(right))
 
     def _is_whole(self, node: Number) -> bool:
         """Return whether a node is a column of whole numbers, dates or levels."""
@@ -330,7 +454,7 @@ class Lowering:
         assert isinstance(node, Reference)
         column = self._curation.column(node.name)
         counted = column.whole and not column.is_category
-        place = self._cell(column) if counted else self.place(node)
+        place = self._cell(column) if counted else self.value(node)
         first = int(column.lower) if counted else 0
         known = self.program.interval(place)
         low, high = int(known.lower), int(known.upper)
@@ -344,8 +468,8 @@ class Lowering:
     def _sum(self, terms: tuple[tuple[int, Number], ...]) -> int:
         """Record a sum: positive terms, less negative ones, each in a balanced tree."""
         program = self.program
-        plus = [self.place(term) for sign, term in terms if sign > 0]
-        minus = [self.place(term) for sign, term in terms if sign < 0]
+        plus = [self.value(term) for sign, term in terms if sign > 0]
+        minus = [self.value(term) for sign, term in terms if sign < 0]
         if not minus:
             return program.combine_balanced(program.add, plus)
         taken = program.combine_balanced(program.add, minus)
@@ -364,7 +488,7 @@ class Lowering:
     def _call(self, node: Call) -> int:
         """Record a function, and return its place; refuses arguments outside its domain."""
         program = self.program
-        argument = self.place(node.argument)
+        argument = self.value(node.argument)
         interval = program.interval(argument)
         if node.function == "ABS":
             return program.absolute(argument)
@@ -390,3 +514,8 @@ class Lowering:
         if interval.magnitude[1] > _LARGEST_WHOLE:
             raise ExpressionRefused("FLOOR of something that could pass 2**53", "Write FLOOR(LEAST(x, 1e6)).")
         return program.floor(argument)
+
+
+def _as_condition(node: Node) -> Condition:
+    assert isinstance(node, Condition)
+    return node

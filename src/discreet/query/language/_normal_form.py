@@ -4,9 +4,9 @@
 canonical text, and for a ledger one answer. What is done: operands that may be exchanged are sorted and
 flattened, constants are folded as exact fractions, negation is pushed down to comparisons and lists,
 repeated factors become powers. What is computed is *defined* as what the node computes, so no rewriting
-can make an answer stand for another question; and each rewriting is right for real numbers. Nothing
-that was written is dropped before its bounds were looked at: ``FALSE AND 1 / x > 2`` still needs an
-``x`` away from zero.
+can make an answer stand for another question; and each rewriting is right for real numbers and for
+conditions that are true, false or unknown (Kleene's logic, which is that of SQL). Nothing that was written
+is dropped before its bounds were looked at: ``FALSE AND 1 / x > 2`` still needs an ``x`` away from zero.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from discreet.errors import ExpressionRefused
 from discreet.query.language.nodes import (
     Call,
     Case,
+    Coalesce,
     Compare,
     Condition,
     Constant,
@@ -28,12 +29,16 @@ from discreet.query.language.nodes import (
     Indicator,
     Junction,
     Member,
+    Node,
     Number,
     Power,
     Product,
     Quotient,
+    Reference,
     Relation,
     Sum,
+    Test,
+    Tested,
     Truth,
 )
 
@@ -43,6 +48,12 @@ if TYPE_CHECKING:
 MOST_EXPONENT = 8
 _LARGEST = Fraction(10**100)
 _LONGEST = 400  # bits of a numerator or denominator that are kept exactly
+_OTHERWISE: dict[Tested, Tested] = {
+    "NULL": "NOT NULL",
+    "NOT NULL": "NULL",
+    "TRUE": "NOT TRUE",
+    "NOT TRUE": "TRUE",
+}
 _OPPOSITE: dict[Relation, tuple[Relation, bool]] = {
     # the relation that holds otherwise, and whether operands change sides
     "<": ("<=", True),
@@ -165,7 +176,7 @@ def call(function: Function, argument: Number) -> Number:
 
 
 def extreme(function: Extremum, items: Sequence[Number]) -> Number:
-    """Return the smallest or the largest of several numbers."""
+    """Return the smallest or the largest of those of several numbers that are known."""
     flat = [
         part
         for item in items
@@ -179,18 +190,78 @@ def extreme(function: Extremum, items: Sequence[Number]) -> Number:
     return ordered[0] if len(ordered) == 1 else Extreme(function, ordered)
 
 
+def coalesce(items: Sequence[Number]) -> Number:
+    """Return the first of several numbers that is known."""
+    flat = [part for item in items for part in (item.items if isinstance(item, Coalesce) else (item,))]
+    return flat[0] if len(flat) == 1 else Coalesce(tuple(flat))
+
+
 def case(branches: Sequence[tuple[Condition, Number]], otherwise: Number) -> Number:
-    """Return the number of the first condition that holds."""
+    """Return the number of the first condition that is true."""
     if len(branches) == 1 and isinstance(otherwise, Constant):
         condition, value = branches[0]
         if isinstance(value, Constant) and {value.value, otherwise.value} == {Fraction(0), Fraction(1)}:
-            return indicator(condition if value.value else opposite(condition))
-    return Case(tuple(branches), otherwise)
+            holds = is_true(condition)
+            return indicator(holds if value.value else opposite(holds))
+    return Case(tuple((where_true(condition), value) for condition, value in branches), otherwise)
 
 
 def indicator(condition: Condition) -> Number:
-    """Return a condition as the number 0 or 1."""
+    """Return a condition as the number 0 or 1, unknown where it is."""
     return constant(int(condition.value)) if isinstance(condition, Truth) else Indicator(condition)
+
+
+def is_missing(node: Node) -> Condition:
+    """Return the test whether a part is unknown."""
+    match node:
+        case Constant() | Truth():
+            return Truth(False)
+        case Reference(missing=missing):
+            return missing or Truth(False)
+        case Member() if node.nullable:
+            return _replace(node, set(), True)
+        case Indicator(condition=argument) | Power(base=argument) | Call(function="ABS", argument=argument):
+            return is_missing(argument)
+        case Quotient(numerator=argument, denominator=Constant()):
+            return is_missing(argument)
+        case Sum(terms=terms):
+            return junction("OR", [is_missing(term) for _, term in terms])
+        case Product(factors=factors):
+            return junction("OR", map(is_missing, factors))
+        case Compare(left=left, right=right):
+            return junction("OR", [is_missing(left), is_missing(right)])
+        case Junction():
+            node = min(node, opposite(node), key=lambda either: either.text)
+    # The bounds of what could be undefined, such as a quotient, are still to be looked at.
+    return Test(node, "NULL")
+
+
+def is_true(condition: Condition) -> Condition:
+    """Return the test whether a condition is true, which is false where the condition is unknown."""
+    if not condition.nullable:
+        return condition
+    if isinstance(condition, Junction):
+        return junction(condition.word, map(is_true, condition.parts))
+    if isinstance(condition, Member):
+        return member(_replace(condition, set(condition.codes), False))
+    return Test(condition, "TRUE")
+
+
+def where_true(condition: Condition) -> Condition:
+    """Return the one form of the conditions that are true for the same rows.
+
+    After WHERE and WHEN, and under IS TRUE, a condition that is false does what an unknown one does.
+    """
+    simpler = condition
+    if isinstance(condition, Junction):
+        simpler = junction(condition.word, map(where_true, condition.parts))
+    elif isinstance(condition, Test) and condition.word == "TRUE":
+        assert isinstance(condition.subject, Condition)
+        simpler = condition.subject
+    elif isinstance(condition, Member) and not condition.missing and None in condition.levels:
+        decided = condition.codes in ((), condition.known_codes)
+        simpler = member(_replace(condition, set(condition.codes), False if decided else None))
+    return simpler if simpler == condition else where_true(simpler)
 
 
 def compare(relation: Literal["<", "<=", "=", "<>", ">", ">="], left: Number, right: Number) -> Condition:
@@ -202,28 +273,38 @@ def compare(relation: Literal["<", "<=", "=", "<>", ">", ">="], left: Number, ri
     if isinstance(left, Constant) and isinstance(right, Constant):
         a, b = left.value, right.value
         return Truth({"<": a < b, "<=": a <= b, "=": a == b, "<>": a != b}[relation])
-    if relation in ("=", "<>") and right.text < left.text:
-        left, right = right, left
-    return Compare(relation, left, right)
+    if relation not in ("=", "<>"):
+        return Compare(relation, left, right)
+    for number, fixed in ((left, right), (right, left)):
+        if isinstance(number, Reference) and number.levels and isinstance(fixed, Constant):
+            # A category of whole numbers: its text is read as a test for a level.
+            codes = tuple(i for i, level in enumerate(number.levels) if level == fixed.value)
+            test = member(Member(number.name, number.levels, codes, None if number.nullable else False))
+            return test if relation == "=" else opposite(test)
+    return Compare(relation, *sorted((left, right), key=lambda node: node.text))
 
 
 def member(test: Member) -> Condition:
-    """Return the test of a category for levels; a constant for none or all of them."""
-    if not test.codes:
-        return Truth(False)
-    return Truth(True) if len(test.codes) == len(test.levels) else test
+    """Return the test of a column for levels; a constant if it is true, or false, for all of them."""
+    chosen = test.true_codes
+    if test.missing is None or 0 < len(chosen) < len(test.levels):
+        return test
+    return Truth(bool(chosen))
 
 
 def opposite(condition: Condition) -> Condition:
-    """Return the negation of a condition. No value is NULL or NaN, so each condition is true or false."""
+    """Return the negation of a condition, which is unknown where the condition is."""
     if isinstance(condition, Truth):
         return Truth(not condition.value)
     if isinstance(condition, Compare):
         relation, swapped = _OPPOSITE[condition.relation]
         left, right = condition.left, condition.right
         return compare(relation, right, left) if swapped else compare(relation, left, right)
+    if isinstance(condition, Test):
+        return Test(condition.subject, _OTHERWISE[condition.word])
     if isinstance(condition, Member):
-        return _with_codes(condition, set(range(len(condition.levels))) - set(condition.codes))
+        missing = None if condition.missing is None else not condition.missing
+        return member(_replace(condition, set(condition.known_codes) - set(condition.codes), missing))
     assert isinstance(condition, Junction)
     return junction("OR" if condition.word == "AND" else "AND", [opposite(part) for part in condition.parts])
 
@@ -238,9 +319,7 @@ def junction(word: Literal["AND", "OR"], parts: Iterable[Condition]) -> Conditio
             if not isinstance(inner, Member):
                 kept.add(inner)
             elif inner.name in tests:
-                codes = set(tests[inner.name].codes)
-                codes = codes & set(inner.codes) if word == "AND" else codes | set(inner.codes)
-                tests[inner.name] = _replace_codes(inner, codes)
+                tests[inner.name] = _merge(word, tests[inner.name], inner)
             else:
                 tests[inner.name] = inner
     kept.update(member(test) for test in tests.values())
@@ -251,9 +330,17 @@ def junction(word: Literal["AND", "OR"], parts: Iterable[Condition]) -> Conditio
     return ordered[0] if len(ordered) == 1 else Junction(word, ordered)
 
 
-def _with_codes(test: Member, codes: set[int]) -> Condition:
-    return member(_replace_codes(test, codes))
+def _merge(word: Literal["AND", "OR"], one: Member, other: Member) -> Member:
+    """Return two tests of a column joined, level by level."""
+    codes, more = set(one.codes), set(other.codes)
+    said = {one.missing, other.missing}
+    deciding = word == "OR"  # TRUE OR unknown is true, FALSE AND unknown is false
+    missing = deciding if deciding in said else None if None in said else not deciding
+    return _replace(one, codes & more if word == "AND" else codes | more, missing)
 
 
-def _replace_codes(test: Member, codes: set[int]) -> Member:
-    return Member(test.name, test.levels, tuple(sorted(codes)), test.flag)
+def _replace(test: Member, codes: set[int], missing: bool | None) -> Member:
+    """Return the test of the same column with other answers."""
+    return Member(
+        test.name, test.levels, tuple(sorted(codes)), missing if None in test.levels else False, test.flag
+    )

@@ -26,7 +26,17 @@ from discreet.query.language.lexer import (
     too_deep,
     too_many,
 )
-from discreet.query.language.nodes import Condition, Constant, Indicator, Member, Number, Reference, Truth
+from discreet.query.language.nodes import (
+    Condition,
+    Constant,
+    Indicator,
+    Member,
+    Node,
+    Null,
+    Number,
+    Reference,
+    Truth,
+)
 from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
@@ -65,6 +75,29 @@ def read(text: object, schema: Schema) -> Number | Condition:
     ExpressionRefused
         If it is not in the language.
     """
+    part = _read_part(text, schema)
+    return part if isinstance(part, Condition) else as_number(part)
+
+
+def read_counted(text: object, schema: Schema) -> Condition:
+    """Return the test whether what COUNT was given, a number or a category, is known.
+
+    Raises
+    ------
+    ExpressionRefused
+        If it is not in the language, or is a condition.
+    """
+    part = _read_part(text, schema)
+    if isinstance(part, Condition):
+        # SQL would count the rows where it is false too, which is hardly what was meant.
+        raise ExpressionRefused(
+            "COUNT of a condition", "Write COUNT WHERE age > 40 for the rows where it is true."
+        )
+    return normal.opposite(_is_missing(part))
+
+
+def _read_part(text: object, schema: Schema) -> Part:
+    """Return the part that a text stands for."""
     scanned = scan(text, schema)
     try:
         tree = sqlglot.parse_one(scanned.text)
@@ -72,8 +105,7 @@ def read(text: object, schema: Schema) -> Number | Condition:
         raise too_deep() from None
     except Exception:  # whatever the parser says about words that are all ours, it is a matter of grammar
         raise _ungrammatical() from None
-    part = _Parser(scanned).part(tree, 0)
-    return part if isinstance(part, Condition) else as_number(part)
+    return _Parser(scanned).part(tree, 0)
 
 
 class _Parser:
@@ -85,7 +117,7 @@ class _Parser:
         self._stand_ins: dict[str, Part] = {
             **{f"v_{i}": Text(value) for i, value in enumerate(scanned.values)},
             **{
-                f"c_{i}": Category(column) if column.is_category else Reference(column.name)
+                f"c_{i}": Category(column) if column.is_category else _reference(column)
                 for i, column in enumerate(scanned.columns)
             },
         }
@@ -164,16 +196,28 @@ class _Parser:
         word = "LEAST" if type(node) is exp.Least else "GREATEST"
         return normal.extreme(word, [self.number(item, depth) for item in items])  # type: ignore[arg-type]
 
+    def coalesce(self, node: Any, depth: int) -> Part:
+        items = [node.this, *node.expressions]
+        _check_items(items)
+        return normal.coalesce([self.number(item, depth) for item in items])
+
     def case(self, node: Any, depth: int) -> Part:
+        """Return a CASE; without ELSE it is NULL where no condition is true, as in SQL."""
         branches = []
         _check_items(node.args["ifs"])
         for branch in node.args["ifs"]:
             self._count()
             if type(branch) is not exp.If or branch.args.get("false") is not None:
                 raise _ungrammatical()
-            branches.append((self.condition(branch.this, depth), self.number(branch.args["true"], depth)))
+            branches.append((self.condition(branch.this, depth), self._branch(branch.args["true"], depth)))
         default = node.args.get("default")
-        return normal.case(branches, normal.constant(0) if default is None else self.number(default, depth))
+        otherwise = Null() if default is None else self._branch(default, depth)
+        if all(isinstance(value, Null) for value in (otherwise, *(value for _, value in branches))):
+            raise ExpressionRefused("a CASE of nothing but NULL", "Give one branch a number.")
+        return normal.case(branches, otherwise)
+
+    def _branch(self, node: Any, depth: int) -> Number:
+        return Null() if type(node) is exp.Null else self.number(node, depth)
 
     def compare(self, node: Any, depth: int) -> Part:
         relation: Any = _RELATIONS[type(node)]
@@ -208,18 +252,15 @@ class _Parser:
         days = [self._or_day(item, part) for item in items]
         return normal.junction("OR", [normal.compare("=", number, day) for day in days])
 
-    def missing(self, node: Any, depth: int) -> Part:
-        """Return ``x IS NULL`` as a test of the missing level or of the flag."""
-        if type(node.expression) is not exp.Null:
-            raise ExpressionRefused("IS with something else than NULL", "Write x IS NULL, or x = TRUE.")
+    def null_test(self, node: Any, depth: int) -> Part:
+        """Return ``x IS NULL``, or a condition with IS TRUE or IS FALSE."""
         part = self.part(node.this, depth)
-        if isinstance(part, Category):
-            return normal.member(self._test(part.column, [None] if None in part.column.levels else []))
-        column = next((c for c in self._scanned.columns if Reference(c.name) == part), None)
-        if column is None:
-            raise ExpressionRefused("IS NULL of something else than a column", "Write it of a column.")
-        flag = column.missing_flag
-        return Truth(False) if flag is None else Member(column.name, (False, None), (1,), flag)
+        if type(node.expression) is exp.Null:
+            return _is_missing(part)
+        if type(node.expression) is not exp.Boolean:
+            raise ExpressionRefused("IS with something else than NULL", "Write x IS NULL, or x = 1.")
+        condition = as_condition(part)
+        return normal.is_true(condition if node.expression.this else normal.opposite(condition))
 
     def junction(self, node: Any, depth: int) -> Part:
         word: Any = "AND" if type(node) is exp.And else "OR"
@@ -263,11 +304,11 @@ class _Parser:
     @staticmethod
     def _test(column: Column, levels: list[Level]) -> Member:
         codes = {_code(column, level) for level in levels}
-        return Member(column.name, column.levels, tuple(sorted(codes)))
+        return Member(column.name, column.levels, tuple(sorted(codes)), False if column.required else None)
 
 
 def as_number(part: Part) -> Number:
-    """Read a part as a number: a condition counts as 0 or 1, a whole-number category as its value."""
+    """Read a part as a number: a condition is 0, 1 or unknown, a whole-number category its value."""
     if isinstance(part, Number):
         return part
     if isinstance(part, Condition):
@@ -276,10 +317,10 @@ def as_number(part: Part) -> Number:
         raise ExpressionRefused(
             "a value in quotes where a number is needed", "Compare a category with it: ward = 'surgery'."
         )
-    if part.column.levels and all(isinstance(level, bool) for level in part.column.levels):
+    if _holds_only(part.column, bool):
         return normal.indicator(as_condition(part))
-    if all(isinstance(level, int) for level in part.column.levels):
-        return Reference(part.column.name)
+    if _holds_only(part.column, int):
+        return _reference(part.column)
     raise ExpressionRefused(
         "a category where a number is needed", "Compare it with its declared values: ward = 'surgery'."
     )
@@ -291,15 +332,37 @@ def as_condition(part: Part) -> Condition:
         return part
     if isinstance(part, Indicator):
         return part.condition
-    if isinstance(part, Category) and all(isinstance(level, bool) for level in part.column.levels):
+    if isinstance(part, Category) and _holds_only(part.column, bool):
         return normal.member(_Parser._test(part.column, [True] if True in part.column.levels else []))
     raise ExpressionRefused("a number or value where a condition is needed", "Compare it: x > 0.")
 
 
 def _is_listed(category: Category, part: Part) -> bool:
     """Whether a category is compared with a value rather than used as a number."""
-    numeric = all(isinstance(level, int) for level in category.column.levels)
-    return isinstance(part, Text | Constant | Truth) or not numeric
+    return isinstance(part, Text | Constant | Truth) or not _holds_only(category.column, int)
+
+
+def _holds_only(column: Column, kind: type) -> bool:
+    """Return whether all values of a category are of a kind; a missing cell is no value."""
+    return all(isinstance(level, kind) for level in column.levels if level is not None)
+
+
+def _reference(column: Column) -> Reference:
+    """Return a column as a number, with the test for a missing cell if it may have some."""
+    return Reference(column.name, _missing_cell(column), column.levels)
+
+
+def _missing_cell(column: Column) -> Member | None:
+    """Return the test for a missing cell, of the missing level or of the flag; None if none may be."""
+    levels = column.levels if column.is_category else (False, None)
+    return None if column.required else Member(column.name, levels, (), True, column.missing_flag)
+
+
+def _is_missing(part: Part) -> Condition:
+    """Return the test whether a part is unknown; of a category, whether its cell is missing."""
+    if isinstance(part, Category):
+        return _missing_cell(part.column) or Truth(False)
+    return normal.is_missing(part if isinstance(part, Node) else as_number(part))
 
 
 def _level(column: Column, part: Part) -> Level:
@@ -381,10 +444,11 @@ _TABLE: dict[type, tuple[Callable[[_Parser, Any, int], Part], frozenset[str]]] =
     exp.Pow: (_Parser.power, _TWO),
     exp.Least: (_Parser.extreme, frozenset(("this", "expressions", "ignore_nulls"))),
     exp.Greatest: (_Parser.extreme, frozenset(("this", "expressions", "ignore_nulls"))),
+    exp.Coalesce: (_Parser.coalesce, frozenset(("this", "expressions"))),
     exp.Case: (_Parser.case, frozenset(("ifs", "default"))),
     exp.Between: (_Parser.between, frozenset(("this", "low", "high"))),
     exp.In: (_Parser.among, frozenset(("this", "expressions"))),
-    exp.Is: (_Parser.missing, _TWO),
+    exp.Is: (_Parser.null_test, _TWO),
     exp.And: (_Parser.junction, _TWO),
     exp.Or: (_Parser.junction, _TWO),
     exp.Not: (_Parser.opposite, _ONE),
@@ -393,7 +457,7 @@ _TABLE: dict[type, tuple[Callable[[_Parser, Any, int], Part], frozenset[str]]] =
 }
 _CONSTRUCTS: dict[str, tuple[str, str]] = {
     "Star": ("*", "Write the name of a column."),
-    "Null": ("NULL", "No cell is NULL here: leave out the branch, or write 0."),
+    "Null": ("NULL outside a branch of CASE", "Write x IS NULL to ask for missing cells."),
     "Tuple": ("a list outside IN", "Write x IN (1, 2)."),
     "Alias": ("two values side by side", "Put an operator between them."),
 }

@@ -152,7 +152,7 @@ def exponent(value: float) -> int:
 Kind: TypeAlias = Literal[
     "constant", "column", "add", "subtract", "negate", "multiply", "divide", "sqrt", "floor", "absolute",
     "least", "greatest", "select", "ladder", "lookup",
-    "truth", "less", "less_equal", "equal", "not_equal", "every", "some", "member",
+    "truth", "less", "less_equal", "equal", "not_equal", "every", "some", "opposite", "member",
 ]  # fmt: skip
 Detail: TypeAlias = tuple[Any, ...]
 
@@ -356,11 +356,19 @@ class Program:
 
     def every(self, places: Sequence[int]) -> int:
         """Record whether all conditions hold."""
-        return self._record("every", tuple(places), (), None)
+        return self._join("every", places)
 
     def some(self, places: Sequence[int]) -> int:
         """Record whether at least one condition holds."""
-        return self._record("some", tuple(places), (), None)
+        return self._join("some", places)
+
+    def _join(self, kind: Literal["every", "some"], places: Sequence[int]) -> int:
+        places = tuple(dict.fromkeys(places))
+        return places[0] if len(places) == 1 else self._record(kind, places, (), None)
+
+    def opposite(self, a: int) -> int:
+        """Record whether a condition does not hold."""
+        return self._record("opposite", (a,), (), None)
 
     def member(self, name: str, codes: tuple[int, ...]) -> int:
         """Record whether the code in a curated column is among these."""
@@ -402,6 +410,7 @@ _UFUNCS: dict[Kind, Callable[..., Any]] = {
     "divide": np.divide, "sqrt": np.sqrt, "floor": np.floor, "absolute": np.abs,
     "least": np.minimum, "greatest": np.maximum, "select": np.where,
     "less": np.less, "less_equal": np.less_equal, "equal": np.equal, "not_equal": np.not_equal,
+    "opposite": np.logical_not,
 }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ class SelectParts:
     verb : {"COUNT", "SUM", "AVG", ""}
         Aggregate as it is called in SQL; empty if there is none.
     expression, where : str or None
-        Text in the parentheses of a SUM or AVG, and after WHERE; None without one.
+        Text in the parentheses of the aggregate, None for ``*``; and after WHERE, None without one.
     groups : str or None
         Text after GROUP BY; None without one.
     refused : SelectRefusal or None
@@ -335,7 +335,7 @@ class _Reader:
             self._refuse(first.start, f"something that is not an aggregate, {text}")
 
     def _aggregate(self, name: Token, part: list[Token], after: Sequence[Token]) -> None:
-        """Read an aggregate with its argument; refuses a second one, DISTINCT, and COUNT of a column."""
+        """Read an aggregate with its argument; refuses a second one and DISTINCT."""
         kept, inside = self._kept, _inside(part)
         if kept.aggregate:
             self._refuse(name.start, f"a second aggregate, {shorten(source_text(part))}")
@@ -347,11 +347,11 @@ class _Reader:
             if name.word == "COUNT":
                 kept.groups.append(source_text(inside))
         elif name.word == "COUNT" and source_text(inside) != "*":
-            self._refuse(name.start, f"a count of something else than rows, {shorten(source_text(part))}")
+            kept.expression, kept.places["expression"] = source_text(inside), name.start
         if name.word != "COUNT":
             kept.expression, kept.places["expression"] = source_text(inside), name.start
-            if not inside:
-                self._refuse(name.start, f"{name.word} of nothing", f"Write {name.word}(x).")
+        if not inside:
+            self._refuse(name.start, f"{name.word} of nothing", f"Write {name.word}(x).")
         if after:
             self._after(after[0], part)
 

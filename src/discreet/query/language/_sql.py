@@ -30,7 +30,7 @@ _OPERATORS: dict[Kind, Any] = {
     "every": exp.And, "some": exp.Or,
 }  # fmt: skip
 _TYPES = {kind: exp.DataType.Type[kind] for kind in ("DOUBLE", "BIGINT")}
-_OPEN = (exp.Binary, exp.Neg, exp.In)  # what is put in parentheses inside something else
+_OPEN = (exp.Binary, exp.Neg, exp.In, exp.Not)  # what is put in parentheses inside something else
 _FUNCTIONS: dict[Kind, str] = {
     "sqrt": "SQRT", "floor": "FLOOR", "absolute": "ABS", "least": "LEAST", "greatest": "GREATEST",
 }  # fmt: skip
@@ -210,6 +210,8 @@ class _Writer:
         inputs = [self._operand(used) for used in operation.inputs]
         if kind == "negate":
             return exp.Neg(this=inputs[0])
+        if kind == "opposite":
+            return exp.Not(this=inputs[0])
         if kind == "select":
             return exp.Case(ifs=[exp.If(this=inputs[0], true=inputs[1])], default=inputs[2])
         if kind in _FUNCTIONS:

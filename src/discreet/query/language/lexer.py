@@ -46,13 +46,13 @@ KEYWORDS = frozenset(
         "FALSE",
     )
 )
-FUNCTIONS = frozenset(("ABS", "SQRT", "LN", "EXP", "FLOOR", "POWER", "LEAST", "GREATEST"))
+FUNCTIONS = frozenset(("ABS", "SQRT", "LN", "EXP", "FLOOR", "POWER", "LEAST", "GREATEST", "COALESCE"))
 
 _ROW = "An expression speaks of one row alone: write a condition such as age < 40."
 _SUMMED = "Leave it out: the database sums the expression over all rows itself."
 _COLUMNS = "An expression may depend on the columns of its row alone."
 _LISTED = "Compare a category with its declared values: ward IN ('surgery', 'medicine')."
-_MISSING = "A missing cell holds a declared value: write CASE WHEN x IS NULL THEN 0 ELSE x END."
+_MISSING = "Write COALESCE(x, 0), or CASE WHEN x = 99 THEN NULL ELSE x END."
 _NUMBER = "Columns are numbers or declared categories already; a condition counts as 0 or 1."
 _DATE = "Compare a column of dates with a day in quotes: admitted < '2024-01-31'."
 _CHOICE = "Write CASE WHEN condition THEN number ELSE number END."
@@ -78,10 +78,10 @@ _FAMILIES: tuple[tuple[str, str, str], ...] = (
      "SUBSTR SUBSTRING LENGTH LOWER UPPER TRIM CONTAINS STARTS_WITH POSITION REPLACE HASH MD5 COLLATE"),
     ("a date function", _DATE,
      "DATE TIME TIMESTAMP INTERVAL EXTRACT DATE_PART DATE_DIFF DATEDIFF DATE_TRUNC YEAR MONTH DAY AGE"),
-    ("a replacement of missing cells", _MISSING, "COALESCE NVL IFNULL NULLIF ISNULL"),
+    ("a replacement of missing cells", _MISSING, "NVL IFNULL NULLIF ISNULL"),
     ("a choice that is not CASE WHEN", _CHOICE, "IF IIF DECODE CHOOSE SWITCH"),
     ("an alias", "Write the expression alone, without a name.", "AS"),
-    ("a comparison for missing cells", "No cell is NULL here: write a = b or a <> b.", "DISTINCT"),
+    ("a comparison for missing cells", "Write a = b OR (a IS NULL AND b IS NULL).", "DISTINCT"),
     ("a BETWEEN of either order", "Write x BETWEEN LEAST(a, b) AND GREATEST(a, b).", "SYMMETRIC"),
     ("a statement", "An expression asks for a value and does nothing else.",
      "COPY DROP ATTACH DETACH PRAGMA INSERT UPDATE DELETE CREATE ALTER SET CALL LOAD INSTALL EXPORT IMPORT "
@@ -209,7 +209,7 @@ _DOUBLED = {
     "//": "Write FLOOR(x / 10).",
     "**": "Write POWER(x, 2).",
     "==": "Write a = b.",
-    "<=>": "No cell is NULL here: write a = b.",
+    "<=>": "Write a = b OR (a IS NULL AND b IS NULL).",
     "->": "An expression has no functions of its own.",
     "=>": "Write a >= b for at least.",
 }

@@ -2,7 +2,8 @@
 
 Nodes are made by the functions of :mod:`~discreet.query.language._normal_form`, which bring every spelling
 of an expression into one form; nothing else constructs them. Each knows its ``text``: an expression of the
-language that parses back into the same node, and by which nodes are equal.
+language that parses back into the same node, and by which nodes of one kind are equal; and whether it can be
+unknown (SQL's NULL) for a row with missing cells.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Relation: TypeAlias = Literal["<", "<=", "=", "<>"]
 Function: TypeAlias = Literal["ABS", "SQRT", "LN", "EXP", "FLOOR"]
 Extremum: TypeAlias = Literal["LEAST", "GREATEST"]
+Tested: TypeAlias = Literal["NULL", "NOT NULL", "TRUE", "NOT TRUE"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +33,10 @@ class Node:
     """
 
     text: str = field(init=False)
+    nullable: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "nullable", self._can_be_unknown())
         object.__setattr__(self, "text", self._write())
 
     def __eq__(self, other: object) -> bool:
@@ -45,13 +49,17 @@ class Node:
         """Return the text."""
         raise NotImplementedError
 
+    def _can_be_unknown(self) -> bool:
+        """Return False only if no row makes the part unknown."""
+        return False
+
 
 class Number(Node):
-    """A part that is a number for every row."""
+    """A part that is a number for every row, or unknown."""
 
 
 class Condition(Node):
-    """A part that is true or false for every row."""
+    """A part that is true, false or unknown for every row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +73,36 @@ class Constant(Number):
 
 
 @dataclass(frozen=True, eq=False)
+class Null(Number):
+    """The value NULL, which only a branch of a CASE may have."""
+
+    def _write(self) -> str:
+        return "NULL"
+
+    def _can_be_unknown(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
 class Reference(Number):
-    """A column whose cells are numbers."""
+    """A column whose cells are numbers.
+
+    Attributes
+    ----------
+    name : str
+        Declared name of the column.
+    missing : Member or None
+        Test for a missing cell; None if no cell may be missing.
+    levels : tuple
+        All levels of a category of whole numbers; empty for a column of numbers.
+    """
 
     name: str
+    missing: Member | None = None
+    levels: tuple[Level, ...] = ()
+
+    def _can_be_unknown(self) -> bool:
+        return self.missing is not None
 
     def _write(self) -> str:
         return write_name(self.name)
@@ -84,6 +118,9 @@ class Sum(Number):
         signed = [f"{'+' if sign > 0 else '-'} {term.text}" for sign, term in self.terms]
         return f"({' '.join(signed).removeprefix('+ ')})"
 
+    def _can_be_unknown(self) -> bool:
+        return any(term.nullable for _, term in self.terms)
+
 
 @dataclass(frozen=True, eq=False)
 class Product(Number):
@@ -93,6 +130,9 @@ class Product(Number):
 
     def _write(self) -> str:
         return f"({' * '.join(factor.text for factor in self.factors)})"
+
+    def _can_be_unknown(self) -> bool:
+        return any(factor.nullable for factor in self.factors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +145,9 @@ class Quotient(Number):
     def _write(self) -> str:
         return f"({self.numerator.text} / {self.denominator.text})"
 
+    def _can_be_unknown(self) -> bool:
+        return self.numerator.nullable or self.denominator.nullable
+
 
 @dataclass(frozen=True, eq=False)
 class Power(Number):
@@ -115,6 +158,9 @@ class Power(Number):
 
     def _write(self) -> str:
         return f"POWER({self.base.text}, {self.exponent})"
+
+    def _can_be_unknown(self) -> bool:
+        return self.base.nullable
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +173,13 @@ class Call(Number):
     def _write(self) -> str:
         return f"{self.function}({self.argument.text})"
 
+    def _can_be_unknown(self) -> bool:
+        return self.argument.nullable
+
 
 @dataclass(frozen=True, eq=False)
 class Extreme(Number):
-    """The smallest or the largest of several numbers, sorted."""
+    """The smallest or the largest of those of several numbers that are known, sorted."""
 
     function: Extremum
     items: tuple[Number, ...]
@@ -138,10 +187,26 @@ class Extreme(Number):
     def _write(self) -> str:
         return f"{self.function}({', '.join(item.text for item in self.items)})"
 
+    def _can_be_unknown(self) -> bool:
+        return all(item.nullable for item in self.items)
+
+
+@dataclass(frozen=True, eq=False)
+class Coalesce(Number):
+    """The first of several numbers that is known."""
+
+    items: tuple[Number, ...]
+
+    def _write(self) -> str:
+        return f"COALESCE({', '.join(item.text for item in self.items)})"
+
+    def _can_be_unknown(self) -> bool:
+        return all(item.nullable for item in self.items)
+
 
 @dataclass(frozen=True, eq=False)
 class Case(Number):
-    """The number of the first condition that holds."""
+    """The number of the first condition that is true."""
 
     branches: tuple[tuple[Condition, Number], ...]
     otherwise: Number
@@ -150,15 +215,22 @@ class Case(Number):
         whens = " ".join(f"WHEN {condition.text} THEN {value.text}" for condition, value in self.branches)
         return f"CASE {whens} ELSE {self.otherwise.text} END"
 
+    def _can_be_unknown(self) -> bool:
+        return self.otherwise.nullable or any(value.nullable for _, value in self.branches)
+
 
 @dataclass(frozen=True, eq=False)
 class Indicator(Number):
-    """1 where a condition holds, 0 where it does not."""
+    """1 where a condition is true, 0 where it is false, and unknown where it is."""
 
     condition: Condition
 
     def _write(self) -> str:
-        return f"CASE WHEN {self.condition.text} THEN 1 ELSE 0 END"
+        # The CASE is never unknown, so it is written only for a condition that is not either.
+        return self.condition.text if self.nullable else f"CASE WHEN {self.condition.text} THEN 1 ELSE 0 END"
+
+    def _can_be_unknown(self) -> bool:
+        return self.condition.nullable
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +254,20 @@ class Compare(Condition):
     def _write(self) -> str:
         return f"({self.left.text} {self.relation} {self.right.text})"
 
+    def _can_be_unknown(self) -> bool:
+        return self.left.nullable or self.right.nullable
+
+
+@dataclass(frozen=True, eq=False)
+class Test(Condition):
+    """A test whether a part is unknown, or whether a condition is true; itself never unknown."""
+
+    subject: Node
+    word: Tested
+
+    def _write(self) -> str:
+        return f"({self.subject.text} IS {self.word})"
+
 
 @dataclass(frozen=True, eq=False)
 class Member(Condition):
@@ -192,10 +278,13 @@ class Member(Condition):
     name : str
         Declared name of the column.
     levels : tuple
-        All its levels, in declared order; ``None`` stands for a missing cell. A column of numbers that may be
-        missing counts as one with the levels ``False`` (there) and ``None``.
+        All its levels, in declared order; ``None``, the last if it is one, stands for a missing cell. A
+        column of numbers that may be missing counts as one with the levels ``False`` (there) and ``None``.
     codes : tuple of int
-        Positions of the levels that fulfill the test: some, not all.
+        Positions of the levels that fulfill the test, that of a missing cell not among them.
+    missing : bool or None
+        What the test says of a missing cell: true, false, or None for unknown, as every comparison does.
+        False where no cell may be missing.
     flag : str or None
         Name of the flag of a column of numbers.
     """
@@ -203,17 +292,35 @@ class Member(Condition):
     name: str
     levels: tuple[Level, ...]
     codes: tuple[int, ...]
+    missing: bool | None = False
     flag: str | None = None
 
+    @property
+    def known_codes(self) -> tuple[int, ...]:
+        """Positions of all levels that are not a missing cell."""
+        return tuple(code for code, level in enumerate(self.levels) if level is not None)
+
+    @property
+    def true_codes(self) -> tuple[int, ...]:
+        """Positions of all levels for which the test is true."""
+        return (*self.codes, len(self.levels) - 1) if self.missing else self.codes
+
     def _write(self) -> str:
+        """Return the test as IN and IS NULL, which parse back into it."""
         name = write_name(self.name)
-        if self.flag is not None:
-            return f"({name} IS {'' if self.codes == (1,) else 'NOT '}NULL)"
-        chosen = [self.levels[code] for code in self.codes]
-        listed = [write_level(level) for level in chosen if level is not None]
-        parts = [f"({name} IN ({', '.join(listed)}))"] if listed else []
-        parts += [f"({name} IS NULL)"] if None in chosen else []
-        return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+        every = self.codes == self.known_codes
+        # Of no level, with a missing cell unknown: what is not in the list of all of them.
+        chosen = self.codes or self.known_codes
+        listed = ", ".join(write_level(self.levels[code]) for code in chosen)
+        among = f"({name} {'' if self.codes else 'NOT '}IN ({listed}))"
+        if self.missing is None or None not in self.levels:
+            return among
+        if self.missing:
+            return f"({among} OR ({name} IS NULL))" if self.codes else f"({name} IS NULL)"
+        return f"({name} IS NOT NULL)" if every else f"({among} AND ({name} IS NOT NULL))"
+
+    def _can_be_unknown(self) -> bool:
+        return self.missing is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,6 +332,9 @@ class Junction(Condition):
 
     def _write(self) -> str:
         return f"({f' {self.word} '.join(part.text for part in self.parts)})"
+
+    def _can_be_unknown(self) -> bool:
+        return any(part.nullable for part in self.parts)
 
 
 def write_level(level: Level) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from discreet.errors import ExpressionRefused, ParameterError
-from discreet.query.language import parse
+from discreet.query.language._expression import parse, parse_counted, parse_where
 from discreet.query.language._group_by import (
     GroupKey,
     parse_groups,
@@ -50,7 +50,8 @@ class Query:
     expression : Expression or None
         Expression that is summed or averaged; None for a count.
     where : Expression or None
-        Condition that chooses rows; None for all of them.
+        Condition that is true for the rows that are chosen; None for all of them. Of a mean, and of a COUNT
+        of something, that it is known is part of the condition.
     by : tuple of GroupKey
         Keys of the groups; empty for one result over all rows.
     schema : Schema
@@ -107,9 +108,10 @@ def parse_query(text: str, schema: Schema) -> Query:
     Parameters
     ----------
     text : str
-        ``[COUNT | SUM | MEAN] [expression] [WHERE condition] [BY column, ...]``. A number to group by is
-        followed by where its cells begin: ``BY age (30, 45, 60)``. An expression without a word before it is
-        summed, so that a condition counts. Or the same as SQL: ``SELECT COUNT(*) | SUM(expression) |
+        ``[COUNT | SUM | MEAN] [expression] [WHERE condition] [BY column, ...]``. COUNT of an expression
+        counts the rows where it is known, and MEAN is over them. A number to group by is followed by where
+        its cells begin: ``BY age (30, 45, 60)``. An expression without a word before it is summed, so that a
+        condition counts. Or the same as SQL: ``SELECT COUNT(*) | COUNT(expression) | SUM(expression) |
         AVG(expression) [, column, ...] FROM name [WHERE condition] [GROUP BY column, ...]``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
@@ -142,9 +144,8 @@ def parse_query(text: str, schema: Schema) -> Query:
     what, condition, groups = _parts(text)
     verb, rest = _verb(what, schema)
     if verb == "count":
-        if not _COUNTED.fullmatch(rest):
-            raise _not_rows()
-        return _build_parsed("count", None, condition, groups, schema)
+        counted = None if _COUNTED.fullmatch(rest) else rest
+        return _build_parsed("count", counted, condition, groups, schema)
     if not rest.strip():
         raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age), then WHERE or BY.")
     query = _build_parsed(verb or "sum", rest, condition, groups, schema)
@@ -167,7 +168,7 @@ def build_query(
     verb : {"count", "sum", "mean"}
         Aggregate to compute of the rows.
     expression : str or None
-        Expression to sum or average; None for a count.
+        Expression to sum or average; None for a count of rows.
     where : str or None
         Condition that chooses rows; None for all of them.
     by : sequence of str or mapping
@@ -194,8 +195,6 @@ def build_query(
     """
     if verb not in _VERBS.values():
         raise ParameterError(f"verb of build_query must be count, sum or mean, was {verb!r}.")
-    if verb == "count" and expression is not None:
-        raise _not_rows()
     if verb != "count" and expression is None:
         raise ExpressionRefused("nothing to compute", f"Give {verb} a column or an expression.")
     return _build_parsed(verb, expression, where, by, schema)
@@ -207,7 +206,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     if cut.refused is None:
         return _build_parsed(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
     # What stands before the refused part is read first, so that the first error is named.
-    _build_parsed("sum", cut.expression, cut.where, cut.groups, schema)
+    _build_parsed(_SQL.get(cut.verb, "sum"), cut.expression, cut.where, cut.groups, schema)
     for nearest in cut.refused.nearest if suggest else ():
         try:
             _read_select(nearest, schema, suggest=False)
@@ -226,15 +225,28 @@ def _build_parsed(
     schema: Schema,
 ) -> Query:
     """Read the parts in the order in which they stand, so that the first mistake is named."""
-    parsed = None if expression is None else parse(expression, schema)
+    parsed = counted = None
+    if expression is not None and verb == "count":
+        counted = parse_counted(expression, schema)
+    elif expression is not None:
+        parsed = parse(expression, schema)
     condition = _condition(where, schema)
+    known = None
+    if counted is not None and not counted.is_constant:
+        known = counted.canonical
+    elif parsed is not None and verb == "mean":
+        known = parsed.known
+    if known is not None:
+        # A mean is over the rows where it is known: the question says so, and so does its reply.
+        known = known if condition is None else f"{known} AND {condition.canonical}"
+        condition = parse_where(known, schema)
     return Query(verb, parsed, condition, parse_groups(() if groups is None else groups, schema), schema)
 
 
 def _condition(text: str | None, schema: Schema) -> Expression | None:
     if text is None:
         return None
-    where = parse(text, schema)
+    where = parse_where(text, schema)
     if not where.is_condition:
         raise ExpressionRefused(
             "something else than a condition after WHERE", "Compare it with something: WHERE age > 40."
@@ -273,7 +285,7 @@ def _verb(what: str, schema: Schema) -> tuple[Verb | None, str]:
         return None, what
     rest = what[pieces[0].end :]
     outside = [piece for piece in pieces[1:] if piece.depth == 0]
-    if word != "COUNT" and len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
+    if len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
         # SUM(a) + 1 would be read as SUM(a + 1), which is something else.
         raise ExpressionRefused(
             f"something after {word}(...), {shorten(outside[2].text)}",
@@ -334,9 +346,3 @@ def _bare(text: str) -> str:
         return text[1:-1] if text.endswith(")") and all(depth) else text
     outside = [piece for piece in tokenize(text) if piece.depth == 0]
     return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text
-
-
-def _not_rows() -> ExpressionRefused:
-    return ExpressionRefused(
-        "something to count after COUNT", "Rows are counted: write COUNT WHERE and a condition."
-    )
