@@ -74,9 +74,9 @@ CHANGED: dict[str, str] = {
     "discreet.LargeMarginGaussianClassifier.plan": "`facts` is `constants`",
     "discreet.publish": "options of the key, the signature, the files and the run are grouped in four values",
     "discreet.publish_model": "takes the four values of discreet.publish",
-    "discreet.query.expression.Expression": "`top`, the steps of its own grid, for `own_top` and `bits`",
     "discreet.query.expression.parse_groups": "takes names, expressions or one text: `names` is `groups`",
-    "discreet.query.expression.Expression": "`known` and `known_place` tell where it is not unknown",
+    "discreet.query.expression.Expression": "`known` and `known_place` tell where it is not unknown; "
+    "`top`, the steps of its own grid, for `own_top` and `bits`",
     "discreet.job.asking.answered": "`asked` is `query`",
     "discreet.job.asking.priced": "`asked` is `query`",
     "discreet.job.reply.Reply": "one result for Database and RemoteDatabase: `axes` is `group_by`; "

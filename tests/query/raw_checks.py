@@ -132,7 +132,9 @@ def _truths(
         if question.groups:
             shape = [group.cells for group in question.groups]
             for *key, known, total in raw.execute(question.select(", ".join(_asked(question)))).fetchall():
-                place = functools.reduce(lambda at, step: at * step[0] + step[1], zip(shape, key, strict=True), 0)
+                place = functools.reduce(
+                    lambda at, step: at * step[0] + step[1], zip(shape, key, strict=True), 0
+                )
                 found[i][place] = (int(known), float(total or 0.0))
     return found
 

@@ -119,7 +119,9 @@ class Questions:
             levels = [level for level in declared.levels if level is not None]
             whens = " ".join(f"WHEN {name} = {sql_literal(level)} THEN {i}" for i, level in enumerate(levels))
             missing = len(levels)
-            return Group(name, name, f"CASE {whens} WHEN {name} IS NULL THEN {missing} END", len(declared.levels))
+            return Group(
+                name, name, f"CASE {whens} WHEN {name} IS NULL THEN {missing} END", len(declared.levels)
+            )
         low, high = declared.range
         if declared.required and declared.type != "number" and high - low <= 100 and self._draws.often(0.6):
             first = sql_literal(declared.lower)
@@ -132,7 +134,9 @@ class Questions:
             return None
         if declared.type == "date":
             edges = [edge.removeprefix("DATE ") for edge in edges]
-        whens = " ".join(f"WHEN {name} < {self._constant(column, edge)} THEN {i}" for i, edge in enumerate(edges))
+        whens = " ".join(
+            f"WHEN {name} < {self._constant(column, edge)} THEN {i}" for i, edge in enumerate(edges)
+        )
         place = f"CASE WHEN {name} IS NULL THEN {len(edges) + 1} {whens} ELSE {len(edges)} END"
         cells = len(edges) + (1 if declared.required else 2)
         return Group(f"{name} ({', '.join(edges)})", name, place, cells)
@@ -166,7 +170,9 @@ class Questions:
         if kind == 8:
             return _wrap("NOT ({})", self.condition(depth - 1))
         if kind == 9:
-            tested = draws.choice(("IS NULL", "IS NOT NULL", "IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE"))
+            tested = draws.choice(
+                ("IS NULL", "IS NOT NULL", "IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE")
+            )
             return _wrap("(({}) " + tested + ")", self.condition(depth - 1))
         return self._computed(depth - 1)
 
@@ -208,7 +214,11 @@ class Questions:
     def _category(self, column: RawColumn) -> Part:
         draws, name = self._draws, column.name
         if column.sql_type == "BOOLEAN":
-            return _same(draws.choice((name, f"NOT {name}", f"({name} = TRUE)", f"({name} <> TRUE)", f"({name} IN (FALSE))")))
+            return _same(
+                draws.choice(
+                    (name, f"NOT {name}", f"({name} = TRUE)", f"({name} <> TRUE)", f"({name} IN (FALSE))")
+                )
+            )
         levels = [sql_literal(level) for level in column.declared.levels if level is not None]
         if draws.often(0.5):
             return _same(f"({name} {draws.choice(('=', '<>'))} {draws.choice(levels)})")
@@ -288,13 +298,18 @@ class Questions:
         most = self._draws.choice(("1000", "20"))
         text, sql = f"LEAST({inner.text}, {most})", f"LEAST({inner.sql}, CAST('{most}' AS DOUBLE))"
         near = f"abs(({inner.sql}) - round({inner.sql})) <= {NEAR} * ({inner.size})"
-        return Part(f"FLOOR({text})", f"FLOOR({sql})", f"(COALESCE({inner.size}, 0) + {most})", (*inner.near, near))
+        return Part(
+            f"FLOOR({text})", f"FLOOR({sql})", f"(COALESCE({inner.size}, 0) + {most})", (*inner.near, near)
+        )
 
     def _power(self, base: Part) -> Part:
         times = self._draws.choice("0123")
         # SQL's power of 0 is 1 for a missing base in no engine: NULL stays NULL.
         return Part(
-            f"POWER({base.text}, {times})", f"POWER({base.sql}, {times})", f"POWER({base.size}, {times})", base.near
+            f"POWER({base.text}, {times})",
+            f"POWER({base.sql}, {times})",
+            f"POWER({base.size}, {times})",
+            base.near,
         )
 
     def _function(self) -> Part:
@@ -351,7 +366,9 @@ def _wrap(form: str, inner: Part) -> Part:
 
 def _join(between: str, parts: list[Part]) -> Part:
     near: tuple[str, ...] = sum((part.near for part in parts), ())
-    return Part(f"({between.join(p.text for p in parts)})", f"({between.join(p.sql for p in parts)})", "", near)
+    return Part(
+        f"({between.join(p.text for p in parts)})", f"({between.join(p.sql for p in parts)})", "", near
+    )
 
 
 def drawn_questions(table: RawTable, draws: Choices, count: int) -> list[Question]:

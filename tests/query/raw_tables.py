@@ -194,7 +194,9 @@ def _score(draws: Choices, size: int, optional: bool) -> RawColumn:
 
 def _income(draws: Choices, size: int, optional: bool) -> RawColumn:
     high = draws.choice((10**7, 10**7, 2**20 + 5, 3 * 10**9, 50_000))
-    cells = [draws.choice((0, 0, 1, 2, 9, draws.whole(0, 30), draws.whole(0, high + 9), high)) for _ in range(size)]
+    cells = [
+        draws.choice((0, 0, 1, 2, 9, draws.whole(0, 30), draws.whole(0, high + 9), high)) for _ in range(size)
+    ]
     cells = _with_gaps(draws, cells, (None,), optional)
     return RawColumn(Column("income", type="integer", lower=0, upper=high, required=not optional), cells)
 
@@ -202,7 +204,9 @@ def _income(draws: Choices, size: int, optional: bool) -> RawColumn:
 def _big(draws: Choices, size: int, optional: bool) -> RawColumn:
     low, high = draws.choice(((0, 2**53), (-(2**53), 2**53), (2**52, 2**53), (-(10**15), 10**15), (0, 2**31)))
     near = (low - 2**60, low - 1, low, low + 1, low + 2, high - 2, high - 1, high, high + 1, 2**62)
-    cells = [draws.choice((draws.choice(near), draws.whole(low, high), (low + high) // 2)) for _ in range(size)]
+    cells = [
+        draws.choice((draws.choice(near), draws.whole(low, high), (low + high) // 2)) for _ in range(size)
+    ]
     cells = _with_gaps(draws, cells, (None,), optional)
     return RawColumn(Column("big", type="integer", lower=low, upper=high, required=not optional), cells)
 
@@ -214,7 +218,9 @@ def _delta(draws: Choices, size: int, optional: bool) -> RawColumn:
 
 
 def _temperature(draws: Choices, size: int, optional: bool) -> RawColumn:
-    low, high = draws.choice(((-40.0, 60.0), (-1.0, 1.0), (0.0, 1e6), (-1e-3, 1e-3), (1e-12, 2.5), (-7.3, -0.1)))
+    low, high = draws.choice(
+        ((-40.0, 60.0), (-1.0, 1.0), (0.0, 1e6), (-1e-3, 1e-3), (1e-12, 2.5), (-7.3, -0.1))
+    )
     odd = (math.inf, -math.inf, -0.0, 0.0, 1e-12, -1e-12, 3e-13, 1e308, -1e-200, 0.1 + 0.2, low, high)
     cells = [draws.choice((draws.choice(odd), draws.uniform(low, high))) for _ in range(size)]
     cells = _with_gaps(draws, cells, (None, math.nan), optional)

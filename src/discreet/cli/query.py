@@ -56,7 +56,7 @@ def query(
     """Query a private table: count where age > 40, mean(age) by sex; each answer is charged to the ledger.
 
     Repeating a query on the same rows is free and returns the same answer. All declared groups are answered,
-    including empty ones. Intervals are 95 % intervals for the noise alone, not for sampling from a population.
+    including empty ones. Intervals are at 95 % and for the noise alone, not for sampling from a population.
     """
     from discreet.pipeline.query import preview_table_query, query_table
 
@@ -155,7 +155,8 @@ def _describe_margin(preview: "Preview") -> str:
     if preview.n_rows is None:
         return f"{text}{' in each group' if preview.group_by else ''} at 95 %"
     if preview.group_by:
-        return f"{text} at 95 % in a group of {preview.n_rows:,.0f} rows, an equal part of all; more over fewer rows"
+        size = f"{preview.n_rows:,.0f} rows, an equal part of all"
+        return f"{text} at 95 % in a group of {size}; more over fewer rows"
     least = " over all rows; more over fewer rows" if " where " in preview.question else ""
     return f"{text} at 95 %{least}"
 

@@ -241,7 +241,9 @@ class Sums(Aggregate):
         moves = [term.moves(neighbors) for term in terms]
         # Every entry gets noise in proportion to how far it can move.
         # One that cannot move is public, and gets as little as any.
-        weights = [-(-(2**BITS) // max(move, 1)) if move < 2**BITS and len(terms) > 1 else 1 for move in moves]
+        weights = [
+            -(-(2**BITS) // max(move, 1)) if move < 2**BITS and len(terms) > 1 else 1 for move in moves
+        ]
 
         def finish(integers: list[int], n_rows: int) -> list[int]:
             summed = iter(integers)
