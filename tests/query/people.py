@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlglot import exp
 
+from discreet.query.language._expression import Grid
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Bare:
     lower: float
     upper: float
     is_condition: bool = False
+    known: str | None = None
 
     @property
     def canonical(self) -> str:
@@ -78,12 +80,17 @@ class AtLeast:
     lower: float = 0.0
     upper: float = 1.0
     is_condition: bool = True
-    top: int = 1
+    bare: str | None = None
+    is_constant: bool = False
 
     @property
     def canonical(self) -> str:
         """A text that fixes it."""
         return f"{self.column} >= #{self.least}"
+
+    def grid(self) -> Grid:
+        """Return 0 and 1."""
+        return Grid(0.0, 1.0, 1)
 
     def integer_sql(self, column: Callable[[str], Any]) -> Any:
         """1 or 0."""
@@ -99,6 +106,8 @@ class Constant:
     lower: float
     upper: float
     is_condition: bool = False
+    bare: str | None = None
+    is_constant: bool = True
 
     @property
     def canonical(self) -> str:

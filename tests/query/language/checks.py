@@ -59,7 +59,7 @@ def stays_within_bounds(expression: Expression, columns: Mapping[str, AnyArray])
             assert_multiple(result, interval.quantum)
         index = expression.evaluate(columns)
     assert index.dtype == np.int64
-    assert 0 <= index.min() <= index.max() <= expression.top
+    assert 0 <= index.min() <= index.max() <= expression.grid().top
     return index
 
 

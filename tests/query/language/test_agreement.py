@@ -74,20 +74,18 @@ def generated(seed: int, count: int, depth: int = 4) -> list[Expression]:
     return accepted([generator.text(1 + i % depth) for i in range(count)], Tally())
 
 
-@pytest.mark.parametrize("bits", [0, 8, 20, 30])
-def test_duckdb_gives_the_integers_of_numpy(connection: duckdb.DuckDBPyConnection, bits: int) -> None:
-    agree(fixed(), COLUMNS, lambda found, b: duckdb_indices(connection, found, b), bits)
+def test_duckdb_gives_the_integers_of_numpy(connection: duckdb.DuckDBPyConnection) -> None:
+    agree(fixed(), COLUMNS, lambda found: duckdb_indices(connection, found))
 
 
 def test_duckdb_agrees_on_generated_expressions(connection: duckdb.DuckDBPyConnection) -> None:
     for seed in range(4):
-        agree(generated(seed, 30), COLUMNS, lambda found, bits: duckdb_indices(connection, found, bits))
+        agree(generated(seed, 30), COLUMNS, lambda found: duckdb_indices(connection, found))
 
 
 def test_postgres_gives_the_integers_of_numpy(postgres_url: str) -> None:
     with postgres_indices(postgres_url, ARRAYS) as compute:
         agree(fixed(), COLUMNS, compute)
-        agree(fixed(), COLUMNS, compute, bits=30)
         for seed in range(20, 24):
             agree(generated(seed, 20), COLUMNS, compute)
 
@@ -126,8 +124,8 @@ def test_any_text_is_refused_or_gives_the_same_integers_within_bounds(
         expression = parse(text, SCHEMA)
     except ExpressionRefused:
         return
-    index = stays_within_bounds(expression, COLUMNS, 20)
-    (theirs,) = duckdb_indices(connection, [expression], 20)
+    index = stays_within_bounds(expression, COLUMNS)
+    (theirs,) = duckdb_indices(connection, [expression])
     assert np.array_equal(index, theirs)
 
 
@@ -140,8 +138,8 @@ def test_no_text_whatever_raises_anything_but_a_refusal(text: str) -> None:
 
 
 def test_an_engine_that_is_off_by_one_is_caught(connection: duckdb.DuckDBPyConnection) -> None:
-    def wrong(found: Sequence[Expression], bits: int) -> list[AnyArray]:
-        results = duckdb_indices(connection, found, bits)
+    def wrong(found: Sequence[Expression]) -> list[AnyArray]:
+        results = duckdb_indices(connection, found)
         results[-1] = results[-1] + (np.arange(len(results[-1])) == 7)
         return results
 
@@ -152,11 +150,11 @@ def test_an_engine_that_is_off_by_one_is_caught(connection: duckdb.DuckDBPyConne
 def test_an_engine_that_fuses_multiplying_and_adding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrong twin rounds once where two roundings are meant, as a fused instruction does."""
 
-    def fused(found: Sequence[Expression], bits: int) -> list[AnyArray]:
+    def fused(found: Sequence[Expression]) -> list[AnyArray]:
         monkeypatch.setitem(_program._UFUNCS, "multiply", lambda a, b: np.asarray(a, np.longdouble) * b)
         monkeypatch.setitem(_program._UFUNCS, "add", lambda a, b: np.asarray(a + b, np.float64))
         monkeypatch.setitem(_program._UFUNCS, "subtract", lambda a, b: np.asarray(a - b, np.float64))
-        results = [expression.evaluate(COLUMNS, bits) for expression in found]
+        results = [expression.evaluate(COLUMNS) for expression in found]
         monkeypatch.undo()
         return results
 
@@ -167,7 +165,7 @@ def test_an_engine_that_fuses_multiplying_and_adding_is_caught(monkeypatch: pyte
 
 
 def test_sums_in_one_pass_are_the_sums_of_the_integers(connection: duckdb.DuckDBPyConnection) -> None:
-    columns = [exp.Sum(this=expression.integer_sql(CURATION.sql_column, 20)) for expression in fixed()]
+    columns = [exp.Sum(this=expression.integer_sql(CURATION.sql_column)) for expression in fixed()]
     row = connection.execute(DuckDBEngine.sql.write(hoist(exp.select(*columns).from_("curated")))).fetchone()
     assert row is not None
     assert [int(value) for value in row] == [int(e.evaluate(COLUMNS).sum()) for e in fixed()]
@@ -188,14 +186,12 @@ def test_hoisting_leaves_the_given_select_as_it_was() -> None:
 
 def test_a_step_that_two_expressions_share_is_computed_once() -> None:
     one, two = (parse(text, SCHEMA) for text in ("EXP(age / 9) > 3", "EXP(age / 9) > 4"))
-    alone, both = (
-        DuckDBEngine.sql.write(selection(found, 20)).count(" AS s_") for found in ([one], [one, two])
-    )
+    alone, both = (DuckDBEngine.sql.write(selection(found)).count(" AS s_") for found in ([one], [one, two]))
     assert both == alone > 0
 
 
 def test_postgres_is_kept_from_merging_the_steps() -> None:
-    text = PostgresEngine.sql.write(selection([parse("EXP(delta + 1)", SCHEMA)], 20, fence=True))
+    text = PostgresEngine.sql.write(selection([parse("EXP(delta + 1)", SCHEMA)], fence=True))
     assert text.count("OFFSET 0") == text.count("steps_") > 0
 
 
@@ -206,11 +202,9 @@ def test_sql_grows_with_the_text_and_not_with_its_nesting(connection: duckdb.Duc
             text = f"POWER({text} - 0.3, 2) + 0.1"
         return text
 
-    sizes = [
-        len(DuckDBEngine.sql.write(selection([parse(nested(depth), SCHEMA)], 20))) for depth in (4, 8, 12)
-    ]
+    sizes = [len(DuckDBEngine.sql.write(selection([parse(nested(depth), SCHEMA)]))) for depth in (4, 8, 12)]
     assert sizes[2] - sizes[1] < 1.2 * (sizes[1] - sizes[0])
-    agree([parse(nested(12), SCHEMA)], COLUMNS, lambda found, bits: duckdb_indices(connection, found, bits))
+    agree([parse(nested(12), SCHEMA)], COLUMNS, lambda found: duckdb_indices(connection, found))
 
 
 def test_the_largest_expressions_stay_below_60_kb_and_run(connection: duckdb.DuckDBPyConnection) -> None:
@@ -224,14 +218,14 @@ def test_the_largest_expressions_stay_below_60_kb_and_run(connection: duckdb.Duc
         " + ".join(["age * income"] * 99),
     ):
         expression = parse(text, SCHEMA)
-        largest = max(largest, len(PostgresEngine.sql.write(selection([expression], 20))))
-        agree([expression], COLUMNS, lambda found, bits: duckdb_indices(connection, found, bits))
+        largest = max(largest, len(PostgresEngine.sql.write(selection([expression]))))
+        agree([expression], COLUMNS, lambda found: duckdb_indices(connection, found))
     assert 30_000 < largest <= 60_000
 
 
 def test_no_text_of_the_analyst_is_part_of_the_sql() -> None:
     text = "CASE WHEN ward = 'A;B--' THEN \"hours-per-week\" ELSE age + 12345.678 END"
-    written = DuckDBEngine.sql.write(selection([parse(text, SCHEMA)], 20))
+    written = DuckDBEngine.sql.write(selection([parse(text, SCHEMA)]))
     for word in ("ward", "A;B", "hours", "age", "--", ";"):
         assert word not in written
     assert set(written) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_'.,()+-*/<>= ")
@@ -240,7 +234,7 @@ def test_no_text_of_the_analyst_is_part_of_the_sql() -> None:
 def test_only_operations_that_engines_compute_alike_are_written() -> None:
     """No EXP, LN or POWER of an engine, whose last bits differ from library to library."""
     text = "EXP(delta) + LN(age) + POWER(delta, 3) + SQRT(age) + FLOOR(delta)"
-    tree = selection([parse(text, SCHEMA)], 20)
+    tree = selection([parse(text, SCHEMA)])
     called = {str(node.this).upper() for node in tree.find_all(exp.Anonymous)}
     assert called <= {"SQRT", "FLOOR", "ABS", "LEAST", "GREATEST"}
     assert not list(tree.find_all(exp.Exp, exp.Ln, exp.Pow))

@@ -14,7 +14,8 @@ from discreet.schema import Column, Schema
 from tests.query.language.generator import Generator, HashChoices
 from tests.query.language.rows import CURATION, SCHEMA, curated, duckdb_connection, named
 
-COLUMNS = named(curated())
+ARRAYS = curated()
+COLUMNS = named(ARRAYS)
 
 
 def value(text: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -201,7 +202,7 @@ def test_a_bare_column_says_which_one_it_is() -> None:
 
 
 def test_the_grid_of_a_bare_number_is_its_own() -> None:
-    assert np.array_equal(parse("income", SCHEMA).evaluate(COLUMNS, 20), COLUMNS["income"])
+    assert np.array_equal(parse("income", SCHEMA).evaluate(COLUMNS), ARRAYS["c1"])
 
 
 def test_columns_are_those_that_are_read() -> None:
@@ -211,17 +212,32 @@ def test_columns_are_those_that_are_read() -> None:
     assert parse("1 + 1", SCHEMA).columns == ()
 
 
-@pytest.mark.parametrize("bits", [0, 1, 8, 20, 30])
-def test_the_grid_has_as_many_steps_as_asked(bits: int) -> None:
-    index = parse("(age - 18) / 72", SCHEMA).evaluate(COLUMNS, bits)
-    expected = np.floor(COLUMNS["age"] / 72 * 2**bits + 0.5)
-    assert np.array_equal(index, expected)
-    assert (index.min(), index.max()) == (0, 2**bits)
+def test_what_is_not_whole_is_summed_on_a_grid_of_two_to_the_thirty_steps() -> None:
+    expression = parse("(age - 18) / 72", SCHEMA)
+    index = expression.evaluate(COLUMNS)
+    assert expression.top == 2**30
+    assert np.array_equal(index, np.floor(COLUMNS["age"] / 72 * 2**30 + 0.5))
+    assert (index.min(), index.max()) == (0, 2**30)
 
 
-def test_a_condition_is_either_end_of_the_grid() -> None:
-    assert set(parse("smoker", SCHEMA).evaluate(COLUMNS, 20)) == {0, 2**20}
-    assert set(parse("smoker", SCHEMA).evaluate(COLUMNS, 0)) == {0, 1}
+@pytest.mark.parametrize(
+    ("text", "top", "step"),
+    [
+        ("age", 72, 1),
+        ("-2 * age", 72, 2),
+        ("age * 0.25 + 1", 72, 0.25),
+        ("age * owner - admitted", 90 + 1826, 1),
+        ("FLOOR(income / 3)", 66666, 1),
+        ("CASE WHEN smoker THEN 3 ELSE -7 END", 10, 1),
+        ("smoker", 1, 1),
+    ],
+)
+def test_what_is_whole_is_summed_in_its_own_steps(text: str, top: int, step: float) -> None:
+    expression = parse(text, SCHEMA)
+    assert expression.top == top
+    assert (expression.upper - expression.lower) / top == step
+    exact = value(text)
+    assert np.array_equal(expression.lower + step * expression.evaluate(COLUMNS), exact)
 
 
 def test_a_constant_has_no_width_and_index_zero() -> None:
@@ -230,15 +246,6 @@ def test_a_constant_has_no_width_and_index_zero() -> None:
         assert expression.lower == expression.upper
         assert not expression.evaluate(COLUMNS).any()
         assert len(expression.evaluate(COLUMNS)) == len(COLUMNS["age"])
-
-
-@pytest.mark.parametrize("bits", [-1, 31, 2.0, True, None])
-def test_a_grid_that_cannot_be_is_refused(bits: object) -> None:
-    expression = parse("age", SCHEMA)
-    with pytest.raises(ParameterError, match="bits must be a whole number from 0 to 30"):
-        expression.evaluate(COLUMNS, bits)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="bits must be a whole number from 0 to 30"):
-        expression.integer_sql(CURATION.sql_column, bits)  # type: ignore[arg-type]
 
 
 def test_evaluating_without_a_column_names_what_is_needed() -> None:
@@ -335,7 +342,7 @@ def test_expressions_mean_what_sql_means_by_them() -> None:
 
 
 def _decoding() -> str:
-    """Write a query that turns curated integers back into what an analyst thinks of."""
+    """Write a query that turns curated cells back into what an analyst thinks of."""
     written = []
     for column in CURATION:
         name = f'"{column.name}"'
@@ -344,7 +351,7 @@ def _decoding() -> str:
             whens = " ".join(f"WHEN {i} THEN {_sql(level)}" for i, level in levels)
             written.append(f"CASE {column.sql} {whens} END AS {name}")
         else:
-            cell = f"({column.lower!r}::DOUBLE + {column.sql} * {column.step!r}::DOUBLE)"
+            cell = f"{column.lower!r}::DOUBLE + {column.exact}" if column.whole else column.exact
             known = cell if column.flag is None else f"CASE WHEN {column.flag} = 0 THEN {cell} END"
             written.append(f"{known} AS {name}")
     return f"SELECT {', '.join(written)} FROM curated"

@@ -277,8 +277,8 @@ def test_twenty_thousand_texts_mean_what_duckdb_says(raw: duckdb.DuckDBPyConnect
 def test_an_all_missing_column_fulfills_no_comparison() -> None:
     missing = {**COLUMNS, "a_missing": np.ones(len(ROWS), np.int32)}
     for text in ("a >= 5", "a < 5", "a = 5", "NOT a = 5", "a BETWEEN 0 AND 10", "a NOT IN (1, 2)"):
-        assert not parse(text, SCHEMA).evaluate(missing, 0).any()
-    assert parse("a IS NULL", SCHEMA).evaluate(missing, 0).all()
+        assert not parse(text, SCHEMA).evaluate(missing).any()
+    assert parse("a IS NULL", SCHEMA).evaluate(missing).all()
 
 
 def two_valued(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,7 @@ def root_up(square: int) -> int:
 
 
 _MOST_EXPRESSIONS = 1024
+_FAST_TOP = 2**31  # integers of a term that engines add up as they are stored
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,14 @@ class IntegerTerm:
 
 def term_of(expression: Any, curation: Curation) -> IntegerTerm:
     """Return the integer form of a parsed expression on a curated table."""
-    if expression.bare is not None and expression.known is None:
+    if expression.bare is not None:
         column = curation.column(expression.bare)
-        return _spread_term(exp.column(column.sql), column.top, column.lower, column.step)
+        term = _spread_term(exp.column(column.sql), column.top, column.lower, column.step)
+        if column.flag is None:
+            return term
+        optional = _optional_term(term, column.flag)
+        if optional.top < _FAST_TOP:
+            return optional
     if expression.is_constant:
         # A constant counts rows: nothing but their number is left to protect.
         lower = float(expression.lower)
@@ -178,13 +184,25 @@ def _spread_term(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm
     return IntegerTerm(tree, top, lower, step, math.floor(lower / step + 0.5))
 
 
-def meaning_of_missing(expressions: Sequence[Any]) -> dict[str, str]:
-    """Return what a canonical form says of expressions over cells that may be missing.
+def _optional_term(term: IntegerTerm, flag: str) -> IntegerTerm:
+    """Return the term of a column whose cells may be missing: the sum of the others, exactly 0 for these.
 
-    Earlier versions counted a missing number as the middle of its range: what they answered to the same text
-    must not stand for what it asks now.
+    ``-anchor`` is the integer that stands for 0; integers are counted from the least of it and 0. The part of
+    a step by which the anchor misses the lower bound is not corrected, as it would be for missing cells too.
     """
-    return {"missing": "unknown"} if any(expression.reads_missing for expression in expressions) else {}
+    assert term.tree is not None
+    least, most = min(-term.anchor, 0), max(-term.anchor, term.top)
+    cell = exp.Add(this=term.tree, expression=exp.Literal.number(-least)) if least else term.tree
+    missing = exp.EQ(this=exp.column(flag), expression=exp.Literal.number(1))
+    zero = exp.Literal.number(-term.anchor - least)
+    anchor = term.anchor + least
+    return IntegerTerm(
+        exp.Case(ifs=[exp.If(this=missing, true=zero)], default=cell),
+        most - least,
+        anchor * term.step,
+        term.step,
+        anchor,
+    )
 
 
 def parse_expression(expression: Any, curation: Curation) -> Any:
@@ -256,7 +274,6 @@ class Sums(Aggregate):
                 "kind": self.kind,
                 "expressions": [str(expression.canonical) for expression in expressions],
                 "terms": [[term.top, term.anchor, term.lower, term.step] for term in terms],
-                **meaning_of_missing(expressions),
             },
             squared=sum((w * m) ** 2 for w, m in zip(weights, moves, strict=True)),
             absolute=sum(w * m for w, m in zip(weights, moves, strict=True)),

@@ -17,7 +17,6 @@ from discreet.query.aggregates.base import (
     IntegerTerm,
     check_cells,
     expression_text,
-    meaning_of_missing,
     parse_expression,
     term_of,
 )
@@ -192,7 +191,6 @@ class Histogram(Aggregate):
                 "expression": None if expression is None else str(expression.canonical),
                 "term": [term.top, term.anchor, term.step],
                 "shape": list(shape),
-                **meaning_of_missing([] if expression is None else [expression]),
             },
             squared=squared,
             absolute=absolute,

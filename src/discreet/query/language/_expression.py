@@ -89,12 +89,6 @@ class Expression:
         """Whether every row adds the same to a sum."""
         return self.lower == self.upper and (self.known is None or self.is_condition or self.lower == 0)
 
-    @property
-    def reads_missing(self) -> bool:
-        """Whether it reads a column whose cells may be missing."""
-        required = {column.name for column in self.schema.released if column.required}
-        return not required.issuperset(self.columns)
-
     def grid(self) -> Grid:
         """Return the integers in which the expression is summed."""
         if self.is_constant:
