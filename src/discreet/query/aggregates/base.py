@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
     from discreet._types import AnyArray, Floats
-    from discreet.query.curation import Curation
+    from discreet.query.curation import Curated
     from discreet.query.engines.base import Engine, EngineTask
     from discreet.schema.schema import Neighbors
 
@@ -167,7 +167,7 @@ def term_of(expression: Any, curation: Curation) -> IntegerTerm:
         term = _spread_term(exp.column(column.sql), column.top, column.lower, column.step)
         if column.flag is None:
             return term
-        optional = _optional_term(term, column.flag)
+        optional = _optional_term(term, column)
         if optional.top < _FAST_TOP:
             return optional
     if expression.is_constant:
@@ -184,25 +184,28 @@ def _spread_term(tree: Tree, top: int, lower: float, step: float) -> IntegerTerm
     return IntegerTerm(tree, top, lower, step, math.floor(lower / step + 0.5))
 
 
-def _optional_term(term: IntegerTerm, flag: str) -> IntegerTerm:
+def _optional_term(term: IntegerTerm, column: Curated) -> IntegerTerm:
     """Return the term of a column whose cells may be missing: the sum of the others, exactly 0 for these.
 
     ``-anchor`` is the integer that stands for 0; integers are counted from the least of it and 0. The part of
     a step by which the anchor misses the lower bound is not corrected, as it would be for missing cells too.
     """
     assert term.tree is not None
+    assert column.flag is not None
     least, most = min(-term.anchor, 0), max(-term.anchor, term.top)
-    cell = exp.Add(this=term.tree, expression=exp.Literal.number(-least)) if least else term.tree
-    missing = exp.EQ(this=exp.column(flag), expression=exp.Literal.number(1))
-    zero = exp.Literal.number(-term.anchor - least)
+    fill = int(column.integers(np.array([column.fill]))[0])
+    # A missing cell holds the public fill: adding a constant is faster than choosing.
+    to_zero = exp.Mul(this=exp.column(column.flag), expression=_integer(-term.anchor - fill))
+    tree: Tree = exp.Add(this=term.tree, expression=to_zero)
+    if least:
+        tree = exp.Add(this=tree, expression=_integer(-least))
     anchor = term.anchor + least
-    return IntegerTerm(
-        exp.Case(ifs=[exp.If(this=missing, true=zero)], default=cell),
-        most - least,
-        anchor * term.step,
-        term.step,
-        anchor,
-    )
+    return IntegerTerm(tree, most - least, anchor * term.step, term.step, anchor)
+
+
+def _integer(value: int) -> Tree:
+    literal = exp.Literal.number(abs(value))
+    return literal if value >= 0 else exp.Paren(this=exp.Neg(this=literal))
 
 
 def parse_expression(expression: Any, curation: Curation) -> Any:
