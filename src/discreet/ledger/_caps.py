@@ -364,7 +364,11 @@ class Caps:
         """
         if not isinstance(self.limit, ApproxDP | PureDP) or spent.unpromised or spent.covers == ():
             return None
-        return _epsilon_at(spent, self.limit.delta) if isinstance(self.limit, ApproxDP) else spent.epsilon
+        if isinstance(self.limit, PureDP):
+            return spent.epsilon
+        epsilon = _epsilon_at(spent, self.limit.delta)
+        # Where the deltas of points have used up theirs, the limit itself is what is proven.
+        return self.limit.epsilon if epsilon is None and self._fits(spent) else epsilon
 
     def more(self, spent: Spending, cost: Spending) -> int | None:
         """Return how many more charges of this cost fit; None for one that costs nothing."""
