@@ -204,8 +204,10 @@ def test_a_different_limit_is_refused_and_none_means_the_one_it_has(
     for other in (ApproxDP(epsilon=1.1, delta=1e-6), PureDP(epsilon=1)):
         with pytest.raises(LedgerError, match="limit of Ledger"):
             Ledger.open(place, limit=other)
-    with pytest.raises(LedgerError, match="gaussian_share"):
-        Ledger.open(place, limit=limit, gaussian_share=0.7)
+    with pytest.raises(LedgerError, match=r"rule='mixed', order=22.2, got .* rule='gaussian'"):
+        Ledger.open(place, limit=limit, rule="gaussian")
+    with pytest.raises(LedgerError, match=r"order=22.2, got .* order=33.0"):
+        Ledger.open(place, limit=limit, order=33)
     with pytest.raises(LedgerError, match="owner_limit"):
         Ledger.open(place, owner_limit=PureDP(epsilon=2))
 

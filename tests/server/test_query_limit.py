@@ -100,8 +100,8 @@ def test_what_is_no_such_limit_is_refused(tmp_path: Path) -> None:
             Config.from_dict(settings(limit=wrong), tmp_path)
     with pytest.raises(ParameterError, match="queries of"):
         Config.from_dict(settings(limit=LIMITS["limit"] | {"queries": 0}), tmp_path)
-    with pytest.raises(ParameterError, match="gaussian_share"):
-        Config.from_dict(settings(**LIMITS, gaussian_share=0.5), tmp_path)
+    with pytest.raises(ParameterError, match="rule"):
+        Config.from_dict(settings(**LIMITS, rule="mixed"), tmp_path)
     schema = dataclasses.replace(SCHEMA, neighbors="add-remove", row_count="private")
     with pytest.raises(ParameterError, match="neighbors of PosteriorOdds"):
         Limit(**LIMITS["limit"]).promise(schema)
