@@ -191,7 +191,7 @@ def test_the_rule_is_mixed_or_what_is_said(tmp_path: Path) -> None:
         assert "rule of" in refused(tmp_path, TEXT + f"rule: {wrong}\n")
     for wrong in ("1", "-3", "high"):
         assert "order of" in refused(tmp_path, TEXT + f"order: {wrong}\n")
-    assert "order: must go with rule: mixed" in refused(tmp_path, TEXT + "rule: pure\norder: 33\n")
+    assert "must go with rule: mixed" in refused(tmp_path, TEXT + "rule: pure\norder: 33\n")
 
 
 def test_a_rule_without_a_limit_that_has_one_is_refused(tmp_path: Path) -> None:

@@ -234,9 +234,12 @@ class Caps:
         whole = cost if later is None else cost + later
         if self._fits(whole) or whole.unpromised or whole.covers == ():
             return self
-        if whole.delta_at(self.limit.epsilon) > self.limit.delta:
+        rest = exact(self.limit.delta) - exact(whole.delta_at(self.limit.epsilon))
+        if rest < 0:
             return self
-        return dataclasses.replace(self, plan=whole)
+        # A plan does not say how many numbers will be drawn: what is left of delta is for their samplers.
+        variation = whole.total_variation + Amount.rounded_down(rest / self.weight.exact)
+        return dataclasses.replace(self, plan=dataclasses.replace(whole, total_variation=variation))
 
     def admit(
         self, before: Spending, cost: Spending, *, scope: str, later: Spending | None = None
