@@ -168,17 +168,29 @@ class BudgetExceeded(DiscreetError, RuntimeError):
         Kind of cost whose cap would be exceeded: ``"rho"``, ``"epsilon"``, ``"delta"``, ...
     scope : str
         Budget that is too small: ``"total"`` or the owner's name.
+    scale : float
+        Largest part of every mu and epsilon of the charge that would still fit; 0 if nothing would.
     """
 
     def __init__(
-        self, message: str, *, asked: float, left: float, limit: float, currency: str, scope: str
+        self,
+        message: str,
+        *,
+        asked: float,
+        left: float,
+        limit: float,
+        currency: str,
+        scope: str,
+        scale: float = 0.0,
     ) -> None:
+        """Keep the amounts beside the message."""
         super().__init__(message)
         self.asked = asked
         self.left = left
         self.limit = limit
         self.currency = currency
         self.scope = scope
+        self.scale = scale
 
 
 class LedgerError(DiscreetError, RuntimeError):

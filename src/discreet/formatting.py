@@ -176,6 +176,7 @@ def format_amount(value: float, *, up: bool) -> str:
     return number(float(f"{value:.12g}"), rounding="up" if up else "down")
 
 
-def format_share(share: float) -> str:
-    """Return a share of a budget, however small, as a percentage rounded up."""
-    return f"{number(float(f'{100 * share:.10g}'), digits=2, rounding='up')}{NO_BREAK}%"
+def format_share(share: float, *, up: bool = True) -> str:
+    """Return a share of a budget, however small, as a percentage: what is used rounded up, the rest down."""
+    rounding: Rounding = "up" if up else "down"
+    return f"{number(float(f'{100 * share:.10g}'), digits=2, rounding=rounding)}{NO_BREAK}%"

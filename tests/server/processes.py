@@ -73,7 +73,8 @@ class Served:
                 access,
                 ServiceLog(found.audit_log),
                 lambda: self._no_ledger(),
-                gaussian_share=found.gaussian_share,
+                rule=found.rule,
+                order=found.order,
             )
             return [desk.create("test", f"a{i}", "analyst", days=1) for i in range(count)]
         finally:

@@ -1,7 +1,7 @@
 """``discreet ledger``: show, check, export, create, back up and restore a ledger."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -9,7 +9,7 @@ from discreet.cli.console import Console, write_out
 from discreet.cli.options import Json
 
 if TYPE_CHECKING:
-    from discreet.ledger import Ledger
+    from discreet.ledger import Ledger, Rule
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help=("Show and manage what was charged for a data set.")
@@ -24,15 +24,16 @@ def show(ledger: Place, json: Json = False) -> None:
     """Print what was charged, what it adds up to and what is left."""
     console = Console(as_json=json)
     with open_existing_ledger(ledger) as opened:
-        receipts, spent, left = opened.history(), opened.spent(), opened.remaining()
+        receipts, (account,) = opened.history(), opened.accounts(None)
         guarantee = opened.guarantee()
     console.json(
         {
             "ledger": ledger,
             "identity": opened.identity,
             "guarantee": guarantee.to_dict(),
-            "remaining": left,
-            "spent": spent.to_dict(),
+            "remaining": account.left,
+            "used": account.used,
+            "spent": account.spent.to_dict(),
             "charges": [receipt.to_dict() for receipt in receipts],
         }
     )
@@ -52,8 +53,11 @@ def show(ledger: Place, json: Json = False) -> None:
         f"{count_noun(len(receipts), 'charge')}. Guaranteed for everything in this ledger, now and later: "
         f"{guarantee}"
     )
-    if left is not None:
-        console.line("Left: " + ", ".join(f"{currency} {amount:.6g}" for currency, amount in left.items()))
+    if account.left is not None and account.used is not None:
+        from discreet.query.results import describe_used
+
+        amounts = ", ".join(f"{currency} {amount:.6g}" for currency, amount in account.left.items())
+        console.line(f"{describe_used(account.used)}. Left: {amounts}")
 
 
 @app.command()
@@ -117,9 +121,14 @@ def create(
             help=("With --epsilon and --delta: maximum number of charges; log-odds are bounded by epsilon.")
         ),
     ] = None,
-    gaussian_share: Annotated[
-        float, typer.Option(help="Share of epsilon reserved for Gaussian noise.")
-    ] = 0.5,
+    rule: Annotated[
+        str,
+        typer.Option(help="With --epsilon and --delta: noise that is admitted, mixed, gaussian or pure."),
+    ] = "mixed",
+    order: Annotated[
+        float | None,
+        typer.Option(help="Order of the mixed rule, above 1. [default: the best for Gaussian noise]"),
+    ] = None,
 ) -> None:
     """Create a ledger with a limit that cannot be exceeded or changed later."""
     from discreet.errors import ParameterError
@@ -141,7 +150,7 @@ def create(
         limit = PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
     if "://" not in ledger and Path(ledger).exists():
         raise ParameterError(f"{ledger!r} exists already, and the limit of a ledger cannot be changed.")
-    with Ledger.open(ledger, limit=limit, gaussian_share=gaussian_share) as opened:
+    with Ledger.open(ledger, limit=limit, rule=cast("Rule", rule), order=order) as opened:
         write_out(f"{ledger}: {opened.guarantee()}. Use it for releases, models and queries with --ledger.\n")
 
 

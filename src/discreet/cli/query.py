@@ -65,7 +65,9 @@ def query(
     delta = promise.delta or _DELTA
     with Console(as_json=json) as console:
         if dry_run:
-            preview = preview_table_query(table, question, schema=declared, privacy=privacy, sd=sd)
+            preview = preview_table_query(
+                table, question, schema=declared, privacy=privacy, sd=sd, ledger=ledger.place
+            )
             _show_cost(console, preview, delta)
             return
         result = query_table(
@@ -134,11 +136,13 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
 def _show_cost(console: Console, preview: "Preview", delta: float) -> None:
     """Print what a query would cost and how noisy its answer would be."""
     from discreet.formatting import printable
-    from discreet.query.results import describe_cost
+    from discreet.query.results import describe_cost, describe_takes, describe_used
 
     console.line(printable(preview.question))
     console.line(f"  {_describe_margin(preview)}")
     console.paragraph(f"Would cost: {describe_cost(preview.cost, delta)}.{_describe_assumptions(preview)}")
+    if preview.takes is not None and preview.used is not None:
+        console.paragraph(f"It would take {describe_takes(preview.takes)}; {describe_used(preview.used)}.")
     console.line("Dry run: no cell was read, and nothing was charged or drawn.")
     console.json({"dry_run": True, **preview.to_dict()})
 
@@ -165,7 +169,7 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     """Return sentences about the cost, the ledger it was charged to and what is left."""
     from discreet.errors import PromiseError
     from discreet.formatting import count_noun, number
-    from discreet.query.results import describe_cost
+    from discreet.query.results import describe_cost, describe_takes, describe_used
 
     if not result.cost:
         return ["Cost: nothing. It follows from public facts."]
@@ -186,7 +190,9 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     if result.left is not None:
         currencies = ", ".join(f"{name} {amount:.6g}" for name, amount in result.left.items())
         more = "" if result.more is None else f"; enough for {result.more:,} more queries like this"
-        return [cost_text, f"Left: {currencies}{more}."]
+        taken = "" if result.takes is None or result.cached else f"It took {describe_takes(result.takes)}. "
+        used = "" if result.used is None else f"{describe_used(result.used)}. "
+        return [cost_text, f"{taken}{used}Left: {currencies}{more}."]
     assert result.spent is not None
     so_far = count_noun(result.spent.charges, "charge")
     try:

@@ -113,7 +113,8 @@ def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
             access,
             ServiceLog(settings.audit_log),
             lambda: _open_ledger(settings),
-            gaussian_share=settings.gaussian_share,
+            rule=settings.rule,
+            order=settings.order,
         )
         yield tokens, settings
     finally:

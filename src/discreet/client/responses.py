@@ -102,6 +102,7 @@ class FailedAttempt:
             limit=limit,
             currency=shorten(str(currency), 40) if currency else "privacy",
             scope=shorten(str(scope), 200) if scope else "total",
+            scale=_number(self.details.get("scale")),
         )
 
 

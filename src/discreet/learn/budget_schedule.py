@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from decimal import ROUND_DOWN, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from discreet.errors import BudgetExceeded, PromiseError
+from discreet.formatting import format_share
 from discreet.privacy import GaussianDP, NoPromise, Promise, PureDP
 from discreet.privacy.budget_split import BudgetSplit
+from discreet.privacy.rounding import four_digits
 from discreet.query import Answer, Database
 from discreet.query.calibration import QueryNoise
 
@@ -180,41 +180,29 @@ class BudgetSchedule:
             )
         else:
             way = f"Nothing was charged. {self._suggest_promise(problem)}"
+        takes = format_share(problem.asked / problem.limit) if problem.limit else "more than all"
+        left = format_share(problem.left / problem.limit, up=False) if problem.left else "nothing"
         return BudgetExceeded(
-            f"privacy of a learner must fit what its ledger has left, and does not: {which} ask for "
-            f"{problem.currency} {problem.asked:.6g}, and {problem.left:.6g} is left for {problem.scope!r}. "
-            f"{way}",
+            f"privacy of a learner must fit what its ledger has left, and does not: {which} take {takes} of "
+            f"the budget of {problem.scope!r}, and {left} is left ({problem.currency}: asked "
+            f"{problem.asked:.6g}, left {problem.left:.6g}). {way}",
             asked=problem.asked,
             left=problem.left,
             limit=problem.limit,
             currency=problem.currency,
             scope=problem.scope,
+            scale=problem.scale,
         )
 
     def _suggest_promise(self, problem: BudgetExceeded) -> str:
         """Return a sentence with the largest promise, to four digits, that fits the ledger's budget."""
-        share = problem.left / problem.asked if problem.asked else 0.0
         (promise,) = self.promises
-        if problem.currency == "rho" and isinstance(promise, GaussianDP):
-            # rho = mu**2 / 2 is what the ledger adds up. Rounded down, so that the suggestion fits.
-            mu = _four_digits(promise.mu * math.sqrt(share))
-            if mu > 0:
-                return f"GaussianDP(mu={mu!r}) would fit."
-        if problem.currency == "epsilon" and isinstance(promise, PureDP):
-            epsilon = _four_digits(promise.epsilon * share)
-            if epsilon > 0:
-                return f"PureDP(epsilon={epsilon!r}) would fit."
+        if isinstance(promise, GaussianDP) and (mu := four_digits(promise.mu * problem.scale)) > 0:
+            return f"GaussianDP(mu={mu!r}) would fit."
+        if isinstance(promise, PureDP) and (epsilon := four_digits(promise.epsilon * problem.scale)) > 0:
+            return f"PureDP(epsilon={epsilon!r}) would fit."
         return "Ask for a weaker promise of another kind, or begin a new ledger with new rows."
 
     def expected_sd(self, name: str, question: Aggregate) -> Floats:
         """Return the standard deviation that the answer of a pass would have; nothing is charged."""
         return np.asarray(self.sums.expected_sd(question, privacy=self.privacy(name)), np.float64)
-
-
-def _four_digits(value: float) -> float:
-    """Return a value rounded down to four significant digits; 0 if it is not positive."""
-    if value <= 0:
-        return 0.0
-    with localcontext() as context:
-        context.prec, context.rounding = 4, ROUND_DOWN
-        return float(+Decimal(value))

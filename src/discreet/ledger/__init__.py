@@ -1,7 +1,8 @@
 """The ledger of a data set: every charge, stored so that no crash, copy or race can lose it.
 
 ``_ledger`` has the public class :class:`Ledger`, ``_opening`` creates, opens, backs up and restores it.
-``_charges`` has the operations that write to it, under the limits of ``_caps``. ``records`` defines the rows
+``_charges`` has the operations that write to it, under the limits of ``_caps``; ``_account`` says what they
+leave. ``records`` defines the rows
 of its record and reads charges back from them; ``_verification`` replays the record for ``Ledger.check``.
 ``transaction`` buffers what one transaction reads and writes; ``_store`` is the interface to a database, and
 ``_sqlite`` (with ``_journal``) and ``_postgres`` implement it. ``audit_log`` is the hash-chained log of
@@ -10,8 +11,9 @@ events that is kept beside a ledger.
 
 from __future__ import annotations
 
-from discreet.ledger._caps import Caps
+from discreet.ledger._account import Account
+from discreet.ledger._caps import Caps, Rule
 from discreet.ledger._ledger import Ledger
 from discreet.ledger.records import Entry
 
-__all__ = ["Caps", "Entry", "Ledger"]
+__all__ = ["Account", "Caps", "Entry", "Ledger", "Rule"]

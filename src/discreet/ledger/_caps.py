@@ -1,8 +1,8 @@
-"""Caps: a limit divided into fixed amounts per currency, before the first answer is seen.
+"""Caps: a limit as fixed amounts per currency, before the first answer is seen.
 
 Analysts who see answers choose the next query by them, so a total that is recomputed after each answer
 proves nothing. Fixed caps do: if every charge stays within every cap, the limit holds however the charges
-were chosen. The proof is in ``docs/explanation/theorems/composition.md``.
+were chosen. The proofs are in ``docs/explanation/theorems/composition.md`` and ``renyi-filter.md``.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.formatting import format_share, number
 from discreet.privacy.calibration import gaussian_mu, odds_rho
-from discreet.privacy.composition import ColumnCost
+from discreet.privacy.composition import AMOUNTS, ColumnCost, Spending
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,
@@ -28,18 +30,20 @@ from discreet.privacy.promises import (
     promise_from_dict,
 )
 from discreet.privacy.receipt import canonical
-from discreet.privacy.rounding import ZERO, Amount, exact, exp_up, float_down
+from discreet.privacy.renyi import LEAST, MOST, best_order, pool
+from discreet.privacy.rounding import ZERO, Amount, exact, exp_up, float_down, float_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.privacy.composition import Spending
+Rule = Literal["mixed", "gaussian", "pure"]
+"""Kinds of noise that an :class:`ApproxDP` limit adds up: all, Gaussian alone, or pure and points alone."""
 
 SAMPLERS = 2.0**-64
 """Total variation allowed to all samplers together under a limit that names none: 2**53 draws."""
 
-_FOR_SAMPLERS = Fraction(1, 10**6)
-"""Part of delta kept for the samplers where all of epsilon goes to Gaussian events."""
+_RESERVE = {"mixed": Fraction(1, 10), "gaussian": Fraction(1, 10**6), "pure": Fraction(1)}
+"""Part of delta that each rule keeps for the deltas of points and for the samplers."""
 
 _INFORMATION = "Fisher information of "
 
@@ -51,7 +55,16 @@ _REFUSED = {
         ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
         ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
     ),
-    "approx-dp": (("concentrated", "concentrated (ZCDP)", "limit=ZCDP(rho=zcdp_rho(epsilon, delta))"),),
+    "mixed": (),
+    "gaussian": (
+        ("concentrated", "concentrated (ZCDP)", "rule='mixed'"),
+        ("pure", "pure", "rule='mixed'"),
+        ("point_delta", "(epsilon, delta)", "rule='mixed'"),
+    ),
+    "pure": (
+        ("gaussian", "Gaussian", "rule='mixed'"),
+        ("concentrated", "concentrated (ZCDP)", "rule='mixed'"),
+    ),
     "zcdp": (("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),),
     "gaussian-dp": (
         ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
@@ -79,49 +92,57 @@ class Caps:
     weight : Amount
         Delta that one unit of total variation costs: ``1 + exp(epsilon)`` under an
         :class:`ApproxDP` limit; 0 otherwise, where total variation has a cap of its own.
-    gaussian_share : float
-        Part of epsilon kept for Gaussian events; 0 where the limit is not :class:`ApproxDP`.
+    rule : str or None
+        Kinds of charges that an :class:`ApproxDP` limit adds up; None for other limits.
+    order : float or None
+        Order of the Rényi divergence that the rule "mixed" adds up; None for other rules.
+    plan : Spending or None
+        What the first charge and its plan come to, where they were read exactly: nothing else is admitted.
 
     Privacy
     -------
     Under every cap the whole interaction keeps `limit`, with the charges chosen by someone who sees
-    every answer. One exception adds room and no risk: the first charge of all was chosen before any
-    answer, so under an :class:`ApproxDP` limit it may instead be read exactly. If the spending then passes a
-    cap, that of 0 on what the limit cannot express included, nothing is admitted after it.
+    every answer. One exception adds room and no risk: the first charge of all and its plan were chosen
+    before any answer, so under an :class:`ApproxDP` limit they may instead be read exactly. Then they become
+    the caps, and nothing is admitted beside them.
 
     Reference
     ---------
-    ``docs/explanation/theorems/composition.md``, theorem 2.
+    ``docs/explanation/theorems/composition.md``, theorem 2, and ``renyi-filter.md``.
     """
 
     limit: Promise
     amounts: tuple[tuple[str, Amount], ...]
     weight: Amount = ZERO
-    gaussian_share: float = 0.0
+    rule: Rule | None = None
+    order: float | None = None
+    plan: Spending | None = None
 
     @classmethod
-    def from_limit(cls, limit: Promise, *, gaussian_share: float = 0.5) -> Caps:
+    def from_limit(cls, limit: Promise, *, rule: Rule = "mixed", order: float | None = None) -> Caps:
         """Return the caps of a limit.
 
         Parameters
         ----------
         limit : Promise
             Promise to keep: any but :class:`NoPromise`.
-        gaussian_share : float
-            Part of epsilon kept for Gaussian events under an :class:`ApproxDP` limit; the rest is for
-            pure and (epsilon, delta) events. From 0 to 1.
+        rule : {"mixed", "gaussian", "pure"}
+            Kinds of charges that an :class:`ApproxDP` limit adds up; other limits have one rule each.
+        order : float, optional
+            Order of the Rényi divergence for the rule "mixed"; None is the one at which the most Gaussian
+            noise fits.
         """
-        if isinstance(gaussian_share, bool) or not 0 <= gaussian_share <= 1:
+        if rule not in get_args(Rule):
             raise ParameterError(
-                f"gaussian_share of Ledger must be from 0 to 1, got {gaussian_share!r}. "
-                "It is the part of epsilon kept for Gaussian events; 0.5 suits a mix."
+                f"rule of Ledger must be 'mixed', 'gaussian' or 'pure', got {rule!r}. "
+                "'mixed' admits every kind of noise."
             )
         samplers = Amount.rounded_down(limit.total_variation or SAMPLERS)
         match limit:
             case PureDP():
                 amounts = {"epsilon": Amount.rounded_down(limit.epsilon), "total variation": samplers}
             case ApproxDP():
-                return cls._approximate(limit, float(gaussian_share))
+                return cls._approximate(limit, rule, order)
             case ZCDP():
                 amounts = {"rho": Amount.rounded_down(limit.rho), "total variation": samplers}
             case GaussianDP():
@@ -143,38 +164,82 @@ class Caps:
         return cls(limit=limit, amounts=tuple(sorted(amounts.items())))
 
     @classmethod
-    def _approximate(cls, limit: ApproxDP, gaussian_share: float) -> Caps:
-        """Return the caps of an (epsilon, delta) limit, divided between Gaussian and other events.
+    def _approximate(cls, limit: ApproxDP, rule: Rule, order: float | None) -> Caps:
+        """Return the caps of an (epsilon, delta) limit under a rule.
 
         Notes
         -----
-        With share s, Gaussian events may spend rho = mu^2 / 2, where mu is the largest that keeps
-        (s epsilon, delta - pool); other events epsilon (1 - s) and the pool of delta, which also pays for the
-        samplers. The pool is delta for s = 0, 1e-6 delta for s = 1, and delta / 2 otherwise.
+        A reserve of delta pays for the deltas of points and for the samplers. With the rest of it, "mixed"
+        caps the Rényi divergence at one order, in units of the order; "gaussian" caps rho = mu^2 / 2 for
+        the largest mu; "pure" caps epsilon and has all of delta in reserve.
         """
         if limit.total_variation:
             raise ParameterError(
                 f"total_variation of an ApproxDP limit must be 0, got {limit.total_variation!r}. "
                 "What samplers add is paid from its delta."
             )
-        share, epsilon, delta = (exact(x) for x in (gaussian_share, limit.epsilon, limit.delta))
-        # Points and samplers share one pool of delta; Gaussian events get the rest of it.
-        pool = delta if share == 0 else delta * _FOR_SAMPLERS if share == 1 else delta / 2
-        rho = Fraction(0)
-        if share:
-            mu = gaussian_mu(float_down(share * epsilon), float_down(delta - pool))
-            rho = exact(mu) ** 2 / 2
+        if order is not None:
+            order = _check_order(order, rule)
+        epsilon, delta = exact(limit.epsilon), exact(limit.delta)
+        reserve = delta * _RESERVE[rule]
+        amounts = {"delta": Amount.rounded_down(reserve)}
+        match rule:
+            case "mixed":
+                best = best_order(limit.epsilon, float(delta - reserve))
+                rho = pool(epsilon, delta - reserve, exact(best if order is None else order))
+                if order is not None and rho <= 0:
+                    raise ParameterError(
+                        f"order of Ledger must be one at which {limit} leaves something to spend, got "
+                        f"{order!r}. Leave it out for {best!r}, at which the most Gaussian noise fits."
+                    )
+                order = best if order is None else order
+                amounts["rho"] = Amount.rounded_down(max(rho, Fraction(0)))
+            case "gaussian":
+                mu = gaussian_mu(limit.epsilon, float_down(delta - reserve))
+                amounts["rho"] = Amount.rounded_down(exact(mu) ** 2 / 2)
+            case "pure":
+                amounts["epsilon"] = Amount.rounded_down(epsilon)
         growth = exp_up(epsilon)
-        amounts = {
-            "rho": Amount.rounded_down(rho),
-            "epsilon": Amount.rounded_down((1 - share) * epsilon),
-            "delta": Amount.rounded_down(pool),
-        }
         # Past the range of numbers no sampler but a perfect one fits: any weight this large says so.
         weight = Amount.rounded_up(1 + growth if growth is not None else Fraction(10) ** 320)
-        return cls(
-            limit=limit, amounts=tuple(sorted(amounts.items())), weight=weight, gaussian_share=gaussian_share
+        return cls(limit=limit, amounts=tuple(sorted(amounts.items())), weight=weight, rule=rule, order=order)
+
+    @property
+    def described(self) -> str:
+        """The limit with its rule and order, for messages."""
+        if self.rule is None:
+            return str(self.limit)
+        return f"{self.limit} with rule={self.rule!r}" + (
+            "" if self.order is None else f", order={self.order!r}"
         )
+
+    def reserve(self, before: Spending, cost: Spending, later: Spending | None = None) -> Caps:
+        """Return the caps for a charge: those of its plan, if it is the first and only fits read exactly.
+
+        Parameters
+        ----------
+        before : Spending
+            Spending of the scope so far.
+        cost : Spending
+            Cost of the new charge.
+        later : Spending, optional
+            Cost of the charges that its plan names.
+
+        Privacy
+        -------
+        Before the first charge no answer was seen, so this choice between two sets of caps depends on none.
+        """
+        if before.charges or not isinstance(self.limit, ApproxDP) or cost.unpromised:
+            return self
+        whole = cost if later is None else cost + later
+        if self._fits(whole) or whole.unpromised or whole.covers == ():
+            return self
+        rest = exact(self.limit.delta) - exact(whole.delta_at(self.limit.epsilon))
+        if rest < 0:
+            return self
+        # A plan does not say how many numbers will be drawn: what is left of delta is for their samplers.
+        variation = whole.total_variation + Amount.rounded_down(rest / self.weight.exact)
+        return dataclasses.replace(self, plan=dataclasses.replace(whole, total_variation=variation))
 
     def admit(
         self, before: Spending, cost: Spending, *, scope: str, later: Spending | None = None
@@ -224,11 +289,8 @@ class Caps:
                 f"{self.limit}, and this one does not ({'; '.join(cost.unpromised)}). "
                 "Use a ledger without a limit to record it."
             )
-        # Chosen before any answer was seen, so that the smallest reading of it holds (Theorem 1).
-        if not before.charges and self._keeps_alone(cost):
-            return after
         for name, words, way in self._refused_kinds:
-            if getattr(cost, name):
+            if getattr(cost, name) and self.plan is None:
                 raise PromiseError(
                     f"promise of a charge must be of a kind that the limit {self.limit} can add "
                     f"up, got a {words} event. Open the ledger with {way}."
@@ -239,6 +301,8 @@ class Caps:
 
     def _fits(self, spent: Spending) -> bool:
         """Return whether spending passes no cap. It never shrinks: once it passes one it never fits again."""
+        if self.plan is not None:
+            return all(getattr(spent, name) <= getattr(self.plan, name) for name in AMOUNTS)
         return not self._exceeded_currencies(spent) and not any(
             getattr(spent, name) for name, _, _ in self._refused_kinds
         )
@@ -249,7 +313,7 @@ class Caps:
 
     def holds(self, spent: Spending) -> bool:
         """Return whether spending keeps the limit, as all does that was admitted charge by charge."""
-        return self._fits(spent) or (spent.charges == 1 and self._keeps_alone(spent))
+        return self._fits(spent)
 
     def _budget_error(self, before: Spending, cost: Spending, scope: str, what: str) -> BudgetExceeded:
         """Return the error of a charge that exceeds a cap, naming one currency in which the charge costs."""
@@ -260,10 +324,16 @@ class Caps:
         exceeded = [name for name in self._exceeded_currencies(before + cost) if name in paid] or paid
         currency = "queries" if "queries" in exceeded else exceeded[0]
         cap, amount = caps[currency], float(self._spent(cost, currency))
+        takes = format_share(amount / float_down(cap.exact)) if cap else "more than all"
+        rest = format_share(left[currency] / float_down(cap.exact), up=False) if left[currency] else "nothing"
+        epsilon = self.epsilon(before)
+        so_far = "" if epsilon is None else f"; so far {describe_epsilon(epsilon, self.limit)}"
+        if self.plan is not None:
+            so_far += "; the first charge and its plan took all of it"
         return BudgetExceeded(
-            f"{currency} of {what} must stay within what is left of the limit for {scope!r}: asked "
-            f"{amount:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}. Nothing was "
-            "charged; ask for less, or stop here.",
+            f"{what} must fit what is left of the budget of {scope!r}: this takes {takes} of it, {rest} is "
+            f"left ({currency}: asked {amount:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}"
+            f"{so_far}). Nothing was charged.",
             asked=amount,
             left=left[currency],
             limit=float_down(cap.exact),
@@ -273,16 +343,52 @@ class Caps:
 
     def left(self, spent: Spending) -> dict[str, float]:
         """Return what is left in each currency, rounded down; nothing once any cap is passed."""
-        fits = self._fits(spent)
+        fits = self.plan is None and self._fits(spent)
         return {
             currency: float_down(cap.less(self._spent(spent, currency)).exact) if fits else 0.0
             for currency, cap in self.amounts
         }
 
+    def share(self, spent: Spending) -> float:
+        """Return the part of the budget that spending uses, rounded up: of the cap that is nearest."""
+        if self.plan is not None:
+            return 1.0
+        shares = [
+            self._spent(spent, currency).exact / cap.exact if cap else Fraction(1)
+            for currency, cap in self.amounts
+            if self._spent(spent, currency)
+        ]
+        return float_up(max(shares, default=Fraction(0)))
+
+    def epsilon(self, spent: Spending) -> float | None:
+        """Return the epsilon that spending comes to at the limit's delta; None where it has none.
+
+        It is what the accountant proves of costs that were fixed beforehand, and at most the limit's epsilon
+        while the caps hold.
+        """
+        if not isinstance(self.limit, ApproxDP | PureDP) or spent.unpromised or spent.covers == ():
+            return None
+        if isinstance(self.limit, PureDP):
+            return spent.epsilon
+        epsilon = _epsilon_at(spent, self.limit.delta)
+        # Where the deltas of points have used up theirs, the limit itself is what is proven.
+        return self.limit.epsilon if epsilon is None and self._fits(spent) else epsilon
+
+    def more(self, spent: Spending, cost: Spending) -> int | None:
+        """Return how many more charges of this cost fit; None for one that costs nothing."""
+        if self.plan is not None or any(getattr(cost, name) for name, _, _ in self._refused_kinds):
+            return 0
+        counts = [
+            cap.less(self._spent(spent, currency)).count // each.count
+            for currency, cap in self.amounts
+            if (each := self._spent(cost, currency))
+        ]
+        return min(counts, default=None)
+
     @property
     def _refused_kinds(self) -> tuple[tuple[str, str, str], ...]:
         pure = isinstance(self.limit, PosteriorOdds) and self.limit.theorem == "theorem 5"
-        return _REFUSED[PureDP.kind if pure else self.limit.kind]
+        return _REFUSED[PureDP.kind if pure else self.rule or self.limit.kind]
 
     def _spent(self, spent: Spending, currency: str) -> Amount:
         """Return the spending in one currency of this limit."""
@@ -294,13 +400,12 @@ class Caps:
         if currency == "epsilon":
             return spent.linear
         if currency == "rho":
+            if self.rule == "mixed":
+                return spent.divergence
             return spent.pooled if isinstance(self.limit, ZCDP | PosteriorOdds) else spent.gaussian
         if currency == "queries":
             return Amount.rounded_up(spent.charges)
         return spent.total_variation
-
-    def _keeps_alone(self, cost: Spending) -> bool:
-        return isinstance(self.limit, ApproxDP) and cost.delta_at(self.limit.epsilon) <= self.limit.delta
 
     def _check_relation(self, cost: Spending) -> None:
         """Refuse a charge whose unit, neighbors or columns are not those of the limit."""
@@ -383,7 +488,9 @@ class Caps:
             "limit": self.limit.to_dict(),
             "amounts": {currency: str(cap) for currency, cap in self.amounts},
             "weight": str(self.weight),
-            "gaussian_share": self.gaussian_share,
+            "rule": self.rule,
+            "order": self.order,
+            "plan": None if self.plan is None else self.plan.to_dict(),
         }
 
     @classmethod
@@ -394,8 +501,40 @@ class Caps:
             limit=promise_from_dict(values["limit"]),
             amounts=tuple(sorted(amounts.items())),
             weight=Amount.parse(values["weight"]),
-            gaussian_share=float(values["gaussian_share"]),
+            rule=values["rule"],
+            order=values["order"],
+            plan=None if values["plan"] is None else Spending.from_dict(values["plan"]),
         )
+
+
+def _check_order(order: float, rule: Rule) -> float:
+    """Return an order that was asked for as a float, or refuse it."""
+    if rule != "mixed":
+        raise ParameterError(
+            f"order of Ledger must go with rule='mixed', got {order!r} with rule={rule!r}. Leave it out."
+        )
+    if isinstance(order, bool) or not 1 + LEAST <= order <= 1 + MOST:
+        raise ParameterError(
+            f"order of Ledger must be above 1 and at most 1e9, got {order!r}. Leave it out for the one at "
+            "which the most Gaussian noise fits."
+        )
+    return float(order)
+
+
+@lru_cache(maxsize=512)
+def _epsilon_at(spent: Spending, delta: float) -> float | None:
+    """Return the epsilon of spending at `delta`, cached, since it is read again with the next question."""
+    try:
+        return spent.epsilon_at(delta)
+    except PromiseError:
+        return None
+
+
+def describe_epsilon(epsilon: float, limit: Promise) -> str:
+    """Return an epsilon that was used, beside that of the limit and at its delta."""
+    most, delta = getattr(limit, "epsilon", 0.0), getattr(limit, "delta", 0.0)
+    used = f"epsilon {number(epsilon, digits=3, rounding='up')} of {most:g}"
+    return f"{used} at delta {delta:g}" if delta else used
 
 
 def _odds(limit: PosteriorOdds) -> dict[str, Amount]:

@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 from discreet.errors import BudgetExceeded, KeyReused, LedgerTampered, ParameterError, PromiseError
+from discreet.formatting import number
+from discreet.ledger._account import Account, describe_scaled, plan_cost, promise_cost
 from discreet.ledger._caps import Caps, write_caps
 from discreet.ledger.records import (
     TOTAL,
@@ -51,10 +53,8 @@ class Charge:
         Identity of the ledger, for the receipt.
     totals : ChargeTotals
         Totals of the ledger, to which the charge is added.
-    promises : tuple of Promise
-        Promises of the result that is paid for.
-    cost, later : Spending
-        Cost of the promises, and of charges to come that must fit too.
+    promises, planned : tuple of Promise
+        Promises of the result that is paid for, and of charges to come that must fit too.
     when : str
         Universal time for the row.
     body : dict
@@ -66,8 +66,7 @@ class Charge:
     identity: str
     totals: ChargeTotals
     promises: tuple[Promise, ...]
-    cost: Spending
-    later: Spending | None
+    planned: tuple[Promise, ...]
     when: str
     body: dict[str, Any]
     text: str
@@ -85,9 +84,9 @@ class Charge:
     def __call__(self, transaction: Transaction) -> Receipt:
         """Return the receipt of the charge, or of an earlier one that paid for the same, or refuse."""
         receipt, owner = self._find_or_charge(transaction), self.body["owner"]
-        total = self.totals.left(transaction, None)
-        own = total if owner is None else self.totals.left(transaction, owner)
-        return dataclasses.replace(receipt, left=(own, total))
+        total = self.totals.account(transaction, None)
+        own = total if owner is None else self.totals.account(transaction, owner)
+        return dataclasses.replace(receipt, accounts=(own, total))
 
     def _find_or_charge(self, transaction: Transaction) -> Receipt:
         """Return the receipt of the same request or question if there is one, else charge it."""
@@ -123,22 +122,37 @@ class Charge:
         """Charge every scope, or refuse for the one with least room, so that what fits it fits all."""
         errors: list[BudgetExceeded] = []
         for scope in scopes:
+            account = Account(*self.totals.caps_and_spending(transaction, scope))
             try:
-                self.totals.spend(transaction, scope, self.cost, self.later)
+                self.totals.spend(transaction, scope, self.promises, self.planned)
             except BudgetExceeded as problem:
-                errors.append(problem)
+                errors.append(self._explain(problem, account))
         if errors:
-            raise min(errors, key=lambda problem: problem.left / problem.asked if problem.asked else 0.0)
+            raise min(errors, key=lambda problem: problem.scale)
+
+    def _explain(self, problem: BudgetExceeded, account: Account) -> BudgetExceeded:
+        """Return the error with what would still fit."""
+        problem.scale = account.scale(self.promises, self.planned)
+        if not problem.scale:
+            fits = "Nothing like it would fit any more; stop here, or begin a new ledger with new rows."
+        elif len(self.promises) == 1 and not self.planned:
+            fits = f"{describe_scaled(self.promises[0], problem.scale)} would still fit."
+        else:
+            fits = f"With {number(1 / problem.scale, rounding='up')} times the noise it would still fit."
+        problem.args = (f"{problem} {fits}",)
+        return problem
 
     def _check_plan(self, transaction: Transaction) -> None:
         """Refuse a plan that the total has no room for, as if the question had not been paid for.
 
         Otherwise a caller with a plan that fits nothing would learn for free whether another owner has asked.
         """
-        if self.later is not None:
-            caps, spent = self.totals.caps_and_spending(transaction, TOTAL)
-            if caps is not None:
-                caps.admit(spent, self.cost, scope=TOTAL, later=self.later)
+        if self.planned:
+            account = self.totals.account(transaction, None)
+            try:
+                spend(account.caps, account.spent, self.promises, self.planned, scope=TOTAL)
+            except BudgetExceeded as problem:
+                raise self._explain(problem, account) from None
 
     def _find_paid(self, transaction: Transaction, paid: dict[str, int]) -> Receipt | None:
         """Return the receipt of the owner's earlier charge for the question; None if only others paid."""
@@ -325,16 +339,19 @@ def make_charge(
         "schema": details.get("schema"),
     }
     check_texts(**texts, request=request)
-    cost, promises_json = promise_cost(promises)
+    # Everything that no ledger can keep is refused before the write lock is held.
+    promise_cost(promises, None)
     planned = tuple(details.get("plan", ()))
     body: dict[str, Any] = {
         "type": "charge",
         **texts,
-        "promises": promises_json,
+        "promises": _promises_json(promises),
         "scopes": charge_scopes(owner, known=False),
         "seeded": bool(details.get("seeded", False)),
         "version": product_version(),
     }
+    if planned:
+        body["plan"] = _promises_json(planned)
     if asked is not None:
         body["asked"] = dict(asked) if isinstance(asked, Mapping) else asked
     if request is not None:
@@ -343,8 +360,7 @@ def make_charge(
         identity=identity,
         totals=totals,
         promises=promises,
-        cost=cost,
-        later=sum(map(Spending.from_promises, planned), Spending()) if planned else None,
+        planned=planned,
         when=now(),
         body=body,
         text=charge_text(body),
@@ -352,10 +368,10 @@ def make_charge(
 
 
 @lru_cache(maxsize=512)
-def promise_cost(promises: tuple[Promise, ...]) -> tuple[Spending, list[dict[str, Any]]]:
-    """Return the cost of promises and their JSON, cached, since few promises are charged often."""
-    cost = Spending.from_promises(promises)
-    return cost, json.loads(canonical([promise.to_dict() for promise in promises]))
+def _promises_json(promises: tuple[Promise, ...]) -> list[dict[str, Any]]:
+    """Return promises as the JSON of a row, cached, since few promises are charged often."""
+    values: list[dict[str, Any]] = json.loads(canonical([promise.to_dict() for promise in promises]))
+    return values
 
 
 def check_texts(**texts: object) -> None:
@@ -416,10 +432,9 @@ class ChargeTotals:
             return self._owner_caps, Spending()
         return self._parse(scope, *total)
 
-    def left(self, transaction: Transaction, owner: str | None) -> dict[str, float] | None:
-        """Return what is left in each currency, of an owner or of the total; None without a limit."""
-        caps, spent = self.caps_and_spending(transaction, scope_name(owner))
-        return None if caps is None else caps.left(spent)
+    def account(self, transaction: Transaction, owner: str | None) -> Account:
+        """Return caps and spending of an owner, or of the total."""
+        return Account(*self.caps_and_spending(transaction, scope_name(owner)))
 
     def owners(self, transaction: Transaction) -> dict[str, Spending]:
         """Return the spending of each owner, by name; zero for an owner who only has a limit."""
@@ -430,11 +445,17 @@ class ChargeTotals:
             if scope.startswith(start)
         }
 
-    def spend(self, transaction: Transaction, scope: str, cost: Spending, later: Spending | None) -> None:
-        """Add a cost to the spending of a scope, or refuse it."""
+    def spend(
+        self,
+        transaction: Transaction,
+        scope: str,
+        promises: tuple[Promise, ...],
+        planned: tuple[Promise, ...],
+    ) -> None:
+        """Add the cost of a charge to the spending of a scope, or refuse it."""
         caps, before = self.caps_and_spending(transaction, scope)
         name = scope if scope == TOTAL else scope.removeprefix(owner_scope(""))
-        after = before + cost if caps is None else caps.admit(before, cost, scope=name, later=later)
+        caps, after = spend(caps, before, promises, planned, scope=name)
         text = canonical(after.to_dict())
         transaction.put_total(scope, _caps_text(caps), text)
         self._cache(text, after)
@@ -467,3 +488,31 @@ def _parse_caps(text: str) -> Caps:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _caps_text(caps: Caps | None) -> str | None:
     return write_caps(caps)
+
+
+def spend(
+    caps: Caps | None,
+    before: Spending,
+    promises: tuple[Promise, ...],
+    planned: tuple[Promise, ...],
+    *,
+    scope: str,
+) -> tuple[Caps | None, Spending]:
+    """Return caps and spending of a scope after a charge, or refuse it.
+
+    Parameters
+    ----------
+    caps : Caps or None
+        Caps of the scope; None without a limit.
+    before : Spending
+        Spending of the scope so far.
+    promises, planned : tuple of Promise
+        Promises of the charge, and of those that its plan names.
+    scope : str
+        Name of the scope for the message.
+    """
+    if caps is None:
+        return None, before + promise_cost(promises, None)
+    cost, later = promise_cost(promises, caps.order), plan_cost(planned, caps.order)
+    caps = caps.reserve(before, cost, later)
+    return caps, caps.admit(before, cost, scope=scope, later=later)

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
 
+    from discreet.ledger._account import Account
+    from discreet.ledger._caps import Rule
     from discreet.ledger.transaction import Transaction
     from discreet.privacy.receipt import Receipt
 
@@ -99,7 +101,8 @@ class Ledger:
         *,
         limit: Promise | None = None,
         owner_limit: Promise | None = None,
-        gaussian_share: float = 0.5,
+        rule: Rule = "mixed",
+        order: float | None = None,
         timeout: float = 30.0,
     ) -> Self:
         """Open a ledger, creating it if it does not exist.
@@ -114,13 +117,18 @@ class Ledger:
             a different one is refused later, and none given means the one it has.
         owner_limit : Promise, optional
             Promise that each owner without a limit of :meth:`set_owner_limit` must keep; None is no limit.
-        gaussian_share : float
-            Part of epsilon kept for Gaussian events under limits of :class:`ApproxDP`.
+        rule : {"mixed", "gaussian", "pure"}
+            Noise that limits of :class:`ApproxDP` add up: "mixed" is one pool for every kind, a Rényi
+            divergence at one order; "gaussian" admits Gaussian noise alone and 16 % more of it at (1, 1e-6);
+            "pure" adds up the epsilons of pure and (epsilon, delta) charges. Fixed with the limit.
+        order : float, optional
+            Order above 1 for "mixed"; None is the one at which the most Gaussian noise fits. A larger one
+            admits larger single pure charges.
         timeout : float
             Seconds to wait for other writers.
         """
         store = open_store(path_or_url, timeout)
-        caps, owner_caps = make_caps(limit, gaussian_share), make_caps(owner_limit, gaussian_share)
+        caps, owner_caps = make_caps(limit, rule, order), make_caps(owner_limit, rule, order)
         return cls(store, open_ledger(store, caps, owner_caps, when=now()))
 
     @staticmethod
@@ -193,8 +201,10 @@ class Ledger:
             Whether the noise will come from a seed.
         plan : iterable of Promise
             Promises that the same job will charge later: the charge is refused unless all of them fit too,
-            so that no job pays for its first half alone. The plan is neither charged nor reserved, and a
-            question that its owner paid for is free whatever the plan.
+            so that no job pays for its first half alone. The plan is not charged. It is reserved only
+            where the charge is the first of all and fits no other way: then charge and plan are read
+            exactly, and nothing beside them is admitted. A question that its owner paid for is free whatever
+            the plan.
         asked : mapping, optional
             Query as JSON values, for readers of the record. Kept there and not on the receipt.
         request : str, optional
@@ -316,13 +326,13 @@ class Ledger:
 
     def remaining(self, owner: str | None = None) -> dict[str, float] | None:
         """Return what is left in each currency, rounded down; None without a limit."""
-        (left,) = self.remaining_of(owner)
-        return left
+        (account,) = self.accounts(owner)
+        return account.left
 
-    def remaining_of(self, *owners: str | None) -> list[dict[str, float] | None]:
-        """Return :meth:`remaining` of several owners, None being the total, read at one moment."""
+    def accounts(self, *owners: str | None) -> list[Account]:
+        """Return caps and spending of several owners, None being the total, read at one moment."""
         with self._store.read() as transaction:
-            return [self._totals.left(transaction, owner) for owner in owners]
+            return [self._totals.account(transaction, owner) for owner in owners]
 
     def guarantee(self, owner: str | None = None) -> Promise:
         """Return the promise that all charges keep together, now and later, however they are chosen.
@@ -331,7 +341,7 @@ class Ledger:
         -------
         This is the limit, if there is one, for the columns that every charge protected. Without a limit
         nothing is guaranteed in advance, and the result is :class:`NoPromise`; :meth:`spent` adds up fixed
-        charges. The same holds if the charges exceed the limit, as an earlier version could let them.
+        charges. The same holds if the charges exceed the limit, as a changed total would let them.
         """
         with self._store.read() as transaction:
             caps, spent = self._totals.caps_and_spending(transaction, scope_name(owner))
@@ -341,10 +351,22 @@ class Ledger:
             return NoPromise(f"the charges pass the limit, {caps.limit}: see which with Ledger.check()")
         return caps.guarantee(spent)
 
-    def set_owner_limit(self, owner: str, limit: Promise | None, *, gaussian_share: float = 0.5) -> None:
-        """Set a limit for one owner, before the owner's first charge."""
+    def set_owner_limit(
+        self, owner: str, limit: Promise | None, *, rule: Rule = "mixed", order: float | None = None
+    ) -> None:
+        """Set a limit for one owner, before the owner's first charge.
+
+        Parameters
+        ----------
+        owner : str
+            Name of the owner, as for :meth:`charge`.
+        limit : Promise, optional
+            Promise that the owner's charges must keep; None is no limit.
+        rule, order
+            As for :meth:`open`.
+        """
         check_texts(owner=owner)
-        caps = make_caps(limit, gaussian_share)
+        caps = make_caps(limit, rule, order)
         scope, when = owner_scope(owner), now()
 
         def set_limit(transaction: Transaction) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from discreet.errors import DiscreetWarning, LedgerError, LedgerTampered, ParameterError
-from discreet.ledger._caps import Caps, read_caps, write_caps
+from discreet.ledger._caps import Caps, Rule, read_caps, write_caps
 from discreet.ledger._sqlite import Memory, SqliteFile
 from discreet.ledger._verification import check_record
 from discreet.ledger.records import FORMAT, START, TOTAL, LedgerRow, missing_row_error
@@ -91,9 +91,9 @@ def open_ledger(store: Store, caps: Caps | None, owner_caps: Caps | None, *, whe
     return Opening(identity, read_caps(content["owner_caps"]), has_marks_table)
 
 
-def make_caps(limit: Promise | None, gaussian_share: float) -> Caps | None:
+def make_caps(limit: Promise | None, rule: Rule, order: float | None) -> Caps | None:
     """Return the caps of a limit; None where there is none."""
-    return None if limit is None else Caps.from_limit(limit, gaussian_share=gaussian_share)
+    return None if limit is None else Caps.from_limit(limit, rule=rule, order=order)
 
 
 def _first(transaction: Transaction) -> dict[str, Any]:
@@ -115,11 +115,11 @@ def _check_limit(name: str, given: Caps | None, fixed: dict[str, Any] | None) ->
         return
     caps = read_caps(fixed)
     # The amounts stay as they were fixed, also where a newer version would round them differently.
-    if caps is None or (caps.limit, caps.gaussian_share) != (given.limit, given.gaussian_share):
-        have = "none" if caps is None else str(caps.limit)
+    if caps is None or (caps.limit, caps.rule, caps.order) != (given.limit, given.rule, given.order):
         raise LedgerError(
-            f"{name} of Ledger.open must be the one fixed when the ledger was made, {have}, got "
-            f"{given.limit} (with its gaussian_share). Leave it out, or open another ledger."
+            f"{name} of Ledger.open must be the one fixed when the ledger was made, "
+            f"{'none' if caps is None else caps.described}, got {given.described}. Leave it out, or open "
+            "another ledger."
         )
 
 

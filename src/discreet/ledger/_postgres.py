@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MARK = f"discreet ledger, format {FORMAT}"
+_KIND = "discreet ledger, format "
+_MARK = f"{_KIND}{FORMAT}"
 
 _MARKS = "CREATE TABLE IF NOT EXISTS marks (key TEXT PRIMARY KEY, seq BIGINT NOT NULL)"
 
@@ -176,9 +177,15 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         if not comments:
             return False
         if comments[0][0] != _MARK:
+            what = "something else"
+            if str(comments[0][0]).startswith(_KIND):
+                what = (
+                    f"a {comments[0][0]}, whose limits this version, which writes format {FORMAT}, does not "
+                    "keep: read it with the version of discreet that wrote it"
+                )
             raise NotALedger(
                 f"URL of Ledger.open must name a ledger or a schema that does not exist yet, and "
-                f"{self._schema} of {self.shown} is something else. Nothing was changed; give "
+                f"{self._schema} of {self.shown} is {what}. Nothing was changed; give "
                 "another name after #."
             )
         return True

@@ -136,7 +136,8 @@ class SqliteFile(PooledStore[_OpenFile]):
             raise self._not_a_ledger("a database of another program")
         if format_number(mark) != FORMAT:
             raise self._not_a_ledger(
-                f"a ledger of format {format_number(mark)}, while this version knows {FORMAT}"
+                f"a ledger of format {format_number(mark)}, whose limits this version, which writes format "
+                f"{FORMAT}, does not keep: read it with the version of discreet that wrote it"
             )
         return True
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, LedgerTampered
 from discreet.ledger._caps import Caps, read_caps, write_caps
+from discreet.ledger._charges import spend
 from discreet.ledger.records import (
     DATASET_MARK,
     FORMAT,
@@ -99,7 +100,9 @@ class Replay:
 
     def _charge(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
         """Repeat a charge: its scopes, its cost under the caps, its payment and its mark."""
-        cost = Spending.from_promises([promise_from_dict(promise) for promise in content["promises"]])
+        promises, planned = (
+            tuple(map(promise_from_dict, content.get(name, ()))) for name in ("promises", "plan")
+        )
         question, owner = content["question"], content["owner"]
         scopes = charge_scopes(owner, known=question in self._known)
         if not scopes or content["scopes"] != scopes:
@@ -107,7 +110,7 @@ class Replay:
         for scope in scopes:
             caps = self.caps.setdefault(scope, self._owner_caps)
             before = self.spent.get(scope, Spending())
-            self.spent[scope] = before + cost if caps is None else caps.admit(before, cost, scope=scope)
+            self.caps[scope], self.spent[scope] = spend(caps, before, promises, planned, scope=scope)
         if question is not None:
             self.paid[question, owner or ""] = row.seq
             self._known.add(question)

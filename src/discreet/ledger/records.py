@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from discreet.ledger.transaction import Transaction
 
-FORMAT = 1
+FORMAT = 2
 """Version of the tables and of the record; any change of meaning needs a new number."""
 
 TOTAL = "total"

@@ -6,7 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DataError
-from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, resolve_source
+from discreet.ledger import Ledger
+from discreet.pipeline.sources import LedgerPlace, describe_source, find_ledger, find_schema, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query import Database
 from discreet.query.language.query import parse_query
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from discreet.ledger import Account
     from discreet.privacy import Promise
     from discreet.query.results import Preview, QueryResult
     from discreet.schema import Schema
@@ -82,11 +84,12 @@ def query_table(
             result = run_query(db, query, privacy=privacy, sd=sd, refines=refines)
         if table_ledger is None:
             return result
+        (account,) = table_ledger.accounts(None)
         return dataclasses.replace(
             result,
             ledger=table_ledger.identity,
-            remaining=remaining_amounts(result.cost, None, table_ledger.remaining()),
-            spent=table_ledger.spent(),
+            remaining=remaining_amounts(result.cost, None, account),
+            spent=account.spent,
         )
     finally:
         if table_ledger is not None and table_ledger is not ledger:
@@ -100,13 +103,14 @@ def preview_table_query(
     schema: Schema | str | os.PathLike[str] | None = None,
     privacy: Promise | None = None,
     sd: float | None = None,
+    ledger: LedgerPlace = None,
 ) -> Preview:
     """Return the cost of a text query and the noise of its answer; no cell is read, nothing is charged.
 
     Parameters
     ----------
-    source, question, schema, privacy, sd
-        As for :func:`query_table`.
+    source, question, schema, privacy, sd, ledger
+        As for :func:`query_table`. What the query takes is also said of a ledger that exists; none is made.
 
     Privacy
     -------
@@ -123,7 +127,24 @@ def preview_table_query(
     if query.verb == "mean" and public:
         with open_table(resolve_source(source)) as table:
             n_rows = table.count()
-    return preview_query(declared, n_rows, query, privacy=privacy, sd=sd)
+    preview = preview_query(declared, n_rows, query, privacy=privacy, sd=sd)
+    account = _existing_account(source, declared, ledger)
+    if account is None:
+        return preview
+    return dataclasses.replace(preview, remaining=remaining_amounts(preview.cost, None, account))
+
+
+def _existing_account(source: Any, schema: Schema, ledger: LedgerPlace) -> Account | None:
+    """Return the account of the ledger that a table would be charged to; None if there is no ledger yet."""
+    if ledger is False:
+        return None
+    if isinstance(ledger, Ledger):
+        return ledger.accounts(None)[0]
+    place = find_ledger(source, schema, ledger)
+    if place == ":memory:" or Ledger.identity_at(place) is None:
+        return None
+    with Ledger.open(place) as opened:
+        return opened.accounts(None)[0]
 
 
 def _check_columns(source: Any, schema: Schema) -> Any:

@@ -25,6 +25,7 @@ from discreet.privacy.promises import (
     Promise,
     PureDP,
 )
+from discreet.privacy.renyi import implied_delta, implied_epsilon, pure_cost
 from discreet.privacy.rounding import (
     ZERO,
     Amount,
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
 
     from discreet.schema.schema import Neighbors
 
-_AMOUNTS = (
-    "gaussian", "concentrated", "pure", "pure_squares", "point_epsilon", "point_delta",
+AMOUNTS = (
+    "gaussian", "concentrated", "pure", "pure_squares", "point_epsilon", "point_delta", "renyi",
     "total_variation",
 )  # fmt: skip
+"""Costs that a total adds up as exact amounts."""
+
 _LISTS = ("covers", "unpromised", "assumes")
 
 # Each release's bound is lowered by its own sampler's total variation, of order 1e-35 of the squared
@@ -114,6 +117,10 @@ class Spending:
         Sums of ``epsilon`` and of ``epsilon**2 / 2`` over pure events.
     point_epsilon, point_delta : Amount
         Sums of epsilon and of delta over (epsilon, delta) events.
+    renyi : Amount
+        Sum of the Rényi divergence of pure and point events at `order`, in units of the order.
+    order : float or None
+        Order of the Rényi divergence, the same for every charge; None if it is not counted.
     total_variation : Amount
         Sum of the total variation of all samplers.
     columns : tuple of (str, ColumnCost)
@@ -146,6 +153,8 @@ class Spending:
     pure_squares: Amount = ZERO
     point_epsilon: Amount = ZERO
     point_delta: Amount = ZERO
+    renyi: Amount = ZERO
+    order: float | None = None
     total_variation: Amount = ZERO
     columns: tuple[tuple[str, ColumnCost], ...] = ()
     unpromised: tuple[str, ...] = ()
@@ -153,7 +162,7 @@ class Spending:
     arithmetic: Arithmetic = "exact"
 
     @classmethod
-    def from_promises(cls, promises: Promise | Iterable[Promise]) -> Spending:
+    def from_promises(cls, promises: Promise | Iterable[Promise], *, order: float | None = None) -> Spending:
         """Return the cost of one charge.
 
         Parameters
@@ -163,6 +172,8 @@ class Spending:
             randomized label, which are added up and cover the union of their columns. An
             :class:`ErrorFloor` beside them is counted apart. Of two promises that follow from the same
             noise, give one.
+        order : float, optional
+            Order above 1 at which the Rényi divergence is counted; None does not count it.
         """
         parts = [promises] if isinstance(promises, Promise) else list(promises)
         if not parts or not all(isinstance(part, Promise) for part in parts):
@@ -173,7 +184,7 @@ class Spending:
         private = [part for part in parts if not isinstance(part, (ErrorFloor, NoPromise))]
         total = cls(charges=1)
         for part in parts:
-            total = total._merge(_promise_cost(part))
+            total = total._merge(_promise_cost(part, order))
         reasons = {part.reason for part in parts if isinstance(part, NoPromise)}
         if not private and not reasons:
             reasons = {"an error floor bounds no epsilon"}
@@ -183,12 +194,16 @@ class Spending:
         whole = not private or any(part.covers is None for part in private)
         return dataclasses.replace(
             total,
+            order=order,
             covers=None if whole else tuple(sorted(covered)),
             unpromised=tuple(sorted(reasons)),
         )
 
     def __add__(self, other: Spending) -> Spending:
-        """Return the composition: costs add up, and what every charge covers and states remains."""
+        """Return the composition of two sets of charges, whose costs must be counted at one order.
+
+        Costs add up, and what every charge covers and states remains.
+        """
         if self.covers is None or other.covers is None:
             # None is the whole row, so that the intersection is the other one.
             covers = other.covers if self.covers is None else self.covers
@@ -196,7 +211,12 @@ class Spending:
             covers = tuple(sorted(set(self.covers) & set(other.covers)))
         both = self._merge(other, covers)
         if not self.charges or not other.charges:
-            return both
+            return dataclasses.replace(both, order=self.order if self.charges else other.order)
+        if self.order != other.order:
+            raise ParameterError(
+                f"order must be the same for all charges that are added up: {self.order!r} here, "
+                f"{other.order!r} there. Compute the costs at the order of the limit."
+            )
         # A charge that states nothing about a column may have published it.
         stated = dict(self.columns).keys() & dict(other.columns).keys()
         return dataclasses.replace(both, columns=tuple(c for c in both.columns if c[0] in stated))
@@ -219,11 +239,12 @@ class Spending:
             unit=self.unit or other.unit,
             neighbors=self.neighbors or other.neighbors,
             covers=covers,
+            order=self.order,
             columns=tuple(sorted(costs.items())),
             unpromised=tuple(sorted({*self.unpromised, *other.unpromised})),
             assumes=tuple(sorted({*self.assumes, *other.assumes})),
             arithmetic="real" if real else "exact",
-            **{name: getattr(self, name) + getattr(other, name) for name in _AMOUNTS},
+            **{name: getattr(self, name) + getattr(other, name) for name in AMOUNTS},
         )
 
     @property
@@ -256,14 +277,20 @@ class Spending:
         """Sum of rho over all events but the points; a pure event counts ``epsilon**2 / 2``."""
         return self.gaussian + self.concentrated + self.pure_squares
 
+    @property
+    def divergence(self) -> Amount:
+        """Rényi divergence of all events at `order`, in units of the order."""
+        return self.gaussian + self.concentrated + self.renyi
+
     def delta_at(self, epsilon: float) -> float:
         """Return the smallest delta at `epsilon` that one of the readings proves, rounded up.
 
         Notes
         -----
-        Two readings, each plus the deltas of points and the samplers' share: the curve of the Gaussian or
-        concentrated events at what epsilon leaves beyond all pure and point epsilons; and the zCDP curve of
-        all events but the points (a pure one as ``epsilon**2 / 2``) beyond the points' epsilons alone.
+        Three readings, each plus the deltas of points and the samplers' share: the curve of the Gaussian or
+        concentrated events at what epsilon leaves beyond all pure and point epsilons; the zCDP curve of
+        all events but the points (a pure one as ``epsilon**2 / 2``) beyond the points' epsilons alone; and
+        the Rényi divergence at the one order at which it is counted.
         """
         self._check_private()
         epsilon = finite(
@@ -273,7 +300,7 @@ class Spending:
         if not self.rho:
             return self._delta_without_rho(epsilon)
         extra_delta = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
-        readings = [Fraction(1)]
+        readings = [Fraction(1), *self._renyi_deltas(epsilon)]
         # Rounded down: at a smaller epsilon the delta read is larger.
         epsilon_beyond_linear = float_down(exact(epsilon) - self.linear.exact)
         if epsilon_beyond_linear >= 0:
@@ -298,14 +325,23 @@ class Spending:
             if self.point_delta.exact >= 1:
                 return 1.0
             basic = ApproxDP(epsilon=total_epsilon, delta=float(self.point_delta), total_variation=tau)
-        readings = [basic.delta_at(epsilon)]
+        extra_delta = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
+        readings = [
+            basic.delta_at(epsilon),
+            *(float_up(x + extra_delta) for x in self._renyi_deltas(epsilon)),
+        ]
         epsilon_beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
         if self.pure and epsilon_beyond_points >= 0:
-            extra_delta = self.point_delta.exact + sampling_delta(self.total_variation.exact, epsilon)
             readings.append(
                 float_up(exact(zcdp_delta(float(self.pooled), epsilon_beyond_points)) + extra_delta)
             )
         return min(1.0, *readings)
+
+    def _renyi_deltas(self, epsilon: float) -> list[Fraction]:
+        """Return the delta at `epsilon` that the Rényi divergence implies, if it is counted."""
+        if self.order is None:
+            return []
+        return [implied_delta(self.divergence.exact, exact(epsilon), exact(self.order))]
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon at `delta` that the readings prove, rounded up."""
@@ -337,8 +373,12 @@ class Spending:
                 else gaussian_epsilon(self.mu, delta_left)
             )
             readings.append(self.linear.exact + exact(curve))
-        if delta_left > 0 and self.pooled:
+        # Of Gaussian events alone the exact curve is the smallest.
+        only_gaussian = self.gaussian and self.pooled == self.gaussian and not self.linear
+        if delta_left > 0 and self.pooled and not only_gaussian:
             readings.append(self.point_epsilon.exact + exact(zcdp_epsilon(float(self.pooled), delta_left)))
+        if delta_left > 0 and self.order is not None and not only_gaussian:
+            readings.append(implied_epsilon(self.divergence.exact, exact(delta_left), exact(self.order)))
         return float_up(min(readings))
 
     def promise(self, delta: float | None = None) -> Promise:
@@ -369,7 +409,7 @@ class Spending:
         if delta is not None:
             return ApproxDP(epsilon=self.epsilon_at(delta), delta=delta, **common)
         common["total_variation"] = float(self.total_variation)
-        used = {name for name in _AMOUNTS if getattr(self, name)} - {"total_variation"}
+        used = {name for name in AMOUNTS if getattr(self, name)} - {"renyi", "total_variation"}
         if used == {"gaussian"}:
             return GaussianDP(mu=self.mu, **common)
         if used == {"pure", "pure_squares"}:
@@ -408,7 +448,7 @@ class Spending:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; amounts are decimals as text, so that they stay exact."""
         values: dict[str, Any] = {name: getattr(self, name) for name in _NAMES}
-        for name in _AMOUNTS:
+        for name in AMOUNTS:
             values[name] = str(values[name])
         for name in _LISTS:
             values[name] = None if values[name] is None else list(values[name])
@@ -427,7 +467,7 @@ class Spending:
                 f"{', '.join(sorted(values))}. Write them with to_dict()."
             )
         fields = dict(values)
-        for name in _AMOUNTS:
+        for name in AMOUNTS:
             fields[name] = Amount.parse(fields[name])
         for name in _LISTS:
             fields[name] = None if fields[name] is None else tuple(fields[name])
@@ -441,7 +481,7 @@ class Spending:
 _NAMES = tuple(item.name for item in dataclasses.fields(Spending))
 
 
-def _promise_cost(promise: Promise) -> Spending:
+def _promise_cost(promise: Promise, order: float | None) -> Spending:
     """Return the cost of one promise, in the amount that its kind adds up."""
     if isinstance(promise, NoPromise):
         return Spending(assumes=promise.assumes)
@@ -473,6 +513,8 @@ def _promise_cost(promise: Promise) -> Spending:
                 f"promise of a charge must be of a kind with a composition rule, got "
                 f"{type(promise).__name__}. Charge what its noise costs: GaussianDP(mu) or PureDP(epsilon)."
             )
+    if order is not None and isinstance(promise, PureDP | ApproxDP):
+        amounts["renyi"] = Amount.rounded_up(pure_cost(exact(promise.epsilon), exact(order)))
     return Spending(
         unit=promise.unit,
         neighbors=neighbors,

@@ -50,9 +50,9 @@ class Receipt:
         Whether the noise came from a seed, which makes it public: for tests alone.
     answer : bytes or None
         Stored answer, if the charge was a repeat; else None. Not part of the JSON.
-    left : tuple or None
-        Remaining budget of the owner and of the total right after the charge, each as returned by
-        :meth:`Ledger.remaining`; None on a receipt that was read back. Not part of the JSON.
+    accounts : tuple or None
+        Accounts of the owner and of the total right after the charge, as :meth:`Ledger.accounts` returns
+        them; None on a receipt that was read back. Not part of the JSON.
 
     Privacy
     -------
@@ -77,9 +77,7 @@ class Receipt:
     version: str
     seeded: bool = False
     answer: bytes | None = field(default=None, compare=False, repr=False)
-    left: tuple[dict[str, float] | None, dict[str, float] | None] | None = field(
-        default=None, compare=False, repr=False
-    )
+    accounts: tuple[Any, Any] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def from_promises(

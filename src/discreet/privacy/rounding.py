@@ -17,6 +17,7 @@ import math
 import operator
 import sys
 from dataclasses import dataclass
+from decimal import ROUND_DOWN, ROUND_UP, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -351,6 +352,15 @@ def shorter_up(value: float) -> float:
     return math.ldexp(math.ceil(math.ldexp(fraction, SHORT_BITS)), exponent - SHORT_BITS)
 
 
+def four_digits(value: float, *, up: bool = False) -> float:
+    """Return a value rounded down (or up) to four significant digits; 0 if it is not positive and finite."""
+    if not 0 < value < math.inf:
+        return 0.0
+    with localcontext() as context:
+        context.prec, context.rounding = 4, ROUND_UP if up else ROUND_DOWN
+        return float(+Decimal(value))
+
+
 def step_until(holds: Callable[[float], bool], start: float, direction: float) -> float:
     """Return the first number that ``holds``, moving from ``start`` by steps that double from one rounding.
 
@@ -410,7 +420,10 @@ def smallest_epsilon(ideal: Callable[[float], float], delta: float, total_variat
             f"delta must be well above the sampler's total variation {float(total_variation):g}, "
             f"and {delta:g} is not at this epsilon. Read the promise at a larger delta."
         )
+    read = 0.0
     for _ in range(4):
         rest = float_down(whole - sampling_delta(total_variation, epsilon))
-        epsilon = min(epsilon, ideal(rest))
+        if rest == read:
+            break
+        read, epsilon = rest, min(epsilon, ideal(rest))
     return epsilon

@@ -193,8 +193,8 @@ class Database(QueryExecutor, PrivateTable):
 
     def _remaining_amounts(self, result: QueryResult, owner: str | None) -> dict[str, Any]:
         """Return what is left to the owner and in total, and how many more such queries that pays for."""
-        left = result.charges[-1].left if result.charges else None
-        own, total = self.ledger.remaining_of(owner, None) if left is None else left
+        accounts = result.charges[-1].accounts if result.charges else None
+        own, total = self.ledger.accounts(owner, None) if accounts is None else accounts
         return remaining_amounts(result.cost, None if owner is None else own, total)
 
     @property

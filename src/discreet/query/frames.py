@@ -102,20 +102,25 @@ class Amounts(_FrozenModel):
         Amount spent in each currency.
     left : dict of str to float or None
         Amount left in each currency of the limit; None without a limit.
+    used : dict of str to float or None
+        Part of the budget that is used: its ``share``, and the ``epsilon`` of everything so far at the
+        limit's ``delta``; None without a limit.
     """
 
     limit: PromiseValue | None
     spent: dict[str, Amount]
     left: dict[str, Amount] | None
+    used: dict[str, Amount | None] | None
 
     @classmethod
     def from_ledger(cls, ledger: Ledger, owner: str | None, *, pooled: bool) -> Amounts:
         """Return the budget of one owner, or of all together for None."""
-        left = ledger.remaining(owner)
+        (account,) = ledger.accounts(owner)
         return cls(
-            limit=None if left is None else ledger.guarantee(owner),
-            spent=spent_amounts(ledger.spent(owner), pooled=pooled),
-            left=left,
+            limit=None if account.caps is None else ledger.guarantee(owner),
+            spent=spent_amounts(account.spent, pooled=pooled),
+            left=account.left,
+            used=account.used,
         )
 
 
@@ -153,9 +158,12 @@ def spent_amounts(spent: Spending, *, pooled: bool) -> dict[str, float]:
     spent : Spending
         Sum of all charges.
     pooled : bool
-        Whether pure charges are also counted in rho.
+        Whether pure charges are also counted in rho. Where the limit counts a Rényi divergence, they are
+        counted by it.
     """
     rho = spent.pooled if pooled else spent.gaussian + spent.concentrated
+    if spent.order is not None:
+        rho = spent.divergence
     return {
         "rho": float(rho),
         "epsilon": float(spent.linear),

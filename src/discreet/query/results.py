@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.formatting import number
+from discreet.formatting import format_share, number
 from discreet.privacy import PureDP, Spending, promise_from_dict
 from discreet.privacy.promises import describe_promise
 from discreet.query.frames import Frame
@@ -20,6 +20,7 @@ from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_
 if TYPE_CHECKING:
     from typing import Self
 
+    from discreet.ledger import Account
     from discreet.privacy import Promise, Receipt
     from discreet.query.calibration import Law
 
@@ -29,45 +30,8 @@ _ROUNDING = 1e-9  # relative; another machine may compute the ends of an interva
 _CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
-def cost_amounts(cost: tuple[Promise, ...]) -> Mapping[str, float]:
-    """Return a cost in each currency that a limit may have; pure costs count in both."""
-    spent = sum((Spending.from_promises(promise) for promise in cost), Spending())
-    return {
-        "epsilon": float(spent.pure),
-        "rho": float(spent.pooled if _is_pure(cost) else spent.gaussian),
-        "queries": float(spent.charges),
-    }
-
-
-def affordable_count(cost: tuple[Promise, ...], left: Mapping[str, float] | None) -> int | None:
-    """Return how many more queries of this cost a budget pays for.
-
-    Parameters
-    ----------
-    cost : tuple of Promise
-        Charges of one query.
-    left : mapping of str to float or None
-        Amount left in each currency, as :meth:`Ledger.remaining` returns it; None without a limit.
-
-    Returns
-    -------
-    int or None
-        None without a limit, and for a query that costs nothing.
-    """
-    if left is None or not cost:
-        return None
-    paid_in = {"epsilon" if _is_pure(cost) and "epsilon" in left else "rho", "queries"} & set(left)
-    counts = (
-        math.floor(left[name] / amount)
-        for name, amount in cost_amounts(cost).items()
-        if name in paid_in and amount
-    )
-    return min(counts, default=None)
-
-
 def remaining_amounts(
-    cost: tuple[Promise, ...], own: Mapping[str, float] | None, total: Mapping[str, float] | None
+    cost: tuple[Promise, ...], own: Account | None, total: Account | None
 ) -> dict[str, Any]:
     """Return what is left of two budgets, and how many more queries of this cost both pay for.
 
@@ -75,11 +39,46 @@ def remaining_amounts(
     ----------
     cost : tuple of Promise
         Charges of one query.
-    own, total : mapping of str to float or None
-        Amounts left to the owner and to all together, by currency; None without a limit.
+    own, total : Account or None
+        Accounts of the owner and of all together; None where it is not known.
+
+    Returns
+    -------
+    dict
+        ``own`` and ``total``, the amounts left by currency; ``more``, how many more such queries fit;
+        ``used`` and ``takes``, the part of the nearer budget that is used and that one more such query takes.
+        None each without a limit.
     """
-    counts = [n for n in (affordable_count(cost, own), affordable_count(cost, total)) if n is not None]
-    return {"own": own, "total": total, "more": min(counts, default=None)}
+    limited = [account for account in (own, total) if account is not None and account.caps is not None]
+    counts = [count for account in limited if (count := account.more(cost)) is not None]
+    return {
+        "own": None if own is None else own.left,
+        "total": None if total is None else total.left,
+        "more": min(counts, default=None),
+        "used": limited[0].used if limited else None,
+        "takes": limited[0].takes(cost) if limited else None,
+    }
+
+
+def describe_used(used: Mapping[str, float | None], whose: str = "the budget") -> str:
+    """Return as text how much of a budget is used, in percent and as an epsilon at the limit's delta."""
+    share, epsilon, delta = used["share"], used["epsilon"], used["delta"]
+    assert share is not None
+    text = f"{format_share(min(share, 1.0))} of {whose} is used"
+    return text if epsilon is None else f"{text} ({_epsilon_text(epsilon, delta)})"
+
+
+def describe_takes(takes: Mapping[str, float | None], whose: str = "the budget") -> str:
+    """Return as text which part of a budget a query takes, and by how much it raises the epsilon."""
+    share, epsilon, delta = takes["share"], takes["epsilon"], takes["delta"]
+    assert share is not None
+    text = f"{format_share(share)} of {whose}"
+    return text if epsilon is None else f"{text} ({_epsilon_text(epsilon, delta)} more)"
+
+
+def _epsilon_text(epsilon: float, delta: float | None) -> str:
+    text = f"epsilon {number(epsilon, rounding='up')}"
+    return f"{text} at delta {delta:g}" if delta else text
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -218,8 +217,9 @@ class QueryResult:
     ledger : str or None
         Identity of the ledger that was charged; None where it is not known.
     remaining : mapping or None
-        What is left to the owner and in total, and how many more such queries that pays for: keys ``own``,
-        ``total`` and ``more``. None where it is not known.
+        What is left to the owner and in total, how many more such queries that pays for, and the part of
+        the budget that is used and that one more takes: keys ``own``, ``total``, ``more``, ``used`` and
+        ``takes``. None where it is not known.
     spent : Spending or None
         Sum of all charges of the ledger; None where it is not known.
 
@@ -284,6 +284,16 @@ class QueryResult:
         remaining = self.remaining or {}
         own: Mapping[str, float] | None = remaining.get("own")
         return remaining.get("total") if own is None else own
+
+    @property
+    def used(self) -> Mapping[str, float | None] | None:
+        """Part of the budget that is used: ``share``, and ``epsilon`` at the limit's ``delta``; or None."""
+        return (self.remaining or {}).get("used")
+
+    @property
+    def takes(self) -> Mapping[str, float | None] | None:
+        """Part of the budget that such a query takes, as :attr:`used`; None without a limit, or if free."""
+        return (self.remaining or {}).get("takes")
 
     @property
     def more(self) -> int | None:
@@ -356,6 +366,8 @@ class QueryResult:
             "parts": [list(merged) for merged in self.parts],
             "left": None if self.left is None else dict(self.left),
             "more": self.more,
+            "used": None if self.used is None else dict(self.used),
+            "takes": None if self.takes is None else dict(self.takes),
         }
 
     def to_wire(self) -> dict[str, Any]:

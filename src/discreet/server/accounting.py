@@ -67,10 +67,10 @@ class Accounting:
         cost : tuple of Promise
             Charges of one query.
         receipts : sequence of Receipt
-            Receipts of what was just charged for it; what the last one left need not be read again.
+            Receipts of what was just charged for it; the accounts of the last one need not be read again.
         """
-        left = receipts[-1].left if receipts else None
-        own, total = self._ledger.remaining_of(caller.name, None) if left is None else left
+        accounts = receipts[-1].accounts if receipts else None
+        own, total = self._ledger.accounts(caller.name, None) if accounts is None else accounts
         return remaining_amounts(cost, own, total)
 
     def budget(self, caller: Caller) -> dict[str, Any]:
@@ -83,12 +83,12 @@ class Accounting:
 
     def account(self, owner: str | None) -> dict[str, Any]:
         """Return limit, spending and what is left of one name, or of all together for None."""
-        left = self._ledger.remaining(owner)
-        spent = self._ledger.spent(owner)
+        (account,) = self._ledger.accounts(owner)
         return {
-            "limit": None if left is None else self._ledger.guarantee(owner).to_dict(),
-            "spent": spent_amounts(spent, pooled=self._pooled),
-            "left": left,
+            "limit": None if account.caps is None else self._ledger.guarantee(owner).to_dict(),
+            "spent": spent_amounts(account.spent, pooled=self._pooled),
+            "left": account.left,
+            "used": account.used,
         }
 
     def history(self, entries: Iterable[Entry]) -> list[dict[str, Any]]:
@@ -147,8 +147,9 @@ class Accounting:
     def spending_history(self) -> dict[str, Any]:
         """Return the total spent after each charge, in order."""
         total, steps = Spending(), []
+        (account,) = self._ledger.accounts(None)
         for receipt in self._ledger.history():
-            total += Spending.from_promises(receipt.promises)
+            total += Spending.from_promises(receipt.promises, order=account.order)
             steps.append(
                 {
                     "row": receipt.seq,

@@ -191,13 +191,14 @@ def _check_ledger(config: Config, schema: Schema) -> None:
             config.ledger,
             limit=config.limit.promise(schema),
             owner_limit=None if analyst_limit is None else analyst_limit.promise(schema),
-            gaussian_share=config.gaussian_share,
+            rule=config.rule,
+            order=config.order,
         )
     except (LedgerUnavailable, LedgerTampered):
         raise
     except LedgerError as problem:
         raise LedgerError(
-            f"{problem} (That is ledger, limit, analyst_limit and gaussian_share of the configuration: write "
+            f"{problem} (That is ledger, limit, analyst_limit, rule and order of the configuration: write "
             "what the ledger was made with.)"
         ) from None
     with closing(ledger):

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from discreet.errors import ParameterError, SchemaError
+from discreet.ledger import Rule  # noqa: TC001  # pydantic reads it
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
 from discreet.schema import Schema, nearest
 from discreet.schema.serialization import read_yaml
@@ -109,8 +110,10 @@ class Config(_Part):
     limit, analyst_limit : Limit or None
         Limits on the sum of all charges, and on those of each analyst without a limit of their own; None for
         no limit per analyst.
-    gaussian_share : float
-        Share of epsilon, from 0 to 1, that ``{epsilon, delta}`` limits reserve for Gaussian noise.
+    rule : {"mixed", "gaussian", "pure"}
+        Noise that ``{epsilon, delta}`` limits admit: every kind, Gaussian alone, or pure alone.
+    order : float or None
+        Order above 1 of the rule "mixed"; None for the one at which the most Gaussian noise fits.
     new_ledger : bool
         Whether a table that was charged to another ledger before may be charged to this one.
     access : path
@@ -148,7 +151,8 @@ class Config(_Part):
     ledger: Annotated[str, Field(min_length=1)]
     limit: Limit
     analyst_limit: Limit | None = None
-    gaussian_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    rule: Rule = "mixed"
+    order: Annotated[float, Field(gt=1, le=1e9)] | None = None
     new_ledger: bool = False
     access: Path
     audit_log: Path
@@ -237,12 +241,15 @@ class Config(_Part):
                 f"elsewhere, was {self.address}. Tokens are sent there"
             )
         limits = [limit for limit in (self.limit, self.analyst_limit) if limit is not None]
-        divided = any(limit.delta is not None and limit.queries is None for limit in limits)
-        if "gaussian_share" in self.model_fields_set and not divided:
-            raise ValueError(
-                "gaussian_share: must go with a limit of {epsilon, delta}, and no limit is one. Leave it "
-                "out: other limits are not divided between kinds of noise"
-            )
+        ruled = any(limit.delta is not None and limit.queries is None for limit in limits)
+        for key in ("rule", "order"):
+            if key in self.model_fields_set and not ruled:
+                raise ValueError(
+                    f"{key}: must go with a limit of {{epsilon, delta}}, and no limit is one. Leave it out: "
+                    "other limits have one rule each"
+                )
+        if self.order is not None and self.rule != "mixed":
+            raise ValueError(f"order: must go with rule: mixed, and the rule is {self.rule}. Leave it out")
         if self.seed is not None and not self.testing:
             raise ValueError(
                 "seed: must not be given, since a seed makes the noise public. Take it out; tests also say "

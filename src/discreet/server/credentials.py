@@ -12,7 +12,7 @@ from discreet.server.errors import FOREIGN_FORM, ApiException
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from discreet.ledger import Ledger
+    from discreet.ledger import Ledger, Rule
     from discreet.privacy import Promise
     from discreet.server.access import AccessStore, Caller, Scope, Session
     from discreet.server.audit_log import ServiceLog
@@ -124,8 +124,8 @@ class TokenAdmin:
         Log in which each change is recorded.
     ledger : callable
         Function that returns the ledger; called only to set a limit of one bearer.
-    gaussian_share : float
-        Share of epsilon, from 0 to 1, that such a limit reserves for Gaussian noise.
+    rule, order
+        Noise that such a limit admits, as for :meth:`Ledger.open <discreet.ledger.Ledger.open>`.
     """
 
     def __init__(
@@ -134,13 +134,15 @@ class TokenAdmin:
         audit_log: ServiceLog,
         ledger: Callable[[], Ledger],
         *,
-        gaussian_share: float,
+        rule: Rule,
+        order: float | None,
     ) -> None:
         """Keep references to the stores that a change of tokens touches."""
         self._access = access
         self._audit_log = audit_log
         self._ledger = ledger
-        self._gaussian_share = gaussian_share
+        self._rule: Rule = rule
+        self._order = order
 
     def create(
         self, curator: str, name: str, scope: Scope, *, days: float, limit: Promise | None = None
@@ -149,7 +151,7 @@ class TokenAdmin:
         token = self._access.create(name, scope, days=days)
         try:
             if limit is not None:
-                self._ledger().set_owner_limit(name, limit, gaussian_share=self._gaussian_share)
+                self._ledger().set_owner_limit(name, limit, rule=self._rule, order=self._order)
             self._audit_log.write("token created", who=curator, name=name, scope=scope)
         except BaseException:
             self._access.revoke(name)

@@ -288,7 +288,8 @@ def open_ledger(config: Config, schema: Schema) -> Ledger:
         config.ledger,
         limit=config.limit.promise(schema),
         owner_limit=None if config.analyst_limit is None else config.analyst_limit.promise(schema),
-        gaussian_share=config.gaussian_share,
+        rule=config.rule,
+        order=config.order,
     )
     try:
         ledger.bind(config.dataset)

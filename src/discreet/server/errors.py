@@ -7,9 +7,7 @@ the package's own exceptions obey this rule and are sent; any other exception be
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_DOWN, ROUND_UP, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import (
@@ -26,6 +24,7 @@ from discreet.errors import (
 )
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
+from discreet.privacy.rounding import four_digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -209,7 +208,7 @@ def api_error_from(error: BaseException) -> ApiError:
             details = {"refused": error.construct, "nearest": error.hint}
             return ApiError(code="refused", message=str(error), hint=error.hint, details=details)
         case BudgetExceeded():
-            return budget_error(error, cost=error.asked, affordable=None)
+            return budget_error(error, None)
         case DataError() | EngineFailed():
             return ENGINE_FAILED
         case LedgerError() | SourceError():
@@ -247,36 +246,31 @@ def method_not_allowed(allowed: str) -> ApiError:
     )
 
 
-def budget_error(error: BudgetExceeded, *, cost: float, affordable: dict[str, Any] | None) -> ApiError:
+def budget_error(error: BudgetExceeded, affordable: dict[str, Any] | None) -> ApiError:
     """Return the error for a query that costs more than what is left.
 
     Parameters
     ----------
     error : BudgetExceeded
         Exception with which the ledger refused the charge.
-    cost : float
-        Cost of the whole query, in the currency of the error.
     affordable : dict or None
         Largest request that would fit, from :func:`affordable_request`; None if none would.
     """
     response = _from_message(
         "budget-exceeded",
         error,
-        asked=cost,
+        asked=error.asked,
         left=error.left,
         limit=error.limit,
         currency=error.currency,
         scope="total" if error.scope == "total" else "own",
+        scale=error.scale,
         fits=affordable,
     )
     if affordable is None:
         return response
-    # The ledger names the first limit that it met and the one charge that failed; here both limits count.
-    limit = "the limit of the whole data set" if error.scope == "total" else "your own limit"
     return replace(
         response,
-        message=f"The {error.currency} of a question must stay within what is left of {limit}: this one asks "
-        f"for {cost:.6g}, and {error.left:.6g} of {error.limit:.6g} is left.",
         hint=f"Nothing was charged. {_describe_affordable(affordable)} would fit what is left for you.",
     )
 
@@ -288,63 +282,39 @@ def _describe_affordable(affordable: Mapping[str, Any]) -> str:
     return f"At most {' at '.join(amounts)}"
 
 
-def affordable_request(
-    privacy: Promise | None, sd: float | None, currency: str, share: float
-) -> dict[str, Any] | None:
+def affordable_request(privacy: Promise | None, sd: float | None, scale: float) -> dict[str, Any] | None:
     """Return the largest promise of the requested kind, or the least sd, that the budget still pays for.
 
     Parameters
     ----------
     privacy, sd
         Promise or standard deviation of the request; the other one is None.
-    currency : str
-        Currency of the exceeded limit, ``"rho"`` or ``"epsilon"``.
-    share : float
-        What is left divided by the cost of the request, in that currency.
+    scale : float
+        Largest part of every mu and epsilon of its charges that would fit, as the ledger found it.
 
     Returns
     -------
     dict or None
         Parameters of the promise with its kind, or ``{"sd": ...}``, rounded to four digits on the affordable
         side; None if nothing fits.
-
-    Notes
-    -----
-    rho is linear in the parameter of zCDP and quadratic in mu, in a pure epsilon and in 1 / sd, so these
-    scale by the square root of the share.
     """
-    if share <= 0:
+    result: dict[str, Any] = {}
+    match privacy:
+        case GaussianDP():
+            result = {"mu": four_digits(privacy.mu * scale)}
+        case ZCDP():
+            result = {"rho": four_digits(privacy.rho * scale**2)}
+        case ApproxDP():
+            mu = gaussian_mu(privacy.epsilon, privacy.delta) * scale
+            epsilon = four_digits(gaussian_epsilon(mu, privacy.delta)) if mu > 0 else 0.0
+            result = {"epsilon": epsilon, "delta": privacy.delta}
+        case PureDP():
+            result = {"epsilon": four_digits(privacy.epsilon * scale)}
+        case None if sd is not None and scale > 0:
+            result = {"sd": four_digits(sd / scale, up=True)}
+    if not result or min(result.values()) <= 0:
         return None
-    result: dict[str, Any] | None = None
-    if currency == "rho":
-        root = math.sqrt(share)
-        match privacy:
-            case GaussianDP():
-                result = {"kind": privacy.kind, "mu": _round_to_4(privacy.mu * root)}
-            case ZCDP():
-                result = {"kind": privacy.kind, "rho": _round_to_4(privacy.rho * share)}
-            case ApproxDP():
-                mu = gaussian_mu(privacy.epsilon, privacy.delta) * root
-                epsilon = _round_to_4(gaussian_epsilon(mu, privacy.delta))
-                result = {"kind": privacy.kind, "epsilon": epsilon, "delta": privacy.delta}
-            case PureDP():
-                result = {"kind": privacy.kind, "epsilon": _round_to_4(privacy.epsilon * root)}
-            case None if sd is not None:
-                result = {"sd": _round_to_4(sd / root, up=True)}
-    elif currency == "epsilon" and isinstance(privacy, PureDP):
-        result = {"kind": privacy.kind, "epsilon": _round_to_4(privacy.epsilon * share)}
-    return (
-        result if result is not None and min(v for v in result.values() if isinstance(v, float)) > 0 else None
-    )
-
-
-def _round_to_4(value: float, *, up: bool = False) -> float:
-    """Round to four significant digits, down by default, so that the result stays affordable."""
-    if not 0 < value < math.inf:
-        return 0.0
-    with localcontext() as context:
-        context.prec, context.rounding = 4, ROUND_UP if up else ROUND_DOWN
-        return float(+Decimal(value))
+    return result if privacy is None else {"kind": privacy.kind, **result}
 
 
 def _from_message(code: str, error: Exception, **details: Any) -> ApiError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.batching import Step, run_one
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError
-from discreet.query.results import cost_amounts
+from discreet.privacy.budget_split import BudgetSplit
 from discreet.query.text_query import is_free, preview_query, query_task
 from discreet.server.access import AccessStore, Caller
 from discreet.server.api import requests
@@ -97,7 +97,7 @@ class Service:
             )
             self._resources = resources.pop_all()
         self._tokens = TokenAdmin(
-            self.access, self.audit_log, lambda: self.dataset.ledger, gaussian_share=config.gaussian_share
+            self.access, self.audit_log, lambda: self.dataset.ledger, rule=config.rule, order=config.order
         )
 
     @property
@@ -175,7 +175,14 @@ class Service:
         if isinstance(request, requests.TrainRequest):
             assert privacy is not None
             make_model(request, with_target(dataset.schema, request.target), privacy)
-            left = dataset.accounting.remaining(caller, (privacy,))
+            # What a learner charges for a promise of (epsilon, delta) is the noise that keeps it.
+            whole = BudgetSplit(
+                privacy,  # type: ignore[arg-type]
+                {request.kind: 1.0},
+                unit=dataset.schema.unit,
+                neighbors=dataset.database.neighbors,
+            ).whole
+            left = dataset.accounting.remaining(caller, (whole,))
             return preview_response(request.kind, (privacy,), left, learner=request.kind)
         query, sd = dataset.parse_query(request), request.requested_sd()
         result = preview_query(
@@ -217,8 +224,8 @@ class Service:
                 request=key,
             )
         except BudgetExceeded as error:
-            preview = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
-            raise self._budget_exception(caller, error, preview.cost, privacy, sd) from None
+            affordable = affordable_request(privacy, sd, error.scale)
+            raise ApiException(budget_error(error, affordable)) from None
         left = dataset.accounting.remaining(caller, result.cost, result.charges)
         return query_response(result, left), result.charges
 
@@ -242,7 +249,8 @@ class Service:
             )
         except BudgetExceeded as error:
             sd = None if request.variance is None else math.sqrt(request.variance)
-            raise self._budget_exception(caller, error, (), privacy, sd) from None
+            affordable = affordable_request(privacy, sd, error.scale)
+            raise ApiException(budget_error(error, affordable)) from None
         left = dataset.accounting.remaining(caller, answer.cost, [answer.receipt])
         return aggregate_response(request.question, answer, left), [answer.receipt]
 
@@ -275,23 +283,6 @@ class Service:
         learner.fit_database(self._request_database(caller, schema), owner=caller.name)
         left = dataset.accounting.remaining(caller, learner.promises_)
         return model_response(request, learner, left), learner.receipts_
-
-    def _budget_exception(
-        self,
-        caller: Caller,
-        error: BudgetExceeded,
-        cost: tuple[Promise, ...],
-        privacy: Promise | None,
-        sd: float | None,
-    ) -> ApiException:
-        """Return the refusal that says what would fit both budgets; their currencies may differ."""
-        left, currency = self.dataset.accounting.remaining(caller, ()), error.currency
-        accounts = (account for account in (left["own"], left["total"]) if account is not None)
-        least = min(account.get(currency, error.left) for account in accounts)
-        # A mean by groups is refused at the first of its two charges, and both must fit.
-        total = max(error.asked, cost_amounts(cost).get(currency, 0.0))
-        affordable = affordable_request(privacy, sd, currency, least / total if total > 0 else 0.0)
-        return ApiException(budget_error(error, cost=total, affordable=affordable))
 
     def _request_database(self, caller: Caller, schema: Schema) -> Any:
         """Return the database for one request, which stops once its caller may no longer ask."""

@@ -56,12 +56,22 @@ class ErrorResponse(ResponseModel, title="Error"):
     error: ErrorDetail
 
 
+class UseResponse(ResponseModel, title="Use"):
+    """Part of a budget: its share, and the epsilon that it comes to at the limit's delta, if it has one."""
+
+    share: float
+    epsilon: float | None
+    delta: float | None
+
+
 class RemainingResponse(ResponseModel, title="Remaining"):
     """What is left, by currency, and how many more questions like this one that pays for."""
 
     own: Amounts | None
     total: Amounts | None
     more: int | None
+    used: UseResponse | None
+    takes: UseResponse | None
 
 
 class CellResponse(ResponseModel, title="Cell"):
@@ -188,6 +198,7 @@ class AccountResponse(ResponseModel, title="Account"):
     limit: PromiseResponse | None
     spent: Amounts | None
     left: Amounts | None
+    used: UseResponse | None
 
 
 class BudgetResponse(ResponseModel, title="Budget"):

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from discreet import formatting
 from discreet.formatting import append_unit, format_amounts, number_with_margin
-from discreet.query.results import QueryResult
+from discreet.query.results import QueryResult, describe_used
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar
 from discreet.server.pages.budget import format_full_cost
@@ -222,8 +222,10 @@ def _paid(answer: Mapping[str, Any], budget: BudgetView, total_cost: Sequence[Ma
 
 def format_remaining(remaining: Mapping[str, Any]) -> str:
     """Return what is left after an answer, and how many more like it that pays for, as text."""
-    own = remaining["own"] or remaining["total"]
+    used, own = remaining["used"], remaining["own"] or remaining["total"]
     text = "no limit" if own is None else format_amounts(own, up=False)
+    if used is not None:
+        text = f"{describe_used(used)}; left: {text}"
     more = remaining["more"]
     return text if more is None else f"{text}; {more:,} more like it"
 

@@ -15,6 +15,7 @@ from discreet.formatting import (
     number_with_margin,
 )
 from discreet.privacy.promises import describe_promise
+from discreet.query.results import describe_takes, describe_used
 from discreet.report.charts.bars import share_bar
 
 if TYPE_CHECKING:
@@ -119,12 +120,8 @@ def account_currency(account: Mapping[str, Any]) -> tuple[str, float]:
 
 def spent_share(account: Mapping[str, Any]) -> float | None:
     """Return the share of its limit that an account has spent; None without a limit."""
-    currency, limit = account_currency(account)
-    if not limit:
-        return None
-    rest: float = account["left"][currency] / limit
-    questions = account["limit"].get("queries")
-    return 1 - (rest if questions is None else min(rest, account["left"]["queries"] / questions))
+    used = account["used"]
+    return None if used is None else min(1.0, used["share"])
 
 
 def account_bar(account: Mapping[str, Any]) -> Markup:
@@ -161,9 +158,9 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     has_own_limit = own["left"] is not None
     account = own if has_own_limit else total
     currency, limit = account_currency(account)
-    share = spent_share(account)
     whose = "your budget" if has_own_limit else "the shared budget"
     amounts = [("You spent", format_spending(own))]
+    used = account["used"]
     if has_own_limit:
         amounts += [
             ("Your limit", describe_promise(own["limit"])),
@@ -181,7 +178,7 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
         limit=limit,
         whose=whose,
         lead=_lead(last, limited=bool(limit)),
-        after="" if share is None else f"{format_share(share)} of {whose} is spent.",
+        after="" if used is None else f"{describe_used(used, whose)}.",
         bar=account_bar(account),
         amounts=tuple(amounts),
     )
@@ -265,8 +262,10 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
             cost, after = "free", "It follows from public facts."
         return {"cost": cost, "after": after, "button": "Ask: free"}
     words, more = format_full_cost(price, budget), price["more"]
-    part = budget.price(price["cost"])
-    share = format_share(part / budget.limit) if part and budget.limit else None
+    takes = price["remaining"]["takes"]
+    share = None if takes is None else format_share(takes["share"])
+    if takes is not None:
+        words = f"{describe_takes(takes, budget.whose)}: {words}"
     if more is None:
         rest = ""
     elif more <= 0:
