@@ -268,24 +268,19 @@ class WriteOperation(Generic[T]):
         Function that raises if the transaction is of another ledger.
     operation : callable
         Function of a transaction that writes inside it and returns the result.
-    makes_marks : bool
-        Whether the table of marks has to be created first.
     """
 
     check: Callable[[Transaction], None]
     operation: Callable[[Transaction], T]
-    makes_marks: bool
 
     @property
     def read_set(self) -> ReadSet | None:
         """Entries that the operation reads; None where it runs statements of its own."""
-        return None if self.makes_marks else getattr(self.operation, "read_set", None)
+        return getattr(self.operation, "read_set", None)
 
     def __call__(self, transaction: Transaction) -> T:
         """Execute the operation and return its result."""
         self.check(transaction)
-        if self.makes_marks:
-            transaction.execute(transaction.marks_table)
         return self.operation(transaction)
 
 

@@ -92,7 +92,6 @@ class Ledger:
         self._store = store
         self.identity = opening.identity
         self._totals = ChargeTotals(opening.owner_caps)
-        self._has_marks_table = opening.has_marks_table
 
     @classmethod
     def open(
@@ -258,7 +257,7 @@ class Ledger:
         """
         parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
         charge = make_charge(parts, details, identity=self.identity, totals=self._totals)
-        return self._operation(charge, marks="request" in charge.body)
+        return self._operation(charge)
 
     def store(self, receipt: Receipt, answer: bytes) -> bytes:
         """Store the answer that a charge paid for, and return the one that may be published.
@@ -298,19 +297,14 @@ class Ledger:
         LedgerUnavailable
             Some of it may stand; nothing may be drawn.
         """
-        results = self._store.write_all(operations)
-        self._has_marks_table = self._has_marks_table or any(
-            operation.makes_marks and not isinstance(result, Exception)
-            for operation, result in zip(operations, results, strict=True)
-        )
-        return results
+        return self._store.write_all(operations)
 
-    def _operation(self, write: Callable[[Transaction], T], *, marks: bool = False) -> WriteOperation[T]:
-        """Return an operation that runs on the ledger that was opened, with the table of marks if needed."""
-        return WriteOperation(self._check_identity, write, marks and not self._has_marks_table)
+    def _operation(self, write: Callable[[Transaction], T]) -> WriteOperation[T]:
+        """Return an operation that runs on the ledger that was opened, and on no other."""
+        return WriteOperation(self._check_identity, write)
 
-    def _write(self, write: Callable[[Transaction], T], *, marks: bool = False) -> T:
-        return unwrap(self.execute([self._operation(write, marks=marks)])[0])
+    def _write(self, write: Callable[[Transaction], T]) -> T:
+        return unwrap(self.execute([self._operation(write)])[0])
 
     def spent(self, owner: str | None = None) -> Spending:
         """Return the exact spending of the total, or of one owner.
@@ -408,7 +402,7 @@ class Ledger:
                 raise missing_row_error(seq)
             return str(bound.content["dataset"])
 
-        recorded = self._write(find_or_record, marks=True)
+        recorded = self._write(find_or_record)
         if recorded != dataset:
             raise LedgerError(
                 f"dataset of Ledger.bind must be the one that the ledger {self.shown} is about, "
@@ -432,7 +426,7 @@ class Ledger:
                 for ledger in new:
                     transaction.put_mark(other_mark(ledger), row.seq)
 
-        self._write(append, marks=True)
+        self._write(append)
 
     def others(self) -> list[str]:
         """Return the identities of other ledgers that the same table was charged to, as far as recorded."""

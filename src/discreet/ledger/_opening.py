@@ -43,13 +43,10 @@ class Opening:
         Hash of the ledger's first row.
     owner_caps : Caps or None
         Caps of owners who have none of their own; None is no limit.
-    has_marks_table : bool
-        Whether it has the table of marks, which ledgers of earlier versions get at its first use.
     """
 
     identity: str
     owner_caps: Caps | None
-    has_marks_table: bool
 
 
 def open_store(address: str | os.PathLike[str], timeout: float) -> Store:
@@ -85,10 +82,9 @@ def open_ledger(store: Store, caps: Caps | None, owner_caps: Caps | None, *, whe
     with store.read() as transaction:
         identity, _, _ = transaction.head()
         content = _first(transaction)
-        has_marks_table = "marks" in transaction.tables()
     _check_limit("limit", caps, content["caps"])
     _check_limit("owner_limit", owner_caps, content["owner_caps"])
-    return Opening(identity, read_caps(content["owner_caps"]), has_marks_table)
+    return Opening(identity, read_caps(content["owner_caps"]))
 
 
 def make_caps(limit: Promise | None, rule: Rule, order: float | None) -> Caps | None:
@@ -192,7 +188,6 @@ def restore(backup: Store, to: Store, head: tuple[int, str] | None) -> None:
 def copy_rows(source: Transaction, target: Transaction, *, after: int) -> None:
     """Copy all rows past number `after`, with answers, totals and marks, from a source to a target."""
     identity, seq, _ = source.head()
-    target.execute(target.marks_table)
     for rows in _iter_chunks(source.record(after)):
         for row in rows:
             target.insert(row)

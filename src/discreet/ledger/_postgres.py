@@ -6,7 +6,7 @@ import contextlib
 import re
 import weakref
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from discreet.errors import (
@@ -33,9 +33,7 @@ T = TypeVar("T")
 _KIND = "discreet ledger, format "
 _MARK = f"{_KIND}{FORMAT}"
 
-_MARKS = "CREATE TABLE IF NOT EXISTS marks (key TEXT PRIMARY KEY, seq BIGINT NOT NULL)"
-
-_TABLES = f"""
+_TABLES = """
 CREATE TABLE book (
     one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT NOT NULL,
     seq BIGINT NOT NULL, hash TEXT NOT NULL
@@ -50,7 +48,8 @@ CREATE TABLE questions (
     PRIMARY KEY (question, owner)
 );
 CREATE TABLE answers (key TEXT PRIMARY KEY, answer BYTEA NOT NULL);
-{_MARKS};
+CREATE TABLE marks (key TEXT PRIMARY KEY, seq BIGINT NOT NULL);
+CREATE TABLE secret (one INTEGER PRIMARY KEY CHECK (one = 1), key BYTEA NOT NULL);
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS
 $$BEGIN RAISE EXCEPTION 'the record is append-only'; END$$;
 CREATE TRIGGER record_is_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON record
@@ -62,12 +61,8 @@ _LEAST_SILENCE = 5000
 
 _TYPES = {"seq": "bigint", "answer": "bytea"}  # of columns that are not text
 
-_KEY_TABLE = "CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY CHECK (one = 1), key BYTEA NOT NULL)"
-
 
 class _PostgresTransaction(Transaction):
-    marks_table: ClassVar[str] = _MARKS
-
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         super().__init__()
         self.failures = (_driver().Error,)
@@ -98,14 +93,8 @@ class _PostgresTransaction(Transaction):
             rows.execute(_with_placeholders(sql), values)
             yield from rows
 
-    def tables(self) -> set[str]:
-        rows = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
-        return {str(name) for (name,) in rows}
-
 
 def _store_key(transaction: Transaction, proposed: bytes) -> bytes:
-    # Made here and not with the others: ledgers of earlier versions have no such table.
-    transaction.execute(_KEY_TABLE)
     transaction.execute("INSERT INTO secret (one, key) VALUES (1, ?) ON CONFLICT DO NOTHING", proposed)
     ((key,),) = transaction.execute("SELECT key FROM secret")
     return bytes(key)
@@ -234,7 +223,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         if not self.exists():
             return None
         with self.read() as transaction:
-            rows = transaction.execute("SELECT key FROM secret") if "secret" in transaction.tables() else []
+            rows = transaction.execute("SELECT key FROM secret")
         return bytes(rows[0][0]) if rows else None
 
     def secret(self, first: bytes | None = None) -> bytes:

@@ -10,7 +10,7 @@ import time
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
 from discreet.ledger._journal import close_mark, format_number, journal_path, lacks_journal, require_open
@@ -27,8 +27,6 @@ T = TypeVar("T")
 
 APPLICATION = 0x64736372
 """SQLite's application id of a ledger, the letters "dscr"."""
-
-_MARKS = "CREATE TABLE IF NOT EXISTS marks (key TEXT PRIMARY KEY, seq INTEGER NOT NULL) STRICT"
 
 _TABLES = f"""
 PRAGMA application_id = {APPLICATION};
@@ -47,7 +45,7 @@ CREATE TABLE questions (
     PRIMARY KEY (question, owner)
 ) STRICT;
 CREATE TABLE answers (key TEXT PRIMARY KEY, answer BLOB NOT NULL) STRICT;
-{_MARKS};
+CREATE TABLE marks (key TEXT PRIMARY KEY, seq INTEGER NOT NULL) STRICT;
 CREATE TRIGGER record_is_never_changed BEFORE UPDATE ON record
 BEGIN SELECT RAISE(ABORT, 'the record is append-only'); END;
 CREATE TRIGGER record_is_never_deleted BEFORE DELETE ON record
@@ -60,7 +58,6 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 class _SqliteTransaction(Transaction):
     # Text that Python cannot decode also means that the file is damaged.
     failures = (sqlite3.Error, UnicodeDecodeError)
-    marks_table: ClassVar[str] = _MARKS
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__()
@@ -78,9 +75,6 @@ class _SqliteTransaction(Transaction):
 
     def stream(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         return iter(self._connection.execute(sql, values))
-
-    def tables(self) -> set[str]:
-        return {str(name) for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 @dataclass(frozen=True, slots=True)

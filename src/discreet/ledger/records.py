@@ -250,8 +250,6 @@ def other_mark(ledger: str) -> str:
 
 def other_ledgers(transaction: Transaction) -> list[str]:
     """Return the identities of all other ledgers of the same table, in the order of their rows."""
-    if "marks" not in transaction.tables():
-        return []
     start = canonical(["other ledger"])[:-1]
     rows = transaction.execute(
         "SELECT key FROM marks WHERE substr(key, 1, length(?)) = ? ORDER BY seq, key", start, start

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from discreet.errors import LedgerTampered
 from discreet.ledger.records import LedgerRow
@@ -107,9 +107,6 @@ class Transaction(ABC):
     failures: tuple[type[Exception], ...]
     """Exceptions that mean a fault of the database: the whole transaction is then lost."""
 
-    marks_table: ClassVar[str]
-    """Statement that creates the table of marks, which ledgers of earlier versions do not have."""
-
     def __init__(self) -> None:
         self._clear()
 
@@ -150,10 +147,6 @@ class Transaction(ABC):
     @abstractmethod
     def stream(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Run a statement and yield its rows without holding them in memory."""
-
-    @abstractmethod
-    def tables(self) -> set[str]:
-        """Return the names of the existing tables."""
 
     # Operations.
 
@@ -382,9 +375,7 @@ class Transaction(ABC):
         return self._marks.known[key]
 
     def marks(self) -> dict[str, int]:
-        """Return every key and its row; empty in a ledger that never needed the table."""
-        if "marks" not in self.tables():
-            return {}
+        """Return every key and its row."""
         return {str(key): int(seq) for key, seq in self.execute("SELECT key, seq FROM marks")}
 
     def put_mark(self, key: str, seq: int) -> None:
