@@ -156,7 +156,7 @@ def test_readiness_waits_for_no_query_and_changes_at_ticks_alone(
 
 
 def test_readiness_changes_no_more_often_than_slots_end(tmp_path: Path) -> None:
-    cases: list[tuple[Any, float]] = [(None, INTERVAL), (0.01, INTERVAL), ({"sums": 1.0, "gram": 2e3}, 2e3)]
+    cases: list[tuple[Any, float]] = [("off", INTERVAL), (0.01, INTERVAL), ({"sums": 1.0, "gram": 20.0}, 20.0)]
     for slots, interval in cases:
         with running(tmp_path, slots=slots) as service:
             assert service.backend.dataset._readiness._interval == interval

@@ -126,7 +126,7 @@ class Readiness:
             raise EngineFailed
 
     def tick(self) -> None:
-        """Publish the result of the check that began at an earlier tick, and begin another if it has ended."""
+        """Publish the result of the check begun at an earlier tick, and begin another if it has ended."""
         last = self._running
         self._failed = last is not None and (not last.ended.is_set() or last.failed)
         if last is None or last.ended.is_set():
