@@ -679,6 +679,8 @@ def test_clipped_rows_are_in_the_ball_in_whole_numbers_whether_few_or_most_are_t
         rows[:, :1000] = i * 7919 % 65537 - 32768 + np.copysign(2.0**16, i % 3 - 1)
         clip(rows, square)
         assert (rows == np.rint(rows)).all()
+        # Shorter by less than a step in each coordinate: no row is dropped instead.
+        assert (np.sqrt((rows[:, :1000] ** 2).sum(axis=0)) > np.sqrt(square) - np.sqrt(5) - 1).all()
         return sum(sum(int(cell) ** 2 for cell in row) > square for row in rows.T)
 
     def to_nearest(rows: Any, square: int) -> None:
