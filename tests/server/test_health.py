@@ -155,11 +155,12 @@ def test_readiness_waits_for_no_query_and_changes_at_ticks_alone(
     assert ready() == 200
 
 
-def test_readiness_changes_no_more_often_than_slots_end(tmp_path: Path) -> None:
-    cases: list[tuple[Any, float]] = [("off", INTERVAL), (0.01, INTERVAL), ({"sums": 1.0, "gram": 20.0}, 20.0)]
-    for slots, interval in cases:
-        with running(tmp_path, slots=slots) as service:
-            assert service.backend.dataset._readiness._interval == interval
+@pytest.mark.parametrize(
+    ("slots", "interval"), [("off", INTERVAL), (0.01, INTERVAL), ({"sums": 1.0, "gram": 20.0}, 20.0)]
+)
+def test_readiness_changes_no_more_often_than_slots_end(tmp_path: Path, slots: Any, interval: float) -> None:
+    with running(tmp_path, slots=slots) as service:
+        assert service.backend.dataset._readiness._interval == interval
 
 
 def test_an_engine_is_looked_at_by_the_clock_and_once_at_a_time() -> None:
