@@ -226,20 +226,3 @@ def test_a_client_that_falls_silent_does_not_hold_the_ledger(proxy: Proxy, postg
         assert other.spent().charges == 2
     with psycopg.connect(postgres_url) as look:
         assert look.execute("SELECT seq FROM discreet_ledger.book").fetchone() == (3,)
-
-
-def test_a_charge_in_postgresql_is_flushed_whatever_the_url_asks_for(postgres_url: str) -> None:
-    import psycopg
-
-    from discreet.ledger._postgres import PostgresSchema
-
-    relaxed = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-csynchronous_commit%3Doff"
-    with psycopg.connect(relaxed) as twin:
-        assert twin.execute("SHOW synchronous_commit").fetchone() == ("off",)
-    for url in (postgres_url, relaxed):
-        with Ledger.open(url) as ledger:
-            store = ledger._store
-            assert isinstance(store, PostgresSchema)
-            with store._transaction() as connection:
-                used = connection.execute("SHOW synchronous_commit").fetchone()
-            assert used == ("on",)
