@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from decimal import Decimal, localcontext
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -113,7 +113,7 @@ def _reconstructed(floor: float, statistic: Statistic) -> str:
 
 
 def test_rounding_to_nearest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    modes = {"down": formatting.ROUND_HALF_EVEN, "up": formatting.ROUND_HALF_EVEN}
+    modes = {"down": ROUND_HALF_EVEN, "up": ROUND_HALF_EVEN}
     monkeypatch.setattr(formatting, "_MODES", modes)
     for check in (
         test_factors_epsilons_and_deltas_are_printed_rounded_up,

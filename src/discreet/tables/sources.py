@@ -288,6 +288,7 @@ def _to_scannable(name: object, values: Any) -> AnyArray:
 
 
 def _to_array(name: str, values: Any) -> AnyArray:
+    """Return the cells as an array; raise DataError where bytes among texts cannot be decoded."""
     with contextlib.suppress(UnicodeDecodeError):
         return np.asarray(values)
     # Raised here and not where it was caught: numpy's error holds the cell.
