@@ -20,6 +20,7 @@ _WRONG_GUESS = "probability of a wrong guess"
 NO_BREAK = "\u00a0"
 NONE = "none"
 _LARGEST = 1e15  # larger numbers are written by powers of ten
+_LARGEST_EXPONENT = 20.0  # exp of larger epsilons is not written out
 CURRENCY_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ", "queries": "questions"}
 
 
@@ -73,6 +74,21 @@ def number(value: float, *, digits: int = 3, rounding: Rounding = "nearest") -> 
     text = f"{rounded:,f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.replace("-", "\u2212")
+
+
+def plain_number(value: float, *, digits: int = 6, rounding: Rounding) -> str:
+    """Return a finite number as ``format(value, "g")`` writes it, rounded in the given direction."""
+    exact = Decimal(repr(float(value)))
+    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return f"{float(exact.quantize(step, rounding=_MODES[rounding])):.{digits}g}"
+
+
+def format_factor(epsilon: float) -> str:
+    """Return ``exp(epsilon)``, the factor by which probabilities may grow, as text rounded up."""
+    if epsilon >= _LARGEST_EXPONENT:
+        return f"exp({number(epsilon, digits=4, rounding='up')})"
+    # The platform's exp errs by less than one unit in the last place.
+    return number(math.nextafter(math.exp(epsilon), math.inf), rounding="up")
 
 
 def _powers_of_ten(exact: Decimal, digits: int, rounding: Rounding) -> str:

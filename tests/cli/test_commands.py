@@ -55,6 +55,37 @@ def test_init_drafts_names_and_types_and_nothing_else(tmp_path: Path) -> None:
     assert discreet("init", "people.csv", "--replace", cwd=tmp_path).code == 0
 
 
+@pytest.mark.parametrize(
+    "first",
+    ["34,SECRETNAME,77123", "SECRETNAME,1984-03-02,a", "'x';-1,5;y", "SECRETNAME\t12.03.1984\tb", "1,2,3"],
+)
+def test_init_takes_no_row_for_a_header_and_shows_none(tmp_path: Path, first: str) -> None:
+    (tmp_path / "people.csv").write_text(f"{first}\n{first}\n")
+    done = discreet("init", "people.csv", cwd=tmp_path)
+    assert done.code == 1
+    assert "Add a line of names before it" in done.err
+    assert "--header" in done.err
+    cells = [cell for cell in re.split(r"[,;\t]", first) if len(cell) > 2]
+    assert not [cell for cell in cells if cell in done.out + done.err]
+    assert not (tmp_path / "people.schema.yaml").exists()
+    # Who knows that they are names says so; a line of names before them needs no word.
+    assert discreet("init", "people.csv", "--header", cwd=tmp_path).code == 0
+    sign = next(sign for sign in "\t;," if sign in first)
+    (tmp_path / "named.csv").write_text(f"age{sign}year 2{sign}c3\n{first}\n")
+    assert discreet("init", "named.csv", cwd=tmp_path).code == 0
+
+
+def test_no_message_shows_a_row_that_is_read_as_names(tmp_path: Path) -> None:
+    (tmp_path / "people.schema.yaml").write_text(DECLARED)
+    for rows in ("34,SECRETNAME,77123\n51,x,y\n", "SECRETNAME,b,SECRETNAME\n51,x,y\n"):
+        (tmp_path / "people.csv").write_text(rows)
+        done = discreet("query", "people.csv", "count(*)", "--epsilon", "1", "--no-ledger", cwd=tmp_path)
+        assert done.code in (1, 2)
+        assert "add a line of" in done.err
+        assert "SECRETNAME" not in done.out + done.err
+        assert "77123" not in done.out + done.err
+
+
 def test_init_tells_programs_where_to_fill_in(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(PEOPLE)
     found = json.loads(discreet("init", "people.csv", "--out", "p.yaml", "--json", cwd=tmp_path).out)

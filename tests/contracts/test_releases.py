@@ -53,8 +53,9 @@ def test_every_method_has_an_example_and_every_example_a_method() -> None:
 
 
 @methods
+@pytest.mark.parametrize("published", [False, True], ids=["release", "publish"])
 def test_the_charge_is_on_disk_before_the_first_random_bit(
-    name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, published: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger.open(tmp_path / "ledger")
     before = ledger.head[0]
@@ -66,7 +67,8 @@ def test_the_charge_is_on_disk_before_the_first_random_bit(
         fill(self, out)
 
     monkeypatch.setattr(Stream, "fill", watched)
-    release = RELEASES[name](ledger=ledger).release(ROWS)
+    method = RELEASES[name](ledger=ledger)
+    release = method.publish(dict(ROWS), tmp_path / "data.parquet") if published else method.release(ROWS)
     assert rows_when_drawing
     assert set(rows_when_drawing) == {before + 1}
     assert release.receipt.recorded

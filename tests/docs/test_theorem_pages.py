@@ -10,6 +10,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "explanation" / "theorems").glob("*.md"))
+WITHOUT_TWIN = {
+    "fisher-optimum",
+    "fisher-utility",
+    "large-margin-noise",
+    "masked-greedy",
+    "masked-norm",
+    "sulq-4",
+}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -70,6 +78,20 @@ def test_the_functions_and_tests_that_carry_the_theorem_exist(page: Path) -> Non
     assert re.search(r"`discreet(\.\w+)+`", where)
     assert re.search(r"`tests/[\w/]+\.py::\w+`", where)
     assert missing_names(where) == []
+
+
+def test_all_pages_but_the_listed_ones_name_a_broken_twin() -> None:
+    without = {
+        page.stem
+        for page in PAGES
+        if not re.search(
+            r"^- broken twin: `tests/[\w/]+\.py::\w+`$",
+            section(page.read_text(encoding="utf-8"), "Where it lives"),
+            re.MULTILINE,
+        )
+    }
+    assert without == WITHOUT_TWIN
+    assert len(WITHOUT_TWIN) == 6  # as the README says
 
 
 def test_a_page_that_claims_too_much_is_caught() -> None:

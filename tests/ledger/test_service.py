@@ -372,3 +372,22 @@ def _without_marks(place: str) -> None:
 
     with psycopg.connect(place.partition("#")[0]) as connection:
         connection.execute("DROP TABLE discreet_survey.marks")
+
+
+def test_a_charge_in_postgresql_is_flushed_whatever_the_role_has_set(postgres_url: str) -> None:
+    import psycopg
+
+    from discreet.ledger._postgres import PostgresSchema
+
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute("ALTER ROLE CURRENT_USER SET synchronous_commit = off")
+        try:
+            with psycopg.connect(postgres_url) as twin:
+                assert twin.execute("SHOW synchronous_commit").fetchone() == ("off",)
+            with Ledger.open(f"{postgres_url}#flushed") as ledger:
+                store = ledger._store
+                assert isinstance(store, PostgresSchema)
+                with store._transaction() as connection:
+                    assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+        finally:
+            owner.execute("ALTER ROLE CURRENT_USER RESET synchronous_commit")

@@ -105,6 +105,12 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
         True,
         True,
     ),
+    (
+        # The node with the most attributes decides, wherever it stands.
+        NodeTables("y", [TreeNode([("job", 0)], ["a"]), TreeNode([("job", 1)], ["a", "x"])], {"x": [10.5]}),
+        True,
+        True,
+    ),
     (Moments(("a", "y")), True, True),
     (Moments(("job", "a")), True, True),
     (Gram(NUMBERS, with_sums=False), True, True),

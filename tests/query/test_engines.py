@@ -657,3 +657,28 @@ def test_a_spark_session_of_ours_leaves_nothing_readable(tmp_path: Path, encrypt
         os.killpg(running.pid, signal.SIGKILL)
     assert any(path.suffix == ".data" for path in (tmp_path / "local").rglob("*"))
     assert bool(Traces(rows, SCHEMA_OF_MARKED).found_in(tmp_path / "local")) != encrypted
+
+
+def test_clipped_rows_are_in_the_ball_in_whole_numbers_whether_few_or_most_are_too_long() -> None:
+    from discreet.query.passes import clip
+
+    def too_long(clip: Callable[[Any, int], None], columns: int) -> int:
+        """Number of rows beyond the ball after clipping 1000 long rows among so many columns."""
+        rows = np.zeros((5, columns))
+        i = np.arange(5 * 1000).reshape(5, 1000)
+        rows[:, :1000] = i * 7919 % 65537 - 32768 + np.copysign(2.0**16, i % 3 - 1)
+        clip(rows, square)
+        assert (rows == np.rint(rows)).all()
+        # Shorter by less than a step in each coordinate: no row is dropped instead.
+        assert (np.sqrt((rows[:, :1000] ** 2).sum(axis=0)) > np.sqrt(square) - np.sqrt(5) - 1).all()
+        return sum(sum(int(cell) ** 2 for cell in row) > square for row in rows.T)
+
+    def to_nearest(rows: Any, square: int) -> None:
+        lengths = np.einsum("ij,ij->j", rows, rows)
+        rows *= np.where(lengths > square, np.sqrt(square / np.maximum(lengths, 1)), 1)
+        np.rint(rows, out=rows)
+
+    square = 2**30
+    for columns in (1000, 8000):  # all are too long, or an eighth
+        assert too_long(clip, columns) == 0
+        assert too_long(to_nearest, columns) > 100

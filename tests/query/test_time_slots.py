@@ -15,6 +15,7 @@ from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram
 from discreet.query import time_slots as module
+from discreet.query.calibration import QueryNoise
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.time_slots import Slots
 from discreet.schema import Column, Schema
@@ -136,6 +137,36 @@ def test_an_engine_that_fails_early_or_late_fails_in_the_same_slot(clock: Clock)
                 db.sum("x", privacy=MU)
             took.append(clock.now - start)
             assert db.ledger.spent().charges == 1
+    assert took == [4.0, 4.0]
+
+
+def test_an_error_leaves_at_the_end_of_its_slot(clock: Clock) -> None:
+    def fail(work: float) -> None:
+        with Slots(0.5).slot("sums"):
+            clock.sleep(work)
+            raise MemoryError
+
+    for work, seen in ((0.0, 0.5), (0.3, 0.5), (0.7, 1.0)):
+        start = clock.now
+        with pytest.raises(MemoryError):
+            fail(work)
+        assert clock.now - start == pytest.approx(seen, abs=1e-9)
+
+
+def test_an_error_of_the_noise_leaves_at_the_end_of_its_slot(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(QueryNoise, "add_noise", fail)
+    took = []
+    for rows in neighbors():
+        with Database(rows, schema=SCHEMA, engine=TelltaleEngine(clock), slots=4.0) as db:
+            start = clock.now
+            with pytest.raises(MemoryError):
+                db.sum("x", privacy=MU)
+            took.append(clock.now - start)
     assert took == [4.0, 4.0]
 
 

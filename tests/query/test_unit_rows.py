@@ -403,3 +403,15 @@ def test_sums_refuse_rows_without_the_ids_that_the_schema_has() -> None:
         Database(MATRIX, schema=schema)
     with pytest.raises(DiscreetError, match="'id'"):
         Database({"a": MATRIX[:, 0], "b": MATRIX[:, 1]}, schema=schema)
+
+
+def test_which_rows_stay_depends_on_the_secret_of_the_ledger(tmp_path: Path) -> None:
+    schema = visits_schema(2)
+    salts = []
+    for name in ("first", "second", "first"):
+        with Ledger.open(tmp_path / name) as ledger:
+            salts.append(ledger_salt(ledger, schema))
+    assert salts[0] == salts[2] != salts[1]
+    with Ledger.open(tmp_path / "first") as ledger:
+        assert ledger_salt(ledger, visits_schema(3)) != salts[0]
+        assert ledger.secret().hex() not in salts

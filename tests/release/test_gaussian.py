@@ -14,8 +14,11 @@ from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.noise_law import GaussianLaw
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, PureDP, Spending
 from discreet.privacy.calibration import rho_mu
+from discreet.privacy.floors import GaussianNoise
 from discreet.privacy.rounding import exact
 from discreet.release import GaussianRelease
+from discreet.release.gaussian import GaussianNumbers
+from discreet.release.mechanism import additive_floor
 from discreet.schema import Column, Protect, Schema
 
 NUMBERS = Schema(
@@ -208,3 +211,18 @@ def test_the_bundled_tables_go_through_whole() -> None:
         release = GaussianRelease(privacy=wanted, schema=dataset.schema).release(dataset.path)
         assert len(release.columns) == columns
         assert all(np.isfinite(v).all() for v in release.columns.values() if v.dtype.kind == "f")
+
+
+def test_a_floor_pays_for_rounding_to_the_lattice() -> None:
+    """By half a step, a millionth of the floor, which no attack can see."""
+    column = NUMBERS.columns[0]
+    numbers = GaussianRelease(scale=9.0, schema=NUMBERS).plan(NUMBERS, 10).numbers
+    assert isinstance(numbers, GaussianNumbers)
+    floor = numbers.floor(column, 1)
+    variation = numbers.whitening.total_variation(1)
+    without = additive_floor(column, GaussianNoise(9.0), lattice_step=0.0, total_variation=variation)
+    assert floor is not None
+    assert without is not None
+    step = numbers.lattice_step(column)
+    assert step >= 9.0 / 2**20
+    assert without.error - floor.error == pytest.approx(step / 2, rel=1e-3)

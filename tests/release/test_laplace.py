@@ -12,6 +12,7 @@ import pytest
 from discreet.audit import Lattice, LawPair, density
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import Stream, rounded_laplace
+from discreet.noise.samplers import LAPLACE_TOTAL_VARIATION
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP
 from discreet.release import GaussianRelease, LaplaceRelease
 from discreet.release._laplace import LaplaceNumbers
@@ -124,3 +125,20 @@ def test_clamping_keeps_numbers_in_their_range_and_says_so() -> None:
     assert release.data.max(axis=0) == pytest.approx([1, 5])
     assert all(s.law.to_dict()["clamped"] for s in release.summary)
     assert "clamped" in release.summary[0].law.words()
+
+
+def test_the_sampler_is_counted_once_for_every_cell_of_the_file() -> None:
+    for n_rows in (1, 1000):
+        plan = LaplaceRelease(scale=1.0, schema=SCHEMA).plan(SCHEMA, n_rows)
+        (pure,) = (promise for promise in plan.promises if isinstance(promise, PureDP))
+        assert pure.total_variation == n_rows * 2 * LAPLACE_TOTAL_VARIATION
+        # It is the whole delta of a Laplace release: a row fewer would be too little.
+        assert pure.delta_at(pure.epsilon) >= pure.total_variation
+
+
+def test_rows_outside_the_box_cost_no_more_than_its_corners() -> None:
+    made = LaplaceNumbers(SCHEMA.columns, np.array([0.5, 4.0]))
+    outside = np.array([[-1e9, 1e9], [7.0, -6.0], [np.nextafter(1.0, 2.0), 5.0 + 1e-9]])
+    corners = np.array([[0.0, 5.0], [1.0, -5.0], [1.0, 5.0]])
+    drawn = [made.release(rows, Stream.from_seed(3)) for rows in (outside, corners)]
+    assert (drawn[0] == drawn[1]).all()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +13,16 @@ import pytest
 from discreet import ApproxDP, BoundedRelease, Column, ErrorFloor, GaussianRelease, Ledger, Schema
 from discreet.audit import Guess
 from discreet.errors import ParameterError
+from discreet.formatting import number
 from discreet.noise_law import KINDS
-from discreet.privacy import GaussianDP, NoPromise
+from discreet.privacy import GaussianDP, NoPromise, PureDP
 from discreet.query import Database
+from discreet.release import LaplaceRelease
 from discreet.report.statement import documents as statement_module
-from discreet.report.statement._sentences import DEPLOYMENT, SAMPLERS, THEOREMS
+from discreet.report.statement._sentences import DEPLOYMENT, SAMPLERS, THEOREMS, total_sentence
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import STATEMENT_SCHEMA, About, Statement, statement_schema
+from discreet.report.statement.model import _total_sentence
 from discreet.report.statement.table import TableSubject
 from tests.contracts.cases import OF_NOBODY, ROWS, SCHEMA
 from tests.report.published import CREATED, METHODS, TUNING, publish
@@ -125,6 +130,40 @@ def test_a_floor_is_printed_rounded_down_and_an_epsilon_rounded_up(tmp_path: Pat
     assert said is not None
     assert made.numbers.epsilon is not None
     assert made.numbers.epsilon <= float(said[1].replace(",", "")) < made.numbers.epsilon * 1.001
+
+
+def _printed(pattern: str, sentence: str) -> Decimal:
+    found = re.search(pattern + r" ([\d.,]*\d)", sentence)
+    assert found is not None, sentence
+    return Decimal(found[1].replace(",", ""))
+
+
+def test_the_floor_of_a_list_is_printed_rounded_down(tmp_path: Path) -> None:
+    schema = Schema(columns=[Column("job", values=("a", "b", "c"), closed=True)], dataset="jobs")
+    rows = {"job": np.array(["a", "b", "c"], dtype=object)}
+    nearest_is_above = 0
+    for epsilon in (0.5, 0.8, 1.1, 1.4, 1.7):
+        made = stated(LaplaceRelease(privacy=PureDP(epsilon=epsilon), schema=schema), rows, tmp_path)
+        (column,) = made.numbers.columns
+        assert column.floor is not None
+        error = Decimal(repr(column.floor["error"])) * 100
+        assert error - Decimal("0.1") < _printed("wrong less than", column.sentence) <= error
+        nearest_is_above += round(error, 1) > error
+    assert nearest_is_above  # what rounding to nearest would print is caught
+
+
+def test_the_factor_of_an_epsilon_is_printed_rounded_up() -> None:
+    nearest_is_below = 0
+    for step in range(1, 200):
+        epsilon = step / 10
+        factor = Decimal(repr(epsilon)).exp()
+        said = [total_sentence(epsilon, 1e-6, "person"), _total_sentence(AGES, epsilon, 1e-6)]
+        for sentence in said:
+            assert _printed("by at most", sentence) >= factor
+        nearest_is_below += Decimal(number(math.exp(epsilon)).replace(",", "")) < factor
+    assert nearest_is_below > 50
+    for sentence in (total_sentence(20.00001, None, "person"), _total_sentence(AGES, 20.00001, None)):
+        assert "at most exp(20.01)." in sentence
 
 
 def test_whole_numbers_dates_and_lists_are_named_as_such(tmp_path: Path) -> None:

@@ -16,11 +16,10 @@ from discreet.errors import (
     ServiceUnavailable,
 )
 from discreet.schema.serialization import write_yaml
-from discreet.server import health
 from discreet.server.config import Config
-from discreet.server.health import Readiness, probe
+from discreet.server.health import INTERVAL, Readiness, probe
 from tests.cli.run import discreet
-from tests.server.conftest import settings
+from tests.server.conftest import running, settings
 from tests.server.scripted import Heard, Say, served
 
 if TYPE_CHECKING:
@@ -97,35 +96,109 @@ def test_the_command_says_it_by_its_exit_code(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"config.yaml"}
 
 
+def with_a_still_clock(service: RunningService) -> Readiness:
+    """Return the readiness of a service, whose clock ticks only where a test does."""
+    dataset = service.backend.dataset
+    dataset._readiness.close()
+    dataset._readiness = Readiness(dataset._count_rows, interval=1e6)
+    return dataset._readiness
+
+
+def settled(readiness: Readiness) -> None:
+    """Wait for the check under way, which nobody sees before the next tick."""
+    assert readiness._running is not None
+    assert readiness._running.ended.wait(120)
+
+
 def test_a_service_whose_engine_is_gone_is_not_ready(service: RunningService) -> None:
+    readiness = with_a_still_clock(service)
     assert httpx.get(f"{service.url}/ready").status_code == 200
     service.backend.dataset.database.close()
-    service.backend.dataset._readiness = Readiness(
-        service.backend.dataset._count_rows
-    )  # what was found before is told for a second
+    readiness.tick()
+    settled(readiness)
+    readiness.tick()
     assert httpx.get(f"{service.url}/ready").status_code == 503
     assert httpx.get(f"{service.url}/health").status_code == 200
 
 
-def test_an_engine_is_looked_at_once_for_all_who_want_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_waits_for_no_query_and_changes_at_ticks_alone(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readiness = with_a_still_clock(service)
+    engine = type(service.backend.dataset.database._engine)
+    aggregate, working, go = engine.aggregate, threading.Event(), threading.Event()
+
+    def blocked(self: Any, expressions: Any) -> list[int]:
+        working.set()
+        assert go.wait(300)
+        return aggregate(self, expressions)
+
+    def ready() -> int:
+        return httpx.get(f"{service.url}/ready", timeout=120).status_code
+
+    monkeypatch.setattr(engine, "aggregate", blocked)
+    count = {"kind": "count", "where": "age > 40", "privacy": {"kind": "pure-dp", "epsilon": 0.1}}
+    asked = threading.Thread(target=service.ask, args=[count])
+    asked.start()
+    try:
+        assert working.wait(120)
+        readiness.tick()  # a check begins, and waits for the engine
+        assert ready() == 200
+        readiness.tick()
+        assert ready() == 503
+    finally:
+        go.set()
+        asked.join()
+    settled(readiness)
+    assert ready() == 503  # when the engine was done is not seen
+    readiness.tick()
+    assert ready() == 200
+
+
+@pytest.mark.parametrize(
+    ("slots", "interval"), [("off", INTERVAL), (0.01, INTERVAL), ({"sums": 1.0, "gram": 20.0}, 20.0)]
+)
+def test_readiness_changes_no_more_often_than_slots_end(tmp_path: Path, slots: Any, interval: float) -> None:
+    with running(tmp_path, slots=slots) as service:
+        assert service.backend.dataset._readiness._interval == interval
+
+
+def test_an_engine_is_looked_at_by_the_clock_and_once_at_a_time() -> None:
     looks: list[int] = []
-    found = Readiness(lambda: looks.append(1))
+    found = Readiness(lambda: looks.append(1), interval=1e6)
     for _ in range(50):
         found.check()
-    assert len(looks) < 5
-    monkeypatch.setattr(health, "TIMEOUT", 0.05)
+    assert not looks
     go = threading.Event()
 
     def wait() -> None:
         looks.append(2)
-        go.wait(10)
+        go.wait(300)
 
-    slow = Readiness(wait)
-    for _ in range(2):
+    slow = Readiness(wait, interval=1e6)
+    for _ in range(3):
+        slow.tick()
+        slow.tick()
         with pytest.raises(EngineFailed):
             slow.check()
-    assert looks.count(2) == 1
     go.set()
+    settled(slow)
+    slow.tick()
+    slow.check()
+    settled(slow)
+    assert looks.count(2) == 2
+    for readiness in (found, slow):
+        readiness.close()
+
+
+def test_the_clock_of_readiness_ticks_until_it_is_closed() -> None:
+    looks = threading.Semaphore(0)
+    found = Readiness(looks.release, interval=0.01)
+    for _ in range(3):
+        assert looks.acquire(timeout=120)
+    found.close()
+    found._clock.join(120)
+    assert not found._clock.is_alive()
 
 
 def test_a_service_whose_trail_cannot_be_written_is_not_ready_and_its_operator_sees_why(

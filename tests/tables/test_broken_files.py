@@ -56,7 +56,7 @@ def test_csv_of_every_make_is_read(tmp_path: Path, content: bytes) -> None:
         (b"", SourceError, "is empty"),
         (b"\n\n", SourceError, "line of column names"),
         (b"17,clerk\n18,nurse\n", SchemaError, "'age'"),
-        (b"age,job,age\n1,clerk,2\n", SourceError, "'age' twice"),
+        (b"age,job,age\n1,clerk,2\n", SourceError, "columns 1 and 3 have the same name"),
         (b",age,job\n0,17,clerk\n", SourceError, "index=False"),
         (b"\x00\x01\x02\xff\xfe" * 100, SourceError, "is not"),
         (b"age\x00,job\n1,clerk\n", SourceError, "line of column names"),

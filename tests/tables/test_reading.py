@@ -526,3 +526,16 @@ def test_arrays_that_run_backward_in_memory_are_read(values: Any) -> None:
             found.append(np.concatenate([batch["v"] for batch in table.batches(schema)]))
     assert np.array_equal(found[0], found[1], equal_nan=True)
     assert len(found[0]) == 6
+
+
+def test_bytes_among_texts_are_refused_without_showing_them() -> None:
+    cells = ["clerk", b"nurse", b"SECRET\xff", "clerk"]
+    with pytest.raises(DataError, match="'job', row 3, must be text") as caught:
+        open_table({"job": cells})
+    assert caught.value.column == "job"
+    assert caught.value.line == 3
+    problem: BaseException | None = caught.value
+    while problem is not None:
+        assert "SECRET" not in repr(problem) + repr(problem.args)
+        assert not isinstance(problem, UnicodeDecodeError)
+        problem = problem.__cause__ or problem.__context__

@@ -17,6 +17,7 @@ from scipy import special
 from discreet.audit._bounds import mean_bounds
 from discreet.confidence import clopper_pearson
 from discreet.errors import ParameterError, PromiseError
+from discreet.formatting import plain_number
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 
 if TYPE_CHECKING:
@@ -165,7 +166,9 @@ class Guess(_JsonRecord):
 
     def __str__(self) -> str:
         unit = f" {self.measure}" if self.measure else ""
-        floor = "no floor" if self.floor is None else f"floor {self.floor:.4g}"
+        floor = "no floor"
+        if self.floor is not None:
+            floor = f"floor {plain_number(self.floor, digits=4, rounding='down')}"
         return (
             f"{self.column}, {self.attack}: {self.verdict}. {self.statistic.capitalize()} {self.error:.4g}"
             f"{unit} ({self.lower:.4g} to {self.upper:.4g}), {floor}, without the release {self.without:.4g}."

@@ -32,7 +32,9 @@ from discreet.audit._linear_reconstruction import (
 )
 from discreet.audit.stored_answers import noise_alarms, read_stored_answers
 from discreet.errors import ParameterError, PromiseError, SelfAttackFailed
+from discreet.formatting import NO_BREAK, percent, plain_number
 from discreet.privacy import NoPromise
+from discreet.privacy.rounding import exact, float_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -89,20 +91,23 @@ class ReconstructedColumn:
 
     def sentence(self) -> str:
         """Return the result in words, for the curator."""
-        guess = self.guess
+        guess, limit = self.guess, ""
         if guess.statistic == "probability of a wrong guess":
             text = (
                 f"{guess.column}: guessed right for {1 - guess.error:.1%} of people; {1 - guess.without:.1%} "
                 f"without any answer, {1 - self.alike:.1%} by what answers tell about others."
             )
-            limit = "" if guess.floor is None else f" No method can pass {1 - guess.floor:.1%}"
+            if guess.floor is not None:
+                most = percent(float_up(1 - exact(guess.floor)), rounding="up")
+                limit = f" No method can pass {most.replace(NO_BREAK, '')}"
         else:
             unit = f" {guess.measure}" if guess.measure else ""
             text = (
                 f"{guess.column}: guessed to ± {guess.error:.4g}{unit}; ± {guess.without:.4g} without any "
                 f"answer, ± {self.alike:.4g} by what answers tell about others."
             )
-            limit = "" if guess.floor is None else f" No method can go below ± {guess.floor:.4g}"
+            if guess.floor is not None:
+                limit = f" No method can go below ± {plain_number(guess.floor, digits=4, rounding='down')}"
         if limit:
             limit += " for a value that could be anybody's."
             if guess.floor is not None and guess.upper < guess.floor:

@@ -16,6 +16,10 @@ def init(
         typer.Option(help=("Where to write the schema. [default: TABLE.schema.yaml beside the table]")),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing schema.")] = False,
+    header: Annotated[
+        bool,
+        typer.Option("--header", help="The first line holds names, even if some are numbers or dates."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Draft the schema of a table with names and types only; you fill in the bounds."""
@@ -23,7 +27,7 @@ def init(
 
     console = Console(as_json=json)
     place = out or schema_path(table)
-    lines = draft_schema(table, place, replace=replace)
+    lines = draft_schema(table, place, replace=replace, header=header)
     console.json({"schema": str(place), "lines_to_fill": list(lines)})
     console.line(f"{place}: {len(lines)} places to fill in, marked ???.")
     console.paragraph(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.formatting import plain_number
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP
 from discreet.release import METHODS, ReleaseMethod
 from discreet.release.base import parameter_names
@@ -356,7 +357,9 @@ def check_floors(plan: ReleasePlan, floors: Mapping[str, float]) -> None:
         if have is not None and have.error >= want:
             continue
         unit = f" {have.measure}" if have is not None and have.measure else ""
-        proven = "proves none" if have is None else f"proves {have.error:.4g}{unit}"
+        proven = "proves none"
+        if have is not None:
+            proven = f"proves {plain_number(have.error, digits=4, rounding='down')}{unit}"
         raise PromiseError(
             f"protect of {name!r} asks for a floor of {want:g}{unit}, and this release {proven}. Ask "
             "for less, for more noise, or for the floors alone: another floor cannot be added to what was "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from discreet.formatting import plain_number
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP
 from discreet.privacy.calibration import gaussian_epsilon, response_epsilon
 from discreet.release.coarse import CoarsePlan
@@ -182,7 +183,7 @@ def build_notes(
             "`role: public` in the schema."
         )
     if isinstance(privacy, ApproxDP | PureDP) and (parts := _split(plan, privacy)):
-        notes.append(f"Split of epsilon {privacy.epsilon:g}: {'; '.join(parts)}.")
+        notes.append(f"Split of epsilon {_up(privacy.epsilon, digits=6)}: {'; '.join(parts)}.")
     if not counted:
         notes.append(
             "No ledger is charged for this release (--no-ledger): a second release would halve the "
@@ -198,18 +199,18 @@ def _split(plan: ReleasePlan, privacy: ApproxDP | PureDP) -> list[str]:
         if promise.covers is None:
             continue
         if isinstance(promise, ApproxDP):
-            parts.append(f"{_join_names(promise.covers)} together {promise.epsilon:.4g}")
+            parts.append(f"{_join_names(promise.covers)} together {_up(promise.epsilon)}")
         if isinstance(promise, GaussianDP) and isinstance(privacy, ApproxDP):
             epsilon = gaussian_epsilon(promise.mu, privacy.delta)
-            parts.append(f"{_join_names(promise.covers)} together {epsilon:.4g} (mu {promise.mu:.4g})")
+            parts.append(f"{_join_names(promise.covers)} together {_up(epsilon)} (mu {_up(promise.mu)})")
     if isinstance(plan, CoarsePlan):
         return [*parts, *_split_of_cells(plan)]
     for done in plan.columns:
         if done.epsilon is not None:
-            parts.append(f"{done.column} {done.epsilon:.4g}")
+            parts.append(f"{done.column} {_up(done.epsilon)}")
         elif done.law.missing_keep is not None:
             flag = response_epsilon(done.law.missing_keep, 2) * (plan.schema.max_rows_per_unit or 1)
-            parts.append(f"whether {done.column} is missing {flag:.4g}")
+            parts.append(f"whether {done.column} is missing {_up(flag)}")
     return parts
 
 
@@ -220,12 +221,16 @@ def _split_of_cells(plan: CoarsePlan) -> list[str]:
     parts = []
     if sampled:
         shown = f"{plan.picked} of {len(sampled)} columns, picked at random for each row,"
-        parts.append(f"{shown} {sampled[0].epsilon * rows:.4g} each")
+        parts.append(f"{shown} {_up(sampled[0].epsilon * rows)} each")
     for cell in plan.cells:
         if not cell.sampled:
             names = " and ".join(coding.name for coding in cell.codings)
-            parts.append(f"{names} {cell.epsilon * rows:.4g}")
+            parts.append(f"{names} {_up(cell.epsilon * rows)}")
     return parts
+
+
+def _up(cost: float, *, digits: int = 4) -> str:
+    return plain_number(cost, digits=digits, rounding="up")
 
 
 def _join_names(names: Sequence[str], most: int = 12) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.formatting import plain_number
 from discreet.privacy._base import (
     Arithmetic,
     Promise,
@@ -218,7 +219,7 @@ class ErrorFloor(Promise):
 
 
 def _format_error(floor: ColumnFloor) -> str:
-    return f"{floor.error:g}" + (f" {floor.measure}" if floor.measure else "")
+    return plain_number(floor.error, rounding="down") + (f" {floor.measure}" if floor.measure else "")
 
 
 def _floor_sentence(name: str, floor: ColumnFloor, unit: str) -> str:

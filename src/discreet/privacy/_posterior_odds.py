@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 from discreet.errors import ParameterError, PromiseError
+from discreet.formatting import format_factor, plain_number
 from discreet.privacy._base import Promise, check_positive
 from discreet.privacy.calibration import gaussian_mu, odds_rho, pure_delta, zcdp_rho
 from discreet.privacy.rounding import exact, float_down, float_up, root_down
@@ -258,21 +259,23 @@ class PosteriorOdds(Promise):
     def sentence(self) -> str:
         """Say the promise in plain language."""
         noun = "question" if self.queries == 1 else "questions"
+        epsilon, delta = _up(self.epsilon), _up(self.delta)
         return (
             f"Whatever somebody who knows all others believes about one {self.unit}, {self.queries:,} {noun} "
-            f"raise the odds of any statement by more than a factor of {self._factor} with probability at "
-            f"most {self.delta:g} (log-odds {self.epsilon:g}, delta {self.delta:g}), if beliefs about "
-            f"different {self.unit}s are independent; beliefs that weigh more than two values of a row are "
+            f"raise the odds of any statement by more than a factor of {format_factor(self.epsilon)} with "
+            f"probability at most {delta} (log-odds {epsilon}, delta {delta}), if beliefs about different "
+            f"{self.unit}s are independent; beliefs that weigh more than two values of a row are "
             f"covered on average over the row.{self._about()}"
         )
 
-    @property
-    def _factor(self) -> str:
-        return f"{math.exp(self.epsilon):.3g}" if self.epsilon < 20 else f"exp({self.epsilon:g})"
-
     def __str__(self) -> str:
         count = "1 question" if self.queries == 1 else f"{self.queries} questions"
-        return f"log-odds = {self.epsilon:g}, delta = {self.delta:g}, {count} ({self.neighbors}, {self.unit})"
+        epsilon, delta = _up(self.epsilon), _up(self.delta)
+        return f"log-odds = {epsilon}, delta = {delta}, {count} ({self.neighbors}, {self.unit})"
+
+
+def _up(cost: float) -> str:
+    return plain_number(cost, rounding="up")
 
 
 def _check_arguments(where: str, epsilon: float, delta: float, queries: int) -> None:

@@ -9,12 +9,11 @@ new kind.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.formatting import count_noun, number, printable
+from discreet.formatting import count_noun, format_factor, number, plain_number, printable
 from discreet.privacy._base import Arithmetic, Promise, Statistic, check_positive
 from discreet.privacy._error_floor import ColumnFloor, ErrorFloor
 from discreet.privacy._posterior_odds import PosteriorOdds
@@ -90,11 +89,11 @@ class PureDP(Promise):
         """Say the promise in plain language."""
         return (
             f"{self._difference()} multiplies the probability of any result by at most "
-            f"{_format_factor(self.epsilon)} (epsilon {self.epsilon:g}).{self._about()}"
+            f"{format_factor(self.epsilon)} (epsilon {_up(self.epsilon)}).{self._about()}"
         )
 
     def __str__(self) -> str:
-        return f"epsilon = {self.epsilon:g} ({self.neighbors}, {self.unit})"
+        return f"epsilon = {_up(self.epsilon)} ({self.neighbors}, {self.unit})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -155,12 +154,12 @@ class ApproxDP(Promise):
         """Say the promise in plain language."""
         return (
             f"{self._difference()} multiplies the probability of any result by at most "
-            f"{_format_factor(self.epsilon)} and adds at most {self.delta:g} "
-            f"(epsilon {self.epsilon:g}, delta {self.delta:g}).{self._about()}"
+            f"{format_factor(self.epsilon)} and adds at most {_up(self.delta)} "
+            f"(epsilon {_up(self.epsilon)}, delta {_up(self.delta)}).{self._about()}"
         )
 
     def __str__(self) -> str:
-        return f"epsilon = {self.epsilon:g}, delta = {self.delta:g} ({self.neighbors}, {self.unit})"
+        return f"epsilon = {_up(self.epsilon)}, delta = {_up(self.delta)} ({self.neighbors}, {self.unit})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -203,11 +202,11 @@ class ZCDP(Promise):
         """Say the promise in plain language."""
         return (
             f"{self._difference()} moves the results by a Renyi divergence of at most "
-            f"{self.rho:g} times its order (rho {self.rho:g}).{self._about()}"
+            f"{_up(self.rho)} times its order (rho {_up(self.rho)}).{self._about()}"
         )
 
     def __str__(self) -> str:
-        return f"rho = {self.rho:g} ({self.neighbors}, {self.unit})"
+        return f"rho = {_up(self.rho)} ({self.neighbors}, {self.unit})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -248,12 +247,12 @@ class GaussianDP(Promise):
     def sentence(self) -> str:
         """Say the promise in plain language."""
         return (
-            f"{self._difference()} is at least as hard to notice as a shift of {self.mu:g} standard "
-            f"deviations in one Gaussian draw (mu {self.mu:g}).{self._about()}"
+            f"{self._difference()} is at least as hard to notice as a shift of {_up(self.mu)} standard "
+            f"deviations in one Gaussian draw (mu {_up(self.mu)}).{self._about()}"
         )
 
     def __str__(self) -> str:
-        return f"mu = {self.mu:g} ({self.neighbors}, {self.unit})"
+        return f"mu = {_up(self.mu)} ({self.neighbors}, {self.unit})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -378,8 +377,8 @@ def _read_at_positive_delta(promise: Promise, delta: float, read: Callable[[], f
     return read()
 
 
-def _format_factor(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"exp({epsilon:g})"
+def _up(cost: float) -> str:
+    return plain_number(cost, rounding="up")
 
 
 def _check_known_keys(owner: str, values: Mapping[str, Any], known: set[str]) -> None:

@@ -59,11 +59,16 @@ class Slots:
             raise ParameterError("slots of a Database must name at least one kind of question, was empty.")
         self._lengths = {kind: float(length) for kind, length in named.items() if length is not None}
 
+    @property
+    def longest(self) -> float:
+        """Seconds of the longest slot; 0 if there are no slots."""
+        return max(self._lengths.values(), default=0.0)
+
     def length(self, kind: str) -> float | None:
         """Return the seconds of a slot for one kind of aggregate; None if there are no slots."""
         if not self._lengths:
             return None
-        return self._lengths.get(kind, max(self._lengths.values()))
+        return self._lengths.get(kind, self.longest)
 
     @contextlib.contextmanager
     def slot(self, *kinds: str) -> Iterator[None]:

@@ -19,9 +19,10 @@ from discreet.pipeline.table_registry import Recognition
 from discreet.query import Database, Sums
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.language.query import build_query, parse_query
+from discreet.query.time_slots import Slots
 from discreet.server.accounting import Accounting
 from discreet.server.api import requests
-from discreet.server.health import Readiness
+from discreet.server.health import INTERVAL, Readiness
 from discreet.server.limits import check_aggregate_size, check_answer_size, check_query_size
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class Dataset:
         pooled = config.limit.rho is not None or config.limit.queries is not None
         self.accounting = Accounting(self.ledger, self.database, pooled=pooled)
         self._parse = lru_cache(maxsize=_PARSED_QUERIES)(self._parse_parts)
-        self._readiness = Readiness(self._count_rows)
+        interval = max(INTERVAL, Slots(config.slots).longest)
+        self._readiness = Readiness(self._count_rows, interval=interval)
 
     # Queries.
 
@@ -212,7 +214,7 @@ class Dataset:
     # Operations.
 
     def check_engine(self) -> None:
-        """Wait for the engine to answer.
+        """Return at once if the engine answered the last check in the background.
 
         Raises
         ------
@@ -227,7 +229,8 @@ class Dataset:
         exact_sums(self.database, bound)
 
     def close(self) -> None:
-        """Close database and ledger."""
+        """Stop the readiness checks, and close database and ledger."""
+        self._readiness.close()
         self._opened.close()
 
 

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
     from discreet.server.config import Config
 
-_SECONDS = 10.0  # longer than a service takes to find that its engine does not answer
+_SECONDS = 10.0  # /ready waits for the ledger and for no query
 
-TIMEOUT = 5.0
-"""Seconds after which an engine that has not answered counts as failed."""
-
-_INTERVAL = 1.0  # seconds for which a result is reused: /ready is open to all, and a check reads the table
+INTERVAL = 5.0
+"""Seconds between two readiness checks, and after which an engine that has not answered counts as failed."""
 
 
 def probe(config: Config, *, seconds: float = _SECONDS) -> None:
@@ -87,48 +85,74 @@ def _local_address(host: str) -> str:
 
 
 class Readiness:
-    """Readiness check of an engine, run at most once per second and never twice at the same time.
+    """Readiness check of an engine in the background, at fixed intervals and never twice at the same time.
+
+    A check begins at one tick of the clock, and its result is published at the next; one that has not ended
+    by then counts as failed until it does. Before the first result the engine counts as ready, because
+    opening a data set has just read it.
 
     Parameters
     ----------
     query : callable
         Function without arguments that queries the engine, and raises if that fails.
+    interval : float
+        Seconds between two ticks; at least the longest slot, so that no finer times are revealed.
 
     Privacy
     -------
-    Reveals whether there was an answer, never its value or its time.
+    A check waits for the queries of others, so its time is theirs. :meth:`check` never waits for it, and what
+    it reveals changes at ticks alone: whether a check ended within one interval, never its value or its time.
     """
 
-    def __init__(self, query: Callable[[], object]) -> None:
+    def __init__(self, query: Callable[[], object], *, interval: float = INTERVAL) -> None:
         self._query = query
-        self._mutex = threading.Lock()
-        self._last: _EngineQuery | None = None
+        self._interval = interval
+        self._running: _EngineQuery | None = None
+        self._failed = False
+        self._closed = threading.Event()
+        # A daemon, like the thread of a query: an engine that never answers must not keep a process alive.
+        self._clock = threading.Thread(target=self._run, name="readiness clock", daemon=True)
+        self._clock.start()
 
     def check(self) -> None:
-        """Wait for an answer of the engine.
+        """Return at once if the last published result was an answer of the engine.
 
         Raises
         ------
         EngineFailed
-            The query failed, or took longer than :data:`TIMEOUT` seconds.
+            The query failed, or took longer than one interval.
         """
-        with self._mutex:
-            last = self._last
-            if last is None or (last.ended.is_set() and time.monotonic() - last.began >= _INTERVAL):
-                last = self._last = _EngineQuery(self._query)
-        if not last.ended.wait(TIMEOUT) or last.failed:
+        if self._failed:
             raise EngineFailed
+
+    def tick(self) -> None:
+        """Publish the result of the check begun at an earlier tick, and begin another if it has ended."""
+        last = self._running
+        self._failed = last is not None and (not last.ended.is_set() or last.failed)
+        if last is None or last.ended.is_set():
+            self._running = _EngineQuery(self._query)
+
+    def close(self) -> None:
+        """Stop the clock; a check under way ends by itself."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while True:
+            # Ticks are counted from the start: the time that a tick takes must not move the next one.
+            due = max(due + self._interval, time.monotonic())
+            if self._closed.wait(due - time.monotonic()):
+                return
+            self.tick()
 
 
 class _EngineQuery:
     """One query of the engine, on a thread of its own."""
 
     def __init__(self, query: Callable[[], object]) -> None:
-        self.began = time.monotonic()
         self.ended = threading.Event()
         self.failed = True
         self._query = query
-        # A daemon: an engine that never answers must not keep the process from ending.
         threading.Thread(target=self._run, name="readiness", daemon=True).start()
 
     def _run(self) -> None:

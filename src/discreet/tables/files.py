@@ -25,6 +25,8 @@ ENCODINGS = ("utf-8", "latin-1")
 _DELIMITERS = (",", ";", "\t", "|")
 _LONGEST_HEADER = 2**20
 _ROWS_SNIFFED = 20480
+_NUMBER = re.compile(r"[+-]?[\d., ']*\d[\d., ']*(e[+-]?\d+)?\s*[%€$£]?", re.IGNORECASE)
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?")
 _SMALLEST_PARQUET = 12  # two marks and the length of a footer
 
 
@@ -33,6 +35,11 @@ class CsvSource(DuckSource):
 
     Cells are read as text and take their type from the schema. Unless given, the delimiter is the most
     frequent of comma, semicolon, tab and bar in the header. An empty cell is missing, quoted or not.
+
+    Attributes
+    ----------
+    names_look_like_data : bool
+        Whether a name is a number or a date: the file may have no header, and its names be a person's cells.
     """
 
     def __init__(self, path: Path, *, delimiter: str | None, encoding: str) -> None:
@@ -45,6 +52,7 @@ class CsvSource(DuckSource):
             unquoted = Counter(re.sub(r'"(?:[^"]|"")*"', "", header))
             delimiter = max(_DELIMITERS, key=lambda sign: unquoted[sign])
         names = next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter), [])
+        self.names_look_like_data = any(map(_looks_like_data, names))
         self._encoding = encoding
         self._options = (
             f"delim={literal(delimiter)}, quote='\"', escape='\"', comment='', header=true, skip=0, "
@@ -99,6 +107,10 @@ class CsvSource(DuckSource):
                 "with the line ends of one system."
             )
         return None
+
+
+def _looks_like_data(name: str) -> bool:
+    return any(pattern.fullmatch(name.strip()) for pattern in (_NUMBER, _DATE))
 
 
 def _read_header(path: Path, label: str, *, encoding: str, zipped: bool) -> str:

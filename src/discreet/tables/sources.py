@@ -261,7 +261,7 @@ def _to_scannable(name: object, values: Any) -> AnyArray:
     """Return an array in one of the types that DuckDB scans."""
     if not isinstance(name, str):
         raise SourceError(f"open_table: column names must be strings, and {name!r} is not.")
-    array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    array = values if isinstance(values, np.ma.MaskedArray) else _to_array(name, values)
     if array.ndim != 1:
         raise SourceError(
             f"open_table: column {name!r} must be one-dimensional, had shape {array.shape}. Give "
@@ -284,6 +284,22 @@ def _to_scannable(name: object, values: Any) -> AnyArray:
     raise SourceError(
         f"open_table: column {name!r} must hold numbers, booleans, dates or strings, was of dtype "
         f"{array.dtype}. Convert it."
+    )
+
+
+def _to_array(name: str, values: Any) -> AnyArray:
+    """Return the cells as an array; raise DataError where bytes among texts cannot be decoded."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return np.asarray(values)
+    # Raised here and not where it was caught: numpy's error holds the cell.
+    line = next(
+        (i for i, cell in enumerate(values, 1) if isinstance(cell, bytes) and not cell.isascii()), None
+    )
+    raise DataError(
+        f"open_table: column {name!r}, row {line}, must be text, and is bytes that are not ASCII. Decode the "
+        "column first.",
+        column=name,
+        line=line,
     )
 
 

@@ -96,11 +96,15 @@ class Table:
         Name of the table in messages.
     names : tuple of str
         Names of its columns, in order.
+    names_look_like_data : bool
+        Whether the names were read from a line of text that may hold a person's cells: messages then show
+        none of them.
     """
 
     def __init__(self, source: Source) -> None:
         self.label = source.label
         self.names = tuple(source.names)
+        self.names_look_like_data: bool = getattr(source, "names_look_like_data", False)
         self._source = source
         _check_names(self.names, self.label)
 
@@ -175,17 +179,22 @@ class Table:
     def _find_columns(self, columns: Sequence[Column]) -> list[int]:
         """Return the position of each column; raise SchemaError for those that are absent."""
         positions = {name: i for i, name in enumerate(self.names)}
-        problems = []
-        for column in columns:
-            if column.name not in positions:
-                close = nearest(column.name, self.names)
-                hint = f"Did you mean {close!r}?" if close else f"It has {_list_names(self.names)}."
-                problems.append(
-                    f"{self.label} must have the declared column {column.name!r}, and has not. {hint}"
-                )
+        problems = [
+            f"{self.label} must have the declared column {column.name!r}, and has not. "
+            f"{self._suggest(column.name)}"
+            for column in columns
+            if column.name not in positions
+        ]
         if problems:
             raise SchemaError(*problems)
         return [positions[column.name] for column in columns]
+
+    def _suggest(self, name: str) -> str:
+        """Return a hint about a column that is absent, without names that may be cells."""
+        if self.names_look_like_data:
+            return "Its first line looks like data: add a line of column names before it."
+        close = nearest(name, self.names)
+        return f"Did you mean {close!r}?" if close else f"It has {_list_names(self.names)}."
 
     def _read_batches(
         self,
@@ -353,7 +362,7 @@ def duckdb_address(text: str) -> tuple[Path, str | None]:
 
 def _check_names(names: Sequence[str], label: str) -> None:
     """Raise SourceError unless every column has a name, each once."""
-    seen: set[str] = set()
+    seen: dict[str, int] = {}
     for place, name in enumerate(names, 1):
         if not name.strip():
             raise SourceError(
@@ -361,10 +370,13 @@ def _check_names(names: Sequence[str], label: str) -> None:
                 "or write the file without row numbers (index=False in pandas)."
             )
         if name in seen:
+            # By position: without a header, the names of a text file are the cells of a person.
             raise SourceError(
-                f"{label} must have each column once, and has {name!r} twice. Rename one of them."
+                f"{label} must have each column once, and columns {seen[name]} and {place} have the same "
+                "name. Rename one of them; if the first line of a file is data, add a line of names before "
+                "it."
             )
-        seen.add(name)
+        seen[name] = place
 
 
 def _list_names(names: Sequence[str], most: int = 8) -> str:

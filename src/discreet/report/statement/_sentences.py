@@ -5,10 +5,9 @@ A method with a law of its own adds its ``kind`` here; a test checks that none i
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from discreet.formatting import is_chance, name, number, percent, printable
+from discreet.formatting import format_factor, is_chance, name, number, percent, printable
 from discreet.noise_law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw
 from discreet.privacy.priors import ListPrior
 
@@ -215,14 +214,13 @@ def _prior_phrase(column: Column, prior: Prior | ListPrior | None) -> str:
 
 def total_sentence(epsilon: float, delta: float | None, unit: str) -> str:
     """Return a sentence about what the epsilon of the whole row means."""
-    growth = number(math.exp(epsilon), rounding="up") if epsilon < 20 else f"exp({_up(epsilon)})"
     slack = "" if delta is None else f" and adds at most {number(delta, rounding='up')} to it"
     small = " Such a large epsilon says little by itself: read the floors." if epsilon > LARGE_EPSILON else ""
     at = "" if delta is None else f" at delta {number(delta, rounding='up')}"
     return (
         f"Everything that is protected in the rows of one {printable(unit)}, taken together, has epsilon "
         f"{_up(epsilon)}{at}: replacing it by anything else that the schema allows multiplies the "
-        f"probability of any published file by at most {growth}{slack}.{small}"
+        f"probability of any published file by at most {format_factor(epsilon)}{slack}.{small}"
     )
 
 

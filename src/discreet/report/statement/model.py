@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sklearn.base import is_classifier, is_regressor
 
-from discreet.formatting import number, printable
+from discreet.formatting import format_factor, number, printable
 from discreet.privacy import Receipt
 from discreet.report.statement._sentences import LARGE_EPSILON, SAMPLERS
 from discreet.report.statement.build import arithmetic_of, describe_randomness, installed_versions
@@ -198,12 +197,11 @@ def _total_sentence(schema: Schema, epsilon: float, delta: float | None) -> str:
     )
     up = number(epsilon, digits=4, rounding="up")
     at = "" if delta is None else f" at delta {number(delta, rounding='up')}"
-    growth = number(math.exp(epsilon), rounding="up") if epsilon < 20 else f"exp({up})"
     slack = "" if delta is None else f" and adds at most {number(delta, rounding='up')} to it"
     large = " Such a large epsilon says little." if epsilon > LARGE_EPSILON else ""
     return (
         f"The model has epsilon {up}{at}: {change} multiplies the probability of any model by at most "
-        f"{growth}{slack}.{large}"
+        f"{format_factor(epsilon)}{slack}.{large}"
     )
 
 
