@@ -9,7 +9,7 @@ from discreet.cli.console import Console
 from discreet.cli.options import LedgerFlags, PromiseFlags, expand_flags
 
 if TYPE_CHECKING:
-    from discreet.query.results import QueryResult, ResultCell
+    from discreet.query.results import Preview, QueryResult, ResultCell
 
 _MOST_GROUPS = 100
 _WHISKER = 24  # characters
@@ -129,7 +129,7 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
         console.line(f"{len(result.cells) - len(shown)} more groups are in --json.")
 
 
-def _show_cost(console: Console, result: "QueryResult", delta: float) -> None:
+def _show_cost(console: Console, result: "Preview", delta: float) -> None:
     """Print what a query would cost and how noisy its answer would be."""
     from discreet.formatting import printable
     from discreet.query.results import describe_cost, describe_takes, describe_used, rounded
@@ -148,6 +148,8 @@ def _show_cost(console: Console, result: "QueryResult", delta: float) -> None:
     console.paragraph(f"Would cost: {describe_cost(result.cost, delta)}.{_describe_assumptions(result)}")
     if result.takes is not None and result.used is not None:
         console.paragraph(f"It would take {describe_takes(result.takes)}; {describe_used(result.used)}.")
+    if result.law_words is not None:
+        console.paragraph(result.law_words)
     console.line("A dry run: no cell was read, nothing was charged or drawn.")
     console.json({"dry_run": True, **result.to_dict()})
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from discreet.ledger import Account
     from discreet.privacy import Promise
-    from discreet.query.results import QueryResult
+    from discreet.query.results import Preview, QueryResult
     from discreet.schema import Schema
 
 
@@ -104,7 +104,7 @@ def preview_table_query(
     privacy: Promise | None = None,
     sd: float | None = None,
     ledger: LedgerPlace = None,
-) -> QueryResult:
+) -> Preview:
     """Return the cost of a text query and the noise of its answer; no cell is read, nothing is charged.
 
     Parameters
@@ -127,8 +127,9 @@ def preview_table_query(
     if query.verb == "mean" and public and not query.by:
         with open_table(resolve_source(source)) as table:
             n_rows = table.count()
-    preview = preview_query(declared, n_rows, query, privacy=privacy, sd=sd)
     account = _existing_account(source, declared, ledger)
+    accounts = () if account is None else (account,)
+    preview = preview_query(declared, n_rows, query, privacy=privacy, sd=sd, accounts=accounts)
     if account is None:
         return preview
     return dataclasses.replace(preview, remaining=remaining_amounts(preview.cost, None, account))

@@ -391,15 +391,13 @@ def _too_wide() -> PromiseError:
     )
 
 
-def least_charge(
-    options: Sequence[tuple[QueryNoise, ...]], accounts: Sequence[Account]
-) -> tuple[QueryNoise, ...]:
-    """Return the noises that take the least of the nearest budget; without a limit, the first option.
+def least_charge(options: Sequence[Sequence[QueryNoise]], accounts: Sequence[Account]) -> int:
+    """Return the index of the noises that take the least of the nearest budget; 0 without a limit.
 
     Parameters
     ----------
-    options : sequence of tuple of QueryNoise
-        Noises to choose from, each a tuple with one for each aggregate that is charged.
+    options : sequence of sequence of QueryNoise
+        Noises to choose from, in each option one for each aggregate that is charged.
     accounts : sequence of Account
         Budgets that would be charged.
 
@@ -409,8 +407,8 @@ def least_charge(
     the same law again, whatever is left.
     """
     if len(options) == 1 or not accounts:
-        return options[0]
-    return min(options, key=lambda noises: budget_share(noises, accounts))
+        return 0
+    return min(range(len(options)), key=lambda i: budget_share(options[i], accounts))
 
 
 def budget_share(noises: Sequence[QueryNoise], accounts: Sequence[Account]) -> float:
@@ -511,7 +509,7 @@ class CostModel:
             noise for a variance.
         """
         bound, candidates = self.candidates(question, privacy=privacy, variance=variance)
-        return bound, least_charge([(noise,) for noise in candidates], accounts)[0]
+        return bound, candidates[least_charge([(noise,) for noise in candidates], accounts)]
 
     def calibrate_charged(
         self, question: Aggregate, charged: Sequence[Promise], *, privacy: Promise | None, variance: float | None

@@ -179,7 +179,9 @@ class Database(QueryExecutor, PrivateTable):
         docs/explanation/theorems/sulq-sensitivity.md.
         """
         query = parse_query(text, self.schema)
-        preview = preview_query(self.schema, self.n_rows, query, privacy=privacy, sd=sd)
+        preview = preview_query(
+            self.schema, self.n_rows, query, privacy=privacy, sd=sd, accounts=self.accounts(owner)
+        )
         free = is_free(self, query, privacy=privacy, sd=sd, owner=owner)
         return dataclasses.replace(preview, is_free=free, remaining=self._remaining_amounts(preview, owner))
 

@@ -136,7 +136,7 @@ class QueryExecutor(CostedTable):
         """
         bound, candidates = self.cost_model.candidates(question, privacy=privacy, variance=variance)
         accounts = self.accounts(owner) if len(candidates) > 1 else ()
-        return bound, least_charge([(noise,) for noise in candidates], accounts)[0]
+        return bound, candidates[least_charge([(noise,) for noise in candidates], accounts)]
 
     def ask(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from discreet.errors import ParameterError
 from discreet.query.aggregates import Histogram, Sums
 from discreet.query.calibration import CostedTable
 from discreet.query.language import parse
+from discreet.query.language.query import Query
+from discreet.query.text_query import combine_values, plan_aggregates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
     from discreet.query.answers import Answer
     from discreet.query.frames import Budget, Frame
     from discreet.query.results import Preview, QueryResult
-
-_LEAST_COUNT = 3.0  # standard deviations of noise below which nothing is divided by a count
 
 
 class PrivateTable(CostedTable, ABC):
@@ -274,32 +275,31 @@ class PrivateTable(CostedTable, ABC):
         Raises
         ------
         ParameterError
-            The number of rows is too small to divide by, for its noise. The sums have been paid for:
-            ``ask(Sums((expression, "TRUE")), ...)`` returns them again, free.
+            The number of rows is too small to divide by, for its noise. The sums have been paid for, and the
+            message says how they are returned again, free.
 
         Privacy
         -------
-        Where the number of rows is public, that of the sum. Otherwise that of the sum and the count
-        together; the standard deviation is then that of the first order.
+        Where the number of rows is public, that of the sum. Otherwise that of two sums together: of the
+        displacements from the middle of the range, which one row moves the least, and of the rows; the
+        standard deviation is then that of the first order.
 
         Reference
         ---------
         docs/explanation/theorems/sulq-sensitivity.md.
         """
-        if self.n_rows is not None:
-            answer = self.sum(expression, privacy=privacy, owner=owner, refines=refines)
-            if self.n_rows == 0:
-                raise _too_few()
-            value, sd = answer.value / self.n_rows, answer.sd / self.n_rows
-            return dataclasses.replace(answer, value=value, sd=sd, about=f"mean {answer.about}")
-        answer = self.ask(Sums((expression, "TRUE")), privacy=privacy, owner=owner, refines=refines)
-        total, count = np.asarray(answer.value).tolist()
-        total_sd, count_sd = np.asarray(answer.sd).tolist()
-        if count <= _LEAST_COUNT * count_sd:
-            raise _too_few()
-        mean = total / count
-        sd = float(np.hypot(total_sd, mean * count_sd)) / count
-        return dataclasses.replace(answer, value=mean, sd=sd, about=f"mean {answer.about}")
+        if isinstance(expression, str):
+            expression = parse(expression, self.schema)
+        query = Query("mean", expression, None, (), self.schema)
+        (planned,) = plan_aggregates(query, self, privacy, None)
+        answer = self.ask(planned.aggregate, privacy=privacy, owner=owner, refines=refines)
+        values, sds = [np.asarray(answer.value)], [np.asarray(answer.sd)]
+        mean, sd, _ = combine_values(query, values, sds, self.n_rows)
+        if math.isnan(mean[0]):
+            raise _too_few(planned.aggregate)
+        return dataclasses.replace(
+            answer, value=float(mean[0]), sd=float(sd[0]), about=f"mean {answer.about}"
+        )
 
     def histogram(
         self,
@@ -338,8 +338,9 @@ class PrivateTable(CostedTable, ABC):
         return self.ask(question, privacy=privacy, variance=variance, owner=owner, refines=refines)
 
 
-def _too_few() -> ParameterError:
+def _too_few(question: Aggregate) -> ParameterError:
+    texts = question.to_dict()["expressions"]
     return ParameterError(
         "A mean must be over more rows than the noise could make up, and this is not. The sums behind it are "
-        "paid for: ask for Sums((expression, 'TRUE')) with the same privacy, free."
+        f"paid for: ask for Sums({texts!r}) with the same privacy, free."
     )

@@ -448,6 +448,50 @@ class QueryResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LawOption:
+    """Cost and noise of a query by one law of noise.
+
+    Attributes
+    ----------
+    law : {"gaussian", "laplace"}
+        Distribution of the noise.
+    sd : float or None
+        Standard deviation of each number; None if it depends on what is not public.
+    cost : tuple of Promise
+        Promises that would be charged.
+    share : float or None
+        Part of the whole budget that they take, of the nearer one if there are two; None without a limit.
+    """
+
+    law: Law
+    sd: float | None
+    cost: tuple[Promise, ...]
+    share: float | None
+
+    def __str__(self) -> str:
+        numbers = [] if self.sd is None else [f"sd {number(self.sd)}"]
+        numbers += [] if self.share is None else [f"{format_share(self.share)} of the budget"]
+        return self.law.capitalize() + (f" ({', '.join(numbers)})" if numbers else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        cost = [promise.to_dict() for promise in self.cost]
+        return {"law": self.law, "sd": self.sd, "cost": cost, "share": self.share}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the option that :meth:`to_dict` wrote."""
+        if values["law"] not in ("gaussian", "laplace"):
+            raise ValueError
+        return cls(
+            law=values["law"],
+            sd=_read_number(values["sd"], least=0.0),
+            cost=tuple(promise_from_dict(promise) for promise in values["cost"]),
+            share=_read_number(values["share"], least=0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preview(QueryResult):
     """Cost and noise of a text query in advance: at most one cell, without a value, and no receipts.
 
@@ -457,6 +501,9 @@ class Preview(QueryResult):
         Query as a SELECT, which is read as the same query; None where a service does not send it.
     is_free : bool
         Whether nothing would be charged: the result follows from what is public, or was paid for before.
+    laws : tuple of LawOption
+        Cost and noise by each law that the request leaves open and the limit admits, first the one that is
+        taken: for an ``ApproxDP`` promise and for an sd both, otherwise one.
 
     Privacy
     -------
@@ -469,6 +516,7 @@ class Preview(QueryResult):
 
     sql: str | None
     is_free: bool = False
+    laws: tuple[LawOption, ...] = ()
 
     @property
     def sd(self) -> float | None:
@@ -479,6 +527,19 @@ class Preview(QueryResult):
     def margin(self) -> float | None:
         """Half the width of each interval at :data:`LEVEL`; None if it depends on what is not public."""
         return self.cells[0].margin if self.cells else None
+
+    @property
+    def law_words(self) -> str | None:
+        """Which law of noise is taken, and what the other one would take; None where there is no choice."""
+        if len(self.laws) < 2:
+            return None
+        chosen, *others = map(str, self.laws)
+        return f"Noise: {chosen}, rather than {', '.join(others)}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, as the command line prints them."""
+        # The zero-argument form does not work in a class with slots.
+        return {**QueryResult.to_dict(self), "laws": [option.to_dict() for option in self.laws]}
 
     def to_wire(self) -> dict[str, Any]:
         """Return the preview as the HTTP interface has it."""
@@ -495,6 +556,7 @@ class Preview(QueryResult):
             **cost_fields(self.cost, self.remaining),
             "more": self.more,
             "free": self.is_free or not self.cost,
+            "laws": [option.to_dict() for option in self.laws],
         }
 
     @staticmethod
@@ -512,6 +574,7 @@ class Preview(QueryResult):
             "law": "laplace" if common["cost"] and _is_pure(common["cost"]) else "gaussian",
             "sql": _read_text_or_none(values.get("sql")),
             "is_free": free,
+            "laws": tuple(LawOption.from_dict(option) for option in values.get("laws", ())),
         }
 
 

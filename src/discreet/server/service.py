@@ -184,7 +184,14 @@ class Service:
             left = dataset.accounting.remaining(caller, (whole,))
             return preview_response(request.kind, (privacy,), left, learner=request.kind)
         query, sd = dataset.parse_query(request), request.requested_sd()
-        result = preview_query(dataset.schema, dataset.database.n_rows, query, privacy=privacy, sd=sd)
+        result = preview_query(
+            dataset.schema,
+            dataset.database.n_rows,
+            query,
+            privacy=privacy,
+            sd=sd,
+            accounts=dataset.database.accounts(caller.name),
+        )
         free = is_free(
             dataset.database, query, privacy=privacy, sd=sd, owner=caller.name, refines=request.refines
         )
@@ -245,8 +252,11 @@ class Service:
         """Return what an aggregate would cost and how noisy its answer would be."""
         dataset = self.dataset
         aggregate = dataset.parse_aggregate(request, privacy)
-        cost = dataset.database.cost(aggregate, privacy=privacy, variance=request.variance)
-        sd = dataset.database.expected_sd(aggregate, privacy=privacy, variance=request.variance)
+        bound, noise = dataset.database.calibrate(
+            aggregate, privacy=privacy, variance=request.variance, owner=caller.name
+        )
+        cost = () if noise.promise is None else (noise.promise,)
+        sd = bound.arrange(noise.sd(bound), 0.0)
         free = dataset.database.is_free(
             aggregate,
             privacy=privacy,

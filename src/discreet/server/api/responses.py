@@ -140,6 +140,15 @@ class ModelResponse(_PaidFields, title="Model"):
     fitted: dict[str, Any]
 
 
+class LawResponse(ResponseModel, title="Law"):
+    """What a query would cost by one law of noise, and the part of the whole budget that it takes."""
+
+    law: Literal["gaussian", "laplace"]
+    sd: float | None
+    cost: list[dict[str, Any]]
+    share: float | None
+
+
 class PreviewResponse(_CostFields, title="Price"):
     """What something would cost, and how noisy it would be. It is free if you have paid for the same already
     (of a model that is not told), or if it follows from what is public.
@@ -156,6 +165,7 @@ class PreviewResponse(_CostFields, title="Price"):
     unreadable_below: int | None
     more: int | None
     free: bool
+    laws: list[LawResponse]
 
 
 class SchemaResponse(ResponseModel, title="About"):
@@ -409,4 +419,5 @@ def preview_response(
         **cost_fields(cost, left),
         "more": left["more"],
         "free": free or not cost,
+        "laws": [],
     }
