@@ -186,7 +186,7 @@ class RemoteDatabase(PrivateTable):
         noise = _charged_noise(candidates, answer.get("cost") if isinstance(answer, dict) else None)
         return self._read_answer(answer, bound, noise, refined=refines is not None)
 
-    def calibrate(
+    def _calibrate(
         self,
         question: Aggregate,
         *,
@@ -204,7 +204,7 @@ class RemoteDatabase(PrivateTable):
         owner : None
             Refused: the service charges the holder of the token.
         """
-        refuse_owner("calibrate", owner)
+        refuse_owner("cost", owner)
         bound, candidates = self.cost_model.candidates(question, privacy=privacy, variance=variance)
         if len(candidates) == 1:
             return bound, candidates[0]
@@ -522,9 +522,7 @@ class RemoteDatabase(PrivateTable):
         return _reconnect, (self.url, self._transport.timeout, self._transport.retries, self._verify)
 
 
-def _aggregate_body(
-    question: Aggregate, privacy: Promise | None, variance: float | None
-) -> dict[str, Any]:
+def _aggregate_body(question: Aggregate, privacy: Promise | None, variance: float | None) -> dict[str, Any]:
     """Return the body of a request with an aggregate."""
     noise = {"privacy": promise_body(privacy)} if variance is None else {"variance": float(variance)}
     return {"kind": "statistical", "question": question.to_dict(), **noise}

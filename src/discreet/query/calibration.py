@@ -512,7 +512,12 @@ class CostModel:
         return bound, candidates[least_charge([(noise,) for noise in candidates], accounts)]
 
     def calibrate_charged(
-        self, question: Aggregate, charged: Sequence[Promise], *, privacy: Promise | None, variance: float | None
+        self,
+        question: Aggregate,
+        charged: Sequence[Promise],
+        *,
+        privacy: Promise | None,
+        variance: float | None,
     ) -> tuple[BoundAggregate, QueryNoise]:
         """Return an aggregate bound to the curated table, and the noise that it was charged for.
 
@@ -591,7 +596,7 @@ class CostedTable:
         """Number of rows where it is public; None where it is not."""
         return self._cost_model.n_rows
 
-    def calibrate(
+    def _calibrate(
         self,
         question: Aggregate,
         *,
@@ -629,7 +634,7 @@ class CostedTable:
         owner : str, optional
             Name that would be charged: under its limit another law of noise may take less.
         """
-        _, noise = self.calibrate(question, privacy=privacy, variance=variance, owner=owner)
+        _, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
         return () if noise.promise is None else (noise.promise,)
 
     def expected_sd(
@@ -647,5 +652,5 @@ class CostedTable:
         question, privacy, variance, owner
             As for :meth:`cost`.
         """
-        bound, noise = self.calibrate(question, privacy=privacy, variance=variance, owner=owner)
+        bound, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
         return unwrap_scalar(bound.arrange(noise.sd(bound), 0.0))

@@ -282,7 +282,7 @@ class Database(QueryExecutor, PrivateTable):
         -------
         Read from the ledger. With an owner it reveals nothing about the queries of others.
         """
-        bound, noise = self.calibrate(question, privacy=privacy, variance=variance, owner=owner)
+        bound, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
         if noise.promise is None:
             return True
         digest, _ = self._find_question(bound, noise, refines, owner)

@@ -119,7 +119,7 @@ class QueryExecutor(CostedTable):
         """Return the budgets that a charge to an owner is taken from: the total, and that of the owner."""
         return self.ledger.accounts(*{owner, None})
 
-    def calibrate(
+    def _calibrate(
         self,
         question: Aggregate,
         *,
@@ -211,7 +211,7 @@ class QueryExecutor(CostedTable):
         """
         privacy, variance, owner = how.get("privacy"), how.get("variance"), how.get("owner")
         refines, request = how.get("refines"), how.get("request")
-        bound, noise = self.calibrate(question, privacy=privacy, variance=variance, owner=owner)
+        bound, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
         comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
         if noise.promise is None:
             if refines is not None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats
     from discreet.batching import QueryTask
-    from discreet.privacy import Promise
     from discreet.ledger import Account
+    from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.answers import Answer, RefinableSums
     from discreet.query.calibration import Law, QueryNoise

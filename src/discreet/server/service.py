@@ -252,18 +252,10 @@ class Service:
         """Return what an aggregate would cost and how noisy its answer would be."""
         dataset = self.dataset
         aggregate = dataset.parse_aggregate(request, privacy)
-        bound, noise = dataset.database.calibrate(
-            aggregate, privacy=privacy, variance=request.variance, owner=caller.name
-        )
-        cost = () if noise.promise is None else (noise.promise,)
-        sd = bound.arrange(noise.sd(bound), 0.0)
-        free = dataset.database.is_free(
-            aggregate,
-            privacy=privacy,
-            variance=request.variance,
-            owner=caller.name,
-            refines=_refined_receipt(request),
-        )
+        asked: Any = {"privacy": privacy, "variance": request.variance, "owner": caller.name}
+        cost = dataset.database.cost(aggregate, **asked)
+        sd = dataset.database.expected_sd(aggregate, **asked)
+        free = dataset.database.is_free(aggregate, refines=_refined_receipt(request), **asked)
         left = dataset.accounting.remaining(caller, cost)
         return preview_response(request.question, cost, left, sd=sd, free=free)
 
