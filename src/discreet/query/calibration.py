@@ -604,7 +604,7 @@ class CostedTable:
         variance: float | None = None,
         owner: str | None = None,
     ) -> tuple[BoundAggregate, QueryNoise]:
-        """Return an aggregate bound to the curated table, and the noise that it would get. Nothing is charged.
+        """Return an aggregate bound to the curated table, and the noise that it would get. Free.
 
         Parameters
         ----------

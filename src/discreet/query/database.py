@@ -89,7 +89,7 @@ class Database(QueryExecutor, PrivateTable):
     >>> with Database({"age": [34, 51, 27] * 1000}, schema=schema, random_state=1) as db:
     ...     answer = db.sum("age", privacy=ApproxDP(epsilon=1.0, delta=1e-6))
     >>> abs(answer.value - 112_000) < 5 * answer.sd, round(answer.sd, 1)
-    (True, 507.0)
+    (True, 169.7)
     """
 
     def __init__(
