@@ -145,7 +145,7 @@ class LawResponse(ResponseModel, title="Law"):
 
     law: Literal["gaussian", "laplace"]
     sd: float | None
-    cost: list[dict[str, Any]]
+    cost: list[PromiseResponse]
     share: float | None
 
 
