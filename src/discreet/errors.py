@@ -183,6 +183,7 @@ class BudgetExceeded(DiscreetError, RuntimeError):
         scope: str,
         scale: float = 0.0,
     ) -> None:
+        """Keep the amounts beside the message."""
         super().__init__(message)
         self.asked = asked
         self.left = left

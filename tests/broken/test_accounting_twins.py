@@ -18,7 +18,8 @@ from discreet.ledger import Caps, Ledger
 from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_rho
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import ApproxDP, PureDP
-from discreet.privacy.rounding import float_down
+from discreet.privacy.renyi import best_order, pool, pure_cost
+from discreet.privacy.rounding import exact, float_down
 from tests.ledger.ledger_workers import crowd
 
 if TYPE_CHECKING:
@@ -202,11 +203,53 @@ def test_a_running_minimum_is_beaten_ninefold_by_someone_who_watches() -> None:
     assert reached > 9 * DELTA
 
 
-def test_fixed_caps_hold_against_the_same_analyst_and_a_stronger_one() -> None:
-    caps = dict(Caps.from_limit(ApproxDP(epsilon=EPSILON, delta=DELTA)).amounts)
-    rho, linear = float(caps["rho"].exact), float(caps["epsilon"].exact)
-    for then in (False, True):
-        assert watched(EPSILON, 64, rho, lambda _: linear, then=then) <= DELTA
+def response_left(left: Fraction, order: Fraction) -> float:
+    """Return the largest randomized response whose Rényi divergence fits what is left of a pool."""
+    low, high = 0.0, 60.0
+    for _ in range(40 if left > 0 else 0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if pure_cost(exact(middle), order) <= left else (low, middle)
+    return low
+
+
+def pool_at(order: float) -> Fraction:
+    return pool(exact(EPSILON), exact(DELTA) * 9 / 10, exact(order))
+
+
+def test_one_pool_at_one_order_holds_against_the_same_analyst_and_a_stronger_one() -> None:
+    caps = Caps.from_limit(ApproxDP(epsilon=EPSILON, delta=DELTA))
+    assert caps.order is not None
+    order, whole = exact(caps.order), dict(caps.amounts)["rho"].exact
+    reached = watched(
+        EPSILON, 64, float(whole), lambda rho: response_left(whole - exact(rho), order), then=False
+    )
+    assert 0.4 * DELTA < reached <= DELTA
+    for part in (Fraction(1, 4), Fraction(3, 4)):  # Gaussian questions may follow a response
+        size = response_left(part * whole, order)
+        rest = float((1 - part) * whole)
+        assert watched(EPSILON, 64, rest, lambda _, size=size: size, then=True) <= DELTA
+
+
+def test_an_order_that_is_chosen_after_seeing_answers_is_beaten() -> None:
+    best = best_order(EPSILON, 0.9 * DELTA)
+    orders = [order for k in range(-2, 9) if pool_at(order := float(f"{1 + (best - 1) * 2**k:.4g}")) > 0]
+    assert len(orders) > 8
+
+    def largest(rho: float) -> float:
+        return max(response_left(pool_at(order) - exact(rho), exact(order)) for order in orders)
+
+    assert watched(EPSILON, 64, float(pool_at(best)), largest, then=False) > 1.7 * DELTA
+
+
+def test_a_rule_that_is_chosen_after_seeing_answers_is_beaten() -> None:
+    # Gaussian questions to the last under the Gaussian rule, or a response under the mixed one.
+    limit = ApproxDP(epsilon=EPSILON, delta=DELTA)
+    gaussian_caps, mixed = Caps.from_limit(limit, rule="gaussian"), Caps.from_limit(limit)
+    assert mixed.order is not None
+    order, whole = exact(mixed.order), dict(mixed.amounts)["rho"].exact
+    most = float(dict(gaussian_caps.amounts)["rho"].exact)
+    reached = watched(EPSILON, 64, most, lambda rho: response_left(whole - exact(rho), order), then=False)
+    assert reached > 1.15 * DELTA
 
 
 # --- 5: read, then write ----------------------------------------------------------------------

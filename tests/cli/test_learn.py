@@ -260,7 +260,7 @@ def test_a_budget_that_is_used_up_leaves_no_model(survey: Path) -> None:
     discreet("ledger", "create", "b.ledger", "--epsilon", "1", "--delta", "1e-6", cwd=survey)
     done = learn(survey, "--model", "naive-bayes", "--target", "sex", *PRICE, "--ledger", "b.ledger")
     assert done.code == 4
-    assert re.search(r"rho [\d.e-]+, and [\d.e-]+ is left", done.err)
+    assert re.search(r"rho: asked [\d.e-]+, left [\d.e-]+\)", done.err)
     assert not (survey / "model").exists()
 
 

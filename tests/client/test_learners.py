@@ -172,7 +172,7 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass(tmp_path: Path
     with a_service(tmp_path, SCHEMA, analyst_limit={"mu": 0.5}) as service:
         ledger = service.backend.dataset.ledger
         with RemoteDatabase(service.url, service.tokens["ana"]) as far:
-            with pytest.raises(BudgetExceeded, match=r"passes ask for .* would fit") as told:
+            with pytest.raises(BudgetExceeded, match=r"passes take .* would fit") as told:
                 PrivateKMeans(n_clusters=3, privacy=GaussianDP(mu=1.0)).fit_database(far)
             assert ledger.spent("ana").charges == 0
             left = ledger.remaining("ana")

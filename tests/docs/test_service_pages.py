@@ -63,7 +63,7 @@ def test_the_table_of_keys_has_every_key_and_no_other() -> None:
 def test_the_defaults_in_the_table_are_the_defaults() -> None:
     text = HOWTO.read_text()
     least = Config.from_dict({**_least(), "listen": "127.0.0.1:8000"}, Path("/"))
-    for key in ("workers", "slots", "session_hours", "gaussian_share"):
+    for key in ("workers", "slots", "session_hours"):
         (shown,) = re.findall(rf"^\| `{key}` \|.*\| (.+?) \|$", text, re.MULTILINE)
         assert float(shown) == getattr(least, key)
     (shown,) = re.findall(r"^\| `limits` \|.*\| (.+?) \|$", text, re.MULTILINE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tarfile
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from discreet import Ledger, load_model, load_release, verify
-from discreet.privacy import ZCDP, GaussianDP
+from discreet.errors import NotALedger
+from discreet.privacy import ZCDP
 from tests.golden import publication_cases
 from tests.golden._entry_points import command
 
@@ -40,26 +40,13 @@ def test_model_published_before_is_verified_and_loaded(before: Path, name: str) 
     assert load_model(before / "models" / name) is not None
 
 
-def test_ledger_written_before_is_checked_charged_and_exported(before: Path, tmp_path: Path) -> None:
+def test_ledger_written_before_is_refused_and_not_changed(before: Path, tmp_path: Path) -> None:
     for path in before.glob("charged.ledger*"):
         shutil.copy(path, tmp_path / path.name)
-    rows, digest = json.loads((before / "head.json").read_text())
-    with Ledger.open(tmp_path / "charged.ledger", limit=ZCDP(rho=2.0)) as ledger:
-        assert ledger.head == (rows, digest)
-        ledger.check()
-        assert sorted(ledger.owners()) == ["ana", "ben"]
-        assert ledger.spent().charges == 6
-        receipt = ledger.charge(GaussianDP(mu=0.1), owner="ana", what="after")
-        ledger.check(receipt)
-        assert ledger.head[0] > rows
+    bytes_before = (tmp_path / "charged.ledger").read_bytes()
+    with pytest.raises(NotALedger, match="a ledger of format 1, whose limits this version"):
+        Ledger.open(tmp_path / "charged.ledger", limit=ZCDP(rho=2.0))
     done = command("ledger", "export", "charged.ledger", cwd=tmp_path)
-    assert done.code == 0, done.err
-    assert len(done.out.splitlines()) == 7
-
-
-def test_release_before_is_in_the_ledger_of_then(before: Path, tmp_path: Path) -> None:
-    for path in before.glob("golden-2026.ledger*"):
-        shutil.copy(path, tmp_path / path.name)
-    statement = before / "releases" / "gaussian" / "statement.json"
-    done = command("ledger", "check", "golden-2026.ledger", "--receipt", str(statement), cwd=tmp_path)
-    assert done.code == 0, done.err
+    assert done.code != 0
+    assert "format 1" in done.err
+    assert (tmp_path / "charged.ledger").read_bytes() == bytes_before

@@ -19,11 +19,11 @@ import pytest
 from scipy.special import ndtr
 
 from discreet.errors import BudgetExceeded, PromiseError
-from discreet.ledger import Caps
+from discreet.ledger import Caps, Rule
+from discreet.ledger._charges import spend
 from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_rho
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
-from tests.ledger.test_caps import OldCaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,16 +79,12 @@ def best(admits: Admits, menu: tuple[Promise, ...], epsilon: float, depth: int) 
 
 def under(caps: Caps) -> Admits:
     @cache
-    def books(past: tuple[Promise, ...]) -> Spending:
-        return (
-            caps.admit(books(past[:-1]), Spending.from_promises(past[-1]), scope="a test")
-            if past
-            else Spending()
-        )
+    def books(past: tuple[Promise, ...]) -> tuple[Caps | None, Spending]:
+        return spend(*books(past[:-1]), (past[-1],), (), scope="a test") if past else (caps, Spending())
 
     def admits(past: tuple[Promise, ...], event: Promise) -> bool:
         try:
-            caps.admit(books(past), Spending.from_promises(event), scope="a test")
+            spend(*books(past), (event,), (), scope="a test")
         except (BudgetExceeded, PromiseError):
             return False
         return True
@@ -118,56 +114,76 @@ def pure_as_gaussian(limit: ApproxDP) -> Admits:
     return admits
 
 
+def forgotten_deltas(caps: Caps) -> Admits:
+    """Wrong: counts the epsilons of (epsilon, delta) events in the pool, and their deltas nowhere."""
+
+    def admits(past: tuple[Promise, ...], event: Promise) -> bool:
+        costs = (Spending.from_promises(one, order=caps.order) for one in (*past, event))
+        return sum(costs, Spending()).divergence <= dict(caps.amounts)["rho"]
+
+    return admits
+
+
+def largest_response(caps: Caps, n: int) -> float:
+    """Return the epsilon of n equal responses that fill what is left."""
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = caps.more(Spending(), Spending.from_promises(PureDP(epsilon=middle), order=caps.order))
+        low, high = (middle, high) if (fits or 0) >= n else (low, middle)
+    return low
+
+
 def menu_of(caps: Caps, parts: int) -> tuple[Promise, ...]:
     """Charges that fill each cap, in one step and in several, and a first charge that fills the limit."""
     limit, left = caps.limit, caps.left(Spending())
     assert isinstance(limit, ApproxDP)
     menu: list[Promise] = [ZCDP(rho=zcdp_rho(limit.epsilon, limit.delta) * (1 - 1e-9))]
     for n in (1, parts):
-        if left["rho"]:
+        if left.get("rho"):
             menu.append(GaussianDP(mu=math.nextafter(math.sqrt(2 * left["rho"] / n), 0)))
-        if left["epsilon"]:
-            menu.append(PureDP(epsilon=left["epsilon"] / n))
-            menu.append(ApproxDP(epsilon=left["epsilon"] / n, delta=left["delta"] / n))
+        if caps.rule != "gaussian":
+            epsilon = largest_response(caps, n)
+            menu.append(PureDP(epsilon=epsilon))
+            menu.append(ApproxDP(epsilon=epsilon, delta=left["delta"] / n))
     return tuple(menu)
 
 
 LIMITS = (ApproxDP(epsilon=1, delta=0.05), ApproxDP(epsilon=0.5, delta=0.2), ApproxDP(epsilon=2, delta=0.01))
+RULES: tuple[Rule, ...] = ("mixed", "gaussian", "pure")
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.8, 1.0])
-def test_no_tree_passes_the_limit_under_caps(limit: ApproxDP, share: float) -> None:
-    caps = Caps.from_limit(limit, gaussian_share=share)
+@pytest.mark.parametrize("rule", RULES)
+def test_no_tree_passes_the_limit_under_caps(limit: ApproxDP, rule: Rule) -> None:
+    caps = Caps.from_limit(limit, rule=rule)
     reached = best(under(caps), menu_of(caps, 2), limit.epsilon, depth=3)
     assert 0.3 * limit.delta < reached <= limit.delta * (1 + TOLERANCE)
 
 
 @pytest.mark.stats
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.8, 1.0])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("parts", [2, 3, 4])
-def test_no_deeper_tree_passes_the_limit_under_caps(limit: ApproxDP, share: float, parts: int) -> None:
-    caps = Caps.from_limit(limit, gaussian_share=share)
+def test_no_deeper_tree_passes_the_limit_under_caps(limit: ApproxDP, rule: Rule, parts: int) -> None:
+    caps = Caps.from_limit(limit, rule=rule)
     assert best(under(caps), menu_of(caps, parts), limit.epsilon, depth=5) <= limit.delta * (1 + TOLERANCE)
 
 
-def test_trees_beat_caps_that_forget_what_has_no_cap() -> None:
+def test_trees_beat_deltas_that_are_forgotten() -> None:
     for limit in LIMITS:
         caps = Caps.from_limit(limit)
-        twin = OldCaps(limit=caps.limit, amounts=caps.amounts, weight=caps.weight, gaussian_share=0.5)
-        assert best(under(twin), menu_of(caps, 2), limit.epsilon, depth=3) > 1.2 * limit.delta
+        menu = (*menu_of(caps, 2), ApproxDP(epsilon=largest_response(caps, 2), delta=0.9 * limit.delta))
+        assert best(forgotten_deltas(caps), menu, limit.epsilon, depth=3) > 1.02 * limit.delta
+        assert best(under(caps), menu, limit.epsilon, depth=3) <= limit.delta * (1 + TOLERANCE)
 
 
 def test_trees_beat_pure_events_that_are_read_as_gaussian() -> None:
     limit = ApproxDP(epsilon=0.25, delta=gaussian_delta(0.25, 1))
     menu = tuple(PureDP(epsilon=1 / math.sqrt(k)) for k in (1, 2, 4))
     assert best(pure_as_gaussian(limit), menu, limit.epsilon, depth=4) > 1.2 * limit.delta
-    for share in (0.0, 0.5):
-        assert (
-            best(under(Caps.from_limit(limit, gaussian_share=share)), menu, limit.epsilon, depth=4)
-            <= limit.delta
-        )
+    for rule in RULES:
+        assert best(under(Caps.from_limit(limit, rule=rule)), menu, limit.epsilon, depth=4) <= limit.delta
 
 
 def watching(limit: ApproxDP, looks: int) -> tuple[Promise, ...]:
@@ -186,7 +202,7 @@ def test_trees_beat_a_running_minimum() -> None:
     limit = ApproxDP(epsilon=4, delta=1e-3)
     menu = watching(limit, looks=3)
     assert best(running_minimum(limit), menu, limit.epsilon, depth=4) > 1.4 * limit.delta
-    for share in (0.0, 0.2, 0.5, 0.8, 1.0):
-        caps = Caps.from_limit(limit, gaussian_share=share)
+    for rule in RULES:
+        caps = Caps.from_limit(limit, rule=rule)
         both = (*menu, *menu_of(caps, 3))
         assert best(under(caps), both, limit.epsilon, depth=4) <= limit.delta * (1 + TOLERANCE)

@@ -204,8 +204,10 @@ def test_a_different_limit_is_refused_and_none_means_the_one_it_has(
     for other in (ApproxDP(epsilon=1.1, delta=1e-6), PureDP(epsilon=1)):
         with pytest.raises(LedgerError, match="limit of Ledger"):
             Ledger.open(place, limit=other)
-    with pytest.raises(LedgerError, match="gaussian_share"):
-        Ledger.open(place, limit=limit, gaussian_share=0.7)
+    with pytest.raises(LedgerError, match=r"rule='mixed', order=22.2, got .* rule='gaussian'"):
+        Ledger.open(place, limit=limit, rule="gaussian")
+    with pytest.raises(LedgerError, match=r"order=22.2, got .* order=33.0"):
+        Ledger.open(place, limit=limit, order=33)
     with pytest.raises(LedgerError, match="owner_limit"):
         Ledger.open(place, owner_limit=PureDP(epsilon=2))
 
@@ -386,10 +388,12 @@ def test_a_charge_is_refused_if_the_plan_after_it_does_not_fit_and_a_paid_questi
     ledger.close()
 
 
-def test_the_exception_for_a_first_charge_does_not_count_for_a_plan() -> None:
-    # Alone and first, this promise may use the whole limit; in parts chosen after answers it may not.
+def test_the_exception_for_a_first_charge_counts_for_its_plan_and_for_no_other() -> None:
+    # Before any answer the whole plan may be read exactly; parts chosen after answers may not.
     whole = ApproxDP(epsilon=1.0, delta=1e-6)
-    first = GaussianDP(mu=0.2)
-    Ledger.open(":memory:", limit=whole).charge(first)
+    first, later = GaussianDP(mu=0.1), GaussianDP(mu=0.21)
+    Ledger.open(":memory:", limit=whole).charge(first, plan=[later])
+    ledger = Ledger.open(":memory:", limit=whole)
+    ledger.charge(first)
     with pytest.raises(BudgetExceeded):
-        Ledger.open(":memory:", limit=whole).charge(GaussianDP(mu=0.1), plan=[GaussianDP(mu=0.17)])
+        ledger.charge(later)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
-from discreet.ledger._caps import SAMPLERS, Caps
+from discreet.ledger._caps import SAMPLERS, Caps, Rule
+from discreet.ledger._charges import spend as spend_under
 from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_epsilon, zcdp_rho
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import (
@@ -24,7 +25,7 @@ from discreet.privacy.promises import (
     Promise,
     PureDP,
 )
-from discreet.privacy.rounding import Amount, exact
+from discreet.privacy.rounding import ZERO, Amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -209,33 +210,42 @@ def test_floors_add_fisher_information_per_column() -> None:
 def spend(caps: Caps, parts: Iterable[Promise]) -> Spending:
     books = Spending()
     for part in parts:
-        books = caps.admit(books, Spending.from_promises(part), scope="total")
+        caps, books = charge(caps, books, part)
     return books
+
+
+def charge(caps: Caps, books: Spending, part: Promise, scope: str = "total") -> tuple[Caps, Spending]:
+    after, books = spend_under(caps, books, (part,), (), scope=scope)
+    assert after is not None
+    return after, books
 
 
 @given(
     st.floats(0.01, 20),
     st.floats(1e-12, 0.1),
-    st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]),
+    st.sampled_from(["mixed", "gaussian", "pure"]),
     st.sampled_from([0.0, 1e-40]),
 )
 def test_everything_the_caps_allow_at_once_is_within_the_limit(
-    epsilon: float, delta: float, share: float, tau: float
+    epsilon: float, delta: float, rule: Rule, tau: float
 ) -> None:
-    caps = Caps.from_limit(ApproxDP(epsilon=epsilon, delta=delta), gaussian_share=share)
-    amounts = dict(caps.amounts)
+    caps = Caps.from_limit(ApproxDP(epsilon=epsilon, delta=delta), rule=rule)
+    amounts = {"rho": ZERO, "epsilon": ZERO, **dict(caps.amounts)}
     full = Spending(
         charges=3,
         unit="row",
         neighbors="replace-one",
         gaussian=amounts["rho"],
+        order=caps.order,
         point_epsilon=amounts["epsilon"],
         point_delta=amounts["delta"].less(Amount.rounded_up(tau).times(caps.weight)),
         total_variation=Amount.rounded_up(tau),
     )
     assert full.delta_at(epsilon) <= delta * (1 + 1e-12)
     assert Caps.from_dict(json.loads(json.dumps(caps.to_dict()))) == caps
-    assert amounts["epsilon"].exact <= (1 - exact(share)) * exact(epsilon)
+    used = caps.epsilon(full)
+    assert used is not None
+    assert used <= epsilon * (1 + 1e-9)
 
 
 def test_a_pure_limit_is_filled_exactly_and_refuses_other_kinds() -> None:
@@ -272,23 +282,39 @@ def test_a_gaussian_limit_takes_gaussian_events_only() -> None:
             spend(caps, [event])
 
 
-def test_an_approximate_limit_splits_epsilon_once() -> None:
+def test_an_approximate_limit_is_one_pool_for_every_kind() -> None:
     caps = Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6))
     amounts = dict(caps.amounts)
-    assert amounts["epsilon"] == Amount.rounded_up(0.5)
-    assert float(amounts["rho"]) == pytest.approx(gaussian_mu(0.5, 5e-7) ** 2 / 2, rel=1e-9)
-    small = PureDP(epsilon=0.1)
-    books = spend(caps, [small] * 5)
-    with pytest.raises(BudgetExceeded, match="epsilon") as refusal:
-        caps.admit(books, Spending.from_promises(small), scope="ann")
+    assert caps.order == 22.2
+    assert float(amounts["rho"]) == pytest.approx(zcdp_rho(1, 9e-7), rel=1e-5)
+    books = spend(caps, [PureDP(epsilon=0.1), GaussianDP(mu=0.1), ZCDP(rho=1e-3)])
+    books = charge(caps, books, ApproxDP(epsilon=0.1, delta=5e-8))[1]
+    assert 0.51 < caps.share(books) < 0.52
+    with pytest.raises(BudgetExceeded, match=r"takes 83.% of it, 48.% is left .rho: asked 0.02") as refusal:
+        charge(caps, books, GaussianDP(mu=0.2), scope="ann")
     assert refusal.value.scope == "ann"
-    books = caps.admit(books, Spending.from_promises(GaussianDP(mu=0.1)), scope="total")
-    with pytest.raises(BudgetExceeded, match="rho"):
-        caps.admit(books, Spending.from_promises(GaussianDP(mu=0.1)), scope="total")
     with pytest.raises(BudgetExceeded, match="delta"):
-        spend(caps, [small, GaussianDP(mu=0.01, total_variation=1e-6)])
-    with pytest.raises(PromiseError, match="zcdp_rho"):
-        spend(caps, [small, ZCDP(rho=1e-4)])
+        charge(caps, books, ApproxDP(epsilon=0.01, delta=6e-8))
+    with pytest.raises(BudgetExceeded, match="delta"):
+        spend(caps, [PureDP(epsilon=0.1), GaussianDP(mu=0.01, total_variation=1e-6)])
+
+
+def test_a_rule_admits_its_own_kinds_alone() -> None:
+    limit = ApproxDP(epsilon=1, delta=1e-6)
+    events = {
+        "gaussian": GaussianDP(mu=0.01), "zcdp": ZCDP(rho=1e-4), "pure": PureDP(epsilon=0.01),
+        "point": ApproxDP(epsilon=0.01, delta=1e-8),
+    }  # fmt: skip
+    rules: dict[Rule, set[str]] = {"mixed": set(events), "gaussian": {"gaussian"}, "pure": {"pure", "point"}}
+    for rule, kinds in rules.items():
+        caps = Caps.from_limit(limit, rule=rule)
+        first = next(iter(sorted(kinds)))
+        for kind, event in events.items():
+            if kind in kinds:
+                spend(caps, [events[first], event])
+            else:
+                with pytest.raises(PromiseError, match="Open the ledger with rule='mixed'"):
+                    spend(caps, [events[first], event])
 
 
 @pytest.mark.parametrize(
@@ -303,15 +329,16 @@ def test_an_approximate_limit_splits_epsilon_once() -> None:
 )
 def test_a_first_charge_is_read_exactly_and_closes_the_ledger(event: Promise) -> None:
     # It was chosen before any answer, so it may fill the limit; nothing fits after it.
-    for share in (0.0, 0.5, 1.0):
-        caps = Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6), gaussian_share=share)
-        books = spend(caps, [event])
+    rules: tuple[Rule, ...] = ("mixed", "gaussian", "pure")
+    for rule in rules:
+        unused = Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6), rule=rule)
+        caps, books = charge(unused, Spending(), event)
+        assert caps.holds(books)
         for more in (PureDP(epsilon=1e-9), GaussianDP(mu=1e-9), ApproxDP(epsilon=1e-9, delta=1e-12)):
-            with pytest.raises(BudgetExceeded):
-                caps.admit(books, Spending.from_promises(more), scope="total")
-    bigger = Spending.from_promises([event, PureDP(epsilon=1e-3)])
-    with pytest.raises((BudgetExceeded, PromiseError)):
-        Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6)).admit(Spending(), bigger, scope="total")
+            with pytest.raises((BudgetExceeded, PromiseError)):
+                charge(caps, books, more)
+        with pytest.raises((BudgetExceeded, PromiseError)):
+            spend_under(unused, Spending(), (event, PureDP(epsilon=1e-3)), (), scope="total")
 
 
 def test_a_limit_binds_the_same_people_and_columns() -> None:
@@ -362,8 +389,6 @@ def test_a_floor_limit_caps_fisher_information() -> None:
 def test_impossible_limits_are_refused() -> None:
     with pytest.raises(ParameterError, match="limit of Ledger"):
         Caps.from_limit(NoPromise("because"))
-    with pytest.raises(ParameterError, match="gaussian_share"):
-        Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6), gaussian_share=1.5)
     with pytest.raises(ParameterError, match="total_variation"):
         Caps.from_limit(ApproxDP(epsilon=1, delta=1e-6, total_variation=1e-9))
     huge = Caps.from_limit(ApproxDP(epsilon=1e4, delta=1e-6))

@@ -13,14 +13,17 @@ import pytest
 
 from discreet import ApproxDP, Database, GaussianDP, Ledger, PureDP, Schema
 from discreet.errors import BudgetExceeded, ExpressionRefused, ParameterError, PromiseError
+from discreet.ledger import Account, Caps
 from discreet.privacy import ZCDP, Spending
 from discreet.query.language.query import parse_query
-from discreet.query.results import QueryResult, affordable_count, rounded
+from discreet.query.results import QueryResult, rounded
 from discreet.query.text_query import preview_query, run_query
 from tests.query.survey import ROWS, SCHEMA, N
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from discreet.privacy import Promise
 
 AGES: Any = ROWS["age"]
 WOMEN: Any = [sex == "f" for sex in ROWS["sex"]]
@@ -194,14 +197,18 @@ def test_how_many_more_an_amount_would_pay_for(db: Database) -> None:
     reply = asked(db, "mean(age) by sex", privacy=ZCDP(rho=0.1))
     price = float(sum((Spending.from_promises(promise) for promise in reply.cost), Spending()).gaussian)
     assert price == pytest.approx(0.1)
-    assert affordable_count(reply.cost, {"rho": 3.5 * price}) == 3
-    assert affordable_count(reply.cost, {"rho": 0.99 * price}) == 0
-    assert affordable_count(reply.cost, {"epsilon": 5.0}) is None
-    assert affordable_count(reply.cost, None) is None
+
+    def more(limit: Promise | None, cost: tuple[Promise, ...]) -> int | None:
+        return Account(None if limit is None else Caps.from_limit(limit), Spending()).more(cost)
+
+    assert more(ZCDP(rho=3.5 * price), reply.cost) == 3
+    assert more(ZCDP(rho=0.99 * price), reply.cost) == 0
+    assert more(PureDP(epsilon=5.0), reply.cost) == 0
+    assert more(None, reply.cost) is None
     pure = asked(db, "count where age > 30", privacy=PureDP(epsilon=0.5))
-    assert affordable_count(pure.cost, {"rho": 1.0, "epsilon": 1.7}) == 3
+    assert more(PureDP(epsilon=1.7), pure.cost) == 3
     free = asked(db, "count")
-    assert (affordable_count(free.cost, {"rho": 1.0}), free.cost, free.cells[0].value) == (None, (), N)
+    assert (more(ZCDP(rho=1), free.cost), free.cost, free.cells[0].value) == (None, (), N)
 
 
 def test_groups_that_noise_hides_are_named_by_their_size(db: Database) -> None:

@@ -8,7 +8,7 @@ from discreet.errors import (
     LedgerError,
     ParameterError,
 )
-from discreet.ledger import Ledger
+from discreet.ledger import Ledger, Rule
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, PureDP
 from discreet.schema.serialization import write_yaml
 from discreet.server.config import Config
@@ -180,55 +180,57 @@ def test_the_largest_answer_is_a_whole_number_of_cells(tmp_path: Path, cells: st
     assert loaded(tmp_path, TEXT).limits.cells == 65_536
 
 
-# How a limit is divided.
+# What a limit adds up.
 
 
-def test_the_share_for_gaussian_noise_is_a_half_or_what_is_said(tmp_path: Path) -> None:
-    assert loaded(tmp_path, TEXT).gaussian_share == 0.5
-    assert loaded(tmp_path, TEXT + "gaussian_share: 0.8\n").gaussian_share == 0.8
-    for wrong in ("-0.1", "1.1", "most", "true"):
-        assert "gaussian_share of" in refused(tmp_path, TEXT + f"gaussian_share: {wrong}\n")
+def test_the_rule_is_mixed_or_what_is_said(tmp_path: Path) -> None:
+    assert (loaded(tmp_path, TEXT).rule, loaded(tmp_path, TEXT).order) == ("mixed", None)
+    assert loaded(tmp_path, TEXT + "rule: gaussian\n").rule == "gaussian"
+    assert loaded(tmp_path, TEXT + "order: 33\n").order == 33
+    for wrong in ("both", "1", "true"):
+        assert "rule of" in refused(tmp_path, TEXT + f"rule: {wrong}\n")
+    for wrong in ("1", "-3", "high"):
+        assert "order of" in refused(tmp_path, TEXT + f"order: {wrong}\n")
+    assert "must go with rule: mixed" in refused(tmp_path, TEXT + "rule: pure\norder: 33\n")
 
 
-def test_a_share_without_a_limit_that_it_divides_is_refused(tmp_path: Path) -> None:
-    rho = TEXT.replace("{epsilon: 4, delta: 1e-6}", "{rho: 0.1}") + "gaussian_share: 0.8\n"
+def test_a_rule_without_a_limit_that_has_one_is_refused(tmp_path: Path) -> None:
+    rho = TEXT.replace("{epsilon: 4, delta: 1e-6}", "{rho: 0.1}") + "rule: gaussian\n"
     assert "must go with a limit of {epsilon, delta}" in refused(tmp_path, rho)
-    assert loaded(tmp_path, rho + "analyst_limit: {epsilon: 1, delta: 1e-7}\n").gaussian_share == 0.8
+    assert loaded(tmp_path, rho + "analyst_limit: {epsilon: 1, delta: 1e-7}\n").rule == "gaussian"
 
 
-def test_the_share_divides_every_limit_and_cannot_be_changed_afterwards(tmp_path: Path) -> None:
+def test_the_rule_is_that_of_every_limit_and_cannot_be_changed_afterwards(tmp_path: Path) -> None:
     write_table(tmp_path)
     whole, own = ApproxDP(epsilon=4, delta=1e-6), ApproxDP(epsilon=1, delta=1e-7)
     said = {"limit": {"epsilon": 4.0, "delta": 1e-6}, "analyst_limit": {"epsilon": 1.0, "delta": 1e-7}}
 
-    def left(share: float, **limits: Any) -> Any:
-        with Ledger.open(":memory:", gaussian_share=share, **limits) as ledger:
+    def left(rule: Rule, **limits: Any) -> Any:
+        with Ledger.open(":memory:", rule=rule, **limits) as ledger:
             return ledger.remaining("x" if "owner_limit" in limits else None)
 
-    backend = Service(Config.from_dict(settings(**said, gaussian_share=0.8), tmp_path))
+    backend = Service(Config.from_dict(settings(**said, rule="gaussian"), tmp_path))
     try:
         backend.create_token("test", "ana")
         backend.create_token("test", "bob", limit=ApproxDP(epsilon=2, delta=1e-7))
         found = [backend.dataset.ledger.remaining(name) for name in (None, "ana")]
-        assert found == [left(0.8, limit=whole), left(0.8, owner_limit=own)]
-        assert found != [left(0.5, limit=whole), left(0.5, owner_limit=own)]
+        assert found == [left("gaussian", limit=whole), left("gaussian", owner_limit=own)]
+        assert found != [left("mixed", limit=whole), left("mixed", owner_limit=own)]
         assert backend.dataset.ledger.remaining("bob") == left(
-            0.8, owner_limit=ApproxDP(epsilon=2, delta=1e-7)
+            "gaussian", owner_limit=ApproxDP(epsilon=2, delta=1e-7)
         )
     finally:
         backend.close()
-    for other in ({}, {"gaussian_share": 0.7}):
-        with pytest.raises(LedgerError, match=r"limit of Ledger.open must be the one fixed.*gaussian_share"):
+    for other in ({}, {"rule": "pure"}):
+        with pytest.raises(LedgerError, match=r"limit of Ledger.open must be the one fixed.*rule='gaussian'"):
             Service(Config.from_dict(settings(**said, **other), tmp_path))
     # At a terminal too.
-    content = {
-        name: value for name, value in settings(**said, gaussian_share=0.8).items() if value is not None
-    }
+    content = {name: value for name, value in settings(**said, rule="gaussian").items() if value is not None}
     (tmp_path / "config.yaml").write_text(write_yaml(content))
     made = discreet("token", "create", "carl", "--epsilon", "2", "--delta", "1e-7", cwd=tmp_path)
     assert made.code == 0, made.err
     with Ledger.open(tmp_path / "town.ledger") as ledger:
-        assert ledger.remaining("carl") == left(0.8, owner_limit=ApproxDP(epsilon=2, delta=1e-7))
+        assert ledger.remaining("carl") == left("gaussian", owner_limit=ApproxDP(epsilon=2, delta=1e-7))
 
 
 def test_a_seed_is_for_tests_that_say_so(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ def test_the_budget_counts_questions_like_the_last_one(start: Callable[..., Runn
     page = visitor.ask(where="age > 40", exact="rho", amount="0.1")
     lead = page.one("p", class_="budget-lead").text
     assert "About 4 questions like your last one left." in lead
-    assert "20\u00a0% of your budget is spent" in lead
+    assert "20\u00a0% of your budget is used" in lead
     listed = page.one("details", class_="amounts").text
     for words in ("ρ = 0.1", "ρ = 0.5", "ρ = 0.4", "ρ = 1", "ρ = 0.9", "pool what they learn"):
         assert words in listed
@@ -338,7 +338,7 @@ def test_every_kind_of_limit_has_a_price_to_begin_with(
     response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40")
     assert response.status_code == 303, read(response.text).one("form", id="ask-form").text
     page = visitor.get(response.headers["location"])
-    assert "of the budget of all together is spent" in page.one("p", class_="budget-lead").text
+    assert "of the budget of all together is used" in page.one("p", class_="budget-lead").text
     more = re.search(r"About (\d+) questions", page.one("p", class_="budget-lead").text)
     assert more is not None
     assert 90 <= int(more[1]) <= 110

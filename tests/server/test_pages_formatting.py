@@ -91,7 +91,9 @@ def test_spending_goes_up_in_steps_and_shows_the_limit_once_it_is_near() -> None
 
 
 def account(limit: dict[str, Any] | None, left: dict[str, float] | None, **spent: float) -> dict[str, Any]:
-    return {"limit": limit, "left": left, "spent": {"rho": 0.0, "epsilon": 0.0, "delta": 0.0, **spent}}
+    spent = {"rho": 0.0, "epsilon": 0.0, "delta": 0.0, **spent}
+    used = None if left is None else {"share": 0.5, "epsilon": None, "delta": None}
+    return {"limit": limit, "left": left, "spent": spent, "used": used}
 
 
 @pytest.mark.parametrize(
@@ -130,14 +132,15 @@ def test_without_a_limit_nothing_is_counted_down() -> None:
 
 def test_a_budget_that_its_first_charge_used_up_is_not_told_as_no_limit() -> None:
     limit = ApproxDP(epsilon=1, delta=1e-6)
-    for share, first in ((0.5, PureDP(epsilon=1)), (1.0, ApproxDP(epsilon=1, delta=1e-6)), (0.0, None)):
-        with Ledger.open(":memory:", limit=limit, gaussian_share=share) as ledger:
+    for first in (PureDP(epsilon=1), ApproxDP(epsilon=1, delta=1e-6), None):
+        with Ledger.open(":memory:", limit=limit) as ledger:
             if first is not None:
                 ledger.charge(first)
             account = {
                 "left": ledger.remaining(),
                 "limit": limit.to_dict(),
                 "spent": spent_amounts(ledger.spent(), pooled=False),
+                "used": ledger.accounts(None)[0].used,
             }
-        assert account_currency(account) == ("epsilon", 1.0)
+        assert account_currency(account)[0] == "rho"
         assert spent_share(account) == (0.0 if first is None else 1.0)

@@ -55,7 +55,7 @@ def test_a_service_counts_questions_across_restarts(tmp_path: Path) -> None:
         assert service.ask(count(5), "ben").status_code == 409
         page = Visitor(service, "ana").get("/")
         assert "Too little is left" in page.one("p", class_="budget-lead").text
-        assert "100\u00a0% of your budget is spent" in page.one("p", class_="budget-lead").text
+        assert "100\u00a0% of your budget is used" in page.one("p", class_="budget-lead").text
         amounts = page.one("details", class_="amounts").text
         assert "log-odds 1, δ = 10⁻⁶, 3 questions" in amounts
         assert "questions = 0" in amounts
@@ -100,8 +100,8 @@ def test_what_is_no_such_limit_is_refused(tmp_path: Path) -> None:
             Config.from_dict(settings(limit=wrong), tmp_path)
     with pytest.raises(ParameterError, match="queries of"):
         Config.from_dict(settings(limit=LIMITS["limit"] | {"queries": 0}), tmp_path)
-    with pytest.raises(ParameterError, match="gaussian_share"):
-        Config.from_dict(settings(**LIMITS, gaussian_share=0.5), tmp_path)
+    with pytest.raises(ParameterError, match="rule"):
+        Config.from_dict(settings(**LIMITS, rule="mixed"), tmp_path)
     schema = dataclasses.replace(SCHEMA, neighbors="add-remove", row_count="private")
     with pytest.raises(ParameterError, match="neighbors of PosteriorOdds"):
         Limit(**LIMITS["limit"]).promise(schema)

@@ -235,9 +235,12 @@ class Caps:
         whole = cost if later is None else cost + later
         if self._fits(whole) or whole.unpromised or whole.covers == ():
             return self
-        if whole.delta_at(self.limit.epsilon) > self.limit.delta:
+        rest = exact(self.limit.delta) - exact(whole.delta_at(self.limit.epsilon))
+        if rest < 0:
             return self
-        return dataclasses.replace(self, plan=whole)
+        # A plan does not say how many numbers will be drawn: what is left of delta is for their samplers.
+        variation = whole.total_variation + Amount.rounded_down(rest / self.weight.exact)
+        return dataclasses.replace(self, plan=dataclasses.replace(whole, total_variation=variation))
 
     def admit(
         self, before: Spending, cost: Spending, *, scope: str, later: Spending | None = None
@@ -374,7 +377,11 @@ class Caps:
         """
         if not isinstance(self.limit, ApproxDP | PureDP) or spent.unpromised or spent.covers == ():
             return None
-        return _epsilon_at(spent, self.limit.delta) if isinstance(self.limit, ApproxDP) else spent.epsilon
+        if isinstance(self.limit, PureDP):
+            return spent.epsilon
+        epsilon = _epsilon_at(spent, self.limit.delta)
+        # Where the deltas of points have used up theirs, the limit itself is what is proven.
+        return self.limit.epsilon if epsilon is None and self._fits(spent) else epsilon
 
     def more(self, spent: Spending, cost: Spending) -> int | None:
         """Return how many more charges of this cost fit; None for one that costs nothing."""

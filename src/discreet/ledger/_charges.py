@@ -147,10 +147,11 @@ class Charge:
         Otherwise a caller with a plan that fits nothing would learn for free whether another owner has asked.
         """
         if self.planned:
-            caps, spent = self.totals.caps_and_spending(transaction, TOTAL)
-            if caps is not None:
-                cost, later = promise_cost(self.promises, caps.order), plan_cost(self.planned, caps.order)
-                caps.admit(spent, cost, scope=TOTAL, later=later)
+            account = self.totals.account(transaction, None)
+            try:
+                spend(account.caps, account.spent, self.promises, self.planned, scope=TOTAL)
+            except BudgetExceeded as problem:
+                raise self._explain(problem, account) from None
 
     def _find_paid(self, transaction: Transaction, paid: dict[str, int]) -> Receipt | None:
         """Return the receipt of the owner's earlier charge for the question; None if only others paid."""

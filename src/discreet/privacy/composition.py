@@ -199,6 +199,7 @@ class Spending:
         )
 
     def __add__(self, other: Spending) -> Spending:
+        """Return the composition of two sets of charges, whose costs must be counted at one order."""
         if self.covers is None or other.covers is None:
             covers = other.covers if self.covers is None else self.covers
         else:

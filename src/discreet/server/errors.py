@@ -267,7 +267,10 @@ def budget_error(error: BudgetExceeded, affordable: dict[str, Any] | None) -> Ap
     )
     if affordable is None:
         return response
-    return replace(response, hint=f"Nothing was charged. {_describe_affordable(affordable)} would still fit.")
+    return replace(
+        response,
+        hint=f"Nothing was charged. {_describe_affordable(affordable)} would fit what is left for you.",
+    )
 
 
 def _describe_affordable(affordable: Mapping[str, Any]) -> str:
