@@ -486,14 +486,9 @@ class CostModel:
         return bound, QueryNoise.candidates(bound, self.schema, privacy=privacy, variance=variance)
 
     def calibrate(
-        self,
-        question: Aggregate,
-        *,
-        privacy: Promise | None = None,
-        variance: float | None = None,
-        accounts: Sequence[Account] = (),
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[BoundAggregate, QueryNoise]:
-        """Return an aggregate bound to the curated table, and its noise.
+        """Return an aggregate bound to the curated table, and its noise where there is no limit.
 
         Parameters
         ----------
@@ -503,13 +498,9 @@ class CostModel:
             Promise that the answer keeps; None where `variance` is given instead.
         variance : float
             Variance of the noise, in the answer's unit squared; None where `privacy` is given.
-        accounts : sequence of Account
-            Budgets that would be charged. Of the laws that the request leaves open, the one that takes the
-            least of them is chosen; without a limit, the one with less noise for a promise, and Gaussian
-            noise for a variance.
         """
         bound, candidates = self.candidates(question, privacy=privacy, variance=variance)
-        return bound, candidates[least_charge([(noise,) for noise in candidates], accounts)]
+        return bound, candidates[0]
 
     def calibrate_charged(
         self,
