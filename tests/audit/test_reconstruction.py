@@ -25,7 +25,7 @@ from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, PureDP
 from discreet.query import Database, Histogram, Sums
 from discreet.query.aggregates import ClusterSums, Gram, Moments, SignSketches, aggregate_from_dict
-from discreet.query.calibration import CostModel, QueryNoise, SeededNoise
+from discreet.query.calibration import QueryNoise, SeededNoise
 from discreet.schema import Column, Schema
 from tests.audit.answered import PEOPLE, asked, bits_schema, bits_table, counts, crossings
 from tests.query.people import people, people_schema
@@ -165,9 +165,9 @@ def test_twice_the_noise_raises_an_alarm(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_ledger_that_charges_too_little_raises_an_alarm(
     monkeypatch: pytest.MonkeyPatch, privacy: Any
 ) -> None:
-    fit = CostModel.calibrate
+    fit = Database._calibrate
 
-    def cheap(self: CostModel, *asked: Any, **more: Any) -> tuple[BoundAggregate, QueryNoise]:
+    def cheap(self: Database, *asked: Any, **more: Any) -> tuple[BoundAggregate, QueryNoise]:
         bound, noise = fit(self, *asked, **more)
         assert noise.promise is not None
         name = "mu" if isinstance(privacy, GaussianDP) else "epsilon"
@@ -177,7 +177,7 @@ def test_a_ledger_that_charges_too_little_raises_an_alarm(
     for wrong in (False, True):
         with monkeypatch.context() as broken:
             if wrong:
-                broken.setattr(CostModel, "calibrate", cheap)
+                broken.setattr(Database, "_calibrate", cheap)
             db = asked(privacy, [counts(0, 1)])
         found = attacked(db)
         assert [alarm for alarm in found.alarms if "was charged" in alarm] == list(found.alarms)

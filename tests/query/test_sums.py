@@ -83,7 +83,7 @@ def test_gaussian_noise_is_wide_enough_for_the_charge_on_every_lattice(
     question: Aggregate, privacy: Any
 ) -> None:
     bound = question.bind(CURATION, "replace-one")
-    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=privacy)
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=privacy, law="gaussian")
     assert isinstance(noise.promise, GaussianDP)
     draws = Recorder()
     noisy = noise.add_noise([1] * bound.size, draws)
@@ -103,17 +103,21 @@ def test_gaussian_noise_is_wide_enough_for_the_charge_on_every_lattice(
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda q: q.kind)
 @pytest.mark.parametrize(
     "privacy",
-    [PureDP(epsilon=0.3), PosteriorOdds(epsilon=1, delta=0.5, queries=4, theorem="theorem 5")],
+    [
+        PureDP(epsilon=0.3),
+        ApproxDP(epsilon=0.3, delta=1e-9),
+        PosteriorOdds(epsilon=1, delta=0.5, queries=4, theorem="theorem 5"),
+    ],
     ids=str,
 )
-def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Aggregate, privacy: Any) -> None:
+def test_laplace_noise_is_wide_enough_by_absolute_changes(question: Aggregate, privacy: Any) -> None:
     bound = question.bind(CURATION, "replace-one")
-    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=privacy)
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=privacy, law="laplace")
     assert isinstance(noise.promise, PureDP)
     scales = [noise.groups[group] for group in noise.group]
     least = min(Fraction(s) / 2**bits * w for (s, bits), w in zip(scales, bound.weight, strict=True))
     assert Fraction(bound.absolute) / least <= Fraction(noise.promise.epsilon)
-    asked = 0.3 if isinstance(privacy, PureDP) else 0.25
+    asked = 0.25 if isinstance(privacy, PosteriorOdds) else 0.3
     assert noise.promise.epsilon == pytest.approx(asked, rel=1e-12)
     draws = Recorder()
     noise.add_noise([0] * bound.size, draws)
@@ -126,16 +130,21 @@ def test_pure_promises_get_laplace_noise_by_absolute_changes(question: Aggregate
 @given(st.floats(1e-3, 20), st.floats(1e-12, 0.1))
 def test_the_charge_of_a_point_promise_keeps_it_and_wastes_nothing(epsilon: float, delta: float) -> None:
     bound = Sums("age").bind(CURATION, "replace-one")
-    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=ApproxDP(epsilon=epsilon, delta=delta))
-    assert noise.promise is not None
-    assert noise.promise.delta_at(epsilon) <= delta
-    assert isinstance(noise.promise, GaussianDP)
-    assert gaussian_delta(epsilon, noise.promise.mu * (1 + 1e-9)) > delta * (1 - 1e-6)
+    noises = QueryNoise.candidates(bound, SCHEMA, privacy=ApproxDP(epsilon=epsilon, delta=delta))
+    for noise in noises:
+        assert noise.promise is not None
+        assert noise.promise.delta_at(epsilon) <= delta
+        if isinstance(noise.promise, GaussianDP):
+            assert gaussian_delta(epsilon, noise.promise.mu * (1 + 1e-9)) > delta * (1 - 1e-6)
+        else:
+            assert isinstance(noise.promise, PureDP)
+            assert epsilon * (1 - 1e-12) <= noise.promise.epsilon <= epsilon
+    assert {noise.law for noise in noises} == {"gaussian", "laplace"}
 
 
 def test_a_matrix_gets_exactly_half_the_variance_off_the_diagonal() -> None:
     bound = Gram(("height", "age", "income"), with_sums=False).bind(CURATION, "replace-one")
-    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=CLASSIC)
+    noise = QueryNoise.calibrate(bound, SCHEMA, privacy=CLASSIC, law="gaussian")
     sd = bound.arrange(noise.sd(bound), 0.0)
     assert sd[0, 1] == pytest.approx(sd[0, 0] / math.sqrt(2), rel=1e-15)
     draws = Recorder()

@@ -184,7 +184,9 @@ def _read_entry(database: QueryExecutor, entry: Entry, digests: Mapping[str, str
     try:
         aggregate = parse_expressions(aggregate_from_dict(request["question"]), database.curation)
         privacy = None if request["privacy"] is None else promise_from_dict(request["privacy"])
-        bound, noise = database.cost_model.calibrate(aggregate, privacy=privacy, variance=request["variance"])
+        bound, noise = database.cost_model.calibrate_charged(
+            aggregate, receipt.promises, privacy=privacy, variance=request["variance"]
+        )
         noisy = json.loads(entry.answer)["noisy"]
     except (DiscreetError, KeyError, TypeError, ValueError):
         return UNREADABLE

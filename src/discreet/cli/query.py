@@ -143,6 +143,8 @@ def _show_cost(console: Console, preview: "Preview", delta: float) -> None:
     console.paragraph(f"Would cost: {describe_cost(preview.cost, delta)}.{_describe_assumptions(preview)}")
     if preview.takes is not None and preview.used is not None:
         console.paragraph(f"It would take {describe_takes(preview.takes)}; {describe_used(preview.used)}.")
+    if preview.law_words is not None:
+        console.paragraph(preview.law_words)
     console.line("Dry run: no cell was read, and nothing was charged or drawn.")
     console.json({"dry_run": True, **preview.to_dict()})
 

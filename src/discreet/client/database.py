@@ -175,15 +175,42 @@ class RemoteDatabase(PrivateTable):
             No answer came; it says whether something may have been charged. Asking again is free then.
         """
         refuse_owner("ask", owner)
-        bound, noise = self.cost_model.calibrate(question, privacy=privacy, variance=variance)
-        body: dict[str, Any] = {"kind": "statistical", "question": question.to_dict()}
-        body |= {"variance": float(variance)} if variance is not None else {"privacy": promise_body(privacy)}
+        bound, candidates = self.cost_model.candidates(question, privacy=privacy, variance=variance)
+        body = _aggregate_body(question, privacy, variance)
         if plan:
             body["plan"] = [promise_body(promise) for promise in plan]
         if refines is not None:
             body["refines"] = [refines]
         response = self._transport.post("/v1/query", body, pays=True)
-        return self._read_answer(response.get("answer"), bound, noise, refined=refines is not None)
+        answer = response.get("answer")
+        noise = _charged_noise(candidates, answer.get("cost") if isinstance(answer, dict) else None)
+        return self._read_answer(answer, bound, noise, refined=refines is not None)
+
+    def _calibrate(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+    ) -> tuple[BoundAggregate, QueryNoise]:
+        """Return an aggregate bound to the curated table, and the noise that it would get. Free.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`ask`. If they leave the law of the noise open, the service is asked, which knows
+            what each law takes of the budget.
+        owner : None
+            Refused: the service charges the holder of the token.
+        """
+        refuse_owner("cost", owner)
+        bound, candidates = self.cost_model.candidates(question, privacy=privacy, variance=variance)
+        if len(candidates) == 1:
+            return bound, candidates[0]
+        body = _aggregate_body(question, privacy, variance)
+        response = self._transport.post("/v1/preview", body, pays=False)
+        return bound, _charged_noise(candidates, response.get("cost"))
 
     def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
         """Return an answer that was paid for, merged with those it refined, from the history. Free.
@@ -222,8 +249,9 @@ class RemoteDatabase(PrivateTable):
             )
         try:
             privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-            bound, noise = self.cost_model.calibrate(
-                aggregate_from_dict(asked["question"]), privacy=privacy, variance=asked["variance"]
+            charged = [promise_from_dict(promise) for promise in newest["cost"]]
+            bound, noise = self.cost_model.calibrate_charged(
+                aggregate_from_dict(asked["question"]), charged, privacy=privacy, variance=asked["variance"]
             )
             answer = {
                 "kind": "answer",
@@ -492,6 +520,18 @@ class RemoteDatabase(PrivateTable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reconnect, (self.url, self._transport.timeout, self._transport.retries, self._verify)
+
+
+def _aggregate_body(question: Aggregate, privacy: Promise | None, variance: float | None) -> dict[str, Any]:
+    """Return the body of a request with an aggregate."""
+    noise = {"privacy": promise_body(privacy)} if variance is None else {"variance": float(variance)}
+    return {"kind": "statistical", "question": question.to_dict(), **noise}
+
+
+def _charged_noise(candidates: Sequence[QueryNoise], cost: Any) -> QueryNoise:
+    """Return the noise of the law that a service says it charges; the first if that cannot be read."""
+    kinds = [promise.get("kind") for promise in cost or () if isinstance(promise, dict)]
+    return next((n for n in candidates if n.promise and kinds[-1:] == [n.promise.kind]), candidates[0])
 
 
 def _reconnect(url: str, timeout: float, retries: int, verify: Any) -> RemoteDatabase:

@@ -61,7 +61,12 @@ class NoiselessSums(Database):
         return self._answer(bound, no_noise, bound.exact(self._engine), self.n_rows, receipt, False, None)
 
     def expected_sd(
-        self, question: Aggregate, *, privacy: Any = None, variance: float | None = None
+        self,
+        question: Aggregate,
+        *,
+        privacy: Any = None,
+        variance: float | None = None,
+        owner: str | None = None,
     ) -> float | Floats:
         """Return zeros of the answer's shape: exact answers have no noise."""
         return np.zeros(question.bind(self.curation, self.neighbors).shape)

@@ -98,6 +98,24 @@ class Account:
         )
         return self._as_use(self.caps.share(added), more)
 
+    def share_of(self, cost: Sequence[Promise]) -> float:
+        """Return the part of the whole budget that charges take, whatever was spent before.
+
+        Parameters
+        ----------
+        cost : sequence of Promise
+            Promises of the charges, each charged apart.
+
+        Returns
+        -------
+        float
+            0 without a limit; infinite if the limit cannot add up charges of this kind.
+        """
+        added = plan_cost(cost, self.order)
+        if self.caps is None or added is None:
+            return 0.0
+        return self.caps.share_of(added)
+
     def _as_use(self, share: float, epsilon: float | None) -> dict[str, float | None]:
         assert self.caps is not None
         return {"share": share, "epsilon": epsilon, "delta": getattr(self.caps.limit, "delta", None)}

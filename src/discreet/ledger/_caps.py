@@ -8,6 +8,7 @@ were chosen. The proofs are in ``docs/explanation/theorems/composition.md`` and 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -359,6 +360,15 @@ class Caps:
             if self._spent(spent, currency)
         ]
         return float_up(max(shares, default=Fraction(0)))
+
+    def share_of(self, cost: Spending) -> float:
+        """Return the part of the whole budget that a charge takes, infinite for a kind that is refused.
+
+        It is the same before and after a plan was read exactly, so that a choice by it is repeated alike.
+        """
+        if any(getattr(cost, name) for name, _, _ in self._refused_kinds):
+            return math.inf
+        return dataclasses.replace(self, plan=None).share(cost)
 
     def epsilon(self, spent: Spending) -> float | None:
         """Return the epsilon that spending comes to at the limit's delta; None where it has none.

@@ -127,8 +127,9 @@ def preview_table_query(
     if query.verb == "mean" and public:
         with open_table(resolve_source(source)) as table:
             n_rows = table.count()
-    preview = preview_query(declared, n_rows, query, privacy=privacy, sd=sd)
     account = _existing_account(source, declared, ledger)
+    accounts = () if account is None else (account,)
+    preview = preview_query(declared, n_rows, query, privacy=privacy, sd=sd, accounts=accounts)
     if account is None:
         return preview
     return dataclasses.replace(preview, remaining=remaining_amounts(preview.cost, None, account))

@@ -36,7 +36,7 @@ from discreet.query.dummy import dummy_rows
 from discreet.query.frames import Budget, Frame
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import Query, build_query, parse_query
-from discreet.query.results import Preview, QueryResult, ResultCell
+from discreet.query.results import LawOption, Preview, QueryResult, ResultCell
 from discreet.query.text_query import preview_query, run_query
 from discreet.query.vertical import VerticalDatabases
 from discreet.query.vertical._gram import cross_products
@@ -54,6 +54,7 @@ __all__ = [
     "Gram",
     "HalfspaceSums",
     "Histogram",
+    "LawOption",
     "Moments",
     "NodeTables",
     "NoisySums",

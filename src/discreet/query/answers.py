@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy import special
 from discreet.errors import ParameterError
 from discreet.privacy import Promise, Receipt
 from discreet.privacy.promises import promise_from_dict
+from discreet.query.intervals import ResultInterval, interval_width, mean_intervals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -138,13 +140,18 @@ class Answer:
         Laplace noises the law is between the two; the ends are then those of the wider, which hold with
         probability ``level`` or more (between the levels 0.90 and 0.91, 0.0002 less).
         """
+        half = self._half_width(level)
+        return self.value - half * self.sd, self.value + half * self.sd
+
+    def _half_width(self, level: float) -> float:
+        """Return half the width of an interval, in standard deviations."""
         if not 0 < level < 1:
             raise ParameterError(f"level of Answer.interval must be between 0 and 1, was {level!r}.")
-        half = float(special.ndtri((1 + level) / 2))
-        if self.law == "laplace":
-            wider = -float(np.log1p(-level)) / 2**0.5
-            half = wider if len(self.parts) == 1 else max(half, wider)
-        return self.value - half * self.sd, self.value + half * self.sd
+        gaussian = float(special.ndtri((1 + level) / 2))
+        if self.law == "gaussian":
+            return gaussian
+        laplace = -float(np.log1p(-level)) / 2**0.5
+        return laplace if len(self.parts) == 1 else max(gaussian, laplace)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -179,6 +186,75 @@ class Answer:
         if values["labels"] is not None:
             fields["labels"] = tuple(tuple(_unplain(v) for v in axis) for axis in values["labels"])
         return cls(**fields)
+
+
+@dataclass(frozen=True)
+class MeanAnswer(Answer):
+    """Mean over a noisy number of rows, from a noisy sum and a noisy count that were paid for together.
+
+    Attributes
+    ----------
+    value : float
+        Noisy sum divided by the noisy count, within the declared range of what is averaged.
+    sd : float
+        Standard deviation to first order, which says little over few rows: :meth:`interval` holds for any
+        number of them.
+    total, total_sd : float
+        Noisy sum of displacements from the middle of the range, and the standard deviation of its noise.
+    count, count_sd : float
+        Noisy number of rows, and the standard deviation of its noise.
+    bounds : ResultInterval
+        Declared range of what is averaged.
+
+    Privacy
+    -------
+    As :class:`Answer`; it is computed from the two sums alone.
+
+    Reference
+    ---------
+    docs/explanation/theorems/intervals.md.
+    """
+
+    total: float = field(kw_only=True)
+    total_sd: float = field(kw_only=True)
+    count: float = field(kw_only=True)
+    count_sd: float = field(kw_only=True)
+    bounds: ResultInterval = field(kw_only=True)
+
+    @classmethod
+    def from_sums(cls, sums: Answer, bounds: ResultInterval) -> MeanAnswer:
+        """Return the mean of an answer that holds the sum of displacements and the number of rows."""
+        total, count = np.asarray(sums.value).tolist()
+        total_sd, count_sd = np.asarray(sums.sd).tolist()
+        parts = {item.name: getattr(sums, item.name) for item in dataclasses.fields(Answer)}
+        answer = cls(
+            **{**parts, "value": 0.0, "sd": 0.0, "about": f"mean {sums.about}"},
+            total=total,
+            total_sd=total_sd,
+            count=count,
+            count_sd=count_sd,
+            bounds=bounds,
+        )
+        mean = answer._fieller(interval_width(sums.law))[0]
+        offset = mean - (bounds.lower / 2 + bounds.upper / 2)
+        sd = math.hypot(total_sd, offset * count_sd) / max(count, count_sd) if count_sd else math.nan
+        return dataclasses.replace(answer, value=mean, sd=sd)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the ends between which the exact mean lies with probability ``level`` or more.
+
+        Fieller's interval, within the declared range; all of it where the number of rows may be 0.
+        """
+        return self._fieller(self._half_width(level))[1:]
+
+    def _fieller(self, width: float) -> tuple[float, float, float]:
+        """Return the mean and the ends of its interval, for a width in standard deviations."""
+        total, total_sd, count, count_sd = np.array(
+            [[self.total], [self.total_sd], [self.count], [self.count_sd]]
+        )
+        ends = mean_intervals(total, total_sd, count, count_sd, width, self.bounds)
+        mean, lower, upper = (float(end[0]) for end in ends)
+        return mean, lower, upper
 
 
 class NoisySums(Protocol):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._types import Floats, Ints
+    from discreet.ledger import Account
     from discreet.noise import Stream
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.schema import Schema
@@ -103,6 +104,7 @@ class QueryNoise:
         *,
         privacy: Promise | None = None,
         variance: float | None = None,
+        law: Law | None = None,
     ) -> QueryNoise:
         """Return the noise of a promise, or the noise of a variance with the promise that it keeps.
 
@@ -116,6 +118,9 @@ class QueryNoise:
             Promise that the answer keeps; None where `variance` is given instead.
         variance : float, optional
             Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+        law : {"gaussian", "laplace"}, optional
+            Distribution of the noise, one that the request leaves open; None for the first of
+            :meth:`candidates`.
 
         Notes
         -----
@@ -139,23 +144,26 @@ class QueryNoise:
                 "privacy=ApproxDP(epsilon=1, delta=1e-6)."
             )
         _check_kind(privacy, schema.neighbors)
+        if law is None:
+            return cls.candidates(bound, schema, privacy=privacy, variance=variance)[0]
         rows = schema.max_rows_per_unit or 1
-        law: Law = "laplace" if _is_pure(privacy) else "gaussian"
         # Several rows of one person may all move the same way.
         squared, absolute = rows**2 * bound.squared, rows * bound.absolute
         if (squared if law == "gaussian" else absolute) == 0:
             return cls(law=law, promise=None, scale=0.0, groups=(), group=np.zeros(bound.size, np.int64))
         about = _About(schema.unit, schema.neighbors, _rows_assumed(schema))
-        target = privacy if variance is None else _root_of_variance(variance, bound)
-        by = Counter(bound.weight if law == "laplace" else bound.precision)
+        target = privacy if variance is None else _scale_of_variance(variance, bound, law)
+        assert target is not None
+        request: Promise | float = target
+        relative_to = bound.weight if law == "laplace" else bound.precision
+        by = Counter(relative_to)
 
         def scales(squared: int, absolute: int) -> tuple[float, Promise, dict[int, float]]:
             """Return the scale of an entry of precision or weight 1, its promise, and all scales."""
             if law == "laplace":
-                scale, pure = _laplace(privacy, absolute, bound.size, about)
+                scale, pure = _laplace(request, absolute, bound.size, about)
                 return scale, pure, {w: round_up(Fraction(scale) / w) for w in by}
-            assert target is not None
-            scale, gaussian = _gaussian(target, squared, bound.size, about)
+            scale, gaussian = _gaussian(request, squared, bound.size, about)
             return scale, gaussian, {p: sqrt_up(Fraction(scale) ** 2 / p) for p in by}
 
         scale, promise, relative = scales(squared, absolute)
@@ -175,6 +183,57 @@ class QueryNoise:
             group=np.array(
                 [index[kind] for kind in (bound.weight if law == "laplace" else bound.precision)], np.int64
             ),
+        )
+
+    @classmethod
+    def candidates(
+        cls,
+        bound: BoundAggregate,
+        schema: Schema,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+    ) -> tuple[QueryNoise, ...]:
+        """Return the noise of each law that a request leaves open, first the one to take without a limit.
+
+        Parameters
+        ----------
+        bound, schema, privacy, variance
+            As for :meth:`calibrate`.
+
+        Returns
+        -------
+        tuple of QueryNoise
+            For an :class:`ApproxDP` promise both laws, first the one with less noise; for a variance both,
+            first the Gaussian, of which more fit any total; for other promises the one that they name.
+
+        Notes
+        -----
+        Laplace noise of the same epsilon keeps (epsilon, delta), if delta covers what its sampler may err.
+        Of vectors the geometric mean of the standard deviations is compared, in which units cancel.
+        """
+        noises: list[QueryNoise] = []
+        errors: list[PromiseError] = []
+        for law in _open_laws(bound, privacy, variance):
+            try:
+                noises.append(cls.calibrate(bound, schema, privacy=privacy, variance=variance, law=law))
+            except PromiseError as error:
+                errors.append(error)
+        if not noises:
+            raise errors[0]
+        if noises[0].promise is None:
+            return (noises[0],)
+        return tuple(sorted(noises, key=cls.log_sd) if privacy is not None else noises)
+
+    def log_sd(self) -> float:
+        """Return the sum of the logarithms of the entries' standard deviations, in integers."""
+        if self.promise is None:
+            return 0.0
+        spread = math.sqrt(2) if self.law == "laplace" else 1.0
+        sizes = np.bincount(self.group, minlength=len(self.groups)).tolist()
+        return math.fsum(
+            size * math.log(math.ldexp(spread * scale, -bits))
+            for size, (scale, bits) in zip(sizes, self.groups, strict=True)
         )
 
     def sd(self, bound: BoundAggregate) -> Floats:
@@ -213,6 +272,17 @@ class QueryNoise:
     def canonical(self) -> list[Any]:
         """Return JSON values that fix the noise."""
         return [self.law, self.scale, [list(group) for group in self.groups]]
+
+
+def _open_laws(bound: BoundAggregate, privacy: Promise | None, variance: float | None) -> tuple[Law, ...]:
+    """Return the laws by which a request may be answered."""
+    if variance is not None:
+        # Entries of other precisions than 1 must get the same variances by both laws.
+        alike = all(w * w == p for w, p in set(zip(bound.weight, bound.precision, strict=True)))
+        return ("gaussian", "laplace") if alike else ("gaussian",)
+    if isinstance(privacy, ApproxDP):
+        return ("gaussian", "laplace")
+    return ("laplace",) if _is_pure(privacy) else ("gaussian",)
 
 
 def _is_pure(privacy: Promise | None) -> bool:
@@ -261,15 +331,20 @@ def _gaussian(target: Promise | float, squared: int, size: int, about: _About) -
 
 
 @lru_cache(maxsize=1024)
-def _laplace(privacy: Promise | None, absolute: int, size: int, about: _About) -> tuple[float, PureDP]:
+def _laplace(target: Promise | float, absolute: int, size: int, about: _About) -> tuple[float, PureDP]:
     """Return the scale, in integers, of an entry of weight 1, and its promise."""
-    assert isinstance(privacy, PureDP | PosteriorOdds)
-    epsilon = privacy.epsilon if isinstance(privacy, PureDP) else privacy.pure_share
-    scale = laplace_scale(float(absolute), epsilon)
+    variation = size * samplers.LAPLACE_TOTAL_VARIATION
+    if isinstance(target, float):
+        scale = target
+    else:
+        assert isinstance(target, PureDP | ApproxDP | PosteriorOdds)
+        if isinstance(target, ApproxDP):
+            _delta_left(target, variation)
+        epsilon = target.pure_share if isinstance(target, PosteriorOdds) else target.epsilon
+        scale = laplace_scale(float(absolute), epsilon)
     if math.isinf(scale):
         raise _too_wide()
     epsilon = laplace_epsilon(float(absolute), scale)
-    variation = size * samplers.LAPLACE_TOTAL_VARIATION
     return scale, PureDP(epsilon=epsilon, total_variation=variation, **about._asdict())
 
 
@@ -280,9 +355,14 @@ def mu_of(privacy: Promise | None, variation: float) -> float:
     if isinstance(privacy, ZCDP):
         return root_down(2 * exact(privacy.rho))
     assert isinstance(privacy, ApproxDP)
+    return gaussian_mu(privacy.epsilon, _delta_left(privacy, variation))
+
+
+def _delta_left(privacy: ApproxDP, variation: float) -> float:
+    """Return delta less what samplers with an error in total variation may add to it, rounded down."""
     left = float_down(exact(privacy.delta) - sampling_delta(exact(variation), privacy.epsilon))
     if left > 0:
-        return gaussian_mu(privacy.epsilon, left)
+        return left
     raise PromiseError(
         f"delta of {privacy} must be above what the sampler itself may err, and is not. Ask for a larger one."
     )
@@ -305,15 +385,17 @@ def _check_kind(privacy: Promise | None, neighbors: Neighbors) -> None:
     check_neighbors(privacy, neighbors, "a question")
 
 
-def _root_of_variance(variance: float, bound: BoundAggregate) -> float:
-    """Return the standard deviation of an entry of precision 1, in integers, for a variance; rounded up."""
+def _scale_of_variance(variance: float, bound: BoundAggregate, law: Law) -> float:
+    """Return the scale of a law of an entry of precision 1, in integers, for a variance; rounded up."""
     if not (isinstance(variance, int | float) and math.isfinite(variance) and variance > 0):
         raise ParameterError(f"variance of a question must be a number above 0, was {variance!r}.")
     if not bound.plain_unit:
         raise ParameterError(
             "variance of a question must be of entries in one unit, and this one has several. Give privacy=."
         )
-    return sqrt_up(Fraction(variance) / Fraction(bound.plain_unit) ** 2)
+    # A Laplace distribution of scale b has the variance 2 b**2.
+    of_scale = 2 if law == "laplace" else 1
+    return sqrt_up(Fraction(variance) / (of_scale * Fraction(bound.plain_unit) ** 2))
 
 
 def shifted(integer: int, bits: int) -> int:
@@ -342,6 +424,32 @@ def _too_wide() -> PromiseError:
         "privacy of a question must leave noise that can be drawn, and asks for more. "
         "Ask for a weaker promise, or about fewer columns: nothing could be read off such an answer."
     )
+
+
+def least_charge(options: Sequence[Sequence[QueryNoise]], accounts: Sequence[Account]) -> int:
+    """Return the index of the noises that take the least of the nearest budget; 0 without a limit.
+
+    Parameters
+    ----------
+    options : sequence of sequence of QueryNoise
+        Noises to choose from, in each option one for each aggregate that is charged.
+    accounts : sequence of Account
+        Budgets that would be charged.
+
+    Privacy
+    -------
+    Follows from public costs and from limits that were fixed before the first charge: the same request gets
+    the same law again, whatever is left.
+    """
+    if len(options) == 1 or not accounts:
+        return 0
+    return min(range(len(options)), key=lambda i: budget_share(options[i], accounts))
+
+
+def budget_share(noises: Sequence[QueryNoise], accounts: Sequence[Account]) -> float:
+    """Return the part of the nearest whole budget that noises take, infinite if its limit refuses them."""
+    cost = [noise.promise for noise in noises if noise.promise is not None]
+    return max((account.share_of(cost) for account in accounts), default=0.0)
 
 
 class CostModel:
@@ -399,10 +507,23 @@ class CostModel:
         """Number of rows where it is public; None where it is not."""
         return self._n_rows
 
+    def candidates(
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+    ) -> tuple[BoundAggregate, tuple[QueryNoise, ...]]:
+        """Return an aggregate bound to the curated table, and its noise by each law that is left open.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`calibrate`.
+        """
+        bound = question.bind(self._curation, self.neighbors)
+        return bound, QueryNoise.candidates(bound, self.schema, privacy=privacy, variance=variance)
+
     def calibrate(
         self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
     ) -> tuple[BoundAggregate, QueryNoise]:
-        """Return an aggregate bound to the curated table, and its noise.
+        """Return an aggregate bound to the curated table, and its noise where there is no limit.
 
         Parameters
         ----------
@@ -413,8 +534,29 @@ class CostModel:
         variance : float
             Variance of the noise, in the answer's unit squared; None where `privacy` is given.
         """
-        bound = question.bind(self._curation, self.neighbors)
-        return bound, QueryNoise.calibrate(bound, self.schema, privacy=privacy, variance=variance)
+        bound, candidates = self.candidates(question, privacy=privacy, variance=variance)
+        return bound, candidates[0]
+
+    def calibrate_charged(
+        self,
+        question: Aggregate,
+        charged: Sequence[Promise],
+        *,
+        privacy: Promise | None,
+        variance: float | None,
+    ) -> tuple[BoundAggregate, QueryNoise]:
+        """Return an aggregate bound to the curated table, and the noise that it was charged for.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`calibrate`.
+        charged : sequence of Promise
+            Promises of the charge, the last of which tells the law: Laplace noise is charged as pure.
+        """
+        bound, candidates = self.candidates(question, privacy=privacy, variance=variance)
+        kind = type(charged[-1]) if charged else None
+        return bound, next((noise for noise in candidates if type(noise.promise) is kind), candidates[0])
 
     def cost(
         self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
@@ -480,8 +622,30 @@ class CostedTable:
         """Number of rows where it is public; None where it is not."""
         return self._cost_model.n_rows
 
+    def _calibrate(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+    ) -> tuple[BoundAggregate, QueryNoise]:
+        """Return an aggregate bound to the curated table, and the noise that it would get. Free.
+
+        Parameters
+        ----------
+        question, privacy, variance, owner
+            As for :meth:`cost`.
+        """
+        return self._cost_model.calibrate(question, privacy=privacy, variance=variance)
+
     def cost(
-        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
     ) -> tuple[Promise, ...]:
         """Return what an aggregate would be charged; empty if it is free. Nothing is asked or charged.
 
@@ -493,17 +657,26 @@ class CostedTable:
             Promise that the answer keeps; None where `variance` is given instead.
         variance : float
             Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+        owner : str, optional
+            Name that would be charged: under its limit another law of noise may take less.
         """
-        return self._cost_model.cost(question, privacy=privacy, variance=variance)
+        _, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
+        return () if noise.promise is None else (noise.promise,)
 
     def expected_sd(
-        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
     ) -> float | Floats:
         """Return the standard deviation of the noise, in the answer's unit. Nothing is asked or charged.
 
         Parameters
         ----------
-        question, privacy, variance
+        question, privacy, variance, owner
             As for :meth:`cost`.
         """
-        return self._cost_model.expected_sd(question, privacy=privacy, variance=variance)
+        bound, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
+        return unwrap_scalar(bound.arrange(noise.sd(bound), 0.0))

@@ -18,14 +18,14 @@ from discreet.privacy import PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer, unwrap_scalar
-from discreet.query.calibration import CostedTable, CostModel, SeededNoise
+from discreet.query.calibration import CostedTable, CostModel, SeededNoise, least_charge
 from discreet.query.time_slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet.batching import QueryTask
-    from discreet.ledger import Entry, Ledger
+    from discreet.ledger import Account, Entry, Ledger
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.calibration import NoiseSource, QueryNoise
@@ -116,6 +116,29 @@ class QueryExecutor(CostedTable):
             limit=_MOST_SUMS,
         )
 
+    def accounts(self, owner: str | None) -> list[Account]:
+        """Return the budgets that a charge to an owner is taken from: the total, and that of the owner."""
+        return self.ledger.accounts(*{owner, None})
+
+    def _calibrate(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+    ) -> tuple[BoundAggregate, QueryNoise]:
+        """Return an aggregate bound to the curated table, and the noise that it would get. Free.
+
+        Parameters
+        ----------
+        question, privacy, variance, owner
+            As for :meth:`cost`.
+        """
+        bound, candidates = self.cost_model.candidates(question, privacy=privacy, variance=variance)
+        accounts = self.accounts(owner) if len(candidates) > 1 else ()
+        return bound, candidates[least_charge([(noise,) for noise in candidates], accounts)]
+
     def ask(
         self,
         question: Aggregate,
@@ -136,9 +159,11 @@ class QueryExecutor(CostedTable):
             Sums to compute, over the declared columns.
         privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
             Promise that the answer keeps, with the unit and neighbors of the schema; None where `variance`
-            is given instead. Pure promises get Laplace noise, all others Gaussian.
+            is given instead. Pure promises get Laplace noise and Gaussian ones Gaussian. For ``ApproxDP`` the
+            law with less noise is taken, and under a limit the one that takes less of it.
         variance : float
-            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given. Gaussian
+            noise, or under a limit the law that takes less of it.
         owner : str, optional
             Name that is charged beside the total; None charges the total alone.
         plan : sequence of Promise
@@ -187,7 +212,7 @@ class QueryExecutor(CostedTable):
         """
         privacy, variance, owner = how.get("privacy"), how.get("variance"), how.get("owner")
         refines, request = how.get("refines"), how.get("request")
-        bound, noise = self.cost_model.calibrate(question, privacy=privacy, variance=variance)
+        bound, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
         comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
         if noise.promise is None:
             if refines is not None:
@@ -340,8 +365,11 @@ class QueryExecutor(CostedTable):
             if entry.receipt.schema != self._schema_digest:
                 raise _cannot_refine("be of an answer under the present schema, and the schema has changed")
             privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-            bound, noise = self.cost_model.calibrate(
-                aggregate_from_dict(asked["question"]), privacy=privacy, variance=asked["variance"]
+            bound, noise = self.cost_model.calibrate_charged(
+                aggregate_from_dict(asked["question"]),
+                entry.receipt.promises,
+                privacy=privacy,
+                variance=asked["variance"],
             )
             if (noise.promise,) != entry.receipt.promises:
                 raise _cannot_refine("be of an answer by this version of the product, and is of another")

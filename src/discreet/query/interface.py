@@ -10,8 +10,12 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates import Histogram, Sums
+from discreet.query.answers import MeanAnswer
 from discreet.query.calibration import CostedTable
+from discreet.query.intervals import ResultInterval
 from discreet.query.language import parse
+from discreet.query.language.query import Query
+from discreet.query.text_query import plan_aggregates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +25,6 @@ if TYPE_CHECKING:
     from discreet.query.answers import Answer
     from discreet.query.frames import Budget, Frame
     from discreet.query.results import Preview, QueryResult
-
-_LEAST_COUNT = 3.0  # standard deviations of noise below which nothing is divided by a count
 
 
 class PrivateTable(CostedTable, ABC):
@@ -271,18 +273,17 @@ class PrivateTable(CostedTable, ABC):
         privacy, owner, refines
             As for :meth:`ask`.
 
-        Raises
-        ------
-        ParameterError
-            The number of rows is too small to divide by, for its noise. The sums have been paid for:
-            ``ask(Sums((expression, "TRUE")), ...)`` returns them again, free, with the condition that the
-            expression is known in place of TRUE where it may be unknown.
+        Returns
+        -------
+        Answer
+            Mean, whose :meth:`~discreet.query.answers.Answer.interval` accounts for the noise; a
+            :class:`~discreet.query.answers.MeanAnswer` where the number of rows is noisy as well.
 
         Privacy
         -------
         Where the number of rows is public and no cell of the expression may be missing, that of the sum.
-        Otherwise that of the sum and the count of rows where it is known together; the standard deviation
-        is then that of the first order.
+        Otherwise that of two sums together: of the displacements from the middle of the range, which one row
+        moves the least, and of the rows where the expression is known.
 
         Reference
         ---------
@@ -290,21 +291,16 @@ class PrivateTable(CostedTable, ABC):
         """
         if isinstance(expression, str):
             expression = parse(expression, self.schema)
-        if self.n_rows is not None and expression.known is None:
-            answer = self.sum(expression, privacy=privacy, owner=owner, refines=refines)
-            if self.n_rows == 0:
-                raise _too_few()
-            value, sd = answer.value / self.n_rows, answer.sd / self.n_rows
-            return dataclasses.replace(answer, value=value, sd=sd, about=f"mean {answer.about}")
-        pair = Sums((expression, expression.known or "TRUE"))
-        answer = self.ask(pair, privacy=privacy, owner=owner, refines=refines)
-        total, count = np.asarray(answer.value).tolist()
-        total_sd, count_sd = np.asarray(answer.sd).tolist()
-        if count <= _LEAST_COUNT * count_sd:
-            raise _too_few()
-        mean = total / count
-        sd = float(np.hypot(total_sd, mean * count_sd)) / count
-        return dataclasses.replace(answer, value=mean, sd=sd, about=f"mean {answer.about}")
+        known = None if expression.known is None else parse(expression.known, self.schema)
+        query = Query("mean", expression, known, (), self.schema)
+        (planned,) = plan_aggregates(query, self, privacy, None)
+        answer = self.ask(planned.aggregate, privacy=privacy, owner=owner, refines=refines)
+        if np.size(answer.value) > 1:
+            return MeanAnswer.from_sums(answer, ResultInterval(expression.lower, expression.upper))
+        assert self.n_rows
+        # Displacements are not needed where the number of rows is known.
+        value, sd = answer.value / self.n_rows, answer.sd / self.n_rows
+        return dataclasses.replace(answer, value=value, sd=sd, about=f"mean {answer.about}")
 
     def histogram(
         self,
@@ -341,10 +337,3 @@ class PrivateTable(CostedTable, ABC):
         named = (columns,) if isinstance(columns, str) else tuple(columns)
         question = Histogram(named, edges or {}, expression)
         return self.ask(question, privacy=privacy, variance=variance, owner=owner, refines=refines)
-
-
-def _too_few() -> ParameterError:
-    return ParameterError(
-        "A mean must be over more rows than the noise could make up, and this is not. The sums behind it are "
-        "paid for: ask for Sums((expression, 'TRUE')) with the same privacy, free."
-    )

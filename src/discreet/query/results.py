@@ -469,6 +469,50 @@ class ExpectedMargin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LawOption:
+    """Cost and noise of a query by one law of noise.
+
+    Attributes
+    ----------
+    law : {"gaussian", "laplace"}
+        Distribution of the noise.
+    sd : float or None
+        Standard deviation of each number; None if it depends on what is not public.
+    cost : tuple of Promise
+        Promises that would be charged.
+    share : float or None
+        Part of the whole budget that they take, of the nearer one if there are two; None without a limit.
+    """
+
+    law: Law
+    sd: float | None
+    cost: tuple[Promise, ...]
+    share: float | None
+
+    def __str__(self) -> str:
+        numbers = [] if self.sd is None else [f"sd {number(self.sd)}"]
+        numbers += [] if self.share is None else [f"{format_share(self.share)} of the budget"]
+        return self.law.capitalize() + (f" ({', '.join(numbers)})" if numbers else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        cost = [promise.to_dict() for promise in self.cost]
+        return {"law": self.law, "sd": self.sd, "cost": cost, "share": self.share}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the option that :meth:`to_dict` wrote."""
+        if values["law"] not in ("gaussian", "laplace"):
+            raise ValueError
+        return cls(
+            law=values["law"],
+            sd=_read_number(values["sd"], least=0.0),
+            cost=tuple(promise_from_dict(promise) for promise in values["cost"]),
+            share=_read_number(values["share"], least=0.0),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preview(QueryResult):
     """Cost and noise of a text query in advance: no cells and no receipts.
 
@@ -488,6 +532,9 @@ class Preview(QueryResult):
         them. It is wider over fewer. None for counts and sums, and where the number is not public.
     expected : tuple of ExpectedMargin
         For means by groups that the owner has counted before: the margin of each. Empty otherwise.
+    laws : tuple of LawOption
+        Cost and noise by each law that the request leaves open and the limit admits, first the one that is
+        taken: for an ``ApproxDP`` promise and for an sd both, otherwise one.
 
     Privacy
     -------
@@ -504,9 +551,11 @@ class Preview(QueryResult):
     margin: float | None = None
     n_rows: float | None = None
     expected: tuple[ExpectedMargin, ...] = ()
+    laws: tuple[LawOption, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as the command line prints them."""
+        # The zero-argument form does not work in a class with slots.
         return {**QueryResult.to_dict(self), **self._noise_fields()}
 
     def _noise_fields(self) -> dict[str, Any]:
@@ -516,7 +565,16 @@ class Preview(QueryResult):
             "margin": self.margin,
             "n_rows": self.n_rows,
             "expected": [one.to_dict() for one in self.expected],
+            "laws": [option.to_dict() for option in self.laws],
         }
+
+    @property
+    def law_words(self) -> str | None:
+        """Which law of noise is taken, and what the other one would take; None where there is no choice."""
+        if len(self.laws) < 2:
+            return None
+        chosen, *others = map(str, self.laws)
+        return f"Noise: {chosen}, rather than {', '.join(others)}."
 
     def to_wire(self) -> dict[str, Any]:
         """Return the preview as the HTTP interface has it."""
@@ -554,6 +612,7 @@ class Preview(QueryResult):
             "margin": margin,
             "n_rows": n_rows,
             "expected": tuple(ExpectedMargin.from_dict(one) for one in values["expected"]),
+            "laws": tuple(LawOption.from_dict(option) for option in values.get("laws", ())),
         }
 
 

@@ -12,22 +12,24 @@ import numpy as np
 
 from discreet.batching import run_one
 from discreet.errors import ParameterError
+from discreet.privacy import ApproxDP, PureDP
 from discreet.privacy.budget_split import BudgetSplit
 from discreet.query.aggregates import Histogram, Sums
-from discreet.query.calibration import CostModel
+from discreet.query.calibration import CostModel, budget_share, least_charge
 from discreet.query.intervals import ResultInterval, interval_width, mean_intervals, sum_intervals
 from discreet.query.language._group_by import write_edge
-from discreet.query.results import ExpectedMargin, Preview, QueryResult, ResultCell
+from discreet.query.results import ExpectedMargin, LawOption, Preview, QueryResult, ResultCell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from discreet._types import Floats
     from discreet.batching import QueryTask
+    from discreet.ledger import Account
     from discreet.privacy import Promise
-    from discreet.query.aggregates import Aggregate
+    from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.answers import Answer, RefinableSums
-    from discreet.query.calibration import Law
+    from discreet.query.calibration import Law, QueryNoise
     from discreet.query.database import Database
     from discreet.query.language.query import Query
     from discreet.schema import Column, Schema
@@ -49,7 +51,11 @@ class PlannedAggregate:
 
 
 def plan_aggregates(
-    query: Query, sums: Any, privacy: Promise | None, sd: float | None
+    query: Query,
+    sums: Any,
+    privacy: Promise | None,
+    sd: float | None,
+    accounts: Callable[[], Sequence[Account]] = tuple,
 ) -> list[PlannedAggregate]:
     """Return the aggregates that a query needs: one, and two for a mean by groups.
 
@@ -57,16 +63,20 @@ def plan_aggregates(
     ----------
     query : Query
         Parsed query that is planned.
-    sums : CostModel or NoisySums
+    sums : CostedTable or NoisySums
         Object that knows schema, neighbors and the public number of rows.
     privacy : Promise or None
         Promise of all aggregates together; None where `sd` is given.
     sd : float or None
         Standard deviation of a count or a sum, in its unit; None where `privacy` is given.
+    accounts : callable
+        Function that returns the budgets that would be charged; only called if they decide something.
 
     Privacy
     -------
-    The two aggregates of a mean by groups get half of the promise each, rounded down.
+    The two aggregates of a mean by groups get half of the promise each, rounded down. For an
+    :class:`ApproxDP` promise both get noise of one law: Gaussian, whose squares of mu add up, or Laplace,
+    whose epsilons add up.
 
     Reference
     ---------
@@ -75,10 +85,52 @@ def plan_aggregates(
     variance = _variance(query, privacy, sd)
     if not (query.verb == "mean" and query.by):
         return [PlannedAggregate(_single_aggregate(query, sums.n_rows), privacy, variance)]
+    if not isinstance(privacy, ApproxDP):
+        return _plan_pair(query, sums, privacy)
+    options = _options(query, CostModel(sums.schema, sums.n_rows), privacy, sd)
+    return options[least_charge([option.noises for option in options], accounts())].planned
+
+
+def _plan_pair(query: Query, sums: Any, privacy: Promise | None) -> list[PlannedAggregate]:
+    """Return the counts and sums of a mean by groups, with half of the promise each."""
     halves = dict.fromkeys(PAIR, 1.0)
     shares = BudgetSplit(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
     pair = (_grouped(query, query.where), _grouped(query, _displacement(query)))
     return [PlannedAggregate(one, shares[name], None) for name, one in zip(PAIR, pair, strict=True)]
+
+
+class _Option(NamedTuple):
+    """Aggregates of a query, each bound to the table with its noise, by one law."""
+
+    planned: list[PlannedAggregate]
+    fits: list[tuple[BoundAggregate, QueryNoise]]
+
+    @property
+    def noises(self) -> list[QueryNoise]:
+        return [noise for _, noise in self.fits]
+
+    @property
+    def first_sd(self) -> float:
+        """Standard deviation of the first number; all groups have the same noise."""
+        bound, noise = self.fits[0]
+        return float(np.ravel(bound.arrange(noise.sd(bound), 0.0))[0])
+
+
+def _options(query: Query, costs: CostModel, privacy: Promise | None, sd: float | None) -> list[_Option]:
+    """Return the plan of a query by each law that the request leaves open, first that without a limit."""
+    variance = _variance(query, privacy, sd)
+    if not (query.verb == "mean" and query.by):
+        one = PlannedAggregate(_single_aggregate(query, costs.n_rows), privacy, variance)
+        bound, candidates = costs.candidates(one.aggregate, privacy=privacy, variance=variance)
+        return [_Option([one], [(bound, noise)]) for noise in candidates]
+    wholes = [privacy]
+    if isinstance(privacy, ApproxDP):
+        wholes.append(PureDP(epsilon=privacy.epsilon, unit=privacy.unit, neighbors=privacy.neighbors))
+    plans = [_plan_pair(query, costs, whole) for whole in wholes]
+    options = [
+        _Option(plan, [costs.calibrate(one.aggregate, privacy=one.privacy) for one in plan]) for plan in plans
+    ]
+    return sorted(options, key=lambda option: sum(noise.log_sd() for noise in option.noises))
 
 
 def _variance(query: Query, privacy: Promise | None, sd: float | None) -> float | None:
@@ -314,7 +366,7 @@ def query_task(
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
     owner, refines, request = options.get("owner"), options.get("refines", ()), options.get("request")
-    planned = _plan_refinable(db, query, options.get("privacy"), options.get("sd"), refines)
+    planned = _plan_refinable(db, query, options.get("privacy"), options.get("sd"), refines, owner)
     if refines and len(planned) > 1:
         # All of them before the first is charged; a client leaves that to its service.
         check: Any = getattr(db, "check_refines", None)
@@ -386,7 +438,7 @@ def is_free(
     ---------
     docs/explanation/theorems/composition.md.
     """
-    planned = _plan_refinable(db, query, privacy, sd, refines)
+    planned = _plan_refinable(db, query, privacy, sd, refines, owner)
     receipts: Sequence[str | None] = refines or [None] * len(planned)
     return all(
         db.is_free(one.aggregate, privacy=one.privacy, variance=one.variance, owner=owner, refines=receipt)
@@ -395,10 +447,17 @@ def is_free(
 
 
 def _plan_refinable(
-    db: RefinableSums, query: Query, privacy: Promise | None, sd: float | None, refines: Sequence[str]
+    db: RefinableSums,
+    query: Query,
+    privacy: Promise | None,
+    sd: float | None,
+    refines: Sequence[str],
+    owner: str | None,
 ) -> list[PlannedAggregate]:
     """Return the planned aggregates; refuses another number of receipts to refine."""
-    planned = plan_aggregates(query, db, privacy, sd)
+    # Of the budgets behind a service its client knows nothing.
+    accounts: Any = getattr(db, "accounts", lambda _: ())
+    planned = plan_aggregates(query, db, privacy, sd, partial(accounts, owner))
     if len(refines) not in (0, len(planned)):
         raise ParameterError(
             "refines must name one receipt for each noisy question behind an answer, here "
@@ -416,6 +475,7 @@ def preview_query(
     privacy: Promise | None = None,
     sd: float | None = None,
     earlier: Callable[[Aggregate], Answer | None] | None = None,
+    accounts: Sequence[Account] = (),
 ) -> Preview:
     """Return what a query would cost, and how noisy its result would be. Free.
 
@@ -432,6 +492,8 @@ def preview_query(
     earlier : callable, optional
         Function that returns an answer to an aggregate that was paid for before, or None. The margins of
         means by groups then follow from the number of rows that each group was counted to have.
+    accounts : sequence of Account
+        Budgets that would be charged: the total's, and the owner's where there is one.
 
     Returns
     -------
@@ -447,10 +509,9 @@ def preview_query(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    costs = CostModel(schema, n_rows)
-    planned = plan_aggregates(query, costs, privacy, sd)
-    fits = [costs.calibrate(one.aggregate, privacy=one.privacy, variance=one.variance) for one in planned]
-    law = fits[0][1].law
+    options = _options(query, CostModel(schema, n_rows), privacy, sd)
+    chosen = options[least_charge([option.noises for option in options], accounts)]
+    fits, law = chosen.fits, chosen.noises[0].law
     sds = [np.ravel(bound.arrange(noise.sd(bound), 0.0)) for bound, noise in fits]  # alike in all groups
     rows: float | None = None
     one = margin = count_sd = None
@@ -466,7 +527,7 @@ def preview_query(
         if n_rows is not None:
             rows = n_rows / (len(sds[0]) if query.by else 1)
             margin = margins([rows])[0]
-        counted = earlier(planned[0].aggregate) if earlier is not None and query.by else None
+        counted = earlier(chosen.planned[0].aggregate) if earlier is not None and query.by else None
         if counted is not None:
             sizes = np.maximum(np.ravel(counted.value), 0.0).tolist()
             keyed = zip(_keys(query, counted.labels), sizes, margins(sizes), strict=True)
@@ -486,6 +547,35 @@ def preview_query(
         margin=margin,
         n_rows=rows,
         expected=expected,
+        laws=_law_options([chosen, *(option for option in options if option is not chosen)], one, accounts),
+    )
+
+
+def _law_options(
+    options: list[_Option], sd: float | None, accounts: Sequence[Account]
+) -> tuple[LawOption, ...]:
+    """Return what each law would cost and how noisy it would be; one that a limit refuses is left out.
+
+    Parameters
+    ----------
+    options : list of _Option
+        Plans of the query by the laws that are left open, first the chosen one.
+    sd : float or None
+        Standard deviation of the numbers by the chosen law; None if it is not known.
+    accounts : sequence of Account
+        Budgets that would be charged.
+    """
+    limited = any(account.caps is not None for account in accounts)
+    shares = [budget_share(option.noises, accounts) for option in options]
+    return tuple(
+        LawOption(
+            law=option.noises[0].law,
+            sd=sd and sd * (option.first_sd / options[0].first_sd),
+            cost=tuple(noise.promise for noise in option.noises if noise.promise is not None),
+            share=share if limited else None,
+        )
+        for option, share in zip(options, shares, strict=True)
+        if math.isfinite(share)
     )
 
 

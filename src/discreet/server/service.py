@@ -192,6 +192,7 @@ class Service:
             privacy=privacy,
             sd=sd,
             earlier=lambda aggregate: self._find_answer(caller, aggregate),
+            accounts=dataset.database.accounts(caller.name),
         )
         free = is_free(
             dataset.database, query, privacy=privacy, sd=sd, owner=caller.name, refines=request.refines
@@ -260,15 +261,10 @@ class Service:
         """Return what an aggregate would cost and how noisy its answer would be."""
         dataset = self.dataset
         aggregate = dataset.parse_aggregate(request, privacy)
-        cost = dataset.database.cost(aggregate, privacy=privacy, variance=request.variance)
-        sd = dataset.database.expected_sd(aggregate, privacy=privacy, variance=request.variance)
-        free = dataset.database.is_free(
-            aggregate,
-            privacy=privacy,
-            variance=request.variance,
-            owner=caller.name,
-            refines=_refined_receipt(request),
-        )
+        asked: Any = {"privacy": privacy, "variance": request.variance, "owner": caller.name}
+        cost = dataset.database.cost(aggregate, **asked)
+        sd = dataset.database.expected_sd(aggregate, **asked)
+        free = dataset.database.is_free(aggregate, refines=_refined_receipt(request), **asked)
         left = dataset.accounting.remaining(caller, cost)
         return preview_response(request.question, cost, left, sd=sd, free=free)
 

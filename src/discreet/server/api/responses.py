@@ -158,6 +158,15 @@ class ModelResponse(_PaidFields, title="Model"):
     fitted: dict[str, Any]
 
 
+class LawResponse(ResponseModel, title="Law"):
+    """What a query would cost by one law of noise, and the part of the whole budget that it takes."""
+
+    law: Literal["gaussian", "laplace"]
+    sd: float | None
+    cost: list[PromiseResponse]
+    share: float | None
+
+
 class PreviewResponse(_CostFields, title="Price"):
     """Cost and noise of an answer. It is free if you have already paid for the same answer (not reported for
     models), or if it follows from public facts.
@@ -177,6 +186,7 @@ class PreviewResponse(_CostFields, title="Price"):
     unreadable_below: int | None
     more: int | None
     free: bool
+    laws: list[LawResponse]
 
 
 class SchemaResponse(ResponseModel, title="About"):
@@ -433,4 +443,5 @@ def preview_response(
         **cost_fields(cost, left),
         "more": left["more"],
         "free": free or not cost,
+        "laws": [],
     }

@@ -202,7 +202,12 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
         promise = None if privacy is None else promise_from_dict({**context, **privacy})
         try:
             quoted = preview_query(
-                service.dataset.schema, n_rows, query, privacy=promise, sd=candidate.get("sd")
+                service.dataset.schema,
+                n_rows,
+                query,
+                privacy=promise,
+                sd=candidate.get("sd"),
+                accounts=service.dataset.database.accounts(entries[0].receipt.owner),
             )
         except DiscreetError:
             continue
