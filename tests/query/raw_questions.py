@@ -8,9 +8,10 @@ as a number is cast to 0 and 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from tests.query.raw_tables import RawColumn, sql_literal
+from tests.query.raw_tables import RawColumn, plain, sql_literal
 
 if TYPE_CHECKING:
     from tests.query.raw_tables import Choices, RawTable
@@ -138,9 +139,9 @@ class Questions:
         return Group(f"{name} ({', '.join(edges)})", name, place, cells)
 
     def _edge(self, column: RawColumn) -> str:
-        # An edge is a double by its documentation: one beside 2**53 may be another number than is written.
+        # An edge is a double: one of more digits than that is another number than is written.
         text = column.near(self._draws)
-        return text if "'" in text or abs(float(text)) < 2**52 else str(int(float(text)))
+        return text if "'" in text else plain(Decimal(repr(float(text))))
 
     @staticmethod
     def _constant(column: RawColumn, text: str) -> str:
