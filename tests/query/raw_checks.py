@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 NO_NOISE = 1e15
 """A mu so large that the noise is far below one step of any sum."""
 GRID_BITS = 30
-"""Sums are on a grid of 2**30 steps of an expression's range: a row is off by half a step at most."""
+"""Sums are on a grid of 2**30 steps of an expression's range: a row is off by half a step at most, and where the
+number of rows is private by half a step more, because the grid itself begins at a multiple of its step."""
 _BATCH = 48  # questions that are answered in one pass
 TIES = "the last bits of computed numbers decide a comparison or a FLOOR"
 
@@ -89,7 +90,7 @@ def _hold_batch(
             tally.refused[refusal.construct.split(",")[0]] += 1
     results: list[tuple[int, Any]] = []
     run_batch((query_task(db, query, privacy=_no_noise(table)) for _, query in parsed), results.extend)
-    n_rows = int(_row(raw, "SELECT COUNT(*) FROM data")[0])
+    steps = int(_row(raw, "SELECT COUNT(*) FROM data")[0]) * (0.5 if db.n_rows else 1.0)
     truths = _truths(raw, [question for question, _ in parsed])
     for number, result in results:
         question, query = parsed[number]
@@ -110,7 +111,7 @@ def _hold_batch(
         for place, value in enumerate(found):
             tally.cells += 1
             known, total = wanted.get(place, (0, 0.0))
-            problem = _difference(raw, question, query, n_rows, value, known, total)
+            problem = _difference(raw, question, query, steps, value, known, total)
             if problem == TIES:
                 tally.classes[TIES] += 1
             elif problem is not None:
@@ -155,7 +156,7 @@ def _difference(
     raw: duckdb.DuckDBPyConnection,
     question: Question,
     query: Query,
-    n_rows: int,
+    steps: float,
     value: float | None,
     known: int,
     total: float,
@@ -170,7 +171,7 @@ def _difference(
     if query.expression is not None:
         lower, upper = query.expression.lower, query.expression.upper
         width = max(upper, 0.0) - min(lower, 0.0)
-        margin += n_rows * width * (2.0 ** -(GRID_BITS + 1) + 1e-12)
+        margin += steps * width * (2.0**-GRID_BITS + 1e-12)
     rows = max(known, 1) if question.verb == "mean" else 1
     if abs(value - wanted) <= margin / rows:
         return None
