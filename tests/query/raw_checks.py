@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections import Counter
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 NO_NOISE = 1e15
 """A mu so large that the noise is far below one step of any sum."""
 GRID_BITS = 30
-"""Sums are on a grid of 2**30 steps of an expression's range: a row is off by half a step at most, and where the
-number of rows is private by half a step more, because the grid itself begins at a multiple of its step."""
+"""Sums are on a grid of 2**30 steps of an expression's range: a row is off by half a step at most, and where
+the number of rows is private by half a step more, because the grid begins at a multiple of its step."""
 _BATCH = 48  # questions that are answered in one pass
 TIES = "the last bits of computed numbers decide a comparison or a FLOOR"
 
@@ -111,7 +110,7 @@ def _hold_batch(
         for place, value in enumerate(found):
             tally.cells += 1
             known, total = wanted.get(place, (0, 0.0))
-            problem = _difference(raw, question, query, steps, value, known, total)
+            problem = difference(raw, question, query, steps, value, known, total)
             if problem == TIES:
                 tally.classes[TIES] += 1
             elif problem is not None:
@@ -121,7 +120,7 @@ def _hold_batch(
 def _truths(
     raw: duckdb.DuckDBPyConnection, questions: Sequence[Question]
 ) -> list[dict[int, tuple[int, float]]]:
-    """Return the number of known values and their sum in every cell of each question; those with 0 left out."""
+    """Return for every cell of each question how many values are known, and their sum; no empty cells."""
     whole = [i for i, question in enumerate(questions) if not question.groups]
     columns = []
     for i in whole:
@@ -137,7 +136,9 @@ def _truths(
         if question.groups:
             shape = [group.cells for group in question.groups]
             for *key, known, total in raw.execute(question.select(", ".join(_asked(question)))).fetchall():
-                place = functools.reduce(lambda at, step: at * step[0] + step[1], zip(shape, key, strict=True), 0)
+                place = 0
+                for size, code in zip(shape, key, strict=True):
+                    place = place * size + code
                 found[i][place] = (int(known), float(total or 0.0))
     return found
 
@@ -152,7 +153,7 @@ def _row(raw: duckdb.DuckDBPyConnection, sql: str) -> Any:
     return raw.execute(sql).fetchone()
 
 
-def _difference(
+def difference(
     raw: duckdb.DuckDBPyConnection,
     question: Question,
     query: Query,
@@ -161,7 +162,7 @@ def _difference(
     known: int,
     total: float,
 ) -> str | None:
-    """Return None for an answer that is right, the class of a difference that is allowed, or what is wrong."""
+    """Return None for an answer that is right, the reason of a difference that has one, or what is wrong."""
     if question.verb == "mean" and known == 0:
         return None  # a mean of nothing has no value
     wanted = total / known if question.verb == "mean" else total

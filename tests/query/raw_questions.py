@@ -106,6 +106,7 @@ class Questions:
         return Question(text, verb, number, where, groups)
 
     def _groups(self) -> tuple[Group, ...]:
+        """Draw one or two columns to group by."""
         found = {}
         for _ in range(self._draws.choice((1, 1, 2))):
             group = self._group(self._draws.choice(self._table.columns))
@@ -119,8 +120,8 @@ class Questions:
         if declared.type not in ("number", "integer", "date"):
             levels = [level for level in declared.levels if level is not None]
             whens = " ".join(f"WHEN {name} = {sql_literal(level)} THEN {i}" for i, level in enumerate(levels))
-            missing = len(levels)
-            return Group(name, name, f"CASE {whens} WHEN {name} IS NULL THEN {missing} END", len(declared.levels))
+            place = f"CASE {whens} WHEN {name} IS NULL THEN {len(levels)} END"
+            return Group(name, name, place, len(declared.levels))
         low, high = declared.range
         if declared.required and declared.type != "number" and high - low <= 100 and self._draws.often(0.6):
             first = sql_literal(declared.lower)
@@ -133,7 +134,8 @@ class Questions:
             return None
         if declared.type == "date":
             edges = [edge.removeprefix("DATE ") for edge in edges]
-        whens = " ".join(f"WHEN {name} < {self._constant(column, edge)} THEN {i}" for i, edge in enumerate(edges))
+        limits = [self._constant(column, edge) for edge in edges]
+        whens = " ".join(f"WHEN {name} < {limit} THEN {i}" for i, limit in enumerate(limits))
         place = f"CASE WHEN {name} IS NULL THEN {len(edges) + 1} {whens} ELSE {len(edges)} END"
         cells = len(edges) + (1 if declared.required else 2)
         return Group(f"{name} ({', '.join(edges)})", name, place, cells)
@@ -167,8 +169,8 @@ class Questions:
         if kind == 8:
             return _wrap("NOT ({})", self.condition(depth - 1))
         if kind == 9:
-            tested = draws.choice(("IS NULL", "IS NOT NULL", "IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE"))
-            return _wrap("(({}) " + tested + ")", self.condition(depth - 1))
+            tested = f"{draws.choice(('IS', 'IS NOT'))} {draws.choice(('NULL', 'TRUE', 'FALSE'))}"
+            return _wrap(f"(({{}}) {tested})", self.condition(depth - 1))
         return self._computed(depth - 1)
 
     def _simple(self) -> Part:
@@ -209,7 +211,8 @@ class Questions:
     def _category(self, column: RawColumn) -> Part:
         draws, name = self._draws, column.name
         if column.sql_type == "BOOLEAN":
-            return _same(draws.choice((name, f"NOT {name}", f"({name} = TRUE)", f"({name} <> TRUE)", f"({name} IN (FALSE))")))
+            forms = ("{}", "NOT {}", "({} = TRUE)", "({} <> TRUE)", "({} IN (FALSE))")
+            return _same(draws.choice(forms).format(name))
         levels = [sql_literal(level) for level in column.declared.levels if level is not None]
         if draws.often(0.5):
             return _same(f"({name} {draws.choice(('=', '<>'))} {draws.choice(levels)})")
@@ -260,7 +263,7 @@ class Questions:
                 return self._indicator(inner)
 
     def _column(self) -> Part:
-        column = self._draws.choice(self._numbers + [self._table.by_name["day"]])
+        column = self._draws.choice([*self._numbers, self._table.by_name["day"]])
         return Part(column.name, column.as_number, f"abs({column.as_number})")
 
     def _literal(self) -> Part:
@@ -289,14 +292,13 @@ class Questions:
         most = self._draws.choice(("1000", "20"))
         text, sql = f"LEAST({inner.text}, {most})", f"LEAST({inner.sql}, CAST('{most}' AS DOUBLE))"
         near = f"abs(({inner.sql}) - round({inner.sql})) <= {NEAR} * ({inner.size})"
-        return Part(f"FLOOR({text})", f"FLOOR({sql})", f"(COALESCE({inner.size}, 0) + {most})", (*inner.near, near))
+        size = f"(COALESCE({inner.size}, 0) + {most})"
+        return Part(f"FLOOR({text})", f"FLOOR({sql})", size, (*inner.near, near))
 
     def _power(self, base: Part) -> Part:
         times = self._draws.choice("0123")
-        # SQL's power of 0 is 1 for a missing base in no engine: NULL stays NULL.
-        return Part(
-            f"POWER({base.text}, {times})", f"POWER({base.sql}, {times})", f"POWER({base.size}, {times})", base.near
-        )
+        text, sql, size = (f"POWER({part}, {times})" for part in (base.text, base.sql, base.size))
+        return Part(text, sql, size, base.near)
 
     def _function(self) -> Part:
         column = self._column()
@@ -305,7 +307,8 @@ class Questions:
                 ("SQRT", f"GREATEST({column.text}, 0)", f"GREATEST({column.sql}, 0)"),
                 ("LN", f"GREATEST({column.text}, 1)", f"GREATEST({column.sql}, 1)"),
                 ("LN", f"GREATEST({column.text}, 0.25)", f"GREATEST({column.sql}, 0.25)"),
-                ("EXP", f"LEAST({column.text}, 10)", f"LEAST({column.sql}, 10)"),
+                # Below -200 it counts as EXP(-200).
+                ("EXP", f"LEAST({column.text}, 10)", f"GREATEST(LEAST({column.sql}, 10), -200)"),
             )
         )
         return Part(f"{name}({text})", f"{name}({sql})", f"(abs({name}({sql})) + 1)")
@@ -351,8 +354,8 @@ def _wrap(form: str, inner: Part) -> Part:
 
 
 def _join(between: str, parts: list[Part]) -> Part:
-    near: tuple[str, ...] = sum((part.near for part in parts), ())
-    return Part(f"({between.join(p.text for p in parts)})", f"({between.join(p.sql for p in parts)})", "", near)
+    text, sql = between.join(part.text for part in parts), between.join(part.sql for part in parts)
+    return Part(f"({text})", f"({sql})", near=tuple(near for part in parts for near in part.near))
 
 
 def drawn_questions(table: RawTable, draws: Choices, count: int) -> list[Question]:

@@ -2,8 +2,8 @@
 
 Nothing here reads how the package curates a table: the view of :func:`clamped_rows` is written from the
 promise alone. A number or a date outside its declared range is moved to the nearer end, a number nearer to
-zero than 2**-448 is 0, a text that is not listed becomes ``other``, NaN and the empty text are missing, and no
-cell is changed in any other way.
+zero than 2**-448 is 0, a text that is not listed becomes ``other``, NaN and the empty text are missing, and
+no cell is changed in any other way.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _words(stream: Stream) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class RawColumn:
-    """A column with the cells of its owner: what is declared, the cells, and where neighbors of a cell are."""
+    """A column with the cells of its owner: what is declared, the cells, and a step from one to the next."""
 
     declared: Column
     cells: list[Any]
@@ -93,10 +93,12 @@ class RawColumn:
             inside = f"WHEN {name} < {low} THEN {low} WHEN {name} > {high} THEN {high} ELSE {name} END"
             if declared.type != "number":
                 return f"CASE {inside}"  # NULL is neither
-            return f"CASE WHEN isnan({name}) THEN NULL WHEN abs({name}) < {TINY} THEN LEAST(GREATEST(0.0, {low}), {high}) {inside}"
+            zero = f"LEAST(GREATEST(0.0, {low}), {high})"
+            return f"CASE WHEN isnan({name}) THEN NULL WHEN abs({name}) < {TINY} THEN {zero} {inside}"
         if self.sql_type == "VARCHAR":
             listed = ", ".join(map(sql_literal, declared.values or ()))
-            return f"CASE WHEN {name} IS NULL OR {name} = '' THEN NULL WHEN {name} IN ({listed}) THEN {name} ELSE 'other' END"
+            missing = f"{name} IS NULL OR {name} = ''"
+            return f"CASE WHEN {missing} THEN NULL WHEN {name} IN ({listed}) THEN {name} ELSE 'other' END"
         return name
 
     @property
@@ -194,12 +196,15 @@ def _score(draws: Choices, size: int, optional: bool) -> RawColumn:
     low, high = draws.choice(((0, 10), (-5, 5), (0, 100), (0.5, 9.5), (3, 4)))
     cells = [draws.whole(int(low * 10) - 8, int(high * 10) + 8) / 10 for _ in range(size)]
     cells = _with_gaps(draws, cells, (None, math.nan), optional)
-    return RawColumn(Column("score", lower=low, upper=high, required=not optional), cells, "0.1")
+    grid = draws.choice((None, None, 0.1 if high == 10 else 0.5))
+    return RawColumn(Column("score", lower=low, upper=high, required=not optional, grid=grid), cells, "0.1")
 
 
 def _income(draws: Choices, size: int, optional: bool) -> RawColumn:
     high = draws.choice((10**7, 10**7, 2**20 + 5, 3 * 10**9, 50_000))
-    cells = [draws.choice((0, 0, 1, 2, 9, draws.whole(0, 30), draws.whole(0, high + 9), high)) for _ in range(size)]
+    cells = [
+        draws.choice((0, 0, 1, 2, 9, draws.whole(0, 30), draws.whole(0, high + 9), high)) for _ in range(size)
+    ]
     cells = _with_gaps(draws, cells, (None,), optional)
     return RawColumn(Column("income", type="integer", lower=0, upper=high, required=not optional), cells)
 
@@ -207,7 +212,9 @@ def _income(draws: Choices, size: int, optional: bool) -> RawColumn:
 def _big(draws: Choices, size: int, optional: bool) -> RawColumn:
     low, high = draws.choice(((0, 2**53), (-(2**53), 2**53), (2**52, 2**53), (-(10**15), 10**15), (0, 2**31)))
     near = (low - 2**60, low - 1, low, low + 1, low + 2, high - 2, high - 1, high, high + 1, 2**62)
-    cells = [draws.choice((draws.choice(near), draws.whole(low, high), (low + high) // 2)) for _ in range(size)]
+    cells = [
+        draws.choice((draws.choice(near), draws.whole(low, high), (low + high) // 2)) for _ in range(size)
+    ]
     cells = _with_gaps(draws, cells, (None,), optional)
     return RawColumn(Column("big", type="integer", lower=low, upper=high, required=not optional), cells)
 
@@ -219,7 +226,9 @@ def _delta(draws: Choices, size: int, optional: bool) -> RawColumn:
 
 
 def _temperature(draws: Choices, size: int, optional: bool) -> RawColumn:
-    low, high = draws.choice(((-40.0, 60.0), (-1.0, 1.0), (0.0, 1e6), (-1e-3, 1e-3), (1e-12, 2.5), (-7.3, -0.1)))
+    low, high = draws.choice(
+        ((-40.0, 60.0), (-1.0, 1.0), (0.0, 1e6), (-1e-3, 1e-3), (1e-12, 2.5), (-7.3, -0.1))
+    )
     odd = (math.inf, -math.inf, -0.0, 0.0, 1e-12, -1e-12, 3e-13, 1e308, -1e-200, 0.1 + 0.2, low, high)
     cells = [draws.choice((draws.choice(odd), draws.uniform(low, high))) for _ in range(size)]
     cells = _with_gaps(draws, cells, (None, math.nan), optional)
