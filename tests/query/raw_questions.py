@@ -99,9 +99,12 @@ class Questions:
         if draws.often(0.5):
             what = "COUNT(*)" if number is None else f"{'SUM' if verb == 'sum' else 'AVG'}({number.text})"
             named = "".join(f"{group.column}, " for group in groups)
-            text = f"SELECT {named}{what} FROM data{condition}" + (f" GROUP BY {by}" if by else "")
+            alias = draws.choice(("", "", " AS answer"))
+            text = f"SELECT {named}{what}{alias} FROM data{condition}" + (f" GROUP BY {by}" if by else "")
         else:
             what = "count" if number is None else f"{verb}({number.text})"
+            if number is not None and verb == "sum" and draws.often(0.2):
+                what = number.text  # an expression without a word before it is summed
             text = f"{what}{condition}" + (f" by {by}" if by else "")
         return Question(text, verb, number, where, groups)
 
