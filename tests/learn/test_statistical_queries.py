@@ -144,6 +144,18 @@ def test_more_queries_than_were_announced_are_refused() -> None:
         assert len(oracle.statistics) == 1
 
 
+def test_a_number_that_may_be_missing_is_refused_and_a_condition_on_it_is_not() -> None:
+    schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99, required=False)])
+    table = {"age": [None, 10, 60, 70] * 250}
+    with Database(table, schema=schema, random_state=5) as db:
+        queries = StatisticalQueries(db, queries=3)
+        with pytest.raises(ParameterError, match="must be known for every row"):
+            queries.stat("age", tolerance=1.0)
+        # Unknown is not true: half of the rows, and not three quarters.
+        assert queries.stat("age >= 50", tolerance=0.05).value == pytest.approx(0.5, abs=0.05)
+        assert queries.stat("COALESCE(age, 0)", tolerance=5.0).value == pytest.approx(35, abs=5)
+
+
 def test_a_private_number_of_rows_is_refused() -> None:
     hidden = Schema(columns=SCHEMA.columns, neighbors="add-remove")
     with Database(rows(200), schema=hidden) as sums, pytest.raises(ParameterError, match="public number"):

@@ -237,7 +237,8 @@ class StatisticalQueries:
         Parameters
         ----------
         expression : str or Expression
-            Condition, or any scalar expression over the declared columns.
+            Condition, whose mean is the share of rows for which it is true, or any scalar expression over
+            the declared columns that is known for every row.
         tolerance : float
             Largest error of the mean, in the expression's own unit.
         """
@@ -247,6 +248,11 @@ class StatisticalQueries:
                 "are used up. The failure probability was shared among them: begin with more."
             )
         parsed = parse(expression, self.sums.schema) if isinstance(expression, str) else expression
+        if parsed.known is not None and not parsed.is_condition:
+            raise ParameterError(
+                "expression of StatisticalQueries.stat must be known for every row, and may be missing in "
+                "some. Write COALESCE(x, 0), or ask the database for the mean where it is known."
+            )
         sd = self._sd(tolerance)
         answer = self.sums.ask(Sums((parsed,)), variance=sd * sd, owner=self._owner)
         width = float(parsed.upper) - float(parsed.lower)

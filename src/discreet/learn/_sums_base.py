@@ -109,7 +109,8 @@ class SumsEstimator(Learner):
         ----------
         X : matrix or frame
             A matrix of numbers in the order of ``bounds`` or of the schema's features; a frame, where the
-            schema has categories, dates or numbers that may be missing.
+            schema has categories, dates or numbers that may be missing; a missing number is then the middle
+            of its range, which is imputation.
         y : array, optional
             Labels, where the learner needs them.
         """

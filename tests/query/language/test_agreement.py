@@ -52,8 +52,9 @@ FIXED = (
     "0 * delta + 1", "delta + age", "-ABS(delta)", "ward <> 'surgery'", "NOT (delta > 0 AND ward = 'A;B--')",
     "(delta > 0 OR ward IN ('surgery')) IS NULL", "(delta < 0) * income - 5", "COALESCE(delta, age / 7)",
     "LEAST(delta, age)", "GREATEST(delta, CASE WHEN ward = 'surgery' THEN income END)",
-    "CASE WHEN delta > 0 THEN 0 ELSE 1 END", "CASE WHEN ward <> 'surgery' THEN delta WHEN smoker THEN NULL ELSE 3 END",
-    "FLOOR(delta)", "LN(CASE WHEN delta < 0 THEN age END)", "CASE WHEN delta IS NOT NULL THEN delta - 3 ELSE 0 END",
+    "CASE WHEN delta > 0 THEN 0 ELSE 1 END", "FLOOR(delta)", "LN(CASE WHEN delta < 0 THEN age END)",
+    "CASE WHEN ward <> 'surgery' THEN delta WHEN smoker THEN NULL ELSE 3 END",
+    "CASE WHEN delta IS NOT NULL THEN delta - 3 ELSE 0 END",
 )  # fmt: skip
 
 

@@ -22,7 +22,11 @@ def value(text: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     expression = parse(text, SCHEMA)
     results = values(expression.program, COLUMNS)
     result = np.broadcast_to(np.asarray(results[expression.place], np.float64), len(COLUMNS["age"]))
-    return result if expression.known_place is None else np.where(results[expression.known_place], result, np.nan)
+    return (
+        result
+        if expression.known_place is None
+        else np.where(results[expression.known_place], result, np.nan)
+    )
 
 
 FORMS = [

@@ -36,8 +36,9 @@ class Moments(Aggregate):
     Parameters
     ----------
     columns : sequence of str
-        A number is one coordinate: its distance from the middle of its range, as a fraction of the range. A
-        category has one for each level, 0 or 1.
+        A number is one coordinate: its distance from the middle of its range, as a fraction of the range; the
+        declared fill stands for a missing cell, which is imputation. A category has one for each level, 0 or
+        1.
 
     Notes
     -----

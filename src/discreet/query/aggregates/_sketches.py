@@ -35,7 +35,8 @@ class SignSketches(Aggregate):
     Parameters
     ----------
     columns : sequence of str
-        A number is one coordinate, as a fraction of its range; a category one for each level, 0 or 1.
+        A number is one coordinate, as a fraction of its range, where the declared fill, its middle, stands
+        for a missing cell, which is imputation; a category one for each level, 0 or 1.
     sketches : int
         Number of sketches, from 1 to 65536.
     key : str

@@ -40,7 +40,8 @@ class Gram(Aggregate):
     Parameters
     ----------
     columns : sequence of str
-        A number is one coordinate, as a fraction of its range; a category one for each level, 0 or 1.
+        A number is one coordinate, as a fraction of its range, where the declared fill, its middle, stands
+        for a missing cell, which is imputation; a category one for each level, 0 or 1.
     center : sequence of float, optional
         Public origin of each coordinate, from 0 to 1; the middle of the ranges if left out.
     radius : float, optional

@@ -6,7 +6,7 @@ away from zero, a logarithm of something positive), the expression is refused wi
 show it.
 
 A program has no NULL. A missing cell holds a declared value, so that every number has a value for every row;
-beside the value is recorded whether it is known, and of a condition whether it is true and whether it is false.
+beside the value is recorded whether it is known, and of a condition whether it is true and whether false.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ class Lowering:
         return place
 
     def _case(self, node: Case) -> int:
-        """Record the number of the first true condition; for NULL that of a branch, which widens no bounds."""
+        """Record the number of the first true condition; for NULL that of a branch, which widens no bound."""
         values = [node.otherwise, *(value for _, value in node.branches)]
         anything = next(value for value in values if not isinstance(value, Null))
         result, *chosen = [self.value(anything if isinstance(value, Null) else value) for value in values]
@@ -334,7 +334,9 @@ class Lowering:
                 place = program.compare(_COMPARISONS[relation], self.value(left), self.value(right))
                 return program.every([place, *self._all_known((left, right))])
             case Member(name=name, flag=flag):
-                return program.member(flag or name, node.true_codes) if node.true_codes else program.truth(False)
+                return (
+                    program.member(flag or name, node.true_codes) if node.true_codes else program.truth(False)
+                )
             case Test():
                 return self._test(node)
         assert isinstance(node, Junction)
@@ -342,7 +344,7 @@ class Lowering:
         return program.every(places) if node.word == "AND" else program.some(places)
 
     def _test(self, node: Test) -> int:
-        """Record a test of a part, whose own operations are recorded too, so that its bounds are looked at."""
+        """Record a test of a part, and the operations of the part, so that its bounds are looked at."""
         subject, negated = node.subject, node.word.startswith("NOT")
         place = self.value(subject) if isinstance(subject, Number) else self.holds(_as_condition(subject))
         if node.word.endswith("NULL"):

@@ -252,7 +252,7 @@ class _Parser:
         days = [self._or_day(item, part) for item in items]
         return normal.junction("OR", [normal.compare("=", number, day) for day in days])
 
-    def tested(self, node: Any, depth: int) -> Part:
+    def null_test(self, node: Any, depth: int) -> Part:
         """Return ``x IS NULL``, or a condition with IS TRUE or IS FALSE."""
         part = self.part(node.this, depth)
         if type(node.expression) is exp.Null:
@@ -448,7 +448,7 @@ _TABLE: dict[type, tuple[Callable[[_Parser, Any, int], Part], frozenset[str]]] =
     exp.Case: (_Parser.case, frozenset(("ifs", "default"))),
     exp.Between: (_Parser.between, frozenset(("this", "low", "high"))),
     exp.In: (_Parser.among, frozenset(("this", "expressions"))),
-    exp.Is: (_Parser.tested, _TWO),
+    exp.Is: (_Parser.null_test, _TWO),
     exp.And: (_Parser.junction, _TWO),
     exp.Or: (_Parser.junction, _TWO),
     exp.Not: (_Parser.opposite, _ONE),

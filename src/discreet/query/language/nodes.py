@@ -278,8 +278,8 @@ class Member(Condition):
     name : str
         Declared name of the column.
     levels : tuple
-        All its levels, in declared order; ``None``, the last if it is one, stands for a missing cell. A column
-        of numbers that may be missing counts as one with the levels ``False`` (there) and ``None``.
+        All its levels, in declared order; ``None``, the last if it is one, stands for a missing cell. A
+        column of numbers that may be missing counts as one with the levels ``False`` (there) and ``None``.
     codes : tuple of int
         Positions of the levels that fulfill the test, that of a missing cell not among them.
     missing : bool or None

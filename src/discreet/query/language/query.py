@@ -50,8 +50,8 @@ class Query:
     expression : Expression or None
         Expression that is summed or averaged; None for a count.
     where : Expression or None
-        Condition that is true for the rows that are chosen; None for all of them. Of a mean, and of a COUNT of
-        something, that it is known is part of the condition.
+        Condition that is true for the rows that are chosen; None for all of them. Of a mean, and of a COUNT
+        of something, that it is known is part of the condition.
     by : tuple of GroupKey
         Keys of the groups; empty for one result over all rows.
     schema : Schema
@@ -108,11 +108,11 @@ def parse_query(text: str, schema: Schema) -> Query:
     Parameters
     ----------
     text : str
-        ``[COUNT | SUM | MEAN] [expression] [WHERE condition] [BY column, ...]``. COUNT of an expression counts
-        the rows where it is known, and MEAN is over them. A number to group by is
-        followed by where its cells begin: ``BY age (30, 45, 60)``. An expression without a word before it is
-        summed, so that a condition counts. Or the same as SQL: ``SELECT COUNT(*) | COUNT(expression) |
-        SUM(expression) | AVG(expression) [, column, ...] FROM name [WHERE condition] [GROUP BY column, ...]``.
+        ``[COUNT | SUM | MEAN] [expression] [WHERE condition] [BY column, ...]``. COUNT of an expression
+        counts the rows where it is known, and MEAN is over them. A number to group by is followed by where
+        its cells begin: ``BY age (30, 45, 60)``. An expression without a word before it is summed, so that a
+        condition counts. Or the same as SQL: ``SELECT COUNT(*) | COUNT(expression) | SUM(expression) |
+        AVG(expression) [, column, ...] FROM name [WHERE condition] [GROUP BY column, ...]``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
 
