@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections import Counter
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from discreet.batching import run_batch
-from discreet.errors import ExpressionRefused
+from discreet.errors import ExpressionRefused, ParameterError
 from discreet.privacy import GaussianDP
 from discreet.query.language.query import parse_query
 from discreet.query.text_query import query_task
@@ -27,10 +26,11 @@ if TYPE_CHECKING:
     from tests.query.raw_questions import Question
     from tests.query.raw_tables import RawTable
 
-NO_NOISE = GaussianDP(mu=1e15)
-"""A promise so weak that the noise is far below one step of any sum."""
+NO_NOISE = 1e15
+"""A mu so large that the noise is far below one step of any sum."""
 GRID_BITS = 30
-"""Sums are on a grid of 2**30 steps of an expression's range: a row is off by half a step at most."""
+"""Sums are on a grid of 2**30 steps of an expression's range: a row is off by half a step at most, and where
+the number of rows is private by half a step more, because the grid begins at a multiple of its step."""
 _BATCH = 48  # questions that are answered in one pass
 TIES = "the last bits of computed numbers decide a comparison or a FLOOR"
 
@@ -60,9 +60,13 @@ def hold_against_sql(table: RawTable, db: Database, count: int, tally: Tally) ->
     raw.close()
 
 
+def _no_noise(table: RawTable) -> GaussianDP:
+    return GaussianDP(mu=NO_NOISE, unit=table.schema.unit, neighbors=table.schema.neighbors)
+
+
 def _leave_out_rows(table: RawTable, db: Database, raw: duckdb.DuckDBPyConnection, tally: Tally) -> None:
     """Take out of the clamped cells the rows past ``max_rows_per_unit``, of which each person has no more."""
-    cells = db.query("count by line", privacy=NO_NOISE).cells
+    cells = db.query("count by line", privacy=_no_noise(table)).cells
     kept = [line for line, cell in enumerate(cells) if round(cell.value or 0) == 1]
     assert table.people is not None
     most = table.schema.max_rows_per_unit
@@ -84,13 +88,13 @@ def _hold_batch(
         except ExpressionRefused as refusal:
             tally.refused[refusal.construct.split(",")[0]] += 1
     results: list[tuple[int, Any]] = []
-    run_batch((query_task(db, query, privacy=NO_NOISE) for _, query in parsed), results.extend)
-    n_rows = int(_row(raw, "SELECT COUNT(*) FROM data")[0])
+    run_batch((query_task(db, query, privacy=_no_noise(table)) for _, query in parsed), results.extend)
+    steps = int(_row(raw, "SELECT COUNT(*) FROM data")[0]) * (0.5 if db.n_rows else 1.0)
     truths = _truths(raw, [question for question, _ in parsed])
     for number, result in results:
         question, query = parsed[number]
-        if isinstance(result, ExpressionRefused):
-            tally.refused[result.construct.split(",")[0]] += 1
+        if isinstance(result, ParameterError) and "must depend on a column" in str(result):
+            tally.refused["a constant where the number of rows is private"] += 1
             continue
         tally.answered += 1
         tally.kinds[question.verb + (" by" if question.groups else "")] += 1
@@ -106,7 +110,7 @@ def _hold_batch(
         for place, value in enumerate(found):
             tally.cells += 1
             known, total = wanted.get(place, (0, 0.0))
-            problem = _difference(raw, question, query, n_rows, value, known, total)
+            problem = difference(raw, question, query, steps, value, known, total)
             if problem == TIES:
                 tally.classes[TIES] += 1
             elif problem is not None:
@@ -116,7 +120,7 @@ def _hold_batch(
 def _truths(
     raw: duckdb.DuckDBPyConnection, questions: Sequence[Question]
 ) -> list[dict[int, tuple[int, float]]]:
-    """Return the number of known values and their sum in every cell of each question; those with 0 left out."""
+    """Return for every cell of each question how many values are known, and their sum; no empty cells."""
     whole = [i for i, question in enumerate(questions) if not question.groups]
     columns = []
     for i in whole:
@@ -132,9 +136,9 @@ def _truths(
         if question.groups:
             shape = [group.cells for group in question.groups]
             for *key, known, total in raw.execute(question.select(", ".join(_asked(question)))).fetchall():
-                place = functools.reduce(
-                    lambda at, step: at * step[0] + step[1], zip(shape, key, strict=True), 0
-                )
+                place = 0
+                for size, code in zip(shape, key, strict=True):
+                    place = place * size + code
                 found[i][place] = (int(known), float(total or 0.0))
     return found
 
@@ -149,16 +153,16 @@ def _row(raw: duckdb.DuckDBPyConnection, sql: str) -> Any:
     return raw.execute(sql).fetchone()
 
 
-def _difference(
+def difference(
     raw: duckdb.DuckDBPyConnection,
     question: Question,
     query: Query,
-    n_rows: int,
+    steps: float,
     value: float | None,
     known: int,
     total: float,
 ) -> str | None:
-    """Return None for an answer that is right, the class of a difference that is allowed, or what is wrong."""
+    """Return None for an answer that is right, the reason of a difference that has one, or what is wrong."""
     if question.verb == "mean" and known == 0:
         return None  # a mean of nothing has no value
     wanted = total / known if question.verb == "mean" else total
@@ -168,7 +172,7 @@ def _difference(
     if query.expression is not None:
         lower, upper = query.expression.lower, query.expression.upper
         width = max(upper, 0.0) - min(lower, 0.0)
-        margin += n_rows * width * (2.0 ** -(GRID_BITS + 1) + 1e-12)
+        margin += steps * width * (2.0**-GRID_BITS + 1e-12)
     rows = max(known, 1) if question.verb == "mean" else 1
     if abs(value - wanted) <= margin / rows:
         return None

@@ -8,9 +8,10 @@ as a number is cast to 0 and 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from tests.query.raw_tables import RawColumn, sql_literal
+from tests.query.raw_tables import RawColumn, plain, sql_literal
 
 if TYPE_CHECKING:
     from tests.query.raw_tables import Choices, RawTable
@@ -98,13 +99,17 @@ class Questions:
         if draws.often(0.5):
             what = "COUNT(*)" if number is None else f"{'SUM' if verb == 'sum' else 'AVG'}({number.text})"
             named = "".join(f"{group.column}, " for group in groups)
-            text = f"SELECT {named}{what} FROM data{condition}" + (f" GROUP BY {by}" if by else "")
+            alias = draws.choice(("", "", " AS answer"))
+            text = f"SELECT {named}{what}{alias} FROM data{condition}" + (f" GROUP BY {by}" if by else "")
         else:
             what = "count" if number is None else f"{verb}({number.text})"
+            if number is not None and verb == "sum" and draws.often(0.2):
+                what = number.text  # an expression without a word before it is summed
             text = f"{what}{condition}" + (f" by {by}" if by else "")
         return Question(text, verb, number, where, groups)
 
     def _groups(self) -> tuple[Group, ...]:
+        """Draw one or two columns to group by."""
         found = {}
         for _ in range(self._draws.choice((1, 1, 2))):
             group = self._group(self._draws.choice(self._table.columns))
@@ -118,10 +123,8 @@ class Questions:
         if declared.type not in ("number", "integer", "date"):
             levels = [level for level in declared.levels if level is not None]
             whens = " ".join(f"WHEN {name} = {sql_literal(level)} THEN {i}" for i, level in enumerate(levels))
-            missing = len(levels)
-            return Group(
-                name, name, f"CASE {whens} WHEN {name} IS NULL THEN {missing} END", len(declared.levels)
-            )
+            place = f"CASE {whens} WHEN {name} IS NULL THEN {len(levels)} END"
+            return Group(name, name, place, len(declared.levels))
         low, high = declared.range
         if declared.required and declared.type != "number" and high - low <= 100 and self._draws.often(0.6):
             first = sql_literal(declared.lower)
@@ -134,17 +137,16 @@ class Questions:
             return None
         if declared.type == "date":
             edges = [edge.removeprefix("DATE ") for edge in edges]
-        whens = " ".join(
-            f"WHEN {name} < {self._constant(column, edge)} THEN {i}" for i, edge in enumerate(edges)
-        )
+        limits = [self._constant(column, edge) for edge in edges]
+        whens = " ".join(f"WHEN {name} < {limit} THEN {i}" for i, limit in enumerate(limits))
         place = f"CASE WHEN {name} IS NULL THEN {len(edges) + 1} {whens} ELSE {len(edges)} END"
         cells = len(edges) + (1 if declared.required else 2)
         return Group(f"{name} ({', '.join(edges)})", name, place, cells)
 
     def _edge(self, column: RawColumn) -> str:
-        # An edge is a double by its documentation: one beside 2**53 may be another number than is written.
+        # An edge is a double: one of more digits than that is another number than is written.
         text = column.near(self._draws)
-        return text if "'" in text or abs(float(text)) < 2**52 else str(int(float(text)))
+        return text if "'" in text else plain(Decimal(repr(float(text))))
 
     @staticmethod
     def _constant(column: RawColumn, text: str) -> str:
@@ -170,10 +172,8 @@ class Questions:
         if kind == 8:
             return _wrap("NOT ({})", self.condition(depth - 1))
         if kind == 9:
-            tested = draws.choice(
-                ("IS NULL", "IS NOT NULL", "IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE")
-            )
-            return _wrap("(({}) " + tested + ")", self.condition(depth - 1))
+            tested = f"{draws.choice(('IS', 'IS NOT'))} {draws.choice(('NULL', 'TRUE', 'FALSE'))}"
+            return _wrap(f"(({{}}) {tested})", self.condition(depth - 1))
         return self._computed(depth - 1)
 
     def _simple(self) -> Part:
@@ -214,11 +214,8 @@ class Questions:
     def _category(self, column: RawColumn) -> Part:
         draws, name = self._draws, column.name
         if column.sql_type == "BOOLEAN":
-            return _same(
-                draws.choice(
-                    (name, f"NOT {name}", f"({name} = TRUE)", f"({name} <> TRUE)", f"({name} IN (FALSE))")
-                )
-            )
+            forms = ("{}", "NOT {}", "({} = TRUE)", "({} <> TRUE)", "({} IN (FALSE))")
+            return _same(draws.choice(forms).format(name))
         levels = [sql_literal(level) for level in column.declared.levels if level is not None]
         if draws.often(0.5):
             return _same(f"({name} {draws.choice(('=', '<>'))} {draws.choice(levels)})")
@@ -269,7 +266,7 @@ class Questions:
                 return self._indicator(inner)
 
     def _column(self) -> Part:
-        column = self._draws.choice(self._numbers + [self._table.by_name["day"]])
+        column = self._draws.choice([*self._numbers, self._table.by_name["day"]])
         return Part(column.name, column.as_number, f"abs({column.as_number})")
 
     def _literal(self) -> Part:
@@ -298,19 +295,13 @@ class Questions:
         most = self._draws.choice(("1000", "20"))
         text, sql = f"LEAST({inner.text}, {most})", f"LEAST({inner.sql}, CAST('{most}' AS DOUBLE))"
         near = f"abs(({inner.sql}) - round({inner.sql})) <= {NEAR} * ({inner.size})"
-        return Part(
-            f"FLOOR({text})", f"FLOOR({sql})", f"(COALESCE({inner.size}, 0) + {most})", (*inner.near, near)
-        )
+        size = f"(COALESCE({inner.size}, 0) + {most})"
+        return Part(f"FLOOR({text})", f"FLOOR({sql})", size, (*inner.near, near))
 
     def _power(self, base: Part) -> Part:
         times = self._draws.choice("0123")
-        # SQL's power of 0 is 1 for a missing base in no engine: NULL stays NULL.
-        return Part(
-            f"POWER({base.text}, {times})",
-            f"POWER({base.sql}, {times})",
-            f"POWER({base.size}, {times})",
-            base.near,
-        )
+        text, sql, size = (f"POWER({part}, {times})" for part in (base.text, base.sql, base.size))
+        return Part(text, sql, size, base.near)
 
     def _function(self) -> Part:
         column = self._column()
@@ -319,7 +310,8 @@ class Questions:
                 ("SQRT", f"GREATEST({column.text}, 0)", f"GREATEST({column.sql}, 0)"),
                 ("LN", f"GREATEST({column.text}, 1)", f"GREATEST({column.sql}, 1)"),
                 ("LN", f"GREATEST({column.text}, 0.25)", f"GREATEST({column.sql}, 0.25)"),
-                ("EXP", f"LEAST({column.text}, 10)", f"LEAST({column.sql}, 10)"),
+                # Below -200 it counts as EXP(-200).
+                ("EXP", f"LEAST({column.text}, 10)", f"GREATEST(LEAST({column.sql}, 10), -200)"),
             )
         )
         return Part(f"{name}({text})", f"{name}({sql})", f"(abs({name}({sql})) + 1)")
@@ -365,10 +357,8 @@ def _wrap(form: str, inner: Part) -> Part:
 
 
 def _join(between: str, parts: list[Part]) -> Part:
-    near: tuple[str, ...] = sum((part.near for part in parts), ())
-    return Part(
-        f"({between.join(p.text for p in parts)})", f"({between.join(p.sql for p in parts)})", "", near
-    )
+    text, sql = between.join(part.text for part in parts), between.join(part.sql for part in parts)
+    return Part(f"({text})", f"({sql})", near=tuple(near for part in parts for near in part.near))
 
 
 def drawn_questions(table: RawTable, draws: Choices, count: int) -> list[Question]:

@@ -1,8 +1,9 @@
 """Random tables as their owners have them, and plain SQL over their clamped cells.
 
 Nothing here reads how the package curates a table: the view of :func:`clamped_rows` is written from the
-promise alone. A number or a date outside its declared range is moved to the nearer end, a text that is not
-listed becomes ``other``, NaN and the empty text are missing, and no cell is changed in any other way.
+promise alone. A number or a date outside its declared range is moved to the nearer end, a number nearer to
+zero than 2**-448 is 0, a text that is not listed becomes ``other``, NaN and the empty text are missing, and
+no cell is changed in any other way.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from discreet.noise import Stream
 
+TINY = "power(CAST(2 AS DOUBLE), -448)"
+"""A number nearer to zero than 1.4e-135 counts as 0, by the documentation of the curated table."""
 _TYPES = {"number": "DOUBLE", "integer": "BIGINT", "date": "DATE"}
 _ARROW = {"DOUBLE": pa.float64(), "BIGINT": pa.int64(), "DATE": pa.date32(), "VARCHAR": pa.string()}
 _ARROW["BOOLEAN"] = pa.bool_()
@@ -53,7 +56,7 @@ def _words(stream: Stream) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class RawColumn:
-    """A column with the cells of its owner: what is declared, the cells, and where neighbors of a cell are."""
+    """A column with the cells of its owner: what is declared, the cells, and a step from one to the next."""
 
     declared: Column
     cells: list[Any]
@@ -87,11 +90,15 @@ class RawColumn:
         name, declared = self.name, self.declared
         if declared.type in _TYPES:
             low, high = (sql_literal(end) for end in (declared.lower, declared.upper))
-            missing = f"isnan({name})" if declared.type == "number" else "FALSE"
-            return f"CASE WHEN {name} IS NULL OR {missing} THEN NULL WHEN {name} < {low} THEN {low} WHEN {name} > {high} THEN {high} ELSE {name} END"
+            inside = f"WHEN {name} < {low} THEN {low} WHEN {name} > {high} THEN {high} ELSE {name} END"
+            if declared.type != "number":
+                return f"CASE {inside}"  # NULL is neither
+            zero = f"LEAST(GREATEST(0.0, {low}), {high})"
+            return f"CASE WHEN isnan({name}) THEN NULL WHEN abs({name}) < {TINY} THEN {zero} {inside}"
         if self.sql_type == "VARCHAR":
             listed = ", ".join(map(sql_literal, declared.values or ()))
-            return f"CASE WHEN {name} IS NULL OR {name} = '' THEN NULL WHEN {name} IN ({listed}) THEN {name} ELSE 'other' END"
+            missing = f"{name} IS NULL OR {name} = ''"
+            return f"CASE WHEN {missing} THEN NULL WHEN {name} IN ({listed}) THEN {name} ELSE 'other' END"
         return name
 
     @property
@@ -103,7 +110,7 @@ class RawColumn:
 
     def near(self, draws: Choices) -> str:
         """Draw a constant: a cell, its neighbor, something with more decimals, or something out of range."""
-        there = [cell for cell in self.cells if cell is not None and not is_float_special(cell)]
+        there = [cell for cell in self.cells if cell is not None and _is_small(cell)]
         cell = draws.choice(there) if there else self.declared.lower
         if isinstance(cell, datetime.date):
             return sql_literal(cell + draws.choice((-1, 0, 0, 0, 1)) * _DAY)
@@ -113,15 +120,15 @@ class RawColumn:
         if draws.often(0.05):
             value = Decimal(repr(draws.choice((self.declared.lower, self.declared.upper)) or 0))
             value += draws.choice((-1, 0, 1, 1000)) * Decimal(str(self.step))
-        return _plain(value)
+        return plain(value)
 
 
-def is_float_special(cell: Any) -> bool:
-    """Whether a cell is NaN or infinite."""
-    return isinstance(cell, float) and not math.isfinite(cell)
+def _is_small(cell: Any) -> bool:
+    """Whether a cell may be written as a constant."""
+    return not isinstance(cell, float) or abs(cell) < 1e99
 
 
-def _plain(value: Decimal) -> str:
+def plain(value: Decimal) -> str:
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -189,7 +196,8 @@ def _score(draws: Choices, size: int, optional: bool) -> RawColumn:
     low, high = draws.choice(((0, 10), (-5, 5), (0, 100), (0.5, 9.5), (3, 4)))
     cells = [draws.whole(int(low * 10) - 8, int(high * 10) + 8) / 10 for _ in range(size)]
     cells = _with_gaps(draws, cells, (None, math.nan), optional)
-    return RawColumn(Column("score", lower=low, upper=high, required=not optional), cells, "0.1")
+    grid = draws.choice((None, None, 0.1 if high == 10 else 0.5))
+    return RawColumn(Column("score", lower=low, upper=high, required=not optional, grid=grid), cells, "0.1")
 
 
 def _income(draws: Choices, size: int, optional: bool) -> RawColumn:
