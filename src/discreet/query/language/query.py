@@ -251,7 +251,8 @@ def _condition(text: str | None, schema: Schema) -> Expression | None:
         raise ExpressionRefused(
             "something else than a condition after WHERE", "Compare it with something: WHERE age > 40."
         )
-    return where
+    # A condition that every row fulfills chooses nothing: the number of rows stays public, if it is.
+    return None if where.is_constant and where.lower == 1 else where
 
 
 def _parts(text: str) -> tuple[str, str | None, str | None]:
