@@ -121,7 +121,7 @@ def test_a_name_that_comes_twice_is_refused(tmp_path: Path) -> None:
     table(tmp_path, "x,x\n1,2\n", number("x"))
     done = release(tmp_path, "--protect", "x=1")
     assert done.code == 1
-    assert "'x' twice" in done.err
+    assert "columns 1 and 2 have the same name" in done.err
 
 
 def test_ids_never_leave_and_several_rows_of_a_person_are_counted(tmp_path: Path) -> None:
