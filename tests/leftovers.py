@@ -60,7 +60,9 @@ class Traces:
                 eight += [form.view(np.uint64), form.byteswap().view(np.uint64)]
             sixteen.append(_pairs(np.frombuffer(values.astype(np.float32).tobytes(), np.uint64)))
         curation = Curation.from_schema(schema)
-        encoded = curation.encode({column.name: _cells(columns[column.name], column) for column in curation})
+        arrays = curation.encode({column.name: _cells(columns[column.name], column) for column in curation})
+        # Unrounded numbers are looked for as floats; these are the integers beside them.
+        encoded = {name: cells for name, cells in arrays.items() if cells.dtype.kind == "i"}
         varied = [codes for codes in encoded.values() if len(np.unique(codes)) > len(codes) // 2]
         in_rows = [codes.astype(np.int64).view(np.uint64) for codes in varied]
         sixteen += [_mixed(one, other) for one, other in itertools.pairwise(in_rows)]

@@ -29,8 +29,10 @@ def cells() -> dict[str, Any]:
 
 
 def curated() -> dict[str, Any]:
+    curation = Curation.from_schema(SCHEMA)
     return {
-        name: Curation.from_schema(SCHEMA).column(name).encode(values) for name, values in cells().items()
+        name: curation.column(name).encode(values)[curation.column(name).sql]
+        for name, values in cells().items()
     }
 
 

@@ -48,7 +48,7 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass_and_told_what_
     ledger.charge(GaussianDP(mu=0.3) if isinstance(limit, GaussianDP) else PureDP(epsilon=0.25))
     with Database(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
         with pytest.raises(
-            BudgetExceeded, match=r"passes ask for .* Nothing was charged\. .* would fit"
+            BudgetExceeded, match=r"passes take .* Nothing was charged\. .* would fit"
         ) as raised:
             clusters(asked).fit_database(sums, owner="ann")
         assert ledger.spent().charges == 1

@@ -158,22 +158,22 @@ def test_what_is_read_is_not_all_kept_in_memory(tmp_path: Path, monkeypatch: pyt
 
 def test_a_receipt_says_what_its_charge_left(place: str) -> None:
     def left(receipt: Receipt) -> tuple[float, ...]:
-        assert receipt.left is not None
-        return tuple(one["epsilon"] for one in receipt.left if one is not None)
+        assert receipt.accounts is not None
+        return tuple(account.left["epsilon"] for account in receipt.accounts if account.left is not None)
 
     with Ledger.open(place, limit=PureDP(epsilon=1), owner_limit=PureDP(epsilon=0.5)) as ledger:
         first = ledger.charge(PureDP(epsilon=0.25), owner="ann", question="q")
         assert left(first) == (0.25, 0.75)
         assert left(ledger.charge(PureDP(epsilon=0.25), owner="bob", question="q")) == (0.25, 0.75)
         again = ledger.charge(PureDP(epsilon=0.25), owner="ann", question="q")
-        assert again.left == tuple(ledger.remaining_of("ann", None))
+        assert again.accounts == tuple(ledger.accounts("ann", None))
         with pytest.raises(BudgetExceeded):
             ledger.charge(PureDP(epsilon=0.3), owner="ann")
         assert left(ledger.charge(PureDP(epsilon=0.125))) == (0.625, 0.625)
         (read, *_) = ledger.history()
-        assert read.left is None
+        assert read.accounts is None
         assert read == first
-        assert "left" not in first.to_dict()
+        assert "accounts" not in first.to_dict()
 
 
 def test_rows_that_wait_are_part_of_what_is_looked_up(tmp_path: Path) -> None:

@@ -414,7 +414,7 @@ def test_amounts_of_privacy_are_within_reason(shared_service: RunningService, na
 @pytest.mark.parametrize(
     ("price", "words"),
     [
-        ({"privacy": {"kind": "zcdp", "rho": 6}}, "At most rho 4.999 would fit"),
+        ({"privacy": {"kind": "zcdp", "rho": 6}}, "At most rho 5 would fit"),
         ({"privacy": {"kind": "gaussian-dp", "mu": 4}}, "At most mu 3.162 would fit"),
         ({"privacy": {"kind": "approx-dp", "epsilon": 30, "delta": 1e-6}}, "At most epsilon 1"),
         ({"sd": 0.01}, "Noise with an sd of 0.3163 or more would fit"),

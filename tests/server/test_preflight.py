@@ -131,7 +131,7 @@ def test_a_check_compares_a_ledger_that_exists_and_changes_nothing(tmp_path: Pat
     before = files(tmp_path)
     check(configured(tmp_path))
     with pytest.raises(
-        LedgerError, match=r"limit .* fixed when the ledger was made.*limit, analyst_limit and"
+        LedgerError, match=r"limit .* fixed when the ledger was made.*limit, analyst_limit, rule and"
     ):
         check(configured(tmp_path, limit={"rho": 11.0}))
     with pytest.raises(LedgerError, match=r"owner_limit .* fixed when the ledger was made"):

@@ -151,7 +151,7 @@ class Account:
         low, high = 0.0, float(_LEAST_SCALE)
         if not fits(high):
             return 0.0
-        for _ in range(30):
+        for _ in range(60):
             middle = (low + high) / 2
             low, high = (low, middle) if fits(middle) else (middle, high)
         return math.exp2(-high)

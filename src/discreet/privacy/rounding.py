@@ -353,12 +353,18 @@ def shorter_up(value: float) -> float:
 
 
 def four_digits(value: float, *, up: bool = False) -> float:
-    """Return a value rounded down (or up) to four significant digits; 0 if it is not positive and finite."""
+    """Return a value rounded down (or up) to four significant digits; 0 if it is not positive and finite.
+
+    For suggestions alone: a value that is within the rounding error of its computation of a number with four
+    digits counts as that number.
+    """
     if not 0 < value < math.inf:
         return 0.0
     with localcontext() as context:
+        context.prec = 13
+        nearest = +Decimal(value)
         context.prec, context.rounding = 4, ROUND_UP if up else ROUND_DOWN
-        return float(+Decimal(value))
+        return float(+nearest)
 
 
 def step_until(holds: Callable[[float], bool], start: float, direction: float) -> float:

@@ -209,7 +209,7 @@ def test_several_components_follow_public_centroids() -> None:
 
 
 def test_starting_centroids_are_paid_for_from_the_same_promise() -> None:
-    ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=4.0, delta=1e-5))
+    ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=4.0, delta=2e-5))
     model = learner(components=2, ledger=ledger, random_state=None).fit(X, Y)
     assert len(model.receipts_) > 1
     assert model.receipts_[-1] == model.receipt_
@@ -297,7 +297,7 @@ def test_the_charge_is_on_the_books_before_anything_is_drawn(
 
 
 def test_a_ledger_that_is_spent_stops_the_training_and_folds_are_charged_one_by_one() -> None:
-    ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=11.0, delta=1e-4))
+    ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=5.5, delta=1e-4), rule="pure")
     cross_val_score(learner(ledger=ledger), X[:300], Y[:300], cv=5, error_score="raise")
     with pytest.raises(BudgetExceeded):
         clone(learner(ledger=ledger)).fit(X, Y)

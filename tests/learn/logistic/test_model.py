@@ -224,7 +224,7 @@ def test_the_charge_is_on_the_books_before_anything_is_drawn(monkeypatch: pytest
 
 
 def test_a_ledger_that_is_spent_stops_the_training_and_folds_are_charged_one_by_one() -> None:
-    ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=11.0, delta=1e-6))
+    ledger = Ledger.open(":memory:", limit=ApproxDP(epsilon=5.5, delta=1e-6), rule="pure")
     cross_val_score(learner(ledger=ledger), X[:200], Y[:200], cv=5, error_score="raise")
     with pytest.raises(BudgetExceeded):
         clone(learner(ledger=ledger)).fit(X, Y)
