@@ -58,7 +58,7 @@ class Answer:
     Notes
     -----
     Besides the noise, counts are exact, and so are sums of whole numbers. A sum over ``n`` rows of other
-    numbers is off by at most ``n * 2**-31`` of their range, and every sum of coordinates of :class:`Gram` and
+    numbers is off by at most ``n * 2**-30`` of their range, and every sum of coordinates of :class:`Gram` and
     other vectors by ``n * (2**-17 + 2**-31)``: docs/reference/expressions.md, "Comparisons and sums".
 
     Privacy

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from discreet.schema.column import Level
 
 BITS = 30
-"""Grid on which numbers are summed: a sum over n rows is off by n * 2**-31 of the range at most."""
+"""Grid on which numbers are summed: a sum over n rows is off by n * 2**-30 of the range at most."""
 LARGEST_VALUE = LARGEST_NUMBER
 """How large a number may be, declared or computed: sums of such numbers stay far from the end of floats."""
 TABLE = "curated"

@@ -226,7 +226,7 @@ class QueryResult:
     Notes
     -----
     Counts, and sums of whole numbers, differ from the exact ones by the noise alone. A sum over ``n`` rows of
-    other numbers is off by at most ``n * 2**-31`` of their range besides, and a mean by ``2**-31`` of it:
+    other numbers is off by at most ``n * 2**-30`` of their range besides, and a mean by ``2**-30`` of it:
     docs/reference/expressions.md, "Comparisons and sums".
 
     Privacy
