@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +13,6 @@ from discreet.errors import (
     LedgerError,
     LedgerTampered,
     ParameterError,
-    PromiseError,
 )
 from discreet.ledger import Entry, Ledger, _charges
 from discreet.ledger.records import request_mark
@@ -325,25 +322,6 @@ def test_a_head_kept_elsewhere_shows_that_the_ledger_went_back(tmp_path: Path) -
             ledger.confirm(*late)
 
 
-def test_ledgers_of_earlier_versions_go_on(place: str) -> None:
-    if place == ":memory:":
-        return  # has no earlier version
-    with Ledger.open(place, limit=PureDP(epsilon=1)) as made:
-        made.charge(TENTH, owner="ann", question="q")
-    _without_marks(place)
-    with Ledger.open(place) as ledger, Ledger.open(place) as other:
-        ledger.check()
-        ledger.charge(TENTH, owner="ann", question="q2")
-        with pytest.raises(BudgetExceeded):
-            ledger.charge(PureDP(epsilon=2), owner="ann", request="k")
-        with pytest.raises(PromiseError):
-            ledger.charge(PureDP(epsilon=0.2), owner="ann", question="q", request="k")
-        first = ledger.charge(TENTH, owner="ann", question="q3", request="k")
-        assert other.charge(TENTH, owner="ann", question="q3", request="k") == first
-        other.bind("survey")
-        other.check()
-
-
 def test_totals_that_are_kept_in_memory_are_only_a_reading_of_those_in_the_database(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,17 +339,6 @@ def test_totals_that_are_kept_in_memory_are_only_a_reading_of_those_in_the_datab
                 assert told.value.left == 0.05
                 break
         ledger.check()
-
-
-def _without_marks(place: str) -> None:
-    if "://" not in place:
-        with closing(sqlite3.connect(place)) as file:
-            file.execute("DROP TABLE marks")
-        return
-    import psycopg
-
-    with psycopg.connect(place.partition("#")[0]) as connection:
-        connection.execute("DROP TABLE discreet_survey.marks")
 
 
 def test_a_charge_in_postgresql_is_flushed_whatever_the_role_has_set(postgres_url: str) -> None:

@@ -100,7 +100,7 @@ def ledger(place: str) -> Iterator[Ledger]:
         ("DELETE FROM marks", "keys"),
         ("UPDATE marks SET seq = 3", "keys"),
         ("INSERT INTO marks SELECT 'another', seq FROM marks", "keys"),
-        ("DROP TABLE marks", "keys"),
+        ("DROP TABLE marks", "tables of the ledger"),
     ],
 )
 def test_every_edit_is_found_and_named(
