@@ -227,7 +227,11 @@ def test_one_pool_at_one_order_holds_against_the_same_analyst_and_a_stronger_one
     for part in (Fraction(1, 4), Fraction(3, 4)):  # Gaussian questions may follow a response
         size = response_left(part * whole, order)
         rest = float((1 - part) * whole)
-        assert watched(EPSILON, 64, rest, lambda _, size=size: size, then=True) <= DELTA
+
+        def same(_: float, size: float = size) -> float:
+            return size
+
+        assert watched(EPSILON, 64, rest, same, then=True) <= DELTA
 
 
 def test_an_order_that_is_chosen_after_seeing_answers_is_beaten() -> None:

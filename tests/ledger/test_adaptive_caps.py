@@ -80,11 +80,15 @@ def best(admits: Admits, menu: tuple[Promise, ...], epsilon: float, depth: int) 
 def under(caps: Caps) -> Admits:
     @cache
     def books(past: tuple[Promise, ...]) -> tuple[Caps | None, Spending]:
-        return spend(*books(past[:-1]), (past[-1],), (), scope="a test") if past else (caps, Spending())
+        if not past:
+            return caps, Spending()
+        before, spent = books(past[:-1])
+        return spend(before, spent, (past[-1],), (), scope="a test")
 
     def admits(past: tuple[Promise, ...], event: Promise) -> bool:
         try:
-            spend(*books(past), (event,), (), scope="a test")
+            before, spent = books(past)
+            spend(before, spent, (event,), (), scope="a test")
         except (BudgetExceeded, PromiseError):
             return False
         return True

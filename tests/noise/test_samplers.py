@@ -90,7 +90,10 @@ def test_a_bad_shape_is_a_parameter_error(where: str, draw: Callable[[Any], obje
         ("n of subsets", lambda n: subsets(5, 2, n)),
         ("size of subsets", lambda size: subsets(5, size, 3)),
         ("size of SphericalLaplace.integers", SphericalLaplace(rate=1.0, dimension=2).integers),
-        ("size of BoxDensity.integers", BoxDensity(lower=[0], upper=[1], weights=[[1]]).integers),
+        (
+            "size of BoxDensity.integers",
+            BoxDensity(lower=np.zeros(1), upper=np.ones(1), weights=np.eye(1)).integers,
+        ),
         ("n of Pool.gaussian", lambda n: Pool(block=1).gaussian(8.0, n)),
         ("n of Pool.laplace", lambda n: Pool(block=1).laplace(8.0, n)),
         ("block of Pool", lambda block: Pool(block=block)),

@@ -137,7 +137,7 @@ def test_the_sampler_is_counted_once_for_every_cell_of_the_file() -> None:
 
 
 def test_rows_outside_the_box_cost_no_more_than_its_corners() -> None:
-    made = LaplaceNumbers(SCHEMA.columns, np.array([0.5, 4.0]))
+    made = LaplaceNumbers(tuple(SCHEMA.columns), np.array([0.5, 4.0]))
     outside = np.array([[-1e9, 1e9], [7.0, -6.0], [np.nextafter(1.0, 2.0), 5.0 + 1e-9]])
     corners = np.array([[0.0, 5.0], [1.0, -5.0], [1.0, 5.0]])
     drawn = [made.release(rows, Stream.from_seed(3)) for rows in (outside, corners)]

@@ -74,7 +74,7 @@ def assert_multiple(result: Any, quantum: int) -> None:
 def agree(
     expressions: Sequence[Expression],
     columns: Mapping[str, AnyArray],
-    compute: Callable[[Sequence[Expression], int], Sequence[AnyArray]],
+    compute: Callable[[Sequence[Expression]], Sequence[AnyArray]],
 ) -> None:
     """Check that an engine gives the integers of ``evaluate``."""
     expected = [expression.evaluate(columns) for expression in expressions]

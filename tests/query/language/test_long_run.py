@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,7 +58,7 @@ def run(batches: range, engines: dict[str, tuple[Compute, int]]) -> tuple[Tally,
 @pytest.mark.slow
 def test_a_thousand_texts_are_refused_or_answered_alike() -> None:
     connection = duckdb_connection(ARRAYS)
-    tally, compared = run(range(25), {"duckdb": (lambda e, b: duckdb_indices(connection, e, b), 1)})
+    tally, compared = run(range(25), {"duckdb": (partial(duckdb_indices, connection), 1)})
     assert tally.generated == 1000
     assert compared["duckdb"] == tally.accepted > 300
     assert tally.refused > 300
@@ -69,7 +70,7 @@ def test_two_hundred_thousand_texts_are_refused_or_answered_alike(postgres_url: 
     start = time.process_time()
     with postgres_indices(postgres_url, ARRAYS) as postgres:
         engines: dict[str, tuple[Compute, int]] = {
-            "duckdb": (lambda e, b: duckdb_indices(connection, e, b), 1),
+            "duckdb": (partial(duckdb_indices, connection), 1),
             "postgres": (postgres, 10),
         }
         tally, compared = run(range(5000), engines)
