@@ -226,7 +226,7 @@ def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(
     page.follow(".switch button")
     assert service.backend.access.stop_record() is None
     page.follow("form[action='/curator/check'] button")
-    assert "fit together" in page.text(".note[role=status]")
+    assert "are consistent" in page.text(".note[role=status]")
     assert page.complaints() == []
     page.follow(".who button")
     page.write("#token", token)

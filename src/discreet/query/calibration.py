@@ -43,6 +43,7 @@ Law: TypeAlias = Literal["gaussian", "laplace"]
 """Distribution of the noise."""
 
 _LEAST_BITS = 16
+_LARGEST_SCALE = 2.0**300  # in integers; the square of a larger one would not be a float
 _MOST_BITS = 48  # of a scale on a lattice that is coarser than the integers
 
 
@@ -324,7 +325,7 @@ def _gaussian(target: Promise | float, squared: int, size: int, about: _About) -
         scale = sd_for_mu(target.gaussian_share, distance)
     else:
         scale = sd_for_mu(mu_of(target, variation), distance)
-    if math.isinf(scale):
+    if scale > _LARGEST_SCALE:
         raise _too_wide()
     mu = mu_for_sd(distance, scale)
     return scale, GaussianDP(mu=mu, total_variation=variation, **about._asdict())
@@ -342,7 +343,7 @@ def _laplace(target: Promise | float, absolute: int, size: int, about: _About) -
             _delta_left(target, variation)
         epsilon = target.pure_share if isinstance(target, PosteriorOdds) else target.epsilon
         scale = laplace_scale(float(absolute), epsilon)
-    if math.isinf(scale):
+    if scale > _LARGEST_SCALE:
         raise _too_wide()
     epsilon = laplace_epsilon(float(absolute), scale)
     return scale, PureDP(epsilon=epsilon, total_variation=variation, **about._asdict())
