@@ -60,8 +60,11 @@ def refusal_of(learner: Learner) -> str | None:
 
 
 def finite(key: str, value: Any) -> bool:
-    """Say whether a fitted attribute holds no infinity; as a radius it means that there is none."""
-    if not key.endswith("_") or key == "radii_" or not isinstance(value, np.ndarray | float):
+    """Say whether a fitted attribute holds no infinity where it does not mean something.
+
+    An infinite radius means that rows are not clipped, an infinite error that a center was not moved.
+    """
+    if not key.endswith("_") or key in ("radii_", "errors_") or not isinstance(value, np.ndarray | float):
         return True
     numbers = np.asarray(value)
     return numbers.dtype.kind != "f" or bool(np.isfinite(numbers).all())
