@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, LiteralString
@@ -22,6 +23,7 @@ from discreet.errors import (
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, PureDP
 from discreet.query import Database, Gram, Histogram, Sums
+from discreet.query.answers import MeanAnswer
 from discreet.query.curation import Curation
 from discreet.query.engines._postgres import PostgresEngine
 from discreet.schema import Column, Schema
@@ -119,11 +121,31 @@ def test_means_where_the_number_of_rows_is_private_divide_by_a_noisy_count() -> 
         low, high = answer.interval()
         assert low < float(answer.value) < high
         assert answer.interval(0.5)[0] > low
+        assert MeanAnswer.from_dict(json.loads(json.dumps(answer.to_dict()))) == answer
         # Nothing can be read at this much noise: the interval is the declared range.
         assert db.mean("age", privacy=GaussianDP(mu=1e-6, neighbors="add-remove")).interval() == (17.0, 90.0)
     empty = {name: values[:0] for name, values in rows().items()}
     with Database(empty, schema=SCHEMA) as db:
         assert db.mean("age", privacy=CLASSIC).interval() == (17.0, 90.0)
+
+
+def test_means_over_a_public_number_of_rows_are_within_the_declared_range() -> None:
+    with Database(rows(), schema=SCHEMA) as db:
+        answer = db.mean("age", privacy=PureDP(epsilon=1e-6))
+        assert isinstance(answer.value, float)
+        assert 17 <= answer.value <= 90
+        assert answer.interval() == (17.0, 90.0)
+        result = db.query("mean(age)", privacy=PureDP(epsilon=0.5))
+        answer = db.mean("age", privacy=PureDP(epsilon=0.5))
+        assert (answer.value, *answer.interval()) == (result.value, *result.cells[0].interval)
+
+
+def test_the_first_question_that_takes_a_whole_budget_gets_the_least_noise() -> None:
+    limit = ApproxDP(epsilon=1, delta=1e-6)
+    with Database(rows(), schema=SCHEMA, ledger=Ledger.open(":memory:", limit=limit)) as db:
+        result = db.query("count where age > 40", privacy=limit)
+        assert (result.law, result.sd) == ("laplace", pytest.approx(2**0.5))
+        assert db.budget().total.used["epsilon"] <= 1
 
 
 def test_bad_questions_are_refused_in_constant_words_and_cost_nothing() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet.privacy import PureDP
+from discreet.privacy import GaussianDP, PureDP
 from discreet.query import Database
 from discreet.query.aggregates import Aggregate, Histogram, Sums
 from discreet.query.aggregates import base as aggregates
@@ -254,3 +254,29 @@ def test_a_mean_over_cells_that_are_there_is_still_one_sum() -> None:
         assert isinstance(planned.aggregate, Sums)
         found = tuple(getattr(e, "canonical", e) for e in planned.aggregate.expressions)
         assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(10_000, 42_000), (-40_000, -10_000), (1, 32_768), (-32_768, -1), (-5, 2**31 - 10)]
+)
+def test_sums_of_optional_whole_numbers_do_not_overflow_short_integers(lower: int, upper: int) -> None:
+    schema = Schema(
+        columns=[
+            Column("x", type="integer", lower=lower, upper=upper, required=False),
+            Column("g", values=("a", "b"), closed=True),
+        ]
+    )
+    cells = np.array([lower, np.nan, upper, lower + 1, np.nan])
+    with Database({"x": cells, "g": np.array(list("abbab"))}, schema=schema) as db:
+        exact = GaussianDP(mu=1e12)
+        assert db.sum("x", privacy=exact).value == pytest.approx(np.nansum(cells), abs=0.1)
+        by = db.query("sum(x) by g", privacy=exact).cells
+        assert [cell.value for cell in by] == pytest.approx([2 * lower + 1, upper], abs=0.1)
+
+
+def test_an_interval_holds_the_sum_of_a_case_that_no_row_takes() -> None:
+    schema = Schema(columns=[Column("x", lower=35, upper=42), Column("g", values=("a", "b"), closed=True)])
+    with Database({"x": np.full(100, 38.0), "g": np.array(["b"] * 100)}, schema=schema) as db:
+        for text in ("sum(CASE WHEN g = 'a' THEN x END)", "SELECT SUM(CASE WHEN x > 40 THEN -x END) FROM t"):
+            (cell,) = db.query(text, privacy=GaussianDP(mu=100)).cells
+            assert cell.lower <= 0 <= cell.upper

@@ -373,16 +373,18 @@ class Caps:
     def epsilon(self, spent: Spending) -> float | None:
         """Return the epsilon that spending comes to at the limit's delta; None where it has none.
 
-        It is what the accountant proves of costs that were fixed beforehand, and at most the limit's epsilon
-        while the caps hold.
+        It is what the accountant proves of costs that were fixed beforehand; while the limit holds, at most
+        its own epsilon.
         """
         if not isinstance(self.limit, ApproxDP | PureDP) or spent.unpromised or spent.covers == ():
             return None
         if isinstance(self.limit, PureDP):
             return spent.epsilon
         epsilon = _epsilon_at(spent, self.limit.delta)
-        # Where the deltas of points have used up theirs, the limit itself is what is proven.
-        return self.limit.epsilon if epsilon is None and self._fits(spent) else epsilon
+        if self.holds(spent):
+            # The limit itself is proven, also where the deltas of points have used up theirs.
+            return self.limit.epsilon if epsilon is None else min(epsilon, self.limit.epsilon)
+        return epsilon
 
     def more(self, spent: Spending, cost: Spending) -> int | None:
         """Return how many more charges of this cost fit; None for one that costs nothing."""

@@ -57,9 +57,10 @@ class Answer:
 
     Notes
     -----
-    Besides the noise, counts are exact, and so are sums of whole numbers. A sum over ``n`` rows of other
-    numbers is off by at most ``n * 2**-30`` of their range, and every sum of coordinates of :class:`Gram` and
-    other vectors by ``n * (2**-17 + 2**-31)``: docs/reference/expressions.md, "Comparisons and sums".
+    Besides the noise, counts are exact, and so are sums of whole numbers whose range (with 0 in it where
+    cells may be missing) has at most ``2**30`` steps. A sum over ``n`` rows of other numbers is off by at
+    most ``n * 2**-30`` of that range, and every sum of coordinates of :class:`Gram` and other vectors by
+    ``n * (2**-17 + 2**-31)``: docs/reference/expressions.md, "Comparisons and sums".
 
     Privacy
     -------
@@ -190,7 +191,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class MeanAnswer(Answer):
-    """Mean over a noisy number of rows, from a noisy sum and a noisy count that were paid for together.
+    """Mean of an expression, from a noisy sum and a number of rows that is public or noisy.
 
     Attributes
     ----------
@@ -202,7 +203,7 @@ class MeanAnswer(Answer):
     total, total_sd : float
         Noisy sum of displacements from the middle of the range, and the standard deviation of its noise.
     count, count_sd : float
-        Noisy number of rows, and the standard deviation of its noise.
+        Number of rows, and the standard deviation of its noise; 0 where the number is public.
     bounds : ResultInterval
         Declared range of what is averaged.
 
@@ -222,10 +223,24 @@ class MeanAnswer(Answer):
     bounds: ResultInterval = field(kw_only=True)
 
     @classmethod
-    def from_sums(cls, sums: Answer, bounds: ResultInterval) -> MeanAnswer:
-        """Return the mean of an answer that holds the sum of displacements and the number of rows."""
-        total, count = np.asarray(sums.value).tolist()
-        total_sd, count_sd = np.asarray(sums.sd).tolist()
+    def from_sums(cls, sums: Answer, bounds: ResultInterval, n_rows: int | None) -> MeanAnswer:
+        """Return the mean of an answer to the aggregate of a mean.
+
+        Parameters
+        ----------
+        sums : Answer
+            Noisy sum over a public number of rows; or the sum of displacements and the number of rows.
+        bounds : ResultInterval
+            Declared range of what is averaged.
+        n_rows : int or None
+            Number of rows where the answer is one sum over all of them; not used otherwise.
+        """
+        values, sds = np.ravel(sums.value).tolist(), np.ravel(sums.sd).tolist()
+        if len(values) == 1:
+            assert n_rows is not None
+            middle = bounds.lower / 2 + bounds.upper / 2
+            values, sds = [values[0] - n_rows * middle, float(n_rows)], [*sds, 0.0]
+        (total, count), (total_sd, count_sd) = values, sds
         parts = {item.name: getattr(sums, item.name) for item in dataclasses.fields(Answer)}
         answer = cls(
             **{**parts, "value": 0.0, "sd": 0.0, "about": f"mean {sums.about}"},
@@ -237,7 +252,8 @@ class MeanAnswer(Answer):
         )
         mean = answer._fieller(interval_width(sums.law))[0]
         offset = mean - (bounds.lower / 2 + bounds.upper / 2)
-        sd = math.hypot(total_sd, offset * count_sd) / max(count, count_sd) if count_sd else math.nan
+        divisor = max(count, count_sd)
+        sd = math.hypot(total_sd, offset * count_sd) / divisor if divisor else math.nan
         return dataclasses.replace(answer, value=mean, sd=sd)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
@@ -246,6 +262,23 @@ class MeanAnswer(Answer):
         Fieller's interval, within the declared range; all of it where the number of rows may be 0.
         """
         return self._fieller(self._half_width(level))[1:]
+
+    def _half_width(self, level: float) -> float:
+        width = super()._half_width(level)
+        # Of two Laplace noises together the law is between Laplace and Gaussian.
+        return max(width, float(special.ndtri((1 + level) / 2))) if self.count_sd else width
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        own = {name: getattr(self, name) for name in ("total", "total_sd", "count", "count_sd")}
+        return {**super().to_dict(), "kind": "mean", **own, "bounds": list(self.bounds)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Make the answer that :meth:`to_dict` wrote, with the same numbers, bit for bit."""
+        if values.get("kind") != "mean":
+            raise ParameterError(f"kind of MeanAnswer must be 'mean', was {values.get('kind')!r}.")
+        return super().from_dict({**values, "kind": "answer", "bounds": ResultInterval(*values["bounds"])})
 
     def _fieller(self, width: float) -> tuple[float, float, float]:
         """Return the mean and the ends of its interval, for a width in standard deviations."""

@@ -19,6 +19,7 @@ from discreet.privacy.rounding import (
     check_neighbors,
     exact,
     float_down,
+    float_up,
     root_down,
     round_up,
     sampling_delta,
@@ -342,10 +343,10 @@ def _laplace(target: Promise | float, absolute: int, size: int, about: _About) -
         if isinstance(target, ApproxDP):
             _delta_left(target, variation)
         epsilon = target.pure_share if isinstance(target, PosteriorOdds) else target.epsilon
-        scale = laplace_scale(float(absolute), epsilon)
+        scale = laplace_scale(float_up(Fraction(absolute)), epsilon)
     if scale > _LARGEST_SCALE:
         raise _too_wide()
-    epsilon = laplace_epsilon(float(absolute), scale)
+    epsilon = laplace_epsilon(float_up(Fraction(absolute)), scale)
     return scale, PureDP(epsilon=epsilon, total_variation=variation, **about._asdict())
 
 
@@ -444,7 +445,13 @@ def least_charge(options: Sequence[Sequence[QueryNoise]], accounts: Sequence[Acc
     """
     if len(options) == 1 or not accounts:
         return 0
-    return min(range(len(options)), key=lambda i: budget_share(options[i], accounts))
+    shares = [budget_share(noises, accounts) for noises in options]
+    if all(1.0 < share < math.inf for share in shares):
+        # Only as a first charge may one of them be admitted, which takes everything: the one with less noise,
+        # and of equal noise, as for a variance, the cheaper.
+        sizes = [round(sum(noise.log_sd() for noise in noises), 6) for noises in options]
+        return min(range(len(options)), key=lambda i: (sizes[i], shares[i]))
+    return shares.index(min(shares))
 
 
 def budget_share(noises: Sequence[QueryNoise], accounts: Sequence[Account]) -> float:

@@ -263,7 +263,7 @@ class PrivateTable(CostedTable, ABC):
         privacy: Promise | None = None,
         owner: str | None = None,
         refines: str | None = None,
-    ) -> Answer:
+    ) -> MeanAnswer:
         """Average an expression over all rows where it is known.
 
         Parameters
@@ -275,9 +275,8 @@ class PrivateTable(CostedTable, ABC):
 
         Returns
         -------
-        Answer
-            Mean, whose :meth:`~discreet.query.answers.Answer.interval` accounts for the noise; a
-            :class:`~discreet.query.answers.MeanAnswer` where the number of rows is noisy as well.
+        MeanAnswer
+            Mean within the declared range, whose interval accounts for all noise.
 
         Privacy
         -------
@@ -295,12 +294,8 @@ class PrivateTable(CostedTable, ABC):
         query = Query("mean", expression, known, (), self.schema)
         (planned,) = plan_aggregates(query, self, privacy, None)
         answer = self.ask(planned.aggregate, privacy=privacy, owner=owner, refines=refines)
-        if np.size(answer.value) > 1:
-            return MeanAnswer.from_sums(answer, ResultInterval(expression.lower, expression.upper))
-        assert self.n_rows
-        # Displacements are not needed where the number of rows is known.
-        value, sd = answer.value / self.n_rows, answer.sd / self.n_rows
-        return dataclasses.replace(answer, value=value, sd=sd, about=f"mean {answer.about}")
+        bounds = ResultInterval(expression.lower, expression.upper)
+        return MeanAnswer.from_sums(answer, bounds, self.n_rows)
 
     def histogram(
         self,

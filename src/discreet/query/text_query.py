@@ -273,10 +273,8 @@ def possible_values(query: Query, n_rows: int | None) -> ResultInterval:
     lower, upper = query.expression.lower, query.expression.upper
     if query.verb == "mean":
         return ResultInterval(lower, upper)
-    columns = {column.name: column for column in query.schema.columns}
-    complete = all(name in columns and columns[name].required for name in query.expression.columns)
-    if query.where is not None or query.by or not complete or n_rows is None:
-        # A row outside the group, and one whose cell is missing, adds nothing.
+    if query.where is not None or query.by or query.expression.known is not None or n_rows is None:
+        # A row outside the group, and one whose value is unknown, adds nothing.
         lower, upper = min(lower, 0.0), max(upper, 0.0)
     most = math.inf if n_rows is None else n_rows
     return ResultInterval(lower * most if lower else 0.0, upper * most if upper else 0.0)

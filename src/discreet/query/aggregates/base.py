@@ -14,6 +14,7 @@ from sqlglot import exp
 from discreet.errors import ParameterError
 from discreet.query.curation import BITS, Curation
 from discreet.query.engines.base import EngineTotals
+from discreet.query.language._sql import bigint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,9 +195,10 @@ def _optional_term(term: IntegerTerm, column: Curated) -> IntegerTerm:
     assert column.flag is not None
     least, most = min(-term.anchor, 0), max(-term.anchor, term.top)
     fill = int(column.integers(np.array([column.fill]))[0])
-    # A missing cell holds the public fill: adding a constant is faster than choosing.
-    to_zero = exp.Mul(this=exp.column(column.flag), expression=_integer(-term.anchor - fill))
-    tree: Tree = exp.Add(this=term.tree, expression=to_zero)
+    # A missing cell holds the public fill: adding a constant is faster than choosing. In 64 bits, because an
+    # engine may add short integers as such, and an overflow would tell about rows.
+    to_zero = exp.Mul(this=bigint(exp.column(column.flag)), expression=_integer(-term.anchor - fill))
+    tree: Tree = exp.Add(this=bigint(term.tree), expression=to_zero)
     if least:
         tree = exp.Add(this=tree, expression=_integer(-least))
     anchor = term.anchor + least
