@@ -319,10 +319,12 @@ class Caps:
         cap, amount = caps[currency], float(self._spent(cost, currency))
         takes = format_share(amount / float_down(cap.exact)) if cap else "more than all"
         rest = format_share(left[currency] / float_down(cap.exact), up=False) if left[currency] else "nothing"
+        # What is asked of one of the small reserves beside the pool is said of that reserve.
+        part = "it" if currency in ("rho", "epsilon") else f"its {currency}"
         whose = "" if scope == TOTAL else f" of {scope!r}"
         why = " (the first charge and its plan took all of it)" if self.plan is not None else ""
         return BudgetExceeded(
-            f"Not enough budget{whose}: this takes {takes} of it and {rest} is left{why}. "
+            f"Not enough budget{whose}: this takes {takes} of {part} and {rest} is left{why}. "
             "Nothing was charged.",
             asked=amount,
             left=left[currency],

@@ -155,8 +155,8 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     """
     own, total = accounts["own"], accounts["total"]
     has_own_limit = own["left"] is not None
-    shares = {name: spent_share(accounts[name]) for name in WHOSE}
-    nearer = max(shares, key=lambda name: shares[name] if shares[name] is not None else -1.0)
+    shares = {name: share for name in WHOSE if (share := spent_share(accounts[name])) is not None}
+    nearer = max(shares, key=shares.__getitem__, default="total")
     account = accounts[nearer]
     currency, limit = account_currency(account)
     amounts = [("You spent", format_spending(own))]
