@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _WARN_SHARE, _BAD_SHARE = 0.75, 0.95  # shares spent above which a bar changes its color
 _USUAL_SHARE = 100  # queries that the suggested cost allows
+_PERCENTAGE = "The pool in which all costs add up; it is not epsilon divided by its limit."
 WHOSE = {"own": "your budget", "total": "the shared budget"}
 """Names of the two budgets that a caller's queries are charged to."""
 
@@ -172,6 +173,8 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
             ("The shared limit", describe_promise(total["limit"])),
             ("Left for all", format_amounts(total["left"], up=False)),
         ]
+    if used is not None:
+        amounts.append(("What the percentage is of", _PERCENTAGE))
     amounts.append(("If analysts share answers", accounts["collusion"]))
     return BudgetView(
         currency=currency,
