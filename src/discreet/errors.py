@@ -170,6 +170,8 @@ class BudgetExceeded(DiscreetError, RuntimeError):
         Budget that is too small: ``"total"`` or the owner's name.
     scale : float
         Largest part of every mu and epsilon of the charge that would still fit; 0 if nothing would.
+    advice : str
+        Last sentence of the message, which says what would still fit; empty where that is not known.
     """
 
     def __init__(
@@ -182,6 +184,7 @@ class BudgetExceeded(DiscreetError, RuntimeError):
         currency: str,
         scope: str,
         scale: float = 0.0,
+        advice: str = "",
     ) -> None:
         """Keep the amounts beside the message."""
         super().__init__(message)
@@ -191,6 +194,11 @@ class BudgetExceeded(DiscreetError, RuntimeError):
         self.currency = currency
         self.scope = scope
         self.scale = scale
+        self.advice = advice
+
+    def __str__(self) -> str:
+        """Return the message with its advice."""
+        return f"{super().__str__()} {self.advice}".strip()
 
 
 class LedgerError(DiscreetError, RuntimeError):

@@ -193,6 +193,6 @@ def format_amount(value: float, *, up: bool) -> str:
 
 
 def format_share(share: float, *, up: bool = True) -> str:
-    """Return a share of a budget, however small, as a percentage: what is used rounded up, the rest down."""
-    rounding: Rounding = "up" if up else "down"
-    return f"{number(float(f'{100 * share:.10g}'), digits=2, rounding=rounding)}{NO_BREAK}%"
+    """Return a share of a budget as a percentage with one decimal: what is used rounded up, the rest down."""
+    hundred = Decimal(f"{100 * share:.10g}")
+    return f"{hundred.quantize(Decimal('0.1'), rounding=_MODES['up' if up else 'down']):,f}{NO_BREAK}%"

@@ -140,7 +140,13 @@ def test_people_see_the_answer_its_interval_its_price_and_what_is_left(survey: P
         r"^count where 40 < age\n  [\d,.]+ rows \(95 %: [\d,.]+ to [\d,.]+\)$", done.out, re.MULTILINE
     )
     assert re.search(r"Cost: μ = 0\.237 \(epsilon 1 at delta 1e-06\); row \d+ of the ledger\.", done.out)
-    assert re.search(r"Left: .*rho [\d.]+.*; enough for \d+ more queries like this\.", done.out)
+    told = " ".join(done.out.split())
+    took, used = re.findall(r"It took ([\d.]+) % of the budget\. ([\d.]+) % of the budget is used", told)[0]
+    assert took == used  # the only charge took all that is used
+    assert re.search(
+        r"is used; epsilon so far 1 of 8 at delta 1e-05\.|is used; epsilon so far 0\.\d+ of 8", told
+    )
+    assert re.search(r"[\d.]+ % is left, enough for \d+ more queries like this\.", told)
     more = int(re.findall(r"enough for (\d+) more", done.out)[0])
     again = query(survey, "count where age > 41", "--ledger", "b.ledger", *PRICE)
     assert f"enough for {more - 1} more" in again.out
@@ -226,6 +232,32 @@ def test_a_dry_run_reads_no_cell_charges_nothing_and_names_the_right_price(
     grouped = query(survey, "mean(age) by sex", "--dry-run", *PRICE)
     assert re.search(rf"± [\d.]+ years at 95 % in a group of {N / 3:,.0f} rows, an equal part", grouped.out)
     assert sorted(survey.iterdir()) == before
+
+
+def test_a_dry_run_says_whether_a_query_is_free_fits_or_takes_everything(survey: Path) -> None:
+    discreet("ledger", "create", "b.ledger", "--epsilon", "1", "--delta", "1e-6", cwd=survey)
+    everything = ("mean(age) by sex", "--ledger", "b.ledger", "--epsilon", "0.9", "--dry-run")
+    told = query(survey, *everything).out
+    assert "ε = 0.9, half for the sums and half for the counts." in told
+    assert "It would take all of the budget: nothing could be asked after it." in told
+    found = json.loads(query(survey, *everything, "--json").out)
+    assert (found["takes"]["share"], found["more"]) == (1.0, 1)
+    price = ("--ledger", "b.ledger", "--epsilon", "0.1")
+    paid = json.loads(query(survey, "count where age > 40", *price, "--json").out)
+    assert "Free: it was paid for before" in query(survey, "count where age > 40", *price, "--dry-run").out
+    assert "Free: it follows from public facts." in query(survey, "count", *price, "--dry-run").out
+    other = json.loads(query(survey, "count where age > 41", *price, "--dry-run", "--json").out)
+    assert other["takes"]["share"] == paid["takes"]["share"] == paid["used"]["share"]
+    assert paid["takes"]["epsilon"] == paid["used"]["epsilon"]
+    assert "That is more than is left." in query(survey, *everything).out
+
+
+def test_a_free_answer_makes_no_ledger(survey: Path) -> None:
+    assert "It follows from public facts." in query(survey, "count", *PRICE).out
+    assert not list(survey.glob("*.ledger"))
+    place = ("ledger", "create", "survey-2024.ledger", "--epsilon", "1")
+    assert discreet(*place, cwd=survey).code == 0
+    assert "--ledger NEW --new-ledger" in discreet(*place, cwd=survey).err
 
 
 def test_a_noise_can_be_asked_for_instead_of_a_promise(survey: Path) -> None:
@@ -355,9 +387,19 @@ def test_the_budget_that_is_used_up_says_what_is_left(survey: Path) -> None:
     discreet("ledger", "create", "b.ledger", "--epsilon", "1", "--delta", "1e-6", cwd=survey)
     done = query(survey, "count where age > 40", "--ledger", "b.ledger", "--epsilon", "3", "--delta", "1e-6")
     assert done.code == 4
-    assert re.search(r"asked [\d.e-]+, left [\d.e-]+ of [\d.e-]+;.*\. Nothing was charged", done.err)
-    with Ledger.open(survey / "b.ledger") as book:
-        assert book.spent().charges == 0
+    assert "Not enough budget: this takes " in done.err
+    assert re.search(
+        r"and 100\.0.% is left\. Nothing was charged\. --epsilon [\d.]+ would still fit\.", done.err
+    )
+    fits = re.findall(r"--epsilon ([\d.]+) would", done.err)[0]
+    told = query(survey, "count where age > 40", "--ledger", "b.ledger", "--epsilon", fits, "--delta", "1e-6")
+    assert told.code == 0, told.err
+    discreet("ledger", "create", "c.ledger", "--epsilon", "1", "--delta", "1e-6", cwd=survey)
+    mean = query(survey, "mean(age) by sex", "--ledger", "c.ledger", "--new-ledger", "--epsilon", "3")
+    assert re.search(r"--epsilon [\d.]+ would still fit\.", mean.err)
+    assert "DP(" not in done.err + mean.err
+    with Ledger.open(survey / "b.ledger") as book, Ledger.open(survey / "c.ledger") as other:
+        assert (book.spent().charges, other.spent().charges) == (1, 0)
 
 
 def test_a_mean_by_groups_is_refused_as_a_whole(survey: Path) -> None:

@@ -397,3 +397,42 @@ def test_the_exception_for_a_first_charge_counts_for_its_plan_and_for_no_other()
     ledger.charge(first)
     with pytest.raises(BudgetExceeded):
         ledger.charge(later)
+
+
+def test_what_a_charge_took_is_what_it_was_said_to_take() -> None:
+    # The wrong twin asks the account after the charge what one more would take.
+    limit, cost = ApproxDP(epsilon=4, delta=1e-6), [PureDP(epsilon=0.2), PureDP(epsilon=0.2)]
+    with Ledger.open(":memory:", limit=limit) as ledger:
+        wrong = []
+        for _ in range(3):
+            (before,) = ledger.accounts(None)
+            for promise in cost:
+                ledger.charge(promise)
+            (after,) = ledger.accounts(None)
+            assert after.took(cost) == before.takes(cost)
+            wrong.append(after.takes(cost) != before.takes(cost))
+        assert any(wrong)
+
+
+def test_a_first_charge_that_is_read_exactly_takes_all() -> None:
+    cost = [PureDP(epsilon=0.5), PureDP(epsilon=0.5)]
+    with Ledger.open(":memory:", limit=ApproxDP(epsilon=1, delta=1e-6)) as ledger:
+        (before,) = ledger.accounts(None)
+        told = before.takes(cost)
+        assert told is not None
+        assert (told["share"], before.more(cost)) == (1.0, 1)
+        ledger.charge(cost[0], plan=cost[1:])
+        ledger.charge(cost[1])
+        (after,) = ledger.accounts(None)
+        assert (after.took(cost), after.more(cost)) == (told, 0)
+
+
+def test_a_refused_plan_is_counted_whole() -> None:
+    with (
+        Ledger.open(":memory:", limit=PureDP(epsilon=1)) as ledger,
+        pytest.raises(
+            BudgetExceeded, match=r"^Not enough budget: this takes 240\.0.% of it and 100\.0.% is left\. "
+        ) as refusal,
+    ):
+        ledger.charge(PureDP(epsilon=1.2), plan=[PureDP(epsilon=1.2)])
+    assert refusal.value.asked == pytest.approx(2.4)

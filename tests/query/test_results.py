@@ -12,10 +12,17 @@ from scipy import integrate
 
 from discreet import Database, GaussianDP, PureDP
 from discreet.errors import ParameterError
+from discreet.ledger import Ledger
 from discreet.query.combination import CombinedResult, ResultTerm, combine_results
 from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width
 from discreet.query.language.query import parse_query
-from discreet.query.results import QueryResult, ResultCell
+from discreet.query.results import (
+    QueryResult,
+    ResultCell,
+    describe_charges,
+    describe_used,
+    remaining_amounts,
+)
 from discreet.query.text_query import run_query
 from tests.query.survey import ROWS, SCHEMA
 
@@ -222,3 +229,20 @@ def test_words_say_whether_a_difference_is_different_from_zero(db: Database) -> 
     )
     pure = asked(db, "count where age < 50", privacy=PureDP(epsilon=1))
     assert combine_results([term(pure)]).interval == pytest.approx(pure.cells[0].interval)
+
+
+def test_equal_charges_are_added_up() -> None:
+    assert describe_charges([PureDP(epsilon=0.2)] * 2) == "ε = 0.4"
+    assert describe_charges([PureDP(epsilon=0.1)] * 3) == "ε = 0.3"
+    assert describe_charges([GaussianDP(mu=0.5), PureDP(epsilon=0.1)]) == "μ = 0.5 and ε = 0.1"
+
+
+def test_the_nearer_budget_is_told() -> None:
+    cost = (PureDP(epsilon=0.1),)
+    with Ledger.open(":memory:", limit=PureDP(epsilon=1)) as ledger:
+        ledger.set_owner_limit("ann", PureDP(epsilon=0.9))
+        ledger.charge(PureDP(epsilon=0.5), owner="ben")
+        own, total = ledger.accounts("ann", None)
+        told = remaining_amounts(cost, own, total)
+    assert (told["nearer"], told["used"], told["takes"]) == ("total", total.used, total.takes(cost))
+    assert describe_used(told["used"]) == "50.0\u00a0% of the budget is used; epsilon so far 0.5 of 1"

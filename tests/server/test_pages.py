@@ -89,8 +89,8 @@ def test_the_price_is_told_before_asking_in_the_unit_and_as_a_share(shared_servi
     sd = 100_000 / math.sqrt(2 * 0.05)
     assert f"± {1.96 * sd:,.0f}"[:6] in told
     assert "EUR (95 %)" in told
-    assert "costs 1\u00a0% of your budget" in told
-    assert "Ask: costs 1\u00a0%" in page.one(id="ask-button").text
+    assert "costs 1.0\u00a0% of your budget" in told
+    assert "Ask: costs 1.0\u00a0%" in page.one(id="ask-button").text
 
 
 def test_trying_shows_noise_on_rows_about_nobody_and_says_so(service: RunningService) -> None:
@@ -319,7 +319,7 @@ def test_the_budget_counts_questions_like_the_last_one(start: Callable[..., Runn
     page = visitor.ask(where="age > 40", exact="rho", amount="0.1")
     lead = page.one("p", class_="budget-lead").text
     assert "About 4 questions like your last one left." in lead
-    assert "20\u00a0% of your budget is used" in lead
+    assert "20.0\u00a0% of your budget is used" in lead
     listed = page.one("details", class_="amounts").text
     for words in ("ρ = 0.1", "ρ = 0.5", "ρ = 0.4", "ρ = 1", "ρ = 0.9", "pool what they learn"):
         assert words in listed

@@ -121,9 +121,9 @@ def test_spending_is_drawn_against_the_limit_and_told_by_analyst(service: Runnin
     assert "limit 10" in picture.text
     rows = {row.one("th").text: row.text for row in page.all("tr") if len(list(row.all("a"))) == 1}
     assert "ρ = 4" in rows["ana"]
-    assert "80\u00a0% spent" in rows["ana"]
+    assert "80.0\u00a0% spent" in rows["ana"]
     assert "ρ = 0.5" in rows["ben"]
-    assert "45\u00a0%" in page.one("dl", class_="tiles").text
+    assert "45.0\u00a0%" in page.one("dl", class_="tiles").text
     asked = Visitor(service, "cura").get("/curator/analysts/ana")
     assert "count where 40 < age" in asked.text
     assert not [link for link in asked.all("a") if link.attributes["href"].startswith("/answers")]

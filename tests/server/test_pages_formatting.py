@@ -92,7 +92,7 @@ def test_spending_goes_up_in_steps_and_shows_the_limit_once_it_is_near() -> None
 
 def account(limit: dict[str, Any] | None, left: dict[str, float] | None, **spent: float) -> dict[str, Any]:
     spent = {"rho": 0.0, "epsilon": 0.0, "delta": 0.0, **spent}
-    used = None if left is None else {"share": 0.5, "epsilon": None, "delta": None}
+    used = None if left is None else {"share": 0.5, "epsilon": None, "limit": None, "delta": None}
     return {"limit": limit, "left": left, "spent": spent, "used": used}
 
 

@@ -53,11 +53,10 @@ def show(ledger: Place, json: Json = False) -> None:
         f"{count_noun(len(receipts), 'charge')}. Guaranteed for everything in this ledger, now and later: "
         f"{guarantee}"
     )
-    if account.left is not None and account.used is not None:
-        from discreet.query.results import describe_used
+    if account.used is not None:
+        from discreet.query.results import describe_left, describe_used
 
-        amounts = ", ".join(f"{currency} {amount:.6g}" for currency, amount in account.left.items())
-        console.line(f"{describe_used(account.used)}. Left: {amounts}")
+        console.line(f"{describe_used(account.used)}. {describe_left(account.used)}.")
 
 
 @app.command()
@@ -149,7 +148,10 @@ def create(
     elif epsilon is not None:
         limit = PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
     if "://" not in ledger and Path(ledger).exists():
-        raise ParameterError(f"{ledger!r} exists already, and the limit of a ledger cannot be changed.")
+        raise ParameterError(
+            f"{ledger!r} exists already, and the limit of a ledger cannot be changed. Create one under a new "
+            "name, and charge the table to it with --ledger NEW --new-ledger."
+        )
     with Ledger.open(ledger, limit=limit, rule=cast("Rule", rule), order=order) as opened:
         write_out(f"{ledger}: {opened.guarantee()}. Use it for releases, models and queries with --ledger.\n")
 

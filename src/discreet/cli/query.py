@@ -58,7 +58,9 @@ def query(
     Repeating a query on the same rows is free and returns the same answer. All declared groups are answered,
     including empty ones. Intervals are at 95 % and for the noise alone, not for sampling from a population.
     """
+    from discreet.errors import BudgetExceeded
     from discreet.pipeline.query import preview_table_query, query_table
+    from discreet.query.results import affordable_request
 
     declared = options.load_declaration(table, schema, None)
     privacy = promise.promise(declared)
@@ -70,16 +72,24 @@ def query(
             )
             _show_cost(console, preview, delta)
             return
-        result = query_table(
-            table,
-            question,
-            schema=declared,
-            ledger=ledger.place,
-            new_ledger=ledger.new_ledger,
-            privacy=privacy,
-            sd=sd,
-            refines=refine or (),
-        )
+        try:
+            result = query_table(
+                table,
+                question,
+                schema=declared,
+                ledger=ledger.place,
+                new_ledger=ledger.new_ledger,
+                privacy=privacy,
+                sd=sd,
+                refines=refine or (),
+            )
+        except BudgetExceeded as problem:
+            affordable = affordable_request(privacy, sd, problem.scale)
+            if affordable is not None:
+                # Its delta is the one that was typed.
+                name, amount = next((n, x) for n, x in affordable.items() if n != "kind")
+                problem.advice = f"--{name} {amount:.15g} would still fit."
+            raise
         _show(console, result, delta)
 
 
@@ -136,13 +146,24 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
 def _show_cost(console: Console, preview: "Preview", delta: float) -> None:
     """Print what a query would cost and how noisy its answer would be."""
     from discreet.formatting import printable
-    from discreet.query.results import describe_cost, describe_takes, describe_used
+    from discreet.query.results import describe_cost, describe_takes, describe_used, takes_all
 
     console.line(printable(preview.question))
     console.line(f"  {_describe_margin(preview)}")
-    console.paragraph(f"Would cost: {describe_cost(preview.cost, delta)}.{_describe_assumptions(preview)}")
-    if preview.takes is not None and preview.used is not None:
-        console.paragraph(f"It would take {describe_takes(preview.takes)}; {describe_used(preview.used)}.")
+    if not preview.cost:
+        console.paragraph("Free: it follows from public facts.")
+    elif preview.is_free:
+        console.paragraph("Free: it was paid for before, unless the rows have changed since.")
+    else:
+        cost = f"{describe_cost(preview.cost, delta)}{_describe_halves(preview)}"
+        console.paragraph(f"Would cost: {cost}.{_describe_assumptions(preview)}")
+        if preview.remaining is not None and takes_all(preview.remaining):
+            console.paragraph("It would take all of the budget: nothing could be asked after it.")
+        elif preview.takes is not None and preview.used is not None:
+            more = " That is more than is left." if preview.more == 0 else ""
+            console.paragraph(
+                f"It would take {describe_takes(preview.takes)}.{more} {describe_used(preview.used)}."
+            )
     if preview.law_words is not None:
         console.paragraph(preview.law_words)
     console.line("Dry run: no cell was read, and nothing was charged or drawn.")
@@ -171,12 +192,12 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     """Return sentences about the cost, the ledger it was charged to and what is left."""
     from discreet.errors import PromiseError
     from discreet.formatting import count_noun, number
-    from discreet.query.results import describe_cost, describe_takes, describe_used
+    from discreet.query.results import describe_cost, describe_left, describe_takes, describe_used
 
     if not result.cost:
         return ["Cost: nothing. It follows from public facts."]
     rows = f"row{'s' * (len(result.rows) > 1)} {', '.join(map(str, result.rows))}"
-    cost = describe_cost(result.cost, delta)
+    cost = f"{describe_cost(result.cost, delta)}{_describe_halves(result)}"
     if result.cached:
         cost_text = f"Cost: nothing. The answer was paid for before ({rows} of the ledger)."
     elif result.ledger is None:
@@ -189,12 +210,11 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     cost_text += _describe_assumptions(result)
     if result.ledger is None:
         return [cost_text]
-    if result.left is not None:
-        currencies = ", ".join(f"{name} {amount:.6g}" for name, amount in result.left.items())
-        more = "" if result.more is None else f"; enough for {result.more:,} more queries like this"
-        taken = "" if result.takes is None or result.cached else f"It took {describe_takes(result.takes)}. "
-        used = "" if result.used is None else f"{describe_used(result.used)}. "
-        return [cost_text, f"{taken}{used}Left: {currencies}{more}."]
+    if result.used is not None:
+        noun = "query" if result.more == 1 else "queries"
+        more = "" if result.more is None else f", enough for {result.more:,} more {noun} like this"
+        taken = "" if result.takes is None else f"It took {describe_takes(result.takes)}. "
+        return [cost_text, f"{taken}{describe_used(result.used)}. {describe_left(result.used)}{more}."]
     assert result.spent is not None
     so_far = count_noun(result.spent.charges, "charge")
     try:
@@ -209,6 +229,11 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
         f"So far: {so_far}; {total}, if their prices did not depend on answers. The ledger has no limit, "
         "so nothing is guaranteed about later queries: `discreet ledger create` makes one with a limit.",
     ]
+
+
+def _describe_halves(result: "QueryResult") -> str:
+    """Return what the two charges of a mean by groups are for; empty for one charge."""
+    return ", half for the sums and half for the counts" if len(result.cost) == 2 else ""
 
 
 def _describe_assumptions(result: "QueryResult") -> str:

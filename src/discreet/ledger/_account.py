@@ -68,13 +68,13 @@ class Account:
 
     @property
     def used(self) -> dict[str, float | None] | None:
-        """Share of the budget that is used, and the epsilon so far at the limit's delta; None without one."""
+        """Share of the budget that is used, and the epsilon so far, of which limit and at which delta."""
         if self.caps is None:
             return None
         return self._as_use(self.caps.share(self.spent), self.caps.epsilon(self.spent))
 
     def takes(self, cost: Sequence[Promise]) -> dict[str, float | None] | None:
-        """Return the share of the budget that charges would take, and by how much they raise its epsilon.
+        """Return the share of the budget that charges would take, and the epsilon that they would add.
 
         Parameters
         ----------
@@ -84,19 +84,52 @@ class Account:
         Returns
         -------
         dict or None
-            ``share``, ``epsilon`` and ``delta``, as :attr:`used`; None without a limit or without charges.
+            ``share``, ``epsilon``, ``limit`` and ``delta``, as :attr:`used`; None without a limit or
+            without charges. A first charge that fits only if it is read exactly takes the whole budget.
         """
         added = plan_cost(cost, self.order)
         if self.caps is None or added is None:
             return None
         try:
-            before, after = self.caps.epsilon(self.spent), self.caps.epsilon(self.spent + added)
+            more = self._epsilon_between(self.spent, self.spent + added)
         except PromiseError:  # of another unit, or about other columns
-            before = after = None
-        more = (
-            None if before is None or after is None else float_up(max(exact(after) - exact(before), exact(0)))
-        )
-        return self._as_use(self.caps.share(added), more)
+            more = None
+        return self._as_use(1.0 if self._reads_exactly(added) else self.caps.cost_share(added), more)
+
+    def took(self, cost: Sequence[Promise]) -> dict[str, float | None] | None:
+        """Return the share of the budget that the last charges took, and the epsilon that they added.
+
+        Parameters
+        ----------
+        cost : sequence of Promise
+            Promises of the last charges, each charged apart.
+
+        Returns
+        -------
+        dict or None
+            As :meth:`takes` returned it before the charges; None without a limit or without charges.
+        """
+        added = plan_cost(cost, self.order)
+        if self.caps is None or added is None:
+            return None
+        before = self.spent.less(added)
+        share = self.caps.cost_share(added)
+        if self.caps.plan is not None:  # the first charge took everything, and those of its plan nothing more
+            share = 0.0 if before.charges else 1.0
+        return self._as_use(share, self._epsilon_between(before, self.spent))
+
+    def _epsilon_between(self, before: Spending, after: Spending) -> float | None:
+        """Return by how much the epsilon of the limit's delta grows, rounded up; None where it has none."""
+        assert self.caps is not None
+        first, last = self.caps.epsilon(before), self.caps.epsilon(after)
+        if first is None or last is None:
+            return None
+        return float_up(max(exact(last) - exact(first), exact(0)))
+
+    def _reads_exactly(self, added: Spending) -> bool:
+        """Return whether charges would be the first, and be read exactly with their plan: they take all."""
+        assert self.caps is not None
+        return self.caps.plan is None and self.caps.reserve(self.spent, added).plan is not None
 
     def share_of(self, cost: Sequence[Promise]) -> float:
         """Return the part of the whole budget that charges take, whatever was spent before.
@@ -118,12 +151,23 @@ class Account:
 
     def _as_use(self, share: float, epsilon: float | None) -> dict[str, float | None]:
         assert self.caps is not None
-        return {"share": share, "epsilon": epsilon, "delta": getattr(self.caps.limit, "delta", None)}
+        limit = self.caps.limit
+        return {
+            "share": share,
+            "epsilon": epsilon,
+            "limit": None if epsilon is None else getattr(limit, "epsilon", None),
+            "delta": getattr(limit, "delta", None),
+        }
 
     def more(self, cost: Sequence[Promise]) -> int | None:
-        """Return how many more questions of this cost fit; None without a limit, or if they cost nothing."""
+        """Return how many more questions of this cost fit; None without a limit, or if they cost nothing.
+
+        One that fits an unused budget only if it is read exactly fits once.
+        """
         added = plan_cost(cost, self.order)
-        return None if self.caps is None or added is None else self.caps.more(self.spent, added)
+        if self.caps is None or added is None:
+            return None
+        return 1 if self._reads_exactly(added) else self.caps.more(self.spent, added)
 
     def scale(self, promises: tuple[Promise, ...], planned: tuple[Promise, ...]) -> float:
         """Return the largest part of every mu and epsilon of a refused charge that would fit; 0 if none.

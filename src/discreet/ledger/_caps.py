@@ -15,7 +15,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
-from discreet.formatting import format_share, number
+from discreet.formatting import format_share
+from discreet.ledger.records import TOTAL
 from discreet.privacy.calibration import gaussian_mu, odds_rho
 from discreet.privacy.composition import AMOUNTS, ColumnCost, Spending
 from discreet.privacy.promises import (
@@ -265,21 +266,14 @@ class Caps:
         BudgetExceeded
             A cap would be passed.
         """
-        after = self._spending_after(before, cost, scope)
-        if later is not None:
-            try:
-                self._spending_after(after, later, scope)
-            except BudgetExceeded:
-                # A first charge that was read exactly leaves nothing: its own message says so.
-                if not self._fits(after):
-                    raise
-            else:
-                return after
-            raise self._budget_error(before, cost + later, scope, "the charge and those after it")
+        after = self._spending_after(before, cost)
+        last = after if later is None else self._spending_after(after, later)
+        if not self._fits(last):
+            raise self._budget_error(before, cost if later is None else cost + later, scope)
         return after
 
-    def _spending_after(self, before: Spending, cost: Spending, scope: str) -> Spending:
-        """Return the spending after one charge, or raise the reason why it is refused."""
+    def _spending_after(self, before: Spending, cost: Spending) -> Spending:
+        """Return the spending after one charge, or refuse a kind that the limit cannot express."""
         self._check_relation(cost)
         after = before + cost
         if isinstance(self.limit, ErrorFloor):
@@ -296,8 +290,6 @@ class Caps:
                     f"promise of a charge must be of a kind that the limit {self.limit} can add "
                     f"up, got a {words} event. Open the ledger with {way}."
                 )
-        if not self._fits(after):
-            raise self._budget_error(before, cost, scope, "the charge")
         return after
 
     def _fits(self, spent: Spending) -> bool:
@@ -316,7 +308,7 @@ class Caps:
         """Return whether spending keeps the limit, as all does that was admitted charge by charge."""
         return self._fits(spent)
 
-    def _budget_error(self, before: Spending, cost: Spending, scope: str, what: str) -> BudgetExceeded:
+    def _budget_error(self, before: Spending, cost: Spending, scope: str) -> BudgetExceeded:
         """Return the error of a charge that exceeds a cap, naming one currency in which the charge costs."""
         caps, left = dict(self.amounts), self.left(before)
         paid = [currency for currency in caps if self._spent(cost, currency)] or list(caps)
@@ -327,14 +319,13 @@ class Caps:
         cap, amount = caps[currency], float(self._spent(cost, currency))
         takes = format_share(amount / float_down(cap.exact)) if cap else "more than all"
         rest = format_share(left[currency] / float_down(cap.exact), up=False) if left[currency] else "nothing"
-        epsilon = self.epsilon(before)
-        so_far = "" if epsilon is None else f"; so far {describe_epsilon(epsilon, self.limit)}"
-        if self.plan is not None:
-            so_far += "; the first charge and its plan took all of it"
+        # What is asked of one of the small reserves beside the pool is said of that reserve.
+        part = "it" if currency in ("rho", "epsilon") else f"its {currency}"
+        whose = "" if scope == TOTAL else f" of {scope!r}"
+        why = " (the first charge and its plan took all of it)" if self.plan is not None else ""
         return BudgetExceeded(
-            f"{what} must fit what is left of the budget of {scope!r}: this takes {takes} of it, {rest} is "
-            f"left ({currency}: asked {amount:.6g}, left {left[currency]:.6g} of {float_down(cap.exact):.6g}"
-            f"{so_far}). Nothing was charged.",
+            f"Not enough budget{whose}: this takes {takes} of {part} and {rest} is left{why}. "
+            "Nothing was charged.",
             asked=amount,
             left=left[currency],
             limit=float_down(cap.exact),
@@ -368,6 +359,10 @@ class Caps:
         """
         if any(getattr(cost, name) for name, _, _ in self._refused_kinds):
             return math.inf
+        return self.cost_share(cost)
+
+    def cost_share(self, cost: Spending) -> float:
+        """Return the part of the whole budget that a charge takes, as if no plan had been read exactly."""
         return dataclasses.replace(self, plan=None).share(cost)
 
     def epsilon(self, spent: Spending) -> float | None:
@@ -540,13 +535,6 @@ def _epsilon_at(spent: Spending, delta: float) -> float | None:
         return spent.epsilon_at(delta)
     except PromiseError:
         return None
-
-
-def describe_epsilon(epsilon: float, limit: Promise) -> str:
-    """Return an epsilon that was used, beside that of the limit and at its delta."""
-    most, delta = getattr(limit, "epsilon", 0.0), getattr(limit, "delta", 0.0)
-    used = f"epsilon {number(epsilon, digits=3, rounding='up')} of {most:g}"
-    return f"{used} at delta {delta:g}" if delta else used
 
 
 def _odds(limit: PosteriorOdds) -> dict[str, Amount]:

@@ -139,7 +139,7 @@ class Charge:
             fits = f"{describe_scaled(self.promises[0], problem.scale)} would still fit."
         else:
             fits = f"With {number(1 / problem.scale, rounding='up')} times the noise it would still fit."
-        problem.args = (f"{problem} {fits}",)
+        problem.advice = fits
         return problem
 
     def _check_plan(self, transaction: Transaction) -> None:

@@ -74,9 +74,12 @@ def query_table(
     declared = find_schema(source, schema)
     query = parse_query(question, declared)
     # Everything that can be refused is refused before a ledger is made.
-    preview_query(declared, None, query, privacy=privacy, sd=sd)
+    cost = preview_query(declared, None, query, privacy=privacy, sd=sd).cost
     table = _check_columns(source, declared)
-    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger, log=True)
+    # What costs nothing is not charged, and a ledger that it made would have no limit for ever.
+    table_ledger = (
+        open_charged_ledger(source, declared, ledger, new_ledger=new_ledger, log=True) if cost else None
+    )
     try:
         with Database(table, schema=declared, ledger=table_ledger) as db:
             if db.n_rows == 0:
@@ -88,7 +91,7 @@ def query_table(
         return dataclasses.replace(
             result,
             ledger=table_ledger.identity,
-            remaining=remaining_amounts(result.cost, None, account),
+            remaining=remaining_amounts(result.cost, None, account, charged=result.charged),
             spent=account.spent,
         )
     finally:
@@ -127,25 +130,44 @@ def preview_table_query(
     if query.verb == "mean" and public:
         with open_table(resolve_source(source)) as table:
             n_rows = table.count()
-    account = _existing_account(source, declared, ledger)
+    account, paid = _existing_account(source, declared, ledger, str(query))
     accounts = () if account is None else (account,)
     preview = preview_query(declared, n_rows, query, privacy=privacy, sd=sd, accounts=accounts)
     if account is None:
         return preview
-    return dataclasses.replace(preview, remaining=remaining_amounts(preview.cost, None, account))
+    free = preview.is_free or all(promise in paid for promise in preview.cost)
+    return dataclasses.replace(
+        preview, is_free=free, remaining=remaining_amounts(preview.cost, None, account)
+    )
 
 
-def _existing_account(source: Any, schema: Schema, ledger: LedgerPlace) -> Account | None:
-    """Return the account of the ledger that a table would be charged to; None if there is no ledger yet."""
+def _existing_account(
+    source: Any, schema: Schema, ledger: LedgerPlace, question: str
+) -> tuple[Account | None, list[Promise]]:
+    """Return the account of the ledger that a table would be charged to, and what a question was charged.
+
+    Parameters
+    ----------
+    source, schema, ledger
+        Table, its schema and the place of its ledger.
+    question : str
+        Query as it is written in the ledger.
+
+    Returns
+    -------
+    (Account or None, list of Promise)
+        The account, None if there is no ledger yet; and the promises of the charges for the question.
+    """
     if ledger is False:
-        return None
+        return None, []
     if isinstance(ledger, Ledger):
-        return ledger.accounts(None)[0]
+        charges = [entry for entry in ledger.entries() if (entry.asked or {}).get("said") == question]
+        return ledger.accounts(None)[0], [promise for entry in charges for promise in entry.receipt.promises]
     place = find_ledger(source, schema, ledger)
     if place == ":memory:" or Ledger.identity_at(place) is None:
-        return None
+        return None, []
     with Ledger.open(place) as opened:
-        return opened.accounts(None)[0]
+        return _existing_account(source, schema, opened, question)
 
 
 def _check_columns(source: Any, schema: Schema) -> Any:

@@ -221,6 +221,14 @@ class Spending:
         stated = dict(self.columns).keys() & dict(other.columns).keys()
         return dataclasses.replace(both, columns=tuple(c for c in both.columns if c[0] in stated))
 
+    def less(self, other: Spending) -> Spending:
+        """Return the costs without those of charges that are part of them; what all of them cover stays."""
+        return dataclasses.replace(
+            self,
+            charges=self.charges - other.charges,
+            **{name: getattr(self, name).less(getattr(other, name)) for name in AMOUNTS},
+        )
+
     def _merge(self, other: Spending, covers: tuple[str, ...] | None = None) -> Spending:
         """Add everything, as parts of one charge; charges intersect what is covered and stated."""
         for name in ("unit", "neighbors"):

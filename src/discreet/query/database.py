@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from discreet._types import AnyArray
-    from discreet.ledger import Entry
+    from discreet.ledger import Account, Entry
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
     from discreet.query.engines import Engine
@@ -159,7 +159,9 @@ class Database(QueryExecutor, PrivateTable):
         merged = (refines,) if isinstance(refines, str) else tuple(refines)
         query = parse_query(text, self.schema)
         result = run_query(self, query, privacy=privacy, sd=sd, refines=merged, owner=owner)
-        return dataclasses.replace(result, remaining=self._remaining_amounts(result, owner))
+        accounts = result.charges[-1].accounts if result.charges else None
+        remaining = self._remaining_amounts(result.cost, owner, accounts, result.charged)
+        return dataclasses.replace(result, remaining=remaining)
 
     def preview(
         self, text: str, *, privacy: Promise | None = None, sd: float | None = None, owner: str | None = None
@@ -190,13 +192,29 @@ class Database(QueryExecutor, PrivateTable):
             accounts=self.accounts(owner),
         )
         free = is_free(self, query, privacy=privacy, sd=sd, owner=owner)
-        return dataclasses.replace(preview, is_free=free, remaining=self._remaining_amounts(preview, owner))
+        remaining = self._remaining_amounts(preview.cost, owner)
+        return dataclasses.replace(preview, is_free=free, remaining=remaining)
 
-    def _remaining_amounts(self, result: QueryResult, owner: str | None) -> dict[str, Any]:
-        """Return what is left to the owner and in total, and how many more such queries that pays for."""
-        accounts = result.charges[-1].accounts if result.charges else None
+    def _remaining_amounts(
+        self,
+        cost: tuple[Promise, ...],
+        owner: str | None,
+        accounts: Sequence[Account] | None = None,
+        charged: tuple[Promise, ...] | None = None,
+    ) -> dict[str, Any]:
+        """Return what is left to the owner and in total, as :func:`remaining_amounts` does.
+
+        Parameters
+        ----------
+        cost, charged
+            As for :func:`remaining_amounts`.
+        owner : str or None
+            Name that is charged beside the total; None for the total alone.
+        accounts : sequence of Account, optional
+            Accounts of owner and total; None reads them.
+        """
         own, total = self.ledger.accounts(owner, None) if accounts is None else accounts
-        return remaining_amounts(result.cost, None if owner is None else own, total)
+        return remaining_amounts(cost, None if owner is None else own, total, charged=charged)
 
     @property
     def dataset(self) -> str | None:

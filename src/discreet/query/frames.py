@@ -103,8 +103,8 @@ class Amounts(_FrozenModel):
     left : dict of str to float or None
         Amount left in each currency of the limit; None without a limit.
     used : dict of str to float or None
-        Part of the budget that is used: its ``share``, and the ``epsilon`` of everything so far at the
-        limit's ``delta``; None without a limit.
+        Part of the budget that is used: its ``share``, and the ``epsilon`` of everything so far, with the
+        ``limit`` and the ``delta`` that it is read at; None without a limit.
     """
 
     limit: PromiseValue | None

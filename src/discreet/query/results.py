@@ -12,8 +12,10 @@ import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import format_share, number
-from discreet.privacy import PureDP, Spending, promise_from_dict
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, Spending, promise_from_dict
+from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
 from discreet.privacy.promises import describe_promise
+from discreet.privacy.rounding import four_digits
 from discreet.query.frames import Frame
 from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width, sum_intervals
 
@@ -27,11 +29,21 @@ if TYPE_CHECKING:
 DELTA = 1e-6
 """Delta at which the cost of Gaussian noise is also given as an epsilon."""
 _ROUNDING = 1e-9  # relative; another machine may compute the ends of an interval a few units differently
+_SUMMED: dict[type[Promise], tuple[str, ...]] = {
+    PureDP: ("epsilon",),
+    ApproxDP: ("epsilon", "delta"),
+    GaussianDP: ("mu",),
+    ZCDP: ("rho",),
+}
 _CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
 
 
 def remaining_amounts(
-    cost: tuple[Promise, ...], own: Account | None, total: Account | None
+    cost: tuple[Promise, ...],
+    own: Account | None,
+    total: Account | None,
+    *,
+    charged: Sequence[Promise] | None = None,
 ) -> dict[str, Any]:
     """Return what is left of two budgets, and how many more queries of this cost both pay for.
 
@@ -41,44 +53,91 @@ def remaining_amounts(
         Charges of one query.
     own, total : Account or None
         Accounts of the owner and of all together; None where it is not known.
+    charged : sequence of Promise, optional
+        Charges that were made for the query and are in the accounts, none if it was paid for before; None
+        before the query is asked.
 
     Returns
     -------
     dict
         ``own`` and ``total``, the amounts left by currency; ``more``, how many more such queries fit;
-        ``used`` and ``takes``, the part of the nearer budget that is used and that one more such query takes.
-        None each without a limit.
+        ``nearer``, "own" or "total", the budget that is used up first; ``used`` and ``takes``, the part of
+        it that is used and that the query takes, or took if it was charged. None each without a limit.
     """
-    limited = [account for account in (own, total) if account is not None and account.caps is not None]
-    counts = [count for account in limited if (count := account.more(cost)) is not None]
+    accounts = {"own": own, "total": total}
+    limited = {name: one for name, one in accounts.items() if one is not None and one.caps is not None}
+    counts = [count for account in limited.values() if (count := account.more(cost)) is not None]
+    takes = {
+        name: account.takes(cost) if charged is None else account.took(charged)
+        for name, account in limited.items()
+    }
+    used = {name: account.used for name, account in limited.items()}
+
+    def share_after(name: str) -> float:
+        added = takes[name] if charged is None else None
+        return sum((use["share"] or 0.0) for use in (used[name], added) if use is not None)
+
+    nearer = max(limited, key=share_after, default=None)
     return {
         "own": None if own is None else own.left,
         "total": None if total is None else total.left,
         "more": min(counts, default=None),
-        "used": limited[0].used if limited else None,
-        "takes": limited[0].takes(cost) if limited else None,
+        "nearer": nearer,
+        "used": None if nearer is None else used[nearer],
+        "takes": None if nearer is None else takes[nearer],
     }
 
 
 def describe_used(used: Mapping[str, float | None], whose: str = "the budget") -> str:
-    """Return as text how much of a budget is used, in percent and as an epsilon at the limit's delta."""
-    share, epsilon, delta = used["share"], used["epsilon"], used["delta"]
+    """Return as text how much of a budget is used, in percent, and the epsilon so far beside its limit."""
+    share, epsilon, limit, delta = (used[name] for name in ("share", "epsilon", "limit", "delta"))
     assert share is not None
     text = f"{format_share(min(share, 1.0))} of {whose} is used"
-    return text if epsilon is None else f"{text} ({_epsilon_text(epsilon, delta)})"
+    if epsilon is None or limit is None:
+        return text
+    text += f"; epsilon so far {number(epsilon, rounding='up')} of {limit:g}"
+    return f"{text} at delta {delta:g}" if delta else text
 
 
 def describe_takes(takes: Mapping[str, float | None], whose: str = "the budget") -> str:
-    """Return as text which part of a budget a query takes, and by how much it raises the epsilon."""
-    share, epsilon, delta = takes["share"], takes["epsilon"], takes["delta"]
+    """Return as text which part of a budget a query takes."""
+    share = takes["share"]
     assert share is not None
-    text = f"{format_share(share)} of {whose}"
-    return text if epsilon is None else f"{text} ({_epsilon_text(epsilon, delta)} more)"
+    return f"{format_share(share)} of {whose}"
 
 
-def _epsilon_text(epsilon: float, delta: float | None) -> str:
-    text = f"epsilon {number(epsilon, rounding='up')}"
-    return f"{text} at delta {delta:g}" if delta else text
+def describe_left(used: Mapping[str, float | None], whose: str = "") -> str:
+    """Return as text which part of a budget is left."""
+    share = used["share"]
+    assert share is not None
+    return f"{format_share(max(0.0, 1.0 - share), up=False)}{whose} is left"
+
+
+def takes_all(remaining: Mapping[str, Any]) -> bool:
+    """Return whether a query fits only as the first of all: nothing could be asked after it."""
+    used, takes = remaining["used"], remaining["takes"]
+    return bool(takes and used and remaining["more"] == 1 and used["share"] == 0 and takes["share"] >= 1)
+
+
+def describe_charges(cost: Sequence[Promise]) -> str:
+    """Return promises as text, one for each kind, with the costs of charges of the same kind added up.
+
+    Parameters
+    ----------
+    cost : sequence of Promise
+        Promises of the charges, each charged apart.
+    """
+    kinds: dict[type[Promise], list[Promise]] = {}
+    for promise in cost:
+        kinds.setdefault(type(promise), []).append(promise)
+    texts = []
+    for kind, same in kinds.items():
+        if len(same) > 1 and kind in _SUMMED:
+            whole = sum(map(Spending.from_promises, same), Spending()).promise().to_dict()
+            # The exact sum was rounded up in its last digit, which must not show in the third.
+            same = [promise_from_dict(whole | {name: float(f"{whole[name]:.12g}") for name in _SUMMED[kind]})]
+        texts += [describe_promise(promise.to_dict()) for promise in same]
+    return " and ".join(texts)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -86,7 +145,7 @@ def describe_cost(cost: tuple[Promise, ...], delta: float) -> str:
     """Return a cost as text; that of Gaussian noise also as an epsilon at `delta`."""
     if not cost:
         return "nothing"
-    promises = " and ".join(describe_promise(promise.to_dict()) for promise in cost)
+    promises = describe_charges(cost)
     spent = sum((Spending.from_promises(promise) for promise in cost), Spending())
     if not spent.rho or _is_pure(cost):
         return promises
@@ -95,6 +154,43 @@ def describe_cost(cost: tuple[Promise, ...], delta: float) -> str:
     except PromiseError:  # so much, or so little, that no epsilon says it
         return promises
     return f"{promises} (epsilon {epsilon} at delta {delta:g})"
+
+
+def affordable_request(privacy: Promise | None, sd: float | None, scale: float) -> dict[str, Any] | None:
+    """Return the largest promise of the requested kind, or the least sd, that the budget still pays for.
+
+    Parameters
+    ----------
+    privacy, sd
+        Promise or standard deviation of the request; the other one is None.
+    scale : float
+        Largest part of every mu and epsilon of its charges that would fit, as the ledger found it.
+
+    Returns
+    -------
+    dict or None
+        Parameters of the promise with its kind, or ``{"sd": ...}``, rounded to four digits on the affordable
+        side; None if nothing fits.
+    """
+    result: dict[str, Any] = {}
+    match privacy:
+        case GaussianDP():
+            result = {"mu": four_digits(privacy.mu * scale)}
+        case ZCDP():
+            result = {"rho": four_digits(privacy.rho * scale**2)}
+        case ApproxDP():
+            mu = gaussian_mu(privacy.epsilon, privacy.delta) * scale
+            # The noise may be Gaussian or Laplace: what fits by both fits.
+            epsilon = min(gaussian_epsilon(mu, privacy.delta), privacy.epsilon * scale) if mu > 0 else 0.0
+            epsilon = four_digits(epsilon)
+            result = {"epsilon": epsilon, "delta": privacy.delta}
+        case PureDP():
+            result = {"epsilon": four_digits(privacy.epsilon * scale)}
+        case None if sd is not None and scale > 0:
+            result = {"sd": four_digits(sd / scale, up=True)}
+    if not result or min(result.values()) <= 0:
+        return None
+    return result if privacy is None else {"kind": privacy.kind, **result}
 
 
 def cost_fields(cost: tuple[Promise, ...], remaining: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -218,10 +314,13 @@ class QueryResult:
         Identity of the ledger that was charged; None where it is not known.
     remaining : mapping or None
         What is left to the owner and in total, how many more such queries that pays for, and the part of
-        the budget that is used and that one more takes: keys ``own``, ``total``, ``more``, ``used`` and
-        ``takes``. None where it is not known.
+        the nearer budget that is used and that this query took, or takes in a preview: as
+        :func:`remaining_amounts` returns them. None where it is not known.
     spent : Spending or None
         Sum of all charges of the ledger; None where it is not known.
+    charged : tuple of Promise
+        Promises that were charged now, without those of aggregates that had been paid for before; empty for
+        a result that a service sent.
 
     Notes
     -----
@@ -253,6 +352,7 @@ class QueryResult:
     ledger: str | None = None
     remaining: Mapping[str, Any] | None = None
     spent: Spending | None = None
+    charged: tuple[Promise, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def value(self) -> float | None:

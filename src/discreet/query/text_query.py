@@ -408,6 +408,7 @@ def query_task(
         cached=bool(paid) and all(answer.cached for answer in paid),
         receipts=tuple(answer.receipt.id for answer in paid),
         charges=tuple(answer.receipt for answer in paid),
+        charged=tuple(promise for answer in paid if not answer.cached for promise in answer.receipt.promises),
         parts=tuple(answer.parts for answer in paid),
     )
 

@@ -56,7 +56,12 @@ class Accounting:
         self._pooled = pooled
 
     def remaining(
-        self, caller: Caller, cost: tuple[Promise, ...], receipts: Sequence[Receipt] = ()
+        self,
+        caller: Caller,
+        cost: tuple[Promise, ...],
+        receipts: Sequence[Receipt] = (),
+        *,
+        charged: Sequence[Promise] | None = None,
     ) -> dict[str, Any]:
         """Return what is left for the caller and for all, and how many more of this cost that pays for.
 
@@ -68,10 +73,12 @@ class Accounting:
             Charges of one query.
         receipts : sequence of Receipt
             Receipts of what was just charged for it; the accounts of the last one need not be read again.
+        charged : sequence of Promise, optional
+            Charges that were made for it; None before it is asked.
         """
         accounts = receipts[-1].accounts if receipts else None
         own, total = self._ledger.accounts(caller.name, None) if accounts is None else accounts
-        return remaining_amounts(cost, own, total)
+        return remaining_amounts(cost, own, total, charged=charged)
 
     def budget(self, caller: Caller) -> dict[str, Any]:
         """Return limit, spending and what is left, for the caller and for all together."""

@@ -22,14 +22,9 @@ from discreet.errors import (
     SchemaError,
     SourceError,
 )
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
-from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
-from discreet.privacy.rounding import four_digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from discreet.privacy import Promise
 
 STATUS = {
     "malformed": 400,
@@ -254,7 +249,8 @@ def budget_error(error: BudgetExceeded, affordable: dict[str, Any] | None) -> Ap
     error : BudgetExceeded
         Exception with which the ledger refused the charge.
     affordable : dict or None
-        Largest request that would fit, from :func:`affordable_request`; None if none would.
+        Largest request that would fit, from :func:`~discreet.query.results.affordable_request`; None if none
+        would.
     """
     response = _from_message(
         "budget-exceeded",
@@ -280,41 +276,6 @@ def _describe_affordable(affordable: Mapping[str, Any]) -> str:
         return f"Noise with an sd of {affordable['sd']:g} or more"
     amounts = [f"{name} {value:g}" for name, value in affordable.items() if name != "kind"]
     return f"At most {' at '.join(amounts)}"
-
-
-def affordable_request(privacy: Promise | None, sd: float | None, scale: float) -> dict[str, Any] | None:
-    """Return the largest promise of the requested kind, or the least sd, that the budget still pays for.
-
-    Parameters
-    ----------
-    privacy, sd
-        Promise or standard deviation of the request; the other one is None.
-    scale : float
-        Largest part of every mu and epsilon of its charges that would fit, as the ledger found it.
-
-    Returns
-    -------
-    dict or None
-        Parameters of the promise with its kind, or ``{"sd": ...}``, rounded to four digits on the affordable
-        side; None if nothing fits.
-    """
-    result: dict[str, Any] = {}
-    match privacy:
-        case GaussianDP():
-            result = {"mu": four_digits(privacy.mu * scale)}
-        case ZCDP():
-            result = {"rho": four_digits(privacy.rho * scale**2)}
-        case ApproxDP():
-            mu = gaussian_mu(privacy.epsilon, privacy.delta) * scale
-            epsilon = four_digits(gaussian_epsilon(mu, privacy.delta)) if mu > 0 else 0.0
-            result = {"epsilon": epsilon, "delta": privacy.delta}
-        case PureDP():
-            result = {"epsilon": four_digits(privacy.epsilon * scale)}
-        case None if sd is not None and scale > 0:
-            result = {"sd": four_digits(sd / scale, up=True)}
-    if not result or min(result.values()) <= 0:
-        return None
-    return result if privacy is None else {"kind": privacy.kind, **result}
 
 
 def _from_message(code: str, error: Exception, **details: Any) -> ApiError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.batching import Step, run_one
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError
 from discreet.privacy.budget_split import BudgetSplit
+from discreet.query.results import affordable_request
 from discreet.query.text_query import is_free, preview_query, query_task
 from discreet.server.access import AccessStore, Caller
 from discreet.server.api import requests
@@ -30,7 +31,6 @@ from discreet.server.errors import (
     STOPPED,
     UNAUTHORIZED,
     ApiException,
-    affordable_request,
     api_error_from,
     budget_error,
 )
@@ -227,7 +227,7 @@ class Service:
         except BudgetExceeded as error:
             affordable = affordable_request(privacy, sd, error.scale)
             raise ApiException(budget_error(error, affordable)) from None
-        left = dataset.accounting.remaining(caller, result.cost, result.charges)
+        left = dataset.accounting.remaining(caller, result.cost, result.charges, charged=result.charged)
         return query_response(result, left), result.charges
 
     def _answer_aggregate(
@@ -252,7 +252,8 @@ class Service:
             sd = None if request.variance is None else math.sqrt(request.variance)
             affordable = affordable_request(privacy, sd, error.scale)
             raise ApiException(budget_error(error, affordable)) from None
-        left = dataset.accounting.remaining(caller, answer.cost, [answer.receipt])
+        charged = () if answer.cached else answer.cost
+        left = dataset.accounting.remaining(caller, answer.cost, [answer.receipt], charged=charged)
         return aggregate_response(request.question, answer, left), [answer.receipt]
 
     def _preview_aggregate(
@@ -277,7 +278,9 @@ class Service:
         schema = with_target(dataset.schema, request.target)
         learner = make_model(request, schema, privacy)
         learner.fit_database(self._request_database(caller, schema), owner=caller.name)
-        left = dataset.accounting.remaining(caller, learner.promises_)
+        answers = learner.answers_.values()
+        charged = [promise for answer in answers if not answer.cached for promise in answer.cost]
+        left = dataset.accounting.remaining(caller, learner.promises_, charged=charged)
         return model_response(request, learner, left), learner.receipts_
 
     def _request_database(self, caller: Caller, schema: Schema) -> Any:

@@ -57,10 +57,11 @@ class ErrorResponse(ResponseModel, title="Error"):
 
 
 class UseResponse(ResponseModel, title="Use"):
-    """Part of a budget: its share, and the epsilon that it comes to at the limit's delta, if it has one."""
+    """Part of a budget: its share, and the epsilon it comes to, of which limit and at which delta."""
 
     share: float
     epsilon: float | None
+    limit: float | None
     delta: float | None
 
 
@@ -70,6 +71,7 @@ class RemainingResponse(ResponseModel, title="Remaining"):
     own: Amounts | None
     total: Amounts | None
     more: int | None
+    nearer: Annotated[str | None, Field(json_schema_extra={"enum": ["own", "total", None]})]
     used: UseResponse | None
     takes: UseResponse | None
 

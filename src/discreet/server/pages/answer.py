@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from discreet import formatting
-from discreet.formatting import append_unit, format_amounts, number_with_margin
-from discreet.query.results import QueryResult, describe_used
+from discreet.formatting import append_unit, number_with_margin
+from discreet.query.results import QueryResult, describe_left, describe_used
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar
-from discreet.server.pages.budget import format_full_cost
+from discreet.server.pages.budget import WHOSE, format_full_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -222,12 +222,11 @@ def _paid(answer: Mapping[str, Any], budget: BudgetView, total_cost: Sequence[Ma
 
 def format_remaining(remaining: Mapping[str, Any]) -> str:
     """Return what is left after an answer, and how many more like it that pays for, as text."""
-    used, own = remaining["used"], remaining["own"] or remaining["total"]
-    text = "no limit" if own is None else format_amounts(own, up=False)
-    if used is not None:
-        text = f"{describe_used(used)}; left: {text}"
-    more = remaining["more"]
-    return text if more is None else f"{text}; {more:,} more like it"
+    used, more = remaining["used"], remaining["more"]
+    if used is None:
+        return "no limit"
+    text = f"{describe_used(used, WHOSE[remaining['nearer']])}; {describe_left(used)}"
+    return text if more is None else f"{text}, enough for {more:,} more like it"
 
 
 def _curl(request: Mapping[str, Any], address: str) -> str:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _TYPES = {"number": "number", "integer": "whole number", "category": "list", "date": "date"}
 _MOST_ROWS = 10_000
 _SEED = 1  # dummy rows are public anyway: /v1/dummy?seed=1 begins with these
-_NOTHING_SPENT = {"own": None, "total": None, "more": None, "used": None, "takes": None}
+_NOTHING_SPENT = {"own": None, "total": None, "more": None, "nearer": None, "used": None, "takes": None}
 _RECENT = 12  # charges that the page lists
 _KEY = re.compile(r"[0-9a-f]{32}")
 

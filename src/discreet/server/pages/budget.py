@@ -14,8 +14,8 @@ from discreet.formatting import (
     format_share,
     number_with_margin,
 )
-from discreet.privacy.promises import describe_promise
-from discreet.query.results import describe_takes, describe_used
+from discreet.privacy.promises import describe_promise, promise_from_dict
+from discreet.query.results import describe_charges, describe_takes, describe_used, takes_all
 from discreet.report.charts.bars import share_bar
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _WARN_SHARE, _BAD_SHARE = 0.75, 0.95  # shares spent above which a bar changes its color
 _USUAL_SHARE = 100  # queries that the suggested cost allows
+_PERCENTAGE = "The pool in which all costs add up; it is not epsilon divided by its limit."
+WHOSE = {"own": "your budget", "total": "the shared budget"}
+"""Names of the two budgets that a caller's queries are charged to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +40,6 @@ class BudgetView:
         Currency in which costs are compared, "rho" or "epsilon"; empty without a limit.
     limit : float
         Limit in that currency; 0 without a limit.
-    whose : str
-        "your budget", or "the budget of all together".
     lead, after : str
         What is left as a number of queries, and what is spent as a share.
     bar : Markup
@@ -49,7 +50,6 @@ class BudgetView:
 
     currency: str
     limit: float
-    whose: str
     lead: str
     after: str
     bar: Markup
@@ -74,7 +74,7 @@ class BudgetView:
         price = self.price(cost)
         if price:
             return f"{self.letter} = {format_amount(price, up=True)}"
-        return " and ".join(dict.fromkeys(describe_promise(promise) for promise in cost)) or "nothing"
+        return describe_charges([promise_from_dict(promise) for promise in cost]) or "nothing"
 
 
 def cost_in_currency(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
@@ -156,9 +156,10 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     """
     own, total = accounts["own"], accounts["total"]
     has_own_limit = own["left"] is not None
-    account = own if has_own_limit else total
+    shares = {name: share for name in WHOSE if (share := spent_share(accounts[name])) is not None}
+    nearer = max(shares, key=shares.__getitem__, default="total")
+    account = accounts[nearer]
     currency, limit = account_currency(account)
-    whose = "your budget" if has_own_limit else "the shared budget"
     amounts = [("You spent", format_spending(own))]
     used = account["used"]
     if has_own_limit:
@@ -172,13 +173,14 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
             ("The shared limit", describe_promise(total["limit"])),
             ("Left for all", format_amounts(total["left"], up=False)),
         ]
+    if used is not None:
+        amounts.append(("What the percentage is of", _PERCENTAGE))
     amounts.append(("If analysts share answers", accounts["collusion"]))
     return BudgetView(
         currency=currency,
         limit=limit,
-        whose=whose,
         lead=_lead(last, limited=bool(limit)),
-        after="" if used is None else f"{describe_used(used, whose)}.",
+        after="" if used is None else f"{describe_used(used, WHOSE[nearer])}.",
         bar=account_bar(account),
         amounts=tuple(amounts),
     )
@@ -264,10 +266,13 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
     words, more = format_full_cost(price, budget), price["more"]
     takes = price["remaining"]["takes"]
     share = None if takes is None else format_share(takes["share"])
+    part = "" if takes is None else describe_takes(takes, WHOSE[price["remaining"]["nearer"]])
     if takes is not None:
-        words = f"{describe_takes(takes, budget.whose)}: {words}"
+        words = f"{part}: {budget.format_cost(price['cost'])}"
     if more is None:
         rest = ""
+    elif takes_all(price["remaining"]):
+        rest = " It would take all of the budget: nothing could be asked after it."
     elif more <= 0:
         rest = " That is more than is left."
     else:
@@ -278,7 +283,7 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
         )
     fits = more is None or more > 0
     return {
-        "cost": f"costs {words}" if share is None else f"costs {share} of {budget.whose}",
+        "cost": f"costs {part or words}",
         "after": f"{words}.{rest}",
         "button": f"Ask: costs {share or words}" if fits else "Ask",
     }

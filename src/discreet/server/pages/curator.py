@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet import formatting
 from discreet.errors import DiscreetError, LedgerError, SourceError
-from discreet.formatting import currency_symbol, format_amounts
+from discreet.formatting import currency_symbol, format_amounts, format_share
 from discreet.privacy.promises import describe_promise
 from discreet.report.charts import Mark, three_marks
 from discreet.report.charts.bars import spending_steps
@@ -114,10 +114,12 @@ def summary_tiles(
         spent = CuratorTile(kind="warn", title="Spent by all", amount="no limit", note=format_spending(total))
     else:
         kind = share_kind(share) or "ok"
-        note = f"{format_spending(total)} of {describe_promise(total['limit'])}"
-        spent = CuratorTile(
-            kind=kind, title="Spent by all", amount=formatting.percent(share, rounding="up"), note=note
-        )
+        used = total["used"]
+        if used["limit"] is None:
+            note = f"{format_spending(total)} of {describe_promise(total['limit'])}"
+        else:
+            note = f"epsilon {formatting.number(used['epsilon'], rounding='up')} of {used['limit']:g}"
+        spent = CuratorTile(kind=kind, title="Spent by all", amount=format_share(share), note=note)
     charges = int(total["spent"]["charges"])
     return (
         spent,
@@ -164,7 +166,7 @@ def _analyst(name: str, account: Mapping[str, Any]) -> AnalystView:
         if account["left"] is None
         else format_amounts(account["left"], up=False),
         bar=account_bar(account),
-        share="" if share is None else f"{formatting.percent(share, rounding='up')} spent",
+        share="" if share is None else f"{format_share(share)} spent",
     )
 
 

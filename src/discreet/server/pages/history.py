@@ -117,7 +117,7 @@ def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -
     entries = [service.dataset.ledger.entry(receipt) for receipt in receipts]
     queries = [entry.asked or {} for entry in entries]
     refined = tuple(query["refines"] for query in queries if query["refines"])
-    left = service.dataset.accounting.remaining(caller, result.cost)
+    left = service.dataset.accounting.remaining(caller, result.cost, charged=())
     price = _price(service, entries)
     request: dict[str, Any] | None = None
     if price is not None:
