@@ -161,9 +161,9 @@ def _describe_margin(preview: "Preview") -> str:
     if preview.n_rows is None:
         return f"{text}{' in each group' if preview.group_by else ''} at 95 %"
     if preview.group_by:
-        size = f"{preview.n_rows:,.0f} rows, an equal part of all"
-        return f"{text} at 95 % in a group of {size}; more over fewer rows"
-    least = " over all rows; more over fewer rows" if " where " in preview.question else ""
+        size = f"{preview.n_rows:,.0f} rows (rows split evenly)"
+        return f"{text} at 95 % in a group of {size}; wider in smaller groups"
+    least = " over all rows; wider over fewer rows" if " where " in preview.question else ""
     return f"{text} at 95 %{least}"
 
 
@@ -206,8 +206,8 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     # Costs that are chosen after seeing answers can come to more than the sum says.
     return [
         cost_text,
-        f"So far: {so_far}; {total}, if their prices did not depend on answers. The ledger has no limit, "
-        "so nothing is guaranteed about later queries: `discreet ledger create` makes one with a limit.",
+        f"So far: {so_far}; {total}, provided no query was chosen after seeing an answer. The ledger has no "
+        "limit, so nothing is guaranteed about later queries: `discreet ledger create` makes one with a limit.",
     ]
 
 

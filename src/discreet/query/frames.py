@@ -172,6 +172,29 @@ def spent_amounts(spent: Spending, *, pooled: bool) -> dict[str, float]:
     }
 
 
+def question_words(asked: Mapping[str, Any] | None, what: str) -> str:
+    """Return what was asked for a charge as text.
+
+    Parameters
+    ----------
+    asked : mapping or None
+        What the ledger stores of the query; None where it stores nothing.
+    what : str
+        Kind of the charge, which is returned where no more is known.
+    """
+    asked = asked or {}
+    question = asked.get("question") or {}
+    if asked.get("said"):
+        return str(asked["said"])
+    if question.get("kind") == "sums":
+        return f"sum({', '.join(map(str, question['expressions']))})"
+    if question.get("kind") == "histogram":
+        summed = question.get("expression")
+        verb = "count" if summed is None else f"sum({summed})"
+        return f"{verb} by {', '.join(question['columns'])}"
+    return what
+
+
 def history_row(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return one charge as a row with :data:`HISTORY_COLUMNS`; an answer of one number is that number.
 

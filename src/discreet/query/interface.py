@@ -299,7 +299,7 @@ class PrivateTable(CostedTable, ABC):
             return MeanAnswer.from_sums(answer, ResultInterval(expression.lower, expression.upper))
         assert self.n_rows
         # Displacements are not needed where the number of rows is known.
-        value, sd = answer.value / self.n_rows, answer.sd / self.n_rows
+        value, sd = (float(np.ravel(part)[0]) / self.n_rows for part in (answer.value, answer.sd))
         return dataclasses.replace(answer, value=value, sd=sd, about=f"mean {answer.about}")
 
     def histogram(

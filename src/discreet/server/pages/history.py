@@ -15,6 +15,7 @@ from discreet.errors import DiscreetError, LedgerError, LedgerUnavailable, Param
 from discreet.formatting import append_unit
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
 from discreet.query.combination import ResultTerm, combine_results
+from discreet.query.frames import question_words
 from discreet.query.language.query import Query, parse_query
 from discreet.query.text_query import preview_query, run_query
 from discreet.report.charts.bars import IntervalMark, interval_bar
@@ -271,7 +272,7 @@ def paid_queries(entries: Sequence[Mapping[str, Any]], service: Service) -> list
             parts = [first, entry]
         queries.append(
             PaidQuery(
-                question=text or entry["what"],
+                question=question_words(entry["asked"], entry["what"]),
                 receipts=tuple(part["receipt"] for part in parts),
                 cost=tuple(promise for part in parts for promise in part["cost"]),
                 when=entry["when"],
