@@ -268,7 +268,7 @@ def test_bundled_tables_and_parquet_need_nothing_set_up(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "count where agee > 40": "the unknown column agee. Did you mean age?",
+    "count where agee > 40": "Unknown column agee. Did you mean age?",
     "count where sex > 3": "a category where a number is needed",
     "count where sex = 'q'": "a value that is not declared for sex",
     "mean(1 / hours)": "a division by something that could be zero",
