@@ -310,5 +310,5 @@ def test_names_of_letters_need_no_quotes_and_no_letter_passes_for_a_word_of_the_
     assert parse_query(str(same), schema) == same
     # The capitals of a long s and of a dotless i are ASCII.
     for text in ("count where ward ıN ('a')", "caſe when ward = 'a' then 1 else 0 end"):
-        with pytest.raises(ExpressionRefused, match="Unknown column|no meaning|the function"):
+        with pytest.raises(ExpressionRefused, match=r"Unknown column|no meaning|the function"):
             parse_query(text, schema)

@@ -26,9 +26,9 @@ from discreet.query.language.lexer import (
     scan,
     shorten,
     source_text,
+    tokenize,
     too_deep,
     too_many,
-    tokenize,
 )
 from discreet.query.language.nodes import (
     Condition,

@@ -6,6 +6,7 @@ stands inside them is read by the expression language.
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -99,6 +100,13 @@ class Query:
             return None
         column = self.schema.column(alone)
         return column.measure or ("days" if column.type == "date" else None)
+
+    @property
+    def first_day(self) -> datetime.date | None:
+        """Day that the number 0 stands for in a mean of a column of dates; None for other queries."""
+        alone = None if self.expression is None or self.verb != "mean" else self.expression.bare
+        first = None if alone is None else self.schema.column(alone).lower
+        return first if isinstance(first, datetime.date) else None
 
 
 def parse_query(text: str, schema: Schema) -> Query:

@@ -21,7 +21,6 @@ from discreet.query.text_query import preview_query, run_query
 from discreet.report.charts.bars import IntervalMark, interval_bar
 from discreet.server.api.responses import query_response
 from discreet.server.errors import NOT_FOUND, ApiException
-from discreet.server.pages.answer import format_cell
 from discreet.server.pages.budget import BudgetView, budget_view
 
 if TYPE_CHECKING:
@@ -429,8 +428,8 @@ def _summarize(result: QueryResult) -> tuple[str, str]:
     """Return value and interval of a result as short texts for a table."""
     if result.group_by:
         return formatting.count_noun(len(result.cells), "group"), "one for each"
-    value, interval = format_cell(result.cells[0])
-    return append_unit(value, result.measure), interval
+    ((value, interval),) = result.cell_texts()
+    return append_unit(value, result.unit), interval or "exact"
 
 
 # Sums and differences.
