@@ -631,7 +631,8 @@ class Preview(QueryResult):
         if chosen.sd is not None and other.sd is not None and chosen.sd < other.sd:
             sds = f"sd {number(chosen.sd)}, not {number(other.sd)}"
             return f"Noise: {law}, smaller here than {instead} ({sds})."
-        return f"Noise: {law}."
+        # Of a mean over a noisy count no sd is known; the law is still the one with less noise.
+        return f"Noise: {law}, smaller here than {instead}."
 
     @property
     def margin_words(self) -> str:
