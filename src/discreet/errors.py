@@ -68,15 +68,21 @@ class ExpressionRefused(ParameterError):
     hint : str
         Sentence that suggests the nearest construct of the language.
 
+    Parameters
+    ----------
+    construct, hint : str
+        As the attributes of the same names.
+    problem : str, optional
+        Sentence that says what is wrong; None for one that names the construct.
+
     Privacy
     -------
     The message depends on the text and on the declared schema alone.
     """
 
-    def __init__(self, construct: str, hint: str) -> None:
-        super().__init__(
-            f"An expression must keep to the query language, and this one has {construct}. {hint}"
-        )
+    def __init__(self, construct: str, hint: str, problem: str | None = None) -> None:
+        said = problem or f"An expression must keep to the query language, and this one has {construct}."
+        super().__init__(f"{said} {hint}")
         self.construct = construct
         self.hint = hint
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import unicodedata
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 Rounding: TypeAlias = Literal["nearest", "down", "up"]
@@ -20,6 +22,7 @@ _WRONG_GUESS = "probability of a wrong guess"
 NO_BREAK = "\u00a0"
 NONE = "none"
 _LARGEST = 1e15  # larger numbers are written by powers of ten
+_MOST_DIGITS = 400  # of a double that is written out in steps of its margin
 _LARGEST_EXPONENT = 20.0  # exp of larger epsilons is not written out
 CURRENCY_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu": "μ", "delta": "δ", "queries": "questions"}
 
@@ -149,18 +152,63 @@ def date(text: str) -> str:
     return f"{day}, {time[:5]}{zone}"
 
 
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """How the numbers of one column are written: all to the same digit, or as days.
+
+    Attributes
+    ----------
+    decimals : int or None
+        Digits after the point; negative where the last digits before it are written as zeros, None for
+        exact numbers.
+    first_day : date or None
+        Day that the number 0 stands for, where numbers are days; None for other numbers.
+    """
+
+    decimals: int | None
+    first_day: datetime.date | None = None
+
+    @classmethod
+    def from_margins(cls, margins: Iterable[float], first_day: datetime.date | None = None) -> NumberFormat:
+        """Return the format of numbers with these margins of error, of which the finest decides.
+
+        Parameters
+        ----------
+        margins : iterable of float
+            Half the width of each interval; 0 for an exact number.
+        first_day : date, optional
+            Day that the number 0 stands for, where numbers are days.
+        """
+        finest = min((margin for margin in margins if 0 < margin < math.inf), default=None)
+        if finest is None:
+            return cls(None, first_day)
+        power = math.floor(math.log10(finest))
+        # Two digits of the margin after the point, and three before it.
+        return cls(min(1 - power, 15) if power <= 1 else min(0, 2 - power), first_day)
+
+    def __call__(self, value: float, rounding: Rounding = "nearest") -> str:
+        """Return a number as text, rounded in the given direction."""
+        if self.first_day is not None:
+            day = Decimal(value).quantize(Decimal(1), rounding=_MODES[rounding])
+            return (self.first_day + datetime.timedelta(days=int(day))).isoformat()
+        if abs(value) >= _LARGEST:
+            return number(value, rounding=rounding)
+        if self.decimals is None:
+            return f"{value:,.10g}".replace("-", "\u2212")
+        step = Decimal(1).scaleb(-self.decimals)
+        with localcontext(prec=_MOST_DIGITS):
+            steps = (Decimal(repr(float(value))) / step).quantize(Decimal(1), rounding=_MODES[rounding])
+            text = f"{steps * step:,f}" if steps else "0"
+        return text.replace("-", "\u2212")
+
+    def interval(self, lower: float, upper: float) -> str:
+        """Return an interval as text, rounded outward."""
+        return f"{self(lower, 'down')} to {self(upper, 'up')}"
+
+
 def number_with_margin(value: float, margin: float) -> str:
     """Return a number as text with as many digits as its margin of error leaves significant."""
-    if abs(value) >= _LARGEST or margin >= _LARGEST:
-        return number(value)
-    if margin == 0:
-        text = f"{value:,.10g}"
-    else:
-        decimals = max(0, 1 - math.floor(math.log10(margin)))
-        text = f"{value:,.{min(decimals, 15)}f}"
-        if float(text.replace(",", "")) == 0:
-            text = "0"
-    return text.replace("-", "\u2212")
+    return NumberFormat.from_margins([margin])(value)
 
 
 def count_noun(count: int, noun: str) -> str:

@@ -228,9 +228,11 @@ def test_a_dry_run_reads_no_cell_charges_nothing_and_names_the_right_price(
     done = query(survey, "count by sex", "--dry-run", *PRICE)
     assert "would be ± 6.0 rows in each group" in done.out
     filtered = query(survey, "mean(age) where sex = 'f'", "--dry-run", *PRICE)
-    assert "more over fewer rows" in filtered.out
+    assert "wider over fewer rows" in filtered.out
     grouped = query(survey, "mean(age) by sex", "--dry-run", *PRICE)
-    assert re.search(rf"± [\d.]+ years at 95 % in a group of {N / 3:,.0f} rows, an equal part", grouped.out)
+    assert re.search(
+        rf"± [\d.]+ years at 95 % in a group of {N / 3:,.0f} rows \(rows split evenly\)", grouped.out
+    )
     assert sorted(survey.iterdir()) == before
 
 
@@ -300,7 +302,7 @@ def test_bundled_tables_and_parquet_need_nothing_set_up(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "count where agee > 40": "the unknown column agee. Did you mean age?",
+    "count where agee > 40": "Unknown column agee. Did you mean age?",
     "count where sex > 3": "a category where a number is needed",
     "count where sex = 'q'": "a value that is not declared for sex",
     "mean(1 / hours)": "a division by something that could be zero",

@@ -373,3 +373,11 @@ with Database({str(tmp_path / "people.csv")!r}, schema=schema) as db:
 def test_a_database_says_nothing_about_its_rows_when_shown() -> None:
     with Database(rows(), schema=SCHEMA) as db:
         assert repr(db) == "Database(3 columns, replace-one, ledger=Ledger(':memory:'))"
+
+
+def test_a_mean_over_a_public_number_of_rows_is_one_number_as_a_count_is() -> None:
+    schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90)], row_count="public")
+    with Database(rows(), schema=schema) as db:
+        answer = db.mean("age", privacy=LOUD)
+        assert type(answer.value) is float
+        assert type(answer.sd) is float

@@ -16,7 +16,7 @@ from discreet import Database, GaussianDP, Ledger, PureDP, RemoteDatabase
 from discreet.errors import BudgetExceeded, ExpressionRefused, ParameterError
 from discreet.privacy import ZCDP, Promise
 from discreet.query import Answer, Gram, Histogram, Sums
-from discreet.query.frames import Frame
+from discreet.query.frames import Frame, question_words
 from discreet.query.interface import PrivateTable
 from discreet.query.results import Preview, QueryResult
 from discreet.schema import Column, Schema
@@ -303,3 +303,12 @@ def test_every_table_has_every_verb_with_the_parameters_of_the_interface(kind: t
             given = inspect.signature(own).parameters
             assert list(given)[: len(shared)] == list(shared), verb
             assert all(given[name].default == shared[name].default for name in shared), verb
+
+
+def test_a_charge_is_named_by_its_question() -> None:
+    assert question_words({"said": "count where 40 < age"}, "sums") == "count where 40 < age"
+    assert question_words({"question": Sums(("age > 40",)).to_dict()}, "sums") == "sum(age > 40)"
+    assert question_words({"question": Histogram(("sex",)).to_dict()}, "histogram") == "count by sex"
+    of_sums = Histogram(("sex", "town"), {}, "age").to_dict()
+    assert question_words({"question": of_sums}, "histogram") == "sum(age) by sex, town"
+    assert question_words(None, "release") == question_words({}, "release") == "release"

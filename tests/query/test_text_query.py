@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 import subprocess
 import sys
@@ -13,11 +14,12 @@ import pytest
 
 from discreet import ApproxDP, Database, GaussianDP, Ledger, PureDP, Schema
 from discreet.errors import BudgetExceeded, ExpressionRefused, ParameterError, PromiseError
+from discreet.formatting import number_with_margin
 from discreet.ledger import Account, Caps
 from discreet.privacy import ZCDP, Spending
 from discreet.query.intervals import ResultInterval, interval_width
 from discreet.query.language.query import parse_query
-from discreet.query.results import QueryResult, rounded
+from discreet.query.results import QueryResult, ResultCell
 from discreet.query.text_query import preview_query, run_query
 from tests.query.survey import ROWS, SCHEMA, N
 
@@ -265,12 +267,50 @@ def test_a_group_of_that_size_is_told_from_an_empty_one() -> None:
     assert said.unreadable_below - 1 < 2 * margin
 
 
+def test_a_result_prints_its_numbers_and_its_cost_and_a_mean_of_dates_prints_dates(db: Database) -> None:
+    reply = asked(db, "mean(admitted)")
+    assert reply.value is not None
+    assert reply.interval is not None
+    assert reply.first_day is not None
+    assert reply.measure == "days"  # JSON and Python have numbers
+    low, high = math.floor(reply.interval.lower), math.ceil(reply.interval.upper)
+    value, start, end = (
+        reply.first_day + datetime.timedelta(days=days) for days in (round(reply.value), low, high)
+    )
+    lines = str(reply).splitlines()
+    assert lines == ["mean(admitted)", f"  {value} (95 %: {start} to {end})", f"Cost: {reply.cost_words}."]
+    assert str(QueryResult.from_wire(reply.to_wire())) == str(reply)
+    with pytest.raises(ParameterError):
+        QueryResult.from_wire({**reply.to_wire(), "first_day": "9999-12-30"})
+    grouped = asked(db, "count by sex")
+    assert str(grouped).splitlines()[1].startswith("  f: ")
+    assert repr(grouped) == f"QueryResult('count by sex': {len(grouped.cells)} groups)"
+    preview = db.preview("count by sex", privacy=MU)
+    assert str(preview).splitlines() == [
+        "count by sex", f"  {preview.margin_words}", f"Would cost: {preview.cost_words}.",
+    ]  # fmt: skip
+    assert str(db.budget()).startswith("All: ")
+
+
+def test_one_column_has_one_number_of_decimals_and_cut_intervals_do_not_decide_it() -> None:
+    bounds = ResultInterval(0.0, math.inf)
+    ends = ((-30.04, 0.0, 0.02), (20_190.913, 20_186.117, 20_195.709), (7.0, 2.2, 11.8))
+    cells = tuple(ResultCell(key=("x",), value=v, sd=1.0, lower=lo, upper=hi) for v, lo, hi in ends)
+    shown = QueryResult(
+        question="count by x", measure="rows", group_by=("x",), cells=cells, law="gaussian", cost=(),
+        bounds=bounds,
+    )  # fmt: skip
+    assert shown.cell_texts() == [
+        ("\u221230.0", "0 to 0.1"), ("20,190.9", "20,186.1 to 20,195.8"), ("7.0", "2.2 to 11.8"),
+    ]  # fmt: skip
+
+
 def test_dates_are_written_as_dates_and_edges_with_all_digits(db: Database) -> None:
     reply = asked(db, "count by admitted ('2020-03-01', '2020-07-01')")
     assert [cell.key[0] for cell in reply.cells] == [
-        "below 2020-03-01",
-        "2020-03-01 to below 2020-07-01",
-        "2020-07-01 or more",
+        "before 2020-03-01",
+        "2020-03-01 to before 2020-07-01",
+        "from 2020-07-01",
     ]
     true = [int(np.sum([i % 366 < 60 for i in range(N)]))]
     value = reply.cells[0].value
@@ -299,7 +339,7 @@ def test_json_has_everything_that_the_next_question_needs(db: Database) -> None:
 def test_numbers_are_written_as_far_as_their_margins_leave_them(
     value: float, margin: float, text: str
 ) -> None:
-    assert rounded(value, margin) == text
+    assert number_with_margin(value, margin) == text
 
 
 def test_a_private_number_of_rows_makes_every_mean_a_ratio() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from discreet.formatting import format_amount, format_amounts, format_share, number_with_margin
+from discreet.formatting import NumberFormat, format_amount, format_amounts, format_share, number_with_margin
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, PureDP
 from discreet.query.frames import spent_amounts
@@ -36,6 +36,21 @@ def parsed(text: str) -> float:
 def test_a_number_is_written_to_a_tenth_of_its_margin(value: float, margin: float) -> None:
     written = parsed(number_with_margin(value, margin))
     assert written == pytest.approx(value, rel=1e-2, abs=max(margin / 10, 1e-15))
+
+
+@given(numbers, margins)
+def test_intervals_are_rounded_outward_to_three_digits_of_their_margin_at_most(
+    value: float, margin: float
+) -> None:
+    write = NumberFormat.from_margins([margin])
+    lower, upper = value - margin, value + margin
+    low, high = map(parsed, write.interval(lower, upper).split(" to "))
+    dust = 1e-12 * (abs(lower) + abs(upper))  # of reading a text back
+    assert low <= lower + dust
+    assert upper - dust <= high
+    wide = NumberFormat.from_margins([5_879_892.0])
+    assert wide(57_476_890) == "57,480,000"
+    assert wide.interval(51_596_998, 63_356_782) == "51,590,000 to 63,360,000"
 
 
 @given(amounts_of_privacy)

@@ -208,7 +208,7 @@ def test_the_margin_of_a_mean_by_groups_is_told_before_and_by_group_once_they_we
     visitor = Visitor(service)
     asked = {"do": "price", "verb": "mean", "of": "income", "by1": "sex", "amount": "0.01"}
     told = read(visitor.send(visitor.get("/"), "/ask", **asked).text).one(id="price").text
-    assert f"in a group of {before['n_rows']:,.0f} rows, an equal part of all (95 %)" in told
+    assert f"in a group of {before['n_rows']:,.0f} rows (rows split evenly; 95 %)" in told
     counted = service.ask({"kind": "count", "by": ["sex"], "privacy": RHO}).json()
     after = preview(service, MEANS)
     assert [one["key"] for one in after["expected"]] == [cell["key"] for cell in counted["cells"]]
@@ -217,4 +217,4 @@ def test_the_margin_of_a_mean_by_groups_is_told_before_and_by_group_once_they_we
     told = read(visitor.send(visitor.get("/"), "/ask", **asked).text).one(id="price").text
     assert "by group, as you have counted them (95 %)" in told
     page = visitor.ask(verb="mean", of="income", by1="sex", amount="0.01")
-    assert "interval (95 %)" in page.one("section", class_="answer").text
+    assert "Interval (95 %)" in page.one("section", class_="answer").text

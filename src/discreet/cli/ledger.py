@@ -24,7 +24,7 @@ def show(ledger: Place, json: Json = False) -> None:
     """Print what was charged, what it adds up to and what is left."""
     console = Console(as_json=json)
     with open_existing_ledger(ledger) as opened:
-        receipts, (account,) = opened.history(), opened.accounts(None)
+        entries, (account,) = opened.entries(), opened.accounts(None)
         guarantee = opened.guarantee()
     console.json(
         {
@@ -34,23 +34,29 @@ def show(ledger: Place, json: Json = False) -> None:
             "remaining": account.left,
             "used": account.used,
             "spent": account.spent.to_dict(),
-            "charges": [receipt.to_dict() for receipt in receipts],
+            "charges": [entry.receipt.to_dict() for entry in entries],
         }
     )
-    from discreet.formatting import count_noun, date
+    from discreet.formatting import count_noun, date, name
     from discreet.privacy.promises import describe_promise
+    from discreet.query.frames import question_words
 
     console.table(
         "",
         ("row", "when", "what", "promised"),
         (
-            (str(r.seq), date(r.when), r.what, "; ".join(describe_promise(p.to_dict()) for p in r.promises))
-            for r in receipts
+            (
+                str(entry.receipt.seq),
+                date(entry.receipt.when),
+                name(question_words(entry.asked, entry.receipt.what)),
+                "; ".join(describe_promise(promise.to_dict()) for promise in entry.receipt.promises),
+            )
+            for entry in entries
         ),
         left=3,
     )
     console.line(
-        f"{count_noun(len(receipts), 'charge')}. Guaranteed for everything in this ledger, now and later: "
+        f"{count_noun(len(entries), 'charge')}. Guaranteed for everything in this ledger, now and later: "
         f"{guarantee}"
     )
     if account.used is not None:

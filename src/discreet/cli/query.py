@@ -97,30 +97,18 @@ def _show(console: Console, result: "QueryResult", delta: float) -> None:
     """Print an answer, its cost and what is left of the budget."""
     from discreet.formatting import printable
 
-    unit = f" {printable(result.measure)}" if result.measure else ""
     console.line(printable(result.question))
     if result.group_by:
         _show_groups(console, result)
     else:
-        (cell,) = result.cells
-        value, interval = _format_cell(cell)
-        console.line(f"  {value}{unit}" + (f" (95 %: {interval})" if interval else ""))
-    for sentence in (*_describe_values(result), *_describe_cost(result, delta)):
+        (line,) = result.value_lines()
+        console.line(f"  {line}")
+    for sentence in (*result.value_words, *_describe_cost(result, delta)):
         console.paragraph(sentence)
     if result.ledger is not None and result.receipts:
         flags = " ".join(f"--refine {receipt}" for receipt in result.receipts)
         console.line(f"For more precision, pay again and merge: {flags}")
     console.json(result.to_dict())
-
-
-def _describe_values(result: "QueryResult") -> list[str]:
-    """Return sentences about how the numbers came about and which of them not to use."""
-    sentences = []
-    if result.refined:
-        draws = len(result.parts[0])
-        sentences.append(f"Merged from {draws} answers, each weighted by the inverse of its variance.")
-    sentences += filter(None, (result.group_words, result.unreadable_words))
-    return sentences
 
 
 def _show_groups(console: Console, result: "QueryResult") -> None:
@@ -132,12 +120,12 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
     rows = [
         (
             *map(name, cell.key),
-            *_format_cell(cell),
+            *texts,
             _whisker(cell, low, high) if result.is_readable(cell) else "too few rows for its noise",
         )
-        for cell in shown
+        for cell, texts in zip(shown, result.cell_texts(), strict=False)
     ]
-    unit = result.measure or result.question.partition("(")[0].partition(" ")[0]
+    unit = result.unit or result.question.partition("(")[0].partition(" ")[0]
     console.table("", (*map(name, result.group_by), unit, "at 95 %", ""), rows, left=len(result.group_by))
     if len(result.cells) > len(shown):
         console.line(f"{len(result.cells) - len(shown)} more groups are in --json.")
@@ -149,7 +137,7 @@ def _show_cost(console: Console, preview: "Preview", delta: float) -> None:
     from discreet.query.results import describe_cost, describe_takes, describe_used, takes_all
 
     console.line(printable(preview.question))
-    console.line(f"  {_describe_margin(preview)}")
+    console.line(f"  {preview.margin_words}")
     if not preview.cost:
         console.paragraph("Free: it follows from public facts.")
     elif preview.is_free:
@@ -168,24 +156,6 @@ def _show_cost(console: Console, preview: "Preview", delta: float) -> None:
         console.paragraph(preview.law_words)
     console.line("Dry run: no cell was read, and nothing was charged or drawn.")
     console.json({"dry_run": True, **preview.to_dict()})
-
-
-def _describe_margin(preview: "Preview") -> str:
-    """Return how noisy an answer would be, and over how many rows that is."""
-    from discreet.formatting import printable
-    from discreet.query.results import rounded
-
-    if preview.margin is None:
-        return "the noise depends on the number of rows, which is not public"
-    unit = f" {printable(preview.measure)}" if preview.measure else ""
-    text = f"would be ± {rounded(preview.margin, preview.margin)}{unit}"
-    if preview.n_rows is None:
-        return f"{text}{' in each group' if preview.group_by else ''} at 95 %"
-    if preview.group_by:
-        size = f"{preview.n_rows:,.0f} rows, an equal part of all"
-        return f"{text} at 95 % in a group of {size}; more over fewer rows"
-    least = " over all rows; more over fewer rows" if " where " in preview.question else ""
-    return f"{text} at 95 %{least}"
 
 
 def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
@@ -226,8 +196,9 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     # Costs that are chosen after seeing answers can come to more than the sum says.
     return [
         cost_text,
-        f"So far: {so_far}; {total}, if their prices did not depend on answers. The ledger has no limit, "
-        "so nothing is guaranteed about later queries: `discreet ledger create` makes one with a limit.",
+        f"So far: {so_far}; {total}, provided no query was chosen after seeing an answer. The ledger has "
+        "no limit, so nothing is guaranteed about later queries: `discreet ledger create` makes one with a "
+        "limit.",
     ]
 
 
@@ -240,15 +211,6 @@ def _describe_assumptions(result: "QueryResult") -> str:
     """Return what the promises assume, such as how many rows of each person are used."""
     assumed = dict.fromkeys(text for promise in result.cost for text in promise.assumes)
     return "".join(f" {text[0].upper()}{text[1:]}." for text in assumed)
-
-
-def _format_cell(cell: "ResultCell") -> tuple[str, str]:
-    """Return a number and its interval as texts; the interval is empty for an exact number."""
-    from discreet.query.results import rounded
-
-    half = (cell.upper - cell.lower) / 2
-    value = "no rows" if cell.value is None else rounded(cell.value, half)
-    return value, f"{rounded(cell.lower, half)} to {rounded(cell.upper, half)}" if half else ""
 
 
 def _whisker(cell: "ResultCell", low: float, high: float) -> str:

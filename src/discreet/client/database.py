@@ -504,7 +504,7 @@ class RemoteDatabase(PrivateTable):
         return ResponseReader(self.url).unexpected_response(what).error(attempts=1, pays=pays, lost=True)
 
     def __repr__(self) -> str:
-        return f"RemoteDatabase({self.url!r}, {len(self.schema.columns)} columns, {self.neighbors})"
+        return f"RemoteDatabase({self.url!r}, {len(self.schema.released)} columns, {self.neighbors})"
 
     def __enter__(self) -> Self:
         return self

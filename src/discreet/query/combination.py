@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.formatting import NumberFormat
 from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width
-from discreet.query.results import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,10 +134,11 @@ class CombinedResult:
         """Result as a sentence."""
         half = (self.interval.upper - self.interval.lower) / 2
         unit = f" {self.measure}" if self.measure else ""
-        result = f"{self.formula} = {rounded(self.value, half)}{unit}"
+        write = NumberFormat.from_margins([half])
+        result = f"{self.formula} = {write(self.value)}{unit}"
         if not half:
             return f"{result}: the same noise on both sides, or none."
-        lower, upper = (rounded(end, half) for end in self.interval)
+        lower, upper = write(self.interval.lower, "down"), write(self.interval.upper, "up")
         apart = not self.interval.lower <= 0 <= self.interval.upper
         verdict = f"{'' if apart else 'not '}different from zero at {LEVEL * 100:.0f} %"
         return f"{result}, between {lower} and {upper}: {verdict}."

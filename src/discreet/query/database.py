@@ -317,7 +317,7 @@ class Database(QueryExecutor, PrivateTable):
         return self
 
     def __repr__(self) -> str:
-        return f"Database({len(self.curation.columns)} columns, {self.neighbors}, ledger={self.ledger!r})"
+        return f"Database({len(self.schema.released)} columns, {self.neighbors}, ledger={self.ledger!r})"
 
 
 def _named_columns(matrix: AnyArray, curation: Curation) -> dict[str, AnyArray]:

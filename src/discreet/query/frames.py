@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
 
 from discreet.errors import MissingExtra
+from discreet.formatting import format_amounts
 from discreet.privacy import Promise, promise_from_dict
 from discreet.privacy.promises import describe_promise
 
@@ -112,6 +113,13 @@ class Amounts(_FrozenModel):
     left: dict[str, Amount] | None
     used: dict[str, Amount | None] | None
 
+    def __str__(self) -> str:
+        if self.left is None or self.used is None:
+            return f"{format_amounts(self.spent, up=True)} spent; there is no limit."
+        from discreet.query.results import describe_used  # which imports this module
+
+        return f"{describe_used(self.used)}. Left: {format_amounts(self.left, up=False)}."
+
     @classmethod
     def from_ledger(cls, ledger: Ledger, owner: str | None, *, pooled: bool) -> Amounts:
         """Return the budget of one owner, or of all together for None."""
@@ -140,6 +148,11 @@ class Budget(_FrozenModel):
     own: Amounts | None
     total: Amounts | None
     collusion: str | None = None
+
+    def __str__(self) -> str:
+        budgets = {"Own": self.own, "All": self.total}
+        lines = [f"{whose}: {amounts}" for whose, amounts in budgets.items() if amounts is not None]
+        return "\n".join((*lines, *filter(None, (self.collusion,))))
 
     @classmethod
     def from_ledger(cls, ledger: Ledger, owner: str | None) -> Budget:
@@ -170,6 +183,29 @@ def spent_amounts(spent: Spending, *, pooled: bool) -> dict[str, float]:
         "delta": float(spent.point_delta),
         "charges": spent.charges,
     }
+
+
+def question_words(asked: Mapping[str, Any] | None, what: str) -> str:
+    """Return what was asked for a charge as text.
+
+    Parameters
+    ----------
+    asked : mapping or None
+        What the ledger stores of the query; None where it stores nothing.
+    what : str
+        Kind of the charge, which is returned where no more is known.
+    """
+    asked = asked or {}
+    question = asked.get("question") or {}
+    if asked.get("said"):
+        return str(asked["said"])
+    if question.get("kind") == "sums":
+        return f"sum({', '.join(map(str, question['expressions']))})"
+    if question.get("kind") == "histogram":
+        summed = question.get("expression")
+        verb = "count" if summed is None else f"sum({summed})"
+        return f"{verb} by {', '.join(question['columns'])}"
+    return what
 
 
 def history_row(entry: Mapping[str, Any]) -> dict[str, Any]:

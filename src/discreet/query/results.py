@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.formatting import format_share, number
+from discreet.formatting import NumberFormat, format_share, name, number, printable
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, Spending, promise_from_dict
 from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
 from discreet.privacy.promises import describe_promise
@@ -214,15 +215,6 @@ def _is_pure(cost: tuple[Promise, ...]) -> bool:
     return all(isinstance(promise, PureDP) for promise in cost)
 
 
-def rounded(value: float, margin: float) -> str:
-    """Return a number as text, with as many digits as its margin leaves."""
-    if margin == 0:
-        return f"{value:,.10g}"
-    decimals = max(0, 1 - math.floor(math.log10(margin)))
-    text = f"{value:,.{min(decimals, 15)}f}"
-    return "0" if float(text.replace(",", "")) == 0 else text
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultCell:
     """One number of a result: of the whole table, or of one group.
@@ -321,6 +313,9 @@ class QueryResult:
     charged : tuple of Promise
         Promises that were charged now, without those of aggregates that had been paid for before; empty for
         a result that a service sent.
+    first_day : date or None
+        For a mean of dates, the day that the number 0 stands for: value, sd and interval are in days since
+        it. None for other numbers.
 
     Notes
     -----
@@ -353,6 +348,7 @@ class QueryResult:
     remaining: Mapping[str, Any] | None = None
     spent: Spending | None = None
     charged: tuple[Promise, ...] = field(default=(), compare=False, repr=False)
+    first_day: datetime.date | None = None
 
     @property
     def value(self) -> float | None:
@@ -415,6 +411,61 @@ class QueryResult:
         return cell.interval != self.bounds or cell.lower == cell.upper
 
     @property
+    def number_format(self) -> NumberFormat:
+        """How all numbers are written; intervals that were cut to what is possible do not decide it."""
+        whole = [cell for cell in self.cells if not set(cell.interval) & set(self.bounds)]
+        margins = [(cell.upper - cell.lower) / 2 for cell in whole or self.cells]
+        return NumberFormat.from_margins(margins, self.first_day)
+
+    @property
+    def unit(self) -> str | None:
+        """Unit to write behind the numbers; None without one, and for dates."""
+        return None if self.first_day is not None or not self.measure else printable(self.measure)
+
+    def cell_texts(self) -> list[tuple[str, str]]:
+        """Return the number and the interval of each cell as texts; exact numbers have no interval."""
+        write = self.number_format
+        return [
+            (
+                "no rows" if cell.value is None else write(cell.value),
+                write.interval(*cell.interval) if cell.lower < cell.upper else "",
+            )
+            for cell in self.cells
+        ]
+
+    def value_lines(self) -> list[str]:
+        """Return the numbers with their intervals as lines of text, one for each cell."""
+        unit = f" {self.unit}" if self.unit else ""
+        lines = [
+            f"{value}{unit if value != 'no rows' else ''}" + (f" (95 %: {interval})" if interval else "")
+            for value, interval in self.cell_texts()
+        ]
+        if not self.group_by:
+            return lines
+        return [
+            f"{', '.join(map(name, cell.key))}: {line}" for cell, line in zip(self.cells, lines, strict=True)
+        ]
+
+    @property
+    def value_words(self) -> list[str]:
+        """Sentences about how the numbers came about and which of them not to use."""
+        merged = (
+            f"Merged from {len(self.parts[0])} answers, each weighted by the inverse of its variance."
+            if self.refined
+            else None
+        )
+        return [*filter(None, (merged, self.group_words, self.unreadable_words))]
+
+    def __str__(self) -> str:
+        cost = "nothing; it was paid for before" if self.cached and self.cost else self.cost_words
+        values = (f"  {line}" for line in self.value_lines())
+        return "\n".join((printable(self.question), *values, *self.value_words, f"Cost: {cost}."))
+
+    def __repr__(self) -> str:
+        shown = f"{len(self.cells)} groups" if self.group_by else "".join(self.value_lines())
+        return f"{type(self).__name__}({self.question!r}: {shown})"
+
+    @property
     def group_words(self) -> str | None:
         """Which groups are too small to be read; None where that is not known."""
         if self.unreadable_below is None:
@@ -457,6 +508,7 @@ class QueryResult:
             "by": list(self.group_by),
             "level": LEVEL,
             "law": self.law,
+            "first_day": None if self.first_day is None else self.first_day.isoformat(),
             "answers": [cell.to_dict() for cell in self.cells],
             "cost": [promise.to_dict() for promise in self.cost],
             "cached": self.cached,
@@ -484,6 +536,7 @@ class QueryResult:
             "sd": self.sd,
             "interval": {"level": LEVEL, "lower": ends[0], "upper": ends[1]},
             "law": self.law,
+            "first_day": None if self.first_day is None else self.first_day.isoformat(),
             "unreadable_below": self.unreadable_below,
             "cached": self.cached,
             "receipts": list(self.receipts),
@@ -528,11 +581,13 @@ class QueryResult:
             raise ValueError
         if any(len(cell.key) != len(group_by) for cell in cells) or not isinstance(values["cached"], bool):
             raise ValueError
+        day = _read_text_or_none(values.get("first_day"))
         return {
             **common,
             "group_by": group_by,
             "cells": cells,
             "law": values["law"],
+            "first_day": None if day is None else _read_first_day(day, common["bounds"]),
             "cached": values["cached"],
             "receipts": _read_texts(values["receipts"]),
             "parts": tuple(_read_texts(merged) for merged in values.get("parts", ())),
@@ -588,11 +643,6 @@ class LawOption:
     sd: float | None
     cost: tuple[Promise, ...]
     share: float | None
-
-    def __str__(self) -> str:
-        numbers = [] if self.sd is None else [f"sd {number(self.sd)}"]
-        numbers += [] if self.share is None else [f"{format_share(self.share)} of the budget"]
-        return self.law.capitalize() + (f" ({', '.join(numbers)})" if numbers else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -670,11 +720,41 @@ class Preview(QueryResult):
 
     @property
     def law_words(self) -> str | None:
-        """Which law of noise is taken, and what the other one would take; None where there is no choice."""
+        """Which law of noise is taken, and why rather than the other; None where there is no choice."""
         if len(self.laws) < 2:
             return None
-        chosen, *others = map(str, self.laws)
-        return f"Noise: {chosen}, rather than {', '.join(others)}."
+        chosen, other = self.laws[:2]
+        law, instead = chosen.law.capitalize(), other.law.capitalize()
+        if chosen.share is not None and other.share is not None and chosen.share < other.share:
+            shares = f"{format_share(chosen.share)}, not {format_share(other.share)}"
+            return f"Noise: {law}, which takes less of the budget here than {instead} ({shares})."
+        if chosen.sd is not None and other.sd is not None and chosen.sd < other.sd:
+            sds = f"sd {number(chosen.sd)}, not {number(other.sd)}"
+            return f"Noise: {law}, smaller here than {instead} ({sds})."
+        # Of a mean over a noisy count no sd is known; the law is still the one with less noise.
+        return f"Noise: {law}, smaller here than {instead}."
+
+    @property
+    def margin_words(self) -> str:
+        """How noisy the result would be, and over how many rows that is."""
+        if self.margin is None:
+            return "the noise depends on the number of rows, which is not public"
+        unit = f" {printable(self.measure)}" if self.measure else ""
+        text = f"would be ± {NumberFormat.from_margins([self.margin])(self.margin, 'up')}{unit}"
+        if self.n_rows is None:
+            return f"{text}{' in each group' if self.group_by else ''} at 95 %"
+        if self.group_by:
+            size = f"{self.n_rows:,.0f} rows (rows split evenly)"
+            return f"{text} at 95 % in a group of {size}; wider in smaller groups"
+        least = " over all rows; wider over fewer rows" if " where " in self.question else ""
+        return f"{text} at 95 %{least}"
+
+    def __str__(self) -> str:
+        lines = (printable(self.question), f"  {self.margin_words}", f"Would cost: {self.cost_words}.")
+        return "\n".join((*lines, *filter(None, (self.law_words,))))
+
+    def __repr__(self) -> str:
+        return f"Preview({self.question!r}: {self.margin_words})"
 
     def to_wire(self) -> dict[str, Any]:
         """Return the preview as the HTTP interface has it."""
@@ -744,6 +824,14 @@ def _read_number(value: Any, *, least: float = -math.inf) -> float | None:
     if not (math.isfinite(value) and value >= least):
         raise ValueError
     return float(value)
+
+
+def _read_first_day(text: str, bounds: ResultInterval) -> datetime.date:
+    """Return the day that the number 0 stands for; refuses one from which no number may be written."""
+    first = datetime.date.fromisoformat(text)
+    for end in bounds:
+        first + datetime.timedelta(days=math.floor(end) + 1)
+    return first
 
 
 def _read_end(value: Any, unbounded: float) -> float:

@@ -410,6 +410,7 @@ def query_task(
         charges=tuple(answer.receipt for answer in paid),
         charged=tuple(promise for answer in paid if not answer.cached for promise in answer.receipt.promises),
         parts=tuple(answer.parts for answer in paid),
+        first_day=query.first_day,
     )
 
 
@@ -633,7 +634,9 @@ def _label(value: Any, column: Column) -> str:
         return "(missing)"
     if isinstance(value, tuple):
         low, high = (write_edge(end, column).strip("'") for end in value)
-        if math.isinf(value[0]):
-            return f"below {high}"
-        return f"{low} or more" if math.isinf(value[1]) else f"{low} to below {high}"
+        is_date = column.type == "date"
+        if math.isinf(value[1]):
+            return f"from {low}" if is_date else f"{low} or more"
+        before = f"{'before' if is_date else 'below'} {high}"
+        return before if math.isinf(value[0]) else f"{low} to {before}"
     return write_edge(float(value), column).strip("'") if column.type == "date" else str(value)

@@ -99,9 +99,11 @@ FILE = Notation(
 
 
 def nearest(name: object, choices: Iterable[str]) -> str | None:
-    """Return the choice spelled most like ``name``, or None if none is close."""
+    """Return the choice spelled most like ``name``, or the shortest that begins with it; None if none is."""
     by_folded = {choice.casefold(): choice for choice in choices}
-    close = difflib.get_close_matches(str(name).casefold(), by_folded, n=1)
+    folded = str(name).casefold()
+    longer = sorted((choice for choice in by_folded if choice.startswith(folded)), key=len)
+    close = difflib.get_close_matches(folded, by_folded, n=1) or (longer if len(folded) > 1 else [])
     return by_folded[close[0]] if close else None
 
 

@@ -251,21 +251,21 @@ ATTACKS: list[tuple[str, str]] = [
     ("age /* x */", "a comment"),
     ("age # x", "the sign #"),
     ("age \\ 2", "the sign \\"),
-    ("\uff41ge", "a character outside printable ASCII"),
-    ("âge", "a character outside printable ASCII"),
-    ("age\u00a0+ 1", "a character outside printable ASCII"),
-    ("age\u202e + 1", "a character outside printable ASCII"),
+    ("\uff41ge", "the unknown column"),
+    ("âge", "the unknown column"),
+    ("age\u00a0+ 1", "a character that the language does not have"),
+    ("age\u202e + 1", "a character that the language does not have"),
     ("ABS\u00a0(age)", "ABS without its argument"),
     ('"case"(age)', "words in an order that has no meaning"),
     ("'surgery'(age)", "words in an order that has no meaning"),
     ("age (3)", "a date function, AGE"),
     ("age IN 3", "words in an order that has no meaning"),
-    ("age\x00", "a character outside printable ASCII"),
-    ("ward = 'surgery\x00'", "a character outside printable ASCII"),
-    ("ward = 'sur\u202egery'", "a character outside printable ASCII"),
-    ("\ufeffage", "a character outside printable ASCII"),
-    ("ａｇｅ", "a character outside printable ASCII"),
-    ("١", "a character outside printable ASCII"),
+    ("age\x00", "a character that the language does not have"),
+    ("ward = 'surgery\x00'", "a character that the language does not have"),
+    ("ward = 'sur\u202egery'", "a character that the language does not have"),
+    ("\ufeffage", "a character that the language does not have"),
+    ("ａｇｅ", "the unknown column"),
+    ("١", "a character that the language does not have"),
     # size
     ("", "no text"),
     (" \n", "no text"),
@@ -295,9 +295,10 @@ def test_what_is_not_in_the_language_is_refused_in_public_words(text: str, const
     assert refusal.construct.startswith(construct)
     assert refusal.hint
     assert refusal.hint.endswith((".", "?"))
-    assert str(refusal) == (
-        f"An expression must keep to the query language, and this one has {refusal.construct}. {refusal.hint}"
-    )
+    said = f"An expression must keep to the query language, and this one has {refusal.construct}."
+    if refusal.construct.startswith("the unknown column"):
+        said = f"U{refusal.construct.removeprefix('the u')}."
+    assert str(refusal) == f"{said} {refusal.hint}"
     assert isinstance(refusal, ParameterError)
 
 
@@ -312,7 +313,7 @@ def test_something_else_than_text_is_refused(given: object) -> None:
 
 
 def test_an_unknown_column_is_answered_with_the_nearest_name() -> None:
-    with pytest.raises(ExpressionRefused, match=r"the unknown column incme\. Did you mean income\?"):
+    with pytest.raises(ExpressionRefused, match=r"Unknown column incme\. Did you mean income\?"):
         parse("incme * 2", SCHEMA)
     with pytest.raises(ExpressionRefused, match="Did you mean 'surgery'"):
         parse("ward = 'surgry'", SCHEMA)

@@ -291,7 +291,7 @@ def test_a_category_of_whole_numbers_with_gaps_is_a_number_if_it_is_short() -> N
 
 def test_ids_and_dropped_columns_cannot_be_named() -> None:
     for name in ("person", "notes"):
-        with pytest.raises(ExpressionRefused, match=f"the unknown column {name}"):
+        with pytest.raises(ExpressionRefused, match=f"Unknown column {name}"):
             parse(name, SCHEMA)
 
 

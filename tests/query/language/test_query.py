@@ -166,8 +166,8 @@ def test_a_sentence_of_parts_is_the_typed_one() -> None:
         (("count", "age > 40", None, []), "COUNT of a condition"),
         (("sum", None, None, []), "nothing to compute"),
         (("sum", "age", "age", []), "something else than a condition"),
-        (("count", None, None, ["agee"]), "the unknown column agee. Did you mean age"),
-        (("count", None, None, ['sex", "age']), "the unknown column"),
+        (("count", None, None, ["agee"]), "Unknown column agee. Did you mean age"),
+        (("count", None, None, ['sex", "age']), "Unknown column"),
         (("count", None, None, ["sex", "SEX"]), "comes twice"),
         (("count", None, None, ["hours-per-week"]), 'BY "hours-per-week" \\(25, 50, 75\\)'),
         (("count", None, None, [{"column": "age", "edges": []}]), "rising numbers"),
@@ -283,3 +283,32 @@ def test_days_are_written_as_dates_and_read_as_the_same_question(typed: str, wri
     assert str(asked) == f"count where {written}"
     assert parse_query(str(asked), DAYS) == asked
     assert parse_query(asked.sql, DAYS) == asked
+
+
+ERRORS = {
+    "mean(hours)": 'Unknown column hours. Did you mean "hours-per-week"?',
+    "mean(Größe)": "Unknown column Größe. There are ",
+    "mean(agé)": "Unknown column agé. Did you mean age?",
+    "median(age)": "There is no MEDIAN. Use COUNT, SUM or MEAN.",
+    "MAX(age) by sex": "There is no MAX. Use COUNT, SUM or MEAN.",
+    "count(age>3)": "Write COUNT WHERE age>3 for the rows where it is true.",
+    "count((age > 3) and sex = 'f')": "Write COUNT WHERE (age > 3) and sex = 'f' for the rows",
+}
+
+
+@pytest.mark.parametrize("text", ERRORS)
+def test_errors_name_what_was_typed_and_what_to_write_instead(text: str) -> None:
+    with pytest.raises(ExpressionRefused) as caught:
+        parse_query(text, SCHEMA)
+    assert ERRORS[text] in str(caught.value)
+
+
+def test_names_of_letters_need_no_quotes_and_no_letter_passes_for_a_word_of_the_language() -> None:
+    schema = Schema(columns=[Column("Größe", lower=0, upper=3), Column("ward", values=("a", "b"))])
+    same = parse_query('mean("Größe") where "Größe" > 1 by "Größe" (1, 2)', schema)
+    assert parse_query("mean(größe) where Größe > 1 by Größe (1, 2)", schema) == same
+    assert parse_query(str(same), schema) == same
+    # The capitals of a long s and of a dotless i are ASCII.
+    for text in ("count where ward ıN ('a')", "caſe when ward = 'a' then 1 else 0 end"):
+        with pytest.raises(ExpressionRefused, match=r"Unknown column|no meaning|the function"):
+            parse_query(text, schema)

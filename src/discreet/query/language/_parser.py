@@ -22,7 +22,11 @@ from discreet.query.language.lexer import (
     MOST_ITEMS,
     MOST_NODES,
     ScannedExpression,
+    bare,
     scan,
+    shorten,
+    source_text,
+    tokenize,
     too_deep,
     too_many,
 )
@@ -90,8 +94,9 @@ def read_counted(text: object, schema: Schema) -> Condition:
     part = _read_part(text, schema)
     if isinstance(part, Condition):
         # SQL would count the rows where it is false too, which is hardly what was meant.
+        shown = shorten(bare(source_text(tokenize(str(text)))))
         raise ExpressionRefused(
-            "COUNT of a condition", "Write COUNT WHERE age > 40 for the rows where it is true."
+            "COUNT of a condition", f"Write COUNT WHERE {shown} for the rows where it is true."
         )
     return normal.opposite(_is_missing(part))
 

@@ -7,6 +7,7 @@ an engine. All sentences are constants: what an analyst reads depends on the tex
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -141,7 +142,7 @@ def refused_sign(sign: str) -> ExpressionRefused:
     if sign in _SIGNS:
         return ExpressionRefused(*_SIGNS[sign])
     return ExpressionRefused(
-        "a character outside printable ASCII",
+        "a character that the language does not have",
         "Names of columns that hold others stand in double quotes, declared values in single quotes.",
     )
 
@@ -171,7 +172,17 @@ def refused_word(name: str, columns: tuple[str, ...]) -> ExpressionRefused:
     close = nearest(name, columns)
     there = ", ".join(map(write_name, columns))
     hint = f"Did you mean {write_name(close)}?" if close else f"There are {there}."
-    return ExpressionRefused(f"the unknown column {_quoted(name)}", hint)
+    shown = _quoted(name)
+    return ExpressionRefused(f"the unknown column {shown}", hint, f"Unknown column {shown}.")
+
+
+def refused_aggregate(name: str) -> ExpressionRefused | None:
+    """Return the error for an aggregate that no query has, such as MEDIAN; None for another word."""
+    word = name.upper()
+    if not _WORDS.get(word, ("",))[0].startswith(("an aggregate", "the aggregate")):
+        return None
+    hint = "Use COUNT, SUM or MEAN."
+    return ExpressionRefused(f"an aggregate, {word}", hint, f"There is no {word}.")
 
 
 def _quoted(word: str) -> str:
@@ -196,7 +207,7 @@ _TOKEN = re.compile(
     r"|(?P<value>'(?:[^']|'')*')"
     r'|(?P<name>"(?:[^"]|"")*")'
     r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+(?!\w))?)"
-    r"|(?P<word>[A-Za-z_]\w*)"
+    r"|(?P<word>[^\W\d]\w*)"
     r"|(?P<doubled>//|\*\*|==|<=>|<<|>>|->|=>)"
     r"|(?P<sign><=|>=|<>|!=|[-+*/(),=<>])"
     r"|(?P<other>.)",
@@ -204,7 +215,7 @@ _TOKEN = re.compile(
 )
 _BLANKS = " \t\r\n"  # of an expression; a query may be set with others between its clauses
 _LONGEST_SHOWN = 64
-_RUNS_ON = re.compile(r"[A-Za-z0-9_.]")
+_RUNS_ON = re.compile(r"[\w.]")
 _DOUBLED = {
     "//": "Write FLOOR(x / 10).",
     "**": "Write POWER(x, 2).",
@@ -240,8 +251,9 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The token in capitals; empty for a text in quotes, which is no word."""
-        return "" if self.text[0] in "'\"" else self.text.upper()
+        """The token in capitals; empty for a text in quotes, which is no word of the language."""
+        # Capitals of other scripts can be ASCII, as of a dotless i: no word of the language is written so.
+        return self.text.upper() if self.text[0] not in "'\"" and self.text.isascii() else ""
 
     @property
     def is_comment(self) -> bool:
@@ -293,6 +305,18 @@ def source_text(tokens: Sequence[Token]) -> str:
         words.append(token.text if token.start == end else f" {token.text}")
         end = token.end
     return "".join(words)
+
+
+def bare(text: str) -> str:
+    """Return a text without parentheses around the whole."""
+    if not text.startswith("("):
+        return text
+    if "'" not in text and '"' not in text:
+        # The first parenthesis is closed by the last if none before it is the last that is open.
+        depth = itertools.accumulate((letter == "(") - (letter == ")") for letter in text[:-1])
+        return text[1:-1] if text.endswith(")") and all(depth) else text
+    outside = [piece for piece in tokenize(text) if piece.depth == 0]
+    return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text
 
 
 def shorten(text: str) -> str:
@@ -384,7 +408,7 @@ class _Reader:
                 raise ExpressionRefused("a number that runs into a word", "Write numbers as 12, 0.5 or 1e6.")
             self._operand(token.text)
         elif token.kind == "word":
-            self._ascii_word(token.text, called=called)
+            self._word(token.text, called=called)
         elif token.kind == "sign":
             self._put(token.text)
         elif token.kind == "value":
@@ -394,17 +418,8 @@ class _Reader:
         else:
             raise _unreadable(token.text)
 
-    def _ascii_word(self, word: str, *, called: bool) -> None:
-        if word.isascii():
-            self._word(word, called=called)
-            return
-        plain = _PLAIN_NAME.match(word)
-        assert plain is not None
-        self._word(plain[0], called=False)
-        raise refused_sign(word[plain.end()])
-
     def _word(self, word: str, *, called: bool) -> None:
-        upper = word.upper()
+        upper = word.upper() if word.isascii() else ""
         if upper in KEYWORDS or (called and upper in FUNCTIONS):
             self._put(upper)
         elif called:

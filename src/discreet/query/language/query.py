@@ -6,7 +6,7 @@ stands inside them is read by the expression language.
 
 from __future__ import annotations
 
-import itertools
+import datetime
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -20,7 +20,7 @@ from discreet.query.language._group_by import (
     write_name,
 )
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, split_select
-from discreet.query.language.lexer import Token, is_plain, shorten, tokenize
+from discreet.query.language.lexer import Token, bare, is_plain, refused_aggregate, shorten, tokenize
 from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
@@ -95,11 +95,18 @@ class Query:
         """The unit of the result: of a column by itself its own, of dates days, of a count rows."""
         if self.expression is None or (self.expression.is_condition and self.verb == "sum"):
             return "rows"
-        bare = self.expression.bare
-        if bare is None:
+        alone = self.expression.bare
+        if alone is None:
             return None
-        column = self.schema.column(bare)
+        column = self.schema.column(alone)
         return column.measure or ("days" if column.type == "date" else None)
+
+    @property
+    def first_day(self) -> datetime.date | None:
+        """Day that the number 0 stands for in a mean of a column of dates; None for other queries."""
+        alone = None if self.expression is None or self.verb != "mean" else self.expression.bare
+        first = None if alone is None else self.schema.column(alone).lower
+        return first if isinstance(first, datetime.date) else None
 
 
 def parse_query(text: str, schema: Schema) -> Query:
@@ -282,6 +289,9 @@ def _verb(what: str, schema: Schema) -> tuple[Verb | None, str]:
     word = pieces[0].word if pieces else ""
     if word in _OTHER_WORDS and word.casefold() not in _columns(schema):
         raise ExpressionRefused(f"the word {word}", f"Write {_OTHER_WORDS[word]} instead.")
+    called = len(pieces) > 1 and pieces[1].text == "("
+    if word not in _VERBS and called and (refused := refused_aggregate(word)) is not None:
+        raise refused
     if word not in _VERBS:
         return None, what
     rest = what[pieces[0].end :]
@@ -304,17 +314,17 @@ def _columns(schema: Schema) -> frozenset[str]:
 
 def _clause(where: Expression) -> str:
     """Write a condition; in parentheses if a word in it would end it."""
-    bare = _write_expression(where)
-    capitals = bare.upper()
+    text = _write_expression(where)
+    capitals = text.upper()
     if not any(word in capitals for word in WORDS):
-        return bare
-    ends = any(piece.depth == 0 and piece.word in WORDS for piece in tokenize(bare))
-    return f"({bare})" if ends else bare
+        return text
+    ends = any(piece.depth == 0 and piece.word in WORDS for piece in tokenize(text))
+    return f"({text})" if ends else text
 
 
 def _write_expression(expression: Expression) -> str:
     """Return an expression as text that is read as the same expression."""
-    return _bare(_write_dates(expression.canonical, expression.schema))
+    return bare(_write_dates(expression.canonical, expression.schema))
 
 
 def _write_dates(text: str, schema: Schema) -> str:
@@ -335,15 +345,3 @@ def _write_dates(text: str, schema: Schema) -> str:
     for day, written in reversed(days):
         inside = inside[: day.start] + written + inside[day.end :]
     return inside[1:-1]
-
-
-def _bare(text: str) -> str:
-    """Return a text without parentheses around the whole."""
-    if not text.startswith("("):
-        return text
-    if "'" not in text and '"' not in text:
-        # The first parenthesis is closed by the last if none before it is the last that is open.
-        depth = itertools.accumulate((letter == "(") - (letter == ")") for letter in text[:-1])
-        return text[1:-1] if text.endswith(")") and all(depth) else text
-    outside = [piece for piece in tokenize(text) if piece.depth == 0]
-    return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup
 
 from discreet import formatting
-from discreet.formatting import number_with_margin
+from discreet.formatting import NumberFormat
 from discreet.report.charts._svg import (
     ChartAxis,
     as_number,
@@ -259,7 +259,9 @@ class IntervalMark(NamedTuple):
     words: str
 
 
-def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Markup:
+def interval_bar(
+    key: str, intervals: Sequence[IntervalMark], unit: str, numbers: NumberFormat | None = None
+) -> Markup:
     """Draw intervals below one another on one scale; the last is the current answer.
 
     Parameters
@@ -270,6 +272,8 @@ def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Mark
         Interval of the answer, or of an earlier answer and of the finer one.
     unit : str
         Unit of all numbers; may be empty.
+    numbers : NumberFormat, optional
+        How the numbers are written; None for as many digits as the finest interval leaves.
     """
     # A noisy count may be outside its interval, which is cut to what is possible.
     ends = [end for one in intervals for end in (one.lower, one.value, one.upper)]
@@ -290,12 +294,13 @@ def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Mark
         ]
         top += 28
     final = intervals[-1]
-    margin = (final.upper - final.lower) / 2
-    for value, anchor in ((final.lower, "end"), (final.upper, "start")):
+    write = numbers or NumberFormat.from_margins((one.upper - one.lower) / 2 for one in intervals)
+    low_text, high_text = write(final.lower, "down"), write(final.upper, "up")
+    for value, anchor, text in ((final.lower, "end", low_text), (final.upper, "start", high_text)):
         place = axis(value)
         shapes.append(
             label(
-                number_with_margin(value, margin),
+                text,
                 share(place),
                 top + 6,
                 anchor=_flip_anchor(place, anchor),
@@ -303,9 +308,8 @@ def interval_bar(key: str, intervals: Sequence[IntervalMark], unit: str) -> Mark
             )
         )
     text = "; ".join(
-        f"{one.words or 'answer'}: {number_with_margin(one.value, (one.upper - one.lower) / 2)}, between "
-        f"{number_with_margin(one.lower, (one.upper - one.lower) / 2)} and "
-        f"{number_with_margin(one.upper, (one.upper - one.lower) / 2)} {unit}".rstrip()
+        f"{one.words or 'answer'}: {write(one.value)}, between {write(one.lower, 'down')} and "
+        f"{write(one.upper, 'up')} {unit}".rstrip()
         for one in intervals
     )
     return figure(

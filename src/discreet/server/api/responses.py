@@ -139,6 +139,7 @@ class QueryResponse(_NoisyFields, title="Answer"):
     value: float | None
     sd: float | None
     interval: IntervalResponse
+    first_day: str | None
     unreadable_below: int | None
 
 

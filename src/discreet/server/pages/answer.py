@@ -126,13 +126,12 @@ def answer_view(
     -------
     Shows what was paid for, and nothing else about rows.
     """
-    measure = answer["measure"] or ""
     grouped = bool(answer["by"])
     cells = answer["cells"]
     result = QueryResult.from_wire(answer)
     return AnswerView(
         question=answer["question"],
-        measure=measure,
+        measure=result.unit or "",
         caption=f"{formatting.count_noun(len(cells), 'group')}; every declared group, including empty ones",
         single=None if grouped else _single(result, earlier),
         axes=tuple(answer["by"]),
@@ -152,26 +151,18 @@ def answer_view(
     )
 
 
-def format_cell(cell: ResultCell) -> tuple[str, str]:
-    """Return a number and its interval as texts; the interval of an exact number is "exact"."""
-    half = (cell.upper - cell.lower) / 2
-    value = "no rows" if cell.value is None else number_with_margin(cell.value, half)
-    lower, upper = (number_with_margin(end, half) for end in cell.interval)
-    return value, f"{lower} to {upper}" if half else "exact"
-
-
 def _single(result: QueryResult, earlier: Mapping[str, Any] | None) -> Single:
     """Return the presentation of one number, beside the interval of the answer that it refines."""
-    (cell,), measure = result.cells, result.measure or ""
-    value, interval = format_cell(cell)
-    if interval == "exact":
+    (cell,), measure = result.cells, result.unit or ""
+    ((value, interval),) = result.cell_texts()
+    if not interval:
         return Single(value=value, sure="This is exact: it follows from public facts.", bar=Markup(""))
     marks = [_mark(cell, "now" if earlier else "")]
     if earlier and not earlier["by"]:
         marks.insert(0, _mark(QueryResult.from_wire(earlier).cells[0], "before"))
     sure = f"The exact number is in the interval {append_unit(interval, measure)}, 95 times in 100."
     words = " ".join(filter(None, (result.unreadable_words, sure)))
-    return Single(value=value, sure=words, bar=interval_bar("interval", marks, measure))
+    return Single(value=value, sure=words, bar=interval_bar("interval", marks, measure, result.number_format))
 
 
 def _mark(cell: ResultCell, words: str) -> IntervalMark:
@@ -183,6 +174,7 @@ def _mark(cell: ResultCell, words: str) -> IntervalMark:
 def _cell_views(result: QueryResult) -> tuple[CellView, ...]:
     """Return the groups as rows of a table, with bars on an axis that all of them share."""
     cells = result.cells[:MOST_ROWS]
+    texts = result.cell_texts()[:MOST_ROWS]
     marks = [_mark(cell, "") for cell in cells]
     # An average has no natural zero; counts and sums are drawn from theirs.
     from_zero = not result.question.startswith("mean")
@@ -191,12 +183,12 @@ def _cell_views(result: QueryResult) -> tuple[CellView, ...]:
     return tuple(
         CellView(
             key=cell.key,
-            value=format_cell(cell)[0],
-            interval=format_cell(cell)[1],
+            value=value,
+            interval=interval or "exact",
             bar=cell_bar(axis, *mark[:3], from_zero=from_zero),
             faint=not result.is_readable(cell) or (from_zero and mark.lower <= 0 <= mark.upper),
         )
-        for cell, mark in zip(cells, marks, strict=True)
+        for cell, mark, (value, interval) in zip(cells, marks, texts, strict=True)
     )
 
 

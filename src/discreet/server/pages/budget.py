@@ -252,7 +252,7 @@ def _margin(price: Mapping[str, Any]) -> str:
         return f"{'At least ' if is_least else ''}{text} (95 %)"
     if rows is None:
         return f"{text} in each group (95 %)"
-    return f"{text} in a group of {rows:,.0f} rows, an equal part of all (95 %)"
+    return f"{text} in a group of {rows:,.0f} rows (rows split evenly; 95 %); wider in smaller groups"
 
 
 def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]:

@@ -15,12 +15,12 @@ from discreet.errors import DiscreetError, LedgerError, LedgerUnavailable, Param
 from discreet.formatting import append_unit
 from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
 from discreet.query.combination import ResultTerm, combine_results
+from discreet.query.frames import question_words
 from discreet.query.language.query import Query, parse_query
 from discreet.query.text_query import preview_query, run_query
 from discreet.report.charts.bars import IntervalMark, interval_bar
 from discreet.server.api.responses import query_response
 from discreet.server.errors import NOT_FOUND, ApiException
-from discreet.server.pages.answer import format_cell
 from discreet.server.pages.budget import BudgetView, budget_view
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def paid_queries(entries: Sequence[Mapping[str, Any]], service: Service) -> list
             parts = [first, entry]
         queries.append(
             PaidQuery(
-                question=text or entry["what"],
+                question=question_words(entry["asked"], entry["what"]),
                 receipts=tuple(part["receipt"] for part in parts),
                 cost=tuple(promise for part in parts for promise in part["cost"]),
                 when=entry["when"],
@@ -428,8 +428,8 @@ def _summarize(result: QueryResult) -> tuple[str, str]:
     """Return value and interval of a result as short texts for a table."""
     if result.group_by:
         return formatting.count_noun(len(result.cells), "group"), "one for each"
-    value, interval = format_cell(result.cells[0])
-    return append_unit(value, result.measure), interval
+    ((value, interval),) = result.cell_texts()
+    return append_unit(value, result.unit), interval or "exact"
 
 
 # Sums and differences.
