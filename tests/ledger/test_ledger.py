@@ -401,7 +401,7 @@ def test_the_exception_for_a_first_charge_counts_for_its_plan_and_for_no_other()
 
 def test_what_a_charge_took_is_what_it_was_said_to_take() -> None:
     # The wrong twin asks the account after the charge what one more would take.
-    limit, cost = ApproxDP(epsilon=4, delta=1e-6), [PureDP(epsilon=0.2), PureDP(epsilon=0.2)]
+    limit, cost = ApproxDP(epsilon=4, delta=1e-6), [GaussianDP(mu=0.1), GaussianDP(mu=0.1)]
     with Ledger.open(":memory:", limit=limit) as ledger:
         wrong = []
         for _ in range(3):
