@@ -230,14 +230,8 @@ def test_a_dry_run_reads_no_cell_charges_nothing_and_names_the_right_price(
     filtered = query(survey, "mean(age) where sex = 'f'", "--dry-run", *PRICE)
     assert "wider over fewer rows" in filtered.out
     grouped = query(survey, "mean(age) by sex", "--dry-run", *PRICE)
-<<<<<<< HEAD
-    assert re.search(
-        rf"± [\d.]+ years at 95 % in a group of {N / 3:,.0f} rows \(rows split evenly\)", grouped.out
-    )
-=======
     size = rf"{N / 3:,.0f} rows \(rows split evenly\)"
     assert re.search(rf"± [\d.]+ years at 95 % in a group of {size}", grouped.out)
->>>>>>> h5-display
     assert sorted(survey.iterdir()) == before
 
 
