@@ -240,7 +240,12 @@ def format_amount(value: float, *, up: bool) -> str:
     return number(float(f"{value:.12g}"), rounding="up" if up else "down")
 
 
+_MOST_SHARE = 1e6  # beyond it a percentage says nothing more
+
+
 def format_share(share: float, *, up: bool = True) -> str:
     """Return a share of a budget as a percentage with one decimal: what is used rounded up, the rest down."""
+    if share > _MOST_SHARE:
+        return f"over {_MOST_SHARE * 100:,.0f}{NO_BREAK}%"
     hundred = Decimal(f"{100 * share:.10g}")
     return f"{hundred.quantize(Decimal('0.1'), rounding=_MODES['up' if up else 'down']):,f}{NO_BREAK}%"

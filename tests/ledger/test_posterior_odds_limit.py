@@ -189,7 +189,7 @@ class Counting(RuleBasedStateMachine):
     def pay(self, scopes: set[str | None], planned: int, **how: object) -> None:
         cost = how.pop("cost")
         if not self.room(scopes, 1 + planned):
-            with pytest.raises(BudgetExceeded, match="queries: asked"):
+            with pytest.raises(BudgetExceeded, match="of its queries"):
                 self.ledger.charge(cost, plan=[SMALL] * planned, **how)  # type: ignore[arg-type]
             return
         self.ledger.charge(cost, plan=[SMALL] * planned, **how)  # type: ignore[arg-type]
