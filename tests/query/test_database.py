@@ -144,8 +144,10 @@ def test_the_first_question_that_takes_a_whole_budget_gets_the_least_noise() -> 
     limit = ApproxDP(epsilon=1, delta=1e-6)
     with Database(rows(), schema=SCHEMA, ledger=Ledger.open(":memory:", limit=limit)) as db:
         result = db.query("count where age > 40", privacy=limit)
-        assert (result.law, result.sd) == ("laplace", pytest.approx(2**0.5))
-        assert db.budget().total.used["epsilon"] <= 1
+        assert result.law == "laplace"
+        assert result.sd == pytest.approx(2**0.5)
+        assert result.used is not None
+        assert result.used["epsilon"] == 1
 
 
 def test_bad_questions_are_refused_in_constant_words_and_cost_nothing() -> None:
