@@ -192,9 +192,11 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     if result.left is not None:
         currencies = ", ".join(f"{name} {amount:.6g}" for name, amount in result.left.items())
         more = "" if result.more is None else f"; enough for {result.more:,} more queries like this"
-        taken = "" if result.takes is None or result.cached else f"It took {describe_takes(result.takes)}. "
+        again = (
+            "" if result.takes is None else f"One more like it would take {describe_takes(result.takes)}. "
+        )
         used = "" if result.used is None else f"{describe_used(result.used)}. "
-        return [cost_text, f"{taken}{used}Left: {currencies}{more}."]
+        return [cost_text, f"{used}{again}Left: {currencies}{more}."]
     assert result.spent is not None
     so_far = count_noun(result.spent.charges, "charge")
     try:

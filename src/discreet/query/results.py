@@ -46,8 +46,8 @@ def remaining_amounts(
     -------
     dict
         ``own`` and ``total``, the amounts left by currency; ``more``, how many more such queries fit;
-        ``used`` and ``takes``, the part of the nearer budget that is used and that one more such query takes.
-        None each without a limit.
+        ``used`` and ``takes``, the part that is used and that one more such query takes, of the owner's
+        budget, or of the total where the owner has no limit. None each without a limit.
     """
     limited = [account for account in (own, total) if account is not None and account.caps is not None]
     counts = [count for account in limited if (count := account.more(cost)) is not None]

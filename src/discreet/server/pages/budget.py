@@ -74,7 +74,7 @@ class BudgetView:
         price = self.price(cost)
         if price:
             return f"{self.letter} = {format_amount(price, up=True)}"
-        return " and ".join(dict.fromkeys(describe_promise(promise) for promise in cost)) or "nothing"
+        return " and ".join(describe_promise(promise) for promise in cost) or "nothing"
 
 
 def cost_in_currency(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
