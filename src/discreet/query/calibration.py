@@ -446,9 +446,10 @@ def least_charge(options: Sequence[Sequence[QueryNoise]], accounts: Sequence[Acc
     if len(options) == 1 or not accounts:
         return 0
     shares = [budget_share(noises, accounts) for noises in options]
-    if all(1.0 < share < math.inf for share in shares):
-        # Only as a first charge may one of them be admitted, which takes everything: the one with less noise,
-        # and of equal noise, as for a variance, the cheaper.
+    limits = [account.caps.limit for account in accounts if account.caps is not None]
+    if all(1.0 < share < math.inf for share in shares) and all(isinstance(one, ApproxDP) for one in limits):
+        # Only as a first charge, which such limits read exactly, may one of them be admitted; it takes
+        # everything. So the one with less noise, and of equal noise, as for a variance, the cheaper.
         sizes = [round(sum(noise.log_sd() for noise in noises), 6) for noises in options]
         return min(range(len(options)), key=lambda i: (sizes[i], shares[i]))
     return shares.index(min(shares))
