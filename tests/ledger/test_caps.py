@@ -317,9 +317,11 @@ class PureAsGaussian(Caps):
     """Wrong: reads everything but points as one Gaussian of the same rho."""
 
     def _fits(self, books: Spending) -> bool:
-        if not isinstance(self.limit, ApproxDP) or books.point_delta or not books.pooled:
+        if not isinstance(self.limit, ApproxDP) or self.plan is not None:
             return super()._fits(books)
-        return gaussian_delta(self.limit.epsilon, math.sqrt(2 * float(books.pooled))) <= self.limit.delta
+        mu = math.sqrt(2 * float(books.pooled))
+        delta = gaussian_delta(self.limit.epsilon, mu) if mu else 0.0
+        return delta + float(books.point_delta) <= self.limit.delta
 
 
 class NoSamplers(Caps):
@@ -436,10 +438,11 @@ def test_what_fits_beside_the_optimum(
     caps = Caps.from_limit(limit, order=order)
     best = gaussian_mu(epsilon, 1e-6) ** 2 / 2
     assert rho < float(dict(caps.amounts)["rho"]) / best < rho + 1e-4
-    account = Account(caps, Spending())
-    assert account.more((PureDP(epsilon=response),)) == 1
-    assert account.more((PureDP(epsilon=response + 1e-4),)) == 0
-    assert account.more((PureDP(epsilon=hundredth),)) == 100
+    for epsilon_each, times in ((response, 1), (response + 1e-4, 0), (hundredth, 100)):
+        cost = Spending.from_promises(PureDP(epsilon=epsilon_each), order=order)
+        assert caps.more(Spending(), cost) == times
+        # Read exactly, the first charge of an unused account fits although the pool has no room for it.
+        assert Account(caps, Spending()).more((PureDP(epsilon=epsilon_each),)) == max(times, 1)
     default = float(dict(Caps.from_limit(limit).amounts)["rho"])
     assert rho < default / best < rho + 0.12
     assert float(dict(Caps.from_limit(limit, rule="gaussian").amounts)["rho"]) > 0.9999 * best

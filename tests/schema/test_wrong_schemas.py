@@ -153,7 +153,7 @@ AGE = Column("age", lower=0, upper=120)
         (
             {"columns": [AGE], "neighbors": "add"},
             "Schema: neighbors must be replace-one or add-remove, was 'add'. "
-            "Write Schema(columns=[...], neighbors='replace-one').",
+            "Write Schema(columns=[...], neighbors='add-remove').",
         ),
         (
             {"columns": [AGE, AGE]},

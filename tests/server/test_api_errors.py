@@ -437,7 +437,8 @@ def test_a_mean_by_groups_that_is_too_dear_names_what_all_of_it_costs_and_whose_
 ) -> None:
     asked = {"kind": "mean", "expression": "age", "by": ["sex"], "privacy": {"kind": "zcdp", "rho": 7}}
     error = service.ask(asked).json()["error"]
-    assert (error["details"]["asked"], error["details"]["left"]) in ((7, 5), (7, 10))
+    assert error["details"]["asked"] == pytest.approx(7)
+    assert error["details"]["left"] in (5, 10)
     assert error["message"].startswith(
         ("Not enough budget of 'ana': this takes 140.0\u00a0%", "Not enough budget: ")
     )
@@ -519,11 +520,11 @@ def test_a_curators_check_says_which_line_was_changed_also_to_programs(service: 
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("Straße = 'Öschweg'", 'Did you mean "Straße"?'),
+        ("Straßen = 'Öschweg'", 'Did you mean "Straße"?'),
         ("Raucher? = 1", 'Did you mean "Raucher?"?'),
         ("nothing > 1", 'There are "Straße", "Raucher?", age.'),
         ("`age` > 1", "double quotes"),
-        ("ß > 1", "double quotes"),
+        ("ß > 1", 'Unknown column ß. There are "Straße"'),
     ],
 )
 def test_names_with_other_signs_are_hinted_at_as_they_must_be_written(text: str, hint: str) -> None:
@@ -537,4 +538,5 @@ def test_names_with_other_signs_are_hinted_at_as_they_must_be_written(text: str,
     with pytest.raises(ExpressionRefused) as refused:
         parse_query(f"count where {text}", schema)
     assert hint in str(refused.value)
-    parse_query("""count where "Straße" = 'Öschweg' AND "Raucher?" = 1""", schema)
+    for name in ('"Straße"', "Straße"):
+        parse_query(f"""count where {name} = 'Öschweg' AND "Raucher?" = 1""", schema)
