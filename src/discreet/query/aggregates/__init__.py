@@ -6,7 +6,7 @@ relative to the others, and what one integer is worth. Nothing here sees a row o
 
 ``base`` has what aggregates share, and sums of expressions; ``histogram`` histograms and the tables of
 decision trees; ``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and
-gradients; ``_sketches`` sums under signs.
+gradients; ``_sketches`` sums under signs; ``_people`` numbers of people, who may have several rows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates._moments import Moments
+from discreet.query.aggregates._people import DistinctUnits
 from discreet.query.aggregates._sketches import SignSketches
 from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
 from discreet.query.aggregates.base import MOST_CELLS, Aggregate, BoundAggregate, Sums
@@ -29,6 +30,7 @@ __all__ = [
     "Aggregate",
     "BoundAggregate",
     "ClusterSums",
+    "DistinctUnits",
     "GradientSums",
     "Gram",
     "HalfspaceSums",
@@ -53,6 +55,7 @@ AGGREGATES: dict[str, type[Aggregate]] = {
         HalfspaceSums,
         GradientSums,
         SignSketches,
+        DistinctUnits,
     )
 }
 
