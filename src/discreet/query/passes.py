@@ -60,24 +60,30 @@ class Band:
     ----------
     place : int
         Index of its column among the columns that are read.
-    starts : tuple of float or int
-        Where the second and later cells begin.
+    starts : tuple of float or int, or None
+        Where the second and later cells begin; None for a column whose integers are its cells.
     flag : int or None
         Index of the column that is 1 where the number is missing, which is a cell of its own; None without.
+    top : int
+        Largest integer of a column whose integers are its cells; 0 for others.
     """
 
     place: int
-    starts: tuple[float | int, ...]
+    starts: tuple[float | int, ...] | None
     flag: int | None
+    top: int = 0
 
     @property
     def size(self) -> int:
         """Number of cells."""
-        return len(self.starts) + 1 + (self.flag is not None)
+        cells = self.top if self.starts is None else len(self.starts)
+        return cells + 1 + (self.flag is not None)
 
     def codes(self, arrays: Sequence[AnyArray]) -> AnyArray:
         """Return the index of each row's cell."""
-        codes = np.searchsorted(np.array(self.starts), arrays[self.place], side="right")
+        codes = arrays[self.place]
+        if self.starts is not None:
+            codes = np.searchsorted(np.array(self.starts), codes, side="right")
         return codes if self.flag is None else np.where(arrays[self.flag] == 1, self.size - 1, codes)
 
 
@@ -295,6 +301,45 @@ class GramPass:
         if self.with_sums:
             parts.append(rows.sum(axis=1))
         return np.concatenate(parts).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class MarginalsPass:
+    """Counts of rows in every cell of tables over some columns, each in C order after the other.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        SQL names of the columns that are read.
+    bands : tuple of Band
+        Cells of each column of the tables.
+    tables : tuple of tuple of int
+        For each table, the indices of its columns among the bands.
+    """
+
+    columns: tuple[str, ...]
+    bands: tuple[Band, ...]
+    tables: tuple[tuple[int, ...], ...]
+
+    @property
+    def size(self) -> int:
+        """How many integers it gives."""
+        return sum(math.prod(self.bands[i].size for i in table) for table in self.tables)
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+        """Return the counts over some rows."""
+        codes = [band.codes(arrays).astype(np.intp) for band in self.bands]
+        sizes = [band.size for band in self.bands]
+        cells = np.empty(len(arrays[0]), np.intp)
+        counts = []
+        for first, *others in self.tables:
+            place, size = codes[first], sizes[first]
+            for i in others:
+                np.multiply(place, sizes[i], out=cells)
+                np.add(cells, codes[i], out=cells)
+                place, size = cells, size * sizes[i]
+            counts.append(np.bincount(place, minlength=size))
+        return np.concatenate(counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ table: which integers are summed, how far one row can move them together, which 
 relative to the others, and what one integer is worth. Nothing here sees a row or draws a number.
 
 ``base`` has what aggregates share, and sums of expressions; ``histogram`` histograms and the tables of
-decision trees; ``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and
-gradients; ``_sketches`` sums under signs; ``_people`` numbers of people, who may have several rows.
+decision trees; ``_marginals`` many tables at once; ``_moments`` means and spreads; ``_vectors`` Gram
+matrices, clusters, halfspaces and gradients; ``_sketches`` sums under signs; ``_people`` numbers of people,
+who may have several rows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.query.aggregates._marginals import Dependence, Marginals
 from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._people import DistinctUnits
 from discreet.query.aggregates._sketches import SignSketches
@@ -30,11 +32,13 @@ __all__ = [
     "Aggregate",
     "BoundAggregate",
     "ClusterSums",
+    "Dependence",
     "DistinctUnits",
     "GradientSums",
     "Gram",
     "HalfspaceSums",
     "Histogram",
+    "Marginals",
     "Moments",
     "NodeTables",
     "SignSketches",
@@ -56,6 +60,8 @@ AGGREGATES: dict[str, type[Aggregate]] = {
         GradientSums,
         SignSketches,
         DistinctUnits,
+        Marginals,
+        Dependence,
     )
 }
 

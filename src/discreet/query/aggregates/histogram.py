@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from discreet.schema.schema import Neighbors
 
 
-_MOST_ON_AN_AXIS = 4096
+MOST_ON_AN_AXIS = 4096
+"""Largest number of cells into which a column of numbers is cut."""
 
 
 @dataclass(frozen=True)
@@ -44,28 +45,53 @@ class _Key:
     labels: tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class Axis:
+    """Declared cells of a column: levels, intervals between edges, or whole numbers; then missing.
+
+    Attributes
+    ----------
+    column : Curated
+        Layout of the column in the curated table.
+    starts : tuple of float or int, or None
+        Where the second and later cells begin, in the exact column; None where its integers are the cells.
+    labels : tuple
+        Label of each cell: a level, the ends of an interval, a whole number, or None for missing.
+    """
+
+    column: Curated
+    starts: tuple[float | int, ...] | None
+    labels: tuple[Any, ...]
+
+    @classmethod
+    def from_curation(cls, curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) -> Axis:
+        """Return the cells of a column; refuses a number with many values and without edges."""
+        column = curation.column(name)
+        starts = starts_of(column, edges[name]) if name in edges else None
+        if column.is_category:
+            return cls(column, None, column.levels)
+        labels: tuple[Any, ...]
+        if starts is not None:
+            labels = tuple(itertools.pairwise([-math.inf, *map(float, edges[name]), math.inf]))
+        elif column.whole and column.top < MOST_ON_AN_AXIS:
+            labels = tuple(int(column.lower) + i for i in range(column.top + 1))
+        else:
+            raise ParameterError(
+                f"edges of a question must be given for the number {name!r}, and are not. Name the values "
+                f"at which cells begin, as in edges={{{name!r}: (10, 20, 30)}}."
+            )
+        return cls(column, starts, labels if column.flag is None else (*labels, None))
+
+
 def _group_key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) -> _Key:
-    """Return the cells of a column: levels, intervals between edges, or whole numbers; then missing."""
-    column = curation.column(name)
-    if column.is_category:
-        if name in edges:
-            starts_of(column, edges[name])
-        return _Key(exp.column(column.sql), column.levels)
-    if name in edges:
-        tree, labels = _bin_column(column, edges[name])
-    elif column.whole and column.top < _MOST_ON_AN_AXIS:
-        tree = exp.column(column.sql)
-        labels = tuple(int(column.lower) + i for i in range(column.top + 1))
-    else:
-        raise ParameterError(
-            f"edges of a question must be given for the number {name!r}, and are not. Name the values "
-            f"at which cells begin, as in edges={{{name!r}: (10, 20, 30)}}."
-        )
+    """Return the cells of a column with the integer expression of a row's cell."""
+    axis = Axis.from_curation(curation, name, edges)
+    column = axis.column
+    tree: Tree = exp.column(column.sql) if axis.starts is None else _bin_column(column, axis.starts)
     if column.flag is not None:
-        missing = exp.Literal.number(len(labels))
+        missing = exp.Literal.number(len(axis.labels) - 1)
         tree = exp.case().when(exp.column(column.flag).eq(1), missing).else_(tree)
-        labels = (*labels, None)
-    return _Key(tree, labels)
+    return _Key(tree, axis.labels)
 
 
 def starts_of(column: Curated, edges: Sequence[float]) -> tuple[float | int, ...]:
@@ -81,31 +107,27 @@ def starts_of(column: Curated, edges: Sequence[float]) -> tuple[float | int, ...
             f"edges of a question must be rising numbers, and those for {column.name!r} are not. Each is "
             "where a cell begins; the first cell begins at the lower bound."
         )
-    if len(values) >= _MOST_ON_AN_AXIS:
+    if len(values) >= MOST_ON_AN_AXIS:
         raise ParameterError(
-            f"edges of a question must be fewer than {_MOST_ON_AN_AXIS} on one column, and those for "
+            f"edges of a question must be fewer than {MOST_ON_AN_AXIS} on one column, and those for "
             f"{column.name!r} are {len(values)}. In cells that narrow there is nothing but noise."
         )
     return tuple(column.start(value) for value in values)
 
 
-def _bin_column(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[Any, ...]]:
-    """Return the integer expression of the interval that a number is in, and the ends of each interval."""
-    starts = [
-        double(start) if isinstance(start, float) else exp.Literal.number(start)
-        for start in starts_of(column, edges)
-    ]
+def _bin_column(column: Curated, starts: Sequence[float | int]) -> Tree:
+    """Return the integer expression of the interval that a number is in."""
+    begins = [double(start) if isinstance(start, float) else exp.Literal.number(start) for start in starts]
 
     def search(low: int, high: int) -> Tree:
         # A tree of comparisons: as many for a row as the number of cells has bits.
         if low == high:
             return exp.Literal.number(low)
         middle = (low + high) // 2
-        below = exp.LT(this=exp.column(column.exact), expression=starts[middle])
+        below = exp.LT(this=exp.column(column.exact), expression=begins[middle])
         return _case([(below, search(low, middle))], search(middle + 1, high))
 
-    bounds = [-math.inf, *map(float, edges), math.inf]
-    return search(0, len(starts)), tuple(itertools.pairwise(bounds))
+    return search(0, len(begins))
 
 
 def plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:

@@ -16,7 +16,7 @@ from sqlglot import exp
 from discreet.errors import MissingExtra, ParameterError, SchemaError, SourceError
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._sql_text import SqlText
-from discreet.query.engines.base import ROWS, Engine, missing_ids, repeated_ids
+from discreet.query.engines.base import ROWS, Engine, KernelSum, missing_ids, repeated_ids
 from discreet.query.unit_rows import row_digests
 from discreet.tables import open_table
 from discreet.tables.cell_encoding import id_problem
@@ -316,13 +316,14 @@ def _reduce(kernel: Kernel, columns: Sequence[str]) -> Callable[[Iterator[Any]],
     def reduce(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        total, n_rows = [0] * kernel.size, 0
+        total, n_rows = KernelSum(kernel.size), 0
         for batch in batches:
             arrays = [column.to_numpy() for column in batch.columns]
             for start in range(0, batch.num_rows, ROWS):
                 part = [arrays[i][start : start + ROWS] for i in places]
                 n_rows += len(part[0])
-                total = [a + b for a, b in zip(total, kernel(part).tolist(), strict=True)]
-        yield pa.RecordBatch.from_pydict({"n": pa.array([n_rows], pa.int64()), "sums": [json.dumps(total)]})
+                total.add(kernel(part))
+        sums = [json.dumps(total.integers())]
+        yield pa.RecordBatch.from_pydict({"n": pa.array([n_rows], pa.int64()), "sums": sums})
 
     return reduce

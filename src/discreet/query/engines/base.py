@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 ROWS = 2**16
 """Largest number of rows of a batch: sums of products of 16-bit numbers then stay far below 2**53."""
+_LOW_HALF = 2**32 - 1
 
 
 class Kernel(Protocol):
@@ -368,11 +369,11 @@ class Engine(ABC):
 
     def _reduce_kernel(self, kernel: Kernel) -> tuple[list[int], int]:
         """Return the sums of a kernel over all batches, and the number of rows that were read."""
-        total, n_rows = [0] * kernel.size, 0
+        total, n_rows = KernelSum(kernel.size), 0
         for arrays in self.batches(kernel.columns):
             n_rows += len(arrays[0])
-            total = list(map(operator.add, total, kernel(arrays).tolist()))
-        return total, n_rows
+            total.add(kernel(arrays))
+        return total.integers(), n_rows
 
     def count(self) -> int:
         """Return the number of rows that were registered: private unless it was declared public."""
@@ -434,6 +435,31 @@ class Engine(ABC):
     def _check_count(self, n_rows: int) -> None:
         if self.version is None or n_rows != self.version.n_rows:
             raise TableChanged
+
+
+class KernelSum:
+    """Sum of the integers of a kernel over batches of rows, exact however large it gets.
+
+    Parameters
+    ----------
+    size : int
+        Number of integers that the kernel returns.
+    """
+
+    def __init__(self, size: int) -> None:
+        # Low and high halves are added up by themselves: neither overflows before 2**31 batches.
+        self._low, self._high = np.zeros(size, np.int64), np.zeros(size, np.int64)
+
+    def add(self, part: Ints) -> None:
+        """Add the integers of one batch."""
+        self._low += part & _LOW_HALF
+        self._high += part >> 32
+
+    def integers(self) -> list[int]:
+        """Return the sums."""
+        if not self._high.any():
+            return self._low.tolist()
+        return [(high << 32) + low for low, high in zip(self._low.tolist(), self._high.tolist(), strict=True)]
 
 
 class Tally:

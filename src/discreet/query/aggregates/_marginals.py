@@ -1,0 +1,544 @@
+"""Many tables of counts in one pass, and how far tables of two columns are from public ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.query.aggregates.base import MOST_CELLS, Aggregate, BoundAggregate
+from discreet.query.aggregates.histogram import (
+    MOST_ON_AN_AXIS,
+    Axis,
+    _group_key,
+    check_edges,
+    plain_edges,
+)
+from discreet.query.engines.base import EngineCells, KernelTotals, Tables
+from discreet.query.passes import Band, MarginalsPass
+
+if TYPE_CHECKING:
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.query.curation import Curation
+    from discreet.query.engines.base import EngineTask
+    from discreet.schema.schema import Neighbors
+
+MOST_TABLES = 8192
+"""Largest number of tables of one aggregate: all pairs of 128 columns."""
+MOST_PRECISION = 4096
+"""Largest precision of a table."""
+_MOST_COLUMNS = 3  # of one table
+_MOST_GROUPED = 4  # tables that an engine groups itself; more are counted on batches of rows
+_LARGEST_REFERENCE = 2**32  # as many rows as a curated table may have; sums of such numbers fit 64 bits
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Tables over declared cells: which cells, and how they are counted.
+
+    Attributes
+    ----------
+    curation : Curation
+        Layout of the curated table.
+    tables : tuple of tuple of str
+        Columns of each table.
+    edges : mapping of str to sequence of float
+        For numbers, where cells begin.
+    axes : dict of str to Axis
+        Cells of each column of the tables.
+    """
+
+    curation: Curation
+    tables: Sequence[Sequence[str]]
+    edges: Mapping[str, Sequence[float]]
+    axes: dict[str, Axis]
+
+    @classmethod
+    def from_curation(
+        cls, curation: Curation, tables: Sequence[Sequence[str]], edges: Mapping[str, Sequence[float]]
+    ) -> _Layout:
+        """Return the tables on a curated table; refuses undeclared columns and too many cells."""
+        names = dict.fromkeys(itertools.chain.from_iterable(tables))
+        axes = {name: Axis.from_curation(curation, name, edges) for name in names}
+        layout = cls(curation, tables, edges, axes)
+        layout._check_sizes()
+        return layout
+
+    def _check_sizes(self) -> None:
+        for name in itertools.chain.from_iterable(table for table in self.tables if len(table) > 1):
+            cells = len(self.axes[name].labels)
+            if cells > MOST_ON_AN_AXIS:
+                raise ParameterError(
+                    f"tables of a question must have at most {MOST_ON_AN_AXIS} cells along a column, and "
+                    f"{name!r} has {cells}. Ask for the table of {name!r} alone, or declare fewer levels."
+                )
+        if self.size > MOST_CELLS:
+            largest = max(self.tables, key=lambda table: math.prod(self._shape(table)))
+            raise ParameterError(
+                f"tables of a question must come to at most {MOST_CELLS} cells, and come to {self.size}, of "
+                f"which {math.prod(self._shape(largest))} are in the table of {', '.join(largest)}. Ask in "
+                "several questions, which cost the same, or cut numbers into fewer cells."
+            )
+
+    def _shape(self, table: Sequence[str]) -> tuple[int, ...]:
+        return tuple(len(self.axes[name].labels) for name in table)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each table."""
+        return [self._shape(table) for table in self.tables]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of cells of each table."""
+        return [math.prod(shape) for shape in self.shapes]
+
+    @property
+    def size(self) -> int:
+        """Number of cells of all tables."""
+        return sum(self.sizes)
+
+    def moving(self, neighbors: Neighbors) -> list[bool]:
+        """Return for each table whether one row can move its counts: not if it only counts public rows."""
+        return [neighbors == "add-remove" or size > 1 for size in self.sizes]
+
+    def split(self, values: AnyArray) -> list[AnyArray]:
+        """Return a vector of the cells of all tables as an array for each."""
+        ends = list(itertools.accumulate(self.sizes, initial=0))
+        return [
+            values[start:end].reshape(shape)
+            for (start, end), shape in zip(itertools.pairwise(ends), self.shapes, strict=True)
+        ]
+
+    def task(self) -> EngineTask:
+        """Return how an engine counts all cells in one pass; the choice follows from public sizes alone.
+
+        An engine plans, and PostgreSQL sorts, for each table that it groups. Batches are read once, whatever
+        the number of tables.
+        """
+        if len(self.tables) > _MOST_GROUPED:
+            return KernelTotals(self._kernel())
+        keys = {name: _group_key(self.curation, name, self.edges) for name in self.axes}
+        cells = [
+            EngineCells(tuple((keys[name].tree, len(keys[name].labels)) for name in table))
+            for table in self.tables
+        ]
+        return Tables(tuple((one, None) for one in cells))
+
+    def _kernel(self) -> MarginalsPass:
+        columns: list[str] = []
+        bands: list[Band] = []
+        for axis in self.axes.values():
+            place = len(columns)
+            columns.append(axis.column.sql if axis.starts is None else axis.column.exact)
+            flag = None if axis.column.flag is None else len(columns)
+            columns.extend([] if axis.column.flag is None else [axis.column.flag])
+            bands.append(Band(place, axis.starts, flag, axis.column.top))
+        index = {name: i for i, name in enumerate(self.axes)}
+        tables = tuple(tuple(index[name] for name in table) for table in self.tables)
+        return MarginalsPass(tuple(columns), tuple(bands), tables)
+
+
+@dataclass(frozen=True)
+class Marginals(Aggregate):
+    """Counts of rows in every cell of many tables, each with noise of its own size, in one pass.
+
+    Parameters
+    ----------
+    tables : sequence of sequence of str
+        Columns of each table, one to three; no table twice, in whatever order its columns are.
+    edges : mapping of str to sequence of float
+        For numbers, where cells begin; a whole number with few values needs none.
+    precisions : sequence of int, optional
+        For each table a whole number from 1 to 4096: noise on its cells has variance ``R / precision``. All
+        are 1 if left out.
+
+    Notes
+    -----
+    The answer is one vector: the cells of the tables in C order, one table after the other. :meth:`split`
+    returns an array for each. A table of several columns has at most 4,096 cells along each of them; all
+    tables together have at most 2**22 cells.
+
+    Privacy
+    -------
+    A row is in one cell of every table. Replacing it by one that differs in every column moves two cells of
+    every table by 1, so the square of the sensitivity is ``2 sum p`` with ``p`` the precisions, and ``sum p``
+    when a row is added or removed. A table with a single cell counts rows, which is the same for neighbors
+    under replace-one: it adds nothing there. As many questions of one table each would cost the same.
+
+    Reference
+    ---------
+    docs/explanation/theorems/marginals.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> columns = [Column(name, values=(0, 1), closed=True) for name in ("sex", "old")]
+    >>> rows = {"sex": [0, 1] * 500, "old": [0, 0, 1, 1] * 250}
+    >>> question = Marginals([["sex"], ["sex", "old"]], precisions=[4, 1])
+    >>> with Database(rows, schema=Schema(columns=columns), random_state=1) as database:
+    ...     answer = database.ask(question, privacy=GaussianDP(mu=1))
+    ...     sexes, both = question.split(answer.value, database.curation)
+    >>> sexes.shape, both.shape, float(answer.sd[-1] / answer.sd[0])
+    ((2,), (2, 2), 2.0)
+    """
+
+    kind: ClassVar[str] = "marginals"
+    tables: Sequence[Sequence[str]]
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    precisions: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        """Normalize the fields, and refuse tables that are empty, too wide or there twice."""
+        tables = tuple((table,) if isinstance(table, str) else tuple(table) for table in self.tables)
+        _check_tables(tables, "tables of Marginals", range(1, _MOST_COLUMNS + 1))
+        precisions = _read_precisions(self.precisions, len(tables))
+        object.__setattr__(self, "tables", tables)
+        object.__setattr__(self, "edges", plain_edges(self.edges))
+        object.__setattr__(self, "precisions", precisions)
+        check_edges(self.edges, list(itertools.chain.from_iterable(tables)))
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
+        layout = _Layout.from_curation(curation, self.tables, self.edges)
+        precisions = self.precisions or ()
+        weights = _weights(precisions)
+        moving = layout.moving(neighbors)
+        factor = 2 if neighbors == "replace-one" else 1
+        return BoundAggregate(
+            canonical={**self.to_dict(), "shapes": [list(shape) for shape in layout.shapes]},
+            squared=factor * sum(itertools.compress(precisions, moving)),
+            absolute=factor * sum(itertools.compress(weights, moving)),
+            precision=_repeat(precisions, layout.sizes),
+            weight=_repeat(weights, layout.sizes),
+            unit=np.ones(layout.size),
+            shift=np.zeros(layout.size),
+            places=np.arange(layout.size),
+            plain_unit=1.0,
+            wanted=layout.task(),
+        )
+
+    def split(self, values: Floats, curation: Curation) -> list[Floats]:
+        """Return the tables of an answer, each with an axis for each of its columns.
+
+        Parameters
+        ----------
+        values : array
+            Vector of an answer, or of its standard deviations.
+        curation : Curation
+            Layout of the curated table: ``database.curation``.
+        """
+        layout = _Layout.from_curation(curation, self.tables, self.edges)
+        return layout.split(np.ravel(values))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": self.kind,
+            "tables": [list(table) for table in self.tables],
+            "edges": plain_edges(self.edges),
+            "precisions": list(self.precisions or ()),
+        }
+
+
+@dataclass(frozen=True)
+class Dependence(Aggregate):
+    """For pairs of columns, the number of rows on which their table and a public one disagree.
+
+    For the exact table ``N`` of a pair and its reference ``A`` the score is ``sum abs(N - A) / 2`` over the
+    cells: ``n`` times their distance in total variation where both are about ``n`` rows. Against a reference
+    in which the columns are independent it says how much they depend on each other.
+
+    Parameters
+    ----------
+    pairs : sequence of (str, str)
+        Two columns each; no pair twice, in either order.
+    edges : mapping of str to sequence of float
+        For numbers, where cells begin; a whole number with few values needs none.
+    reference : mapping
+        Public whole numbers to compare with, in one of two forms.
+        ``{"kind": "tables", "values": [...]}`` has for each pair the cells of its table in C order.
+        ``{"kind": "given", "margins": {column: [...]}, "by": y}`` has for each column its table with the
+        column ``y``, from which the tables of columns that are independent given ``y`` are computed; with
+        None for ``y``, counts of the column alone.
+
+    Notes
+    -----
+    From margins the reference is ``floor(sum_k 2 N_ak N_bk / (N_a+k + N_b+k) + 1/2)`` over the cells ``k`` of
+    ``y``, where ``+`` sums over the cells of a column: for margins with the same class totals ``N_k``, that
+    is ``N_ak N_bk / N_k``. It is computed in whole numbers, the same on every machine.
+
+    Privacy
+    -------
+    Replacing a row moves one cell of each pair's table down by 1 and one up, and so ``sum abs(N - A)`` by at
+    most 2; adding or removing one, by 1. Over ``P`` pairs the square of the sensitivity is ``4 P`` and ``P``,
+    the sum of absolute changes at most ``2 P`` and ``P``. This holds because the reference does not depend on
+    rows: take it from answers that were paid for, never from the exact table.
+
+    Reference
+    ---------
+    docs/explanation/theorems/marginals.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> columns = [Column(name, values=(0, 1), closed=True) for name in ("old", "ill", "tall")]
+    >>> rows = {"old": [0, 1] * 500, "ill": [0, 1] * 500, "tall": [0] * 500 + [1] * 500}
+    >>> margins = {name: [500, 500] for name in rows}
+    >>> question = Dependence(
+    ...     [("old", "ill"), ("old", "tall")], reference={"kind": "given", "margins": margins, "by": None}
+    ... )
+    >>> with Database(rows, schema=Schema(columns=columns), random_state=1) as database:
+    ...     answer = database.ask(question, privacy=GaussianDP(mu=1))
+    >>> bool(abs(answer.value - [500, 0]).max() < 10)
+    True
+    """
+
+    kind: ClassVar[str] = "dependence"
+    pairs: Sequence[tuple[str, str]]
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    reference: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Normalize the fields, and refuse a reference that is not of whole numbers."""
+        pairs = tuple((pair,) if isinstance(pair, str) else tuple(pair) for pair in self.pairs)
+        _check_tables(pairs, "pairs of Dependence", range(2, 3))
+        reference = _read_reference(self.reference, pairs)
+        object.__setattr__(self, "pairs", pairs)
+        object.__setattr__(self, "edges", plain_edges(self.edges))
+        object.__setattr__(self, "reference", reference)
+        by = reference.get("by")
+        check_edges(self.edges, [*itertools.chain.from_iterable(pairs), *([] if by is None else [by])])
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Return the aggregate bound to a curated table; refuses columns or references that do not fit."""
+        layout = _Layout.from_curation(curation, self.pairs, self.edges)
+        classes = self._check_reference(layout)
+
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            counts = layout.split(np.array(integers, np.int64))
+            references = self._tables(layout, classes)
+            return [int(np.abs(own - public).sum()) for own, public in zip(counts, references, strict=True)]
+
+        size, moving = len(self.pairs), sum(layout.moving(neighbors))
+        step = 2 if neighbors == "replace-one" else 1
+        return BoundAggregate(
+            canonical={**self.to_dict(), "shapes": [list(shape) for shape in layout.shapes]},
+            squared=step**2 * moving,
+            absolute=step * moving,
+            precision=(1,) * size,
+            weight=(1,) * size,
+            unit=np.full(size, 0.5),
+            shift=np.zeros(size),
+            places=np.arange(size),
+            plain_unit=0.5,
+            wanted=layout.task(),
+            finish=finish,
+        )
+
+    def _check_reference(self, layout: _Layout) -> int:
+        """Refuse a reference of other lengths than the tables; return the number of classes."""
+        if self.reference["kind"] == "tables":
+            for pair, size, values in zip(self.pairs, layout.sizes, self.reference["values"], strict=True):
+                _check_length(f"of {' and '.join(pair)}", values, size)
+            return 1
+        by = self.reference["by"]
+        classes = 1 if by is None else len(Axis.from_curation(layout.curation, by, self.edges).labels)
+        for name, axis in layout.axes.items():
+            _check_length(f"of {name}", self.reference["margins"][name], len(axis.labels) * classes)
+        return classes
+
+    def _tables(self, layout: _Layout, classes: int) -> list[Ints]:
+        """Return the public table of each pair."""
+        if self.reference["kind"] == "tables":
+            values = itertools.chain.from_iterable(self.reference["values"])
+            return layout.split(np.fromiter(values, np.int64, layout.size))
+        margins = {
+            name: np.array(self.reference["margins"][name], object).reshape(-1, classes)
+            for name in layout.axes
+        }
+        return [_independent_table(margins[first], margins[second]) for first, second in self.pairs]
+
+    def split(self, n: int) -> list[Dependence]:
+        """Return questions about at most `n` pairs each, which together cost what this one costs.
+
+        Parameters
+        ----------
+        n : int
+            Largest number of pairs of a part, for a service that takes no larger requests.
+        """
+        if n < 1:
+            raise ParameterError(f"n of Dependence.split must be at least 1, was {n!r}.")
+        return [self._part(start, start + n) for start in range(0, len(self.pairs), n)]
+
+    def _part(self, start: int, end: int) -> Dependence:
+        """Return the question about some consecutive pairs, with what it needs of edges and reference."""
+        pairs = self.pairs[start:end]
+        names = dict.fromkeys(itertools.chain.from_iterable(pairs))
+        reference = dict(self.reference)
+        if reference["kind"] == "tables":
+            reference["values"] = reference["values"][start:end]
+        else:
+            reference["margins"] = {name: reference["margins"][name] for name in names}
+        kept = {*names, reference.get("by")}
+        return Dependence(pairs, {name: cuts for name, cuts in self.edges.items() if name in kept}, reference)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": self.kind,
+            "pairs": [list(pair) for pair in self.pairs],
+            "edges": plain_edges(self.edges),
+            "reference": dict(self.reference),
+        }
+
+
+def _check_tables(tables: Sequence[Sequence[str]], owner: str, lengths: range) -> None:
+    """Refuse no tables or too many, columns that are no text, and a table that is there twice."""
+    if not 0 < len(tables) <= MOST_TABLES:
+        raise ParameterError(
+            f"{owner} must be 1 to {MOST_TABLES}, and are {len(tables)}. Ask in several questions: the parts "
+            "cost the same as the whole."
+        )
+    seen: set[frozenset[str]] = set()
+    few = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
+    for table in tables:
+        names = frozenset(table)
+        if not all(isinstance(name, str) for name in table) or len(names) != len(table):
+            raise ParameterError(f"{owner} must name columns, each once, was {list(table)}.")
+        if len(table) not in lengths:
+            raise ParameterError(f"{owner} must have {few} columns each, was {list(table)}.")
+        if names in seen:
+            raise ParameterError(
+                f"{owner} must be different, and {list(table)} is there twice. Name it once, with a higher "
+                "precision where it matters more."
+            )
+        seen.add(names)
+
+
+def _read_precisions(precisions: Sequence[int] | None, size: int) -> tuple[int, ...]:
+    """Return a whole number from 1 to 4096 for each table; 1 for all of them if None."""
+    if precisions is None:
+        return (1,) * size
+    given = tuple(_read_integer(value) for value in precisions)
+    if len(given) != size:
+        raise ParameterError(
+            f"precisions of Marginals must be one for each of the {size} tables, and are {len(given)}."
+        )
+    wrong = [old for old, new in zip(precisions, given, strict=True) if not 1 <= (new or 0) <= MOST_PRECISION]
+    if wrong:
+        raise ParameterError(
+            f"precisions of Marginals must be whole numbers from 1 to {MOST_PRECISION}, was {wrong[0]!r}. "
+            "Only their ratios matter under a promise."
+        )
+    return tuple(value for value in given if value is not None)
+
+
+def _weights(precisions: Sequence[int]) -> list[int]:
+    """Return whole numbers in proportion to the roots of precisions, to 1 in 256 where these are no squares.
+
+    Laplace noise of scale ``b / weight`` then has variances in the same ratios as Gaussian noise.
+    """
+    roots = [math.isqrt(p) for p in precisions]
+    if all(root * root == p for root, p in zip(roots, precisions, strict=True)):
+        return roots
+    return [math.isqrt(p << 16) for p in precisions]
+
+
+def _repeat(values: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(
+        itertools.chain.from_iterable(itertools.repeat(v, n) for v, n in zip(values, sizes, strict=True))
+    )
+
+
+def _read_reference(reference: Mapping[str, Any], pairs: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return a reference as plain lists of whole numbers; refuses any other."""
+    kind = reference.get("kind") if isinstance(reference, Mapping) else None
+    if kind == "tables" and set(reference) == {"kind", "values"}:
+        values = list(reference["values"])
+        if len(values) != len(pairs):
+            raise ParameterError(
+                f"reference of Dependence must have a table for each of the {len(pairs)} pairs, and has "
+                f"{len(values)}."
+            )
+        least = -_LARGEST_REFERENCE
+        tables = [
+            _read_integers(own, f"of {' and '.join(pair)}", least)
+            for pair, own in zip(pairs, values, strict=True)
+        ]
+        return {"kind": kind, "values": tables}
+    if kind == "given" and set(reference) == {"kind", "margins", "by"}:
+        by, margins = reference["by"], reference["margins"]
+        if by is not None and not isinstance(by, str):
+            raise ParameterError(f"by of a reference must be a column or None, was {by!r}.")
+        names = dict.fromkeys(itertools.chain.from_iterable(pairs))
+        absent = [name for name in names if name not in margins]
+        if absent:
+            raise ParameterError(
+                f"margins of a reference must have every column of the pairs, and {absent[0]!r} is not there."
+            )
+        return {
+            "kind": kind,
+            "margins": {name: _read_integers(margins[name], f"of {name}", 0) for name in names},
+            "by": by,
+        }
+    raise ParameterError(
+        'reference of Dependence must be {"kind": "tables", "values": [...]} or {"kind": "given", '
+        f'"margins": {{...}}, "by": ...}}, was of the kind {kind!r}. Take it from noisy answers.'
+    )
+
+
+def _read_integers(values: Any, which: str, least: int) -> list[int]:
+    """Return whole numbers from `least` to 2**32 as a list; refuses others."""
+    found = np.ravel(values).tolist() if isinstance(values, np.ndarray) else list(values)
+    integers = [_read_integer(value) for value in found]
+    for old, new in zip(found, integers, strict=True):
+        if new is None or not least <= new <= _LARGEST_REFERENCE:
+            raise ParameterError(
+                f"reference of Dependence must have whole numbers from {least} to {_LARGEST_REFERENCE}, and "
+                f"that {which} has {old!r}. Round noisy counts, and take negative margins as 0."
+            )
+    return [value for value in integers if value is not None]
+
+
+def _read_integer(value: Any) -> int | None:
+    """Return a whole number as Python's own; None for anything else."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+
+
+def _check_length(which: str, values: Sequence[int], size: int) -> None:
+    if len(values) != size:
+        raise ParameterError(
+            f"reference of Dependence must have a number for each cell, and that {which} has {len(values)} "
+            f"for {size} cells. Missing and unlisted values have cells too."
+        )
+
+
+def _independent_table(first: AnyArray, second: AnyArray) -> Ints:
+    """Return the table of two columns that are independent given a class, rounded to whole numbers.
+
+    Parameters
+    ----------
+    first, second : array of Python integers, of shape (cells, classes)
+        Counts of each column with the class.
+
+    Notes
+    -----
+    Over the product ``D`` of the classes' denominators everything is a whole number, of any size.
+    """
+    totals = first.sum(axis=0) + second.sum(axis=0)
+    used = np.flatnonzero(totals != 0)
+    denominator = math.lcm(*(int(total) for total in totals[used]))
+    factors = np.array([2 * denominator // int(total) for total in totals[used]], object)
+    products = (first[:, used] * factors) @ second[:, used].T
+    rounded: Ints = ((2 * products + denominator) // (2 * denominator)).astype(np.int64)
+    return rounded
