@@ -34,7 +34,7 @@ MOST_TABLES = 8192
 MOST_PRECISION = 4096
 """Largest precision of a table."""
 _MOST_COLUMNS = 3  # of one table
-_MOST_GROUPED = 4  # tables that an engine groups itself; more are counted on batches of rows
+_MOST_GROUPED = 2  # tables that an engine groups itself; more are counted on batches of rows
 _LARGEST_REFERENCE = 2**32  # as many rows as a curated table may have; sums of such numbers fit 64 bits
 
 
