@@ -1,0 +1,416 @@
+"""Release of a table of no one's rows, made from noisy tables of counts."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from discreet.errors import ParameterError, PromiseError
+from discreet.noise import Stream, permutation
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
+from discreet.privacy.budget_split import BudgetSplit
+from discreet.privacy.receipt import canonical
+from discreet.query import Database
+from discreet.release._rows import is_matrix, read_matrix
+from discreet.release.base import ReleaseMethod
+from discreet.release.publication import Release, ReleasePlan
+from discreet.release.synthetic.arithmetic import order_rows
+from discreet.release.synthetic.plan import make_plan
+from discreet.release.synthetic.questions import Questions, RecordedSums
+from discreet.release.synthetic.sampling import resample
+from discreet.release.synthetic.selection import NoiseBudget
+from discreet.release.synthetic.synthesis import sampling_stream, synthesize
+from discreet.release.synthetic.values import draw_values
+from discreet.schema import Schema
+from discreet.tables import Field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet._types import AnyArray, Ints
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise, Receipt
+    from discreet.query import NoisySums
+    from discreet.release.publication import Encoded
+    from discreet.release.synthetic.plan import SyntheticPlan
+    from discreet.release.synthetic.synthesis import Synthesis
+    from discreet.schema import Column, Level
+
+LEAST_FITTING = 100
+"""Smallest number of sampled rows that must fit a condition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SyntheticTable(Release):
+    """A table of no one's rows, with the types and bounds that were declared."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Fields of the columns in a file, with their declared types."""
+        return tuple(Field.from_column(c) for c in self.schema.released if c.name in self.columns)
+
+
+class SyntheticRelease(ReleaseMethod):
+    """A table of no one's rows under a central promise, made from noisy tables of counts.
+
+    A few questions are asked through noisy sums: counts of every column with the target, how much pairs of
+    columns depend on each other, the tables of those that matter most, and where the model made of them is
+    still wrong. The rows are drawn from the noisy answers alone.
+
+    Parameters
+    ----------
+    privacy : ApproxDP, GaussianDP, ZCDP or PureDP
+        Promise of the whole table; ``ApproxDP(1, 1e-6)`` if left out.
+    schema : Schema
+        Declaration of the table: bounds, lists, target, neighbors.
+    target : str, bool or None
+        Column that matters most, given which the others are modelled; None takes that of the schema, False
+        models all columns alike.
+    cells : mapping of str to sequence, optional
+        For numbers and dates, the values at which the second and later cells begin. Others are cut by noisy
+        counts.
+    n_records : int, optional
+        Number of rows that are made; None for as many as the table has, or is estimated to have.
+    shares : mapping of str to float, optional
+        Weights of questions in the promise, in place of the usual ones; None for these.
+    anyway : bool
+        Whether a table is made even if it is expected to be noise.
+    ledger : Ledger, optional
+        Ledger that every question is charged to; None counts charges in memory, under no limit.
+    random_state : int, optional
+        Seed for tests and examples alone: it makes the noise public.
+
+    Attributes
+    ----------
+    plan_ : SyntheticPlan
+        Cells, target and shares, from public facts alone.
+    tables_ : dict
+        All questions with their noisy answers and standard deviations, as plain JSON values.
+    model_ : dict
+        Tree of dependences and further tables, as plain JSON values.
+    promises_ : tuple of Promise
+        Promise that the table keeps.
+    receipts_ : tuple of Receipt
+        Receipts of the questions, in their order.
+    sampling_seed_ : str
+        Public seed of the rows, which follows from the last receipt.
+
+    Privacy
+    -------
+    The promise is kept by all columns together: every question is charged its share of it, fixed by public
+    facts, before its noise is drawn. All that follows an answer is post-processing of it, the rows included.
+    No error floor is promised: what the table says about a group holds for its members.
+
+    Reference
+    ---------
+    docs/explanation/theorems/marginals.md, composition.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP, Column, Schema
+    >>> columns = [Column("old", values=(0, 1)), Column("ill", values=(0, 1), role="target")]
+    >>> method = SyntheticRelease(ApproxDP(epsilon=1, delta=1e-6), schema=Schema(columns=columns), random_state=1)
+    >>> made = method.release({"old": [0, 1, 1, 1] * 250, "ill": [0, 1, 1, 0] * 250})
+    >>> {name: len(values) for name, values in made.columns.items()}
+    {'old': 1000, 'ill': 1000}
+    """
+
+    name: ClassVar[str] = "synthetic"
+
+    def __init__(
+        self,
+        privacy: ApproxDP | GaussianDP | ZCDP | PureDP | None = None,
+        *,
+        schema: Schema | None = None,
+        target: str | bool | None = None,
+        cells: Mapping[str, Sequence[Any]] | None = None,
+        n_records: int | None = None,
+        shares: Mapping[str, float] | None = None,
+        anyway: bool = False,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        """Store the parameters; refuses promises about single rows and errors."""
+        super().__init__(schema=schema, ledger=ledger, random_state=random_state)
+        promise = ApproxDP(epsilon=1.0, delta=1e-6) if privacy is None else privacy
+        if not isinstance(promise, ApproxDP | GaussianDP | ZCDP | PureDP):
+            raise PromiseError(
+                "privacy of SyntheticRelease must be ApproxDP, GaussianDP, ZCDP or PureDP, was "
+                f"{type(promise).__name__}. A least error is promised by GaussianRelease, LaplaceRelease and "
+                "the other methods that add noise to rows."
+            )
+        if n_records is not None and (isinstance(n_records, bool) or n_records < 1):
+            raise ParameterError(f"n_records of SyntheticRelease must be at least 1, was {n_records!r}.")
+        self.privacy = promise
+        self.target = target
+        self.cells = None if cells is None else {name: tuple(edges) for name, edges in cells.items()}
+        self.n_records = n_records
+        self.shares = None if shares is None else dict(shares)
+        self.anyway = anyway
+
+    def plan(self, schema: Schema, n_rows: int) -> ReleasePlan:
+        """Return promise and schema of a release; refuses one that would be noise."""
+        promise, _ = self._plan(schema, n_rows)
+        return _CentralPlan(published(schema), (promise,))
+
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> ReleasePlan:
+        """Return :meth:`plan`: how good a table is at other noise does not follow from a factor."""
+        return self.plan(schema, n_rows)
+
+    def _plan(self, schema: Schema, n_rows: int | None) -> tuple[Promise, SyntheticPlan]:
+        """Return the promise of all questions together, and what will be asked."""
+        whole = BudgetSplit(self.privacy, {"all": 1}, unit=schema.unit, neighbors=schema.neighbors).whole
+        plan = make_plan(
+            schema,
+            n_rows,
+            whole,
+            requested=self.privacy,
+            target=self.target,
+            cells=self.cells,
+            shares=self.shares,
+            anyway=self.anyway,
+        )
+        return whole, plan
+
+    def release(self, X: Any, y: AnyArray | None = None, *, shuffle: bool | None = None) -> SyntheticTable:
+        """Make a table from rows in memory or in a file: plan, charge and ask, then draw.
+
+        Parameters
+        ----------
+        X : matrix, frame, path, URL or mapping of names to arrays
+            Rows that are asked about. A matrix holds the numeric features in the order of the schema.
+        y : array, optional
+            Target of a matrix, as values of its declared list; None where there is none.
+        shuffle : bool, optional
+            Accepted as by other methods and not used: rows are always in random order.
+        """
+        source: Any = X
+        schema = self._require_schema()
+        if is_matrix(X):
+            schema, rows = read_matrix(np.asarray(X), y, schema)
+            source = {name: _decode(schema.column(name), values) for name, values in rows.items()}
+        elif y is not None:
+            raise ParameterError(
+                "y of SyntheticRelease.release must be left out unless X is a matrix. A table holds its "
+                "target as a column."
+            )
+        with Database(source, schema=schema, ledger=self.ledger, random_state=self.random_state) as database:
+            return self.release_database(database)
+
+    def release_database(self, sums: NoisySums, *, owner: str | None = None) -> SyntheticTable:
+        """Make a table from noisy sums alone: a database at hand, or one behind a service.
+
+        Parameters
+        ----------
+        sums : NoisySums
+            Table that answers questions for a price.
+        owner : str, optional
+            Name that is charged beside the total; None charges the total alone.
+
+        Raises
+        ------
+        ParameterError
+            If the table would be noise at this promise; nothing was charged.
+        BudgetExceeded
+            If all questions together exceed what the ledger has left; nothing was charged.
+        """
+        _, self.plan_ = self._plan(sums.schema, sums.n_rows)
+        questions = Questions(sums, self.privacy, self.plan_.shares, owner=owner)
+        self.promises_ = questions.promises
+        budget = NoiseBudget.from_promise(self.promises_[0], sums.neighbors, sums.schema.max_rows_per_unit)
+        self._synthesis = synthesize(questions, self.plan_, budget)
+        self._schema = sums.schema
+        self.tables_ = questions.to_dict()
+        self.receipts_ = questions.receipts
+        self.model_ = self._synthesis.to_dict()
+        self._digest = questions.digest()
+        self.sampling_seed_ = sampling_seed(self.receipts_[-1] if self.receipts_ else None, self._digest)
+        columns = self.generate(self.n_records)
+        return SyntheticTable(
+            columns=columns,
+            schema=published(sums.schema),
+            promises=self.promises_,
+            receipt=self.receipts_[-1] if self.receipts_ else self._charge((), sums.schema, False),
+            summary=(),
+            commitment="",
+        )
+
+    def generate(
+        self, n: int | None = None, where: Mapping[str, Any] | None = None, seed: int = 0
+    ) -> dict[str, AnyArray]:
+        """Return rows drawn from the published answers, encoded. Free.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of rows; None for as many as the table has.
+        where : mapping of str to level, optional
+            Value of some columns that all rows shall have; for a number, any value of the cell that they
+            shall lie in.
+        seed : int
+            Index of the draw; 0 draws the rows of the release.
+        """
+        made = self._synthesis
+        size = round(made.n) if n is None else n
+        if size < 1:
+            raise ParameterError(f"n of SyntheticRelease.generate must be at least 1, was {n!r}.")
+        receipt = self.receipts_[-1] if self.receipts_ else None
+        key = sampling_seed(receipt, self._digest, seed)
+        stream = sampling_stream("rows", self._digest, key, size)
+        return draw_rows(made, size, where or {}, stream)
+
+
+def regenerate(method: SyntheticRelease, document: Mapping[str, Any]) -> SyntheticTable:
+    """Return the table that published answers give: every question must follow from the answers before it.
+
+    Parameters
+    ----------
+    method : SyntheticRelease
+        Method with the parameters of the release; its promise is replaced by the recorded one.
+    document : mapping
+        Content of ``tables.json``, as ``tables_`` has it.
+    """
+    sums = RecordedSums(document)
+    again = SyntheticRelease(
+        sums.promise,  # type: ignore[arg-type]
+        schema=sums.schema,
+        target=method.target,
+        cells=method.cells,
+        n_records=method.n_records,
+        shares=method.shares,
+        anyway=True,
+    )
+    made = again.release_database(sums)
+    if not sums.is_used_up:
+        raise ParameterError("The record must have no answers but those that the release asks for.")
+    return made
+
+
+def sampling_seed(receipt: Receipt | None, digest: str, index: int = 0) -> str:
+    """Return the public seed of rows, in hexadecimal, which follows from the last receipt.
+
+    Nobody may choose it: seeds could be searched until the rows resemble the true ones. Where the noise
+    came from a seed, and is public anyway, it follows from the answers, which are the same on every engine.
+
+    Parameters
+    ----------
+    receipt : Receipt or None
+        Receipt of the last question; None where none was asked.
+    digest : str
+        Digest of all questions with their answers.
+    index : int
+        Index of the draw; 0 for the release itself.
+    """
+    source = digest if receipt is None or receipt.seeded else receipt.hash or receipt.id
+    return hashlib.sha256(canonical(["sampling", source, index]).encode()).hexdigest()
+
+
+def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream) -> dict[str, AnyArray]:
+    """Return rows resampled from the weighted sample, with values inside their cells, in random order.
+
+    Parameters
+    ----------
+    made : Synthesis
+        Model with its weighted sample.
+    n : int
+        Number of rows that are drawn.
+    where : mapping of str to level
+        Value of some columns that all rows shall have.
+    stream : Stream
+        Source of the random words.
+    """
+    fitting = _fitting_rows(made, where)
+    depth = [made.sample[column] for column, _ in made.tree.order]
+    order = order_rows([made.classes[fitting], *(codes[fitting] for codes in depth)], len(fitting))
+    picked = resample(fitting[order], made.weights, n, stream)
+    picked = picked[permutation(n, stream)]
+    columns = {}
+    for name, cells in made.cells.items():
+        if name == made.plan.target:
+            codes: Ints = made.classes[picked]
+        elif name in made.names:
+            codes = made.sample[made.names.index(name)][picked]
+        else:
+            codes = np.zeros(n, np.int64)
+        values = draw_values(cells, codes, made.fine.get(name), stream)
+        columns[name] = values.astype(np.int32) if cells.column.is_category else values
+    return columns
+
+
+def _fitting_rows(made: Synthesis, where: Mapping[str, Any]) -> Ints:
+    """Return the sampled rows that have given values; refuses a condition that too few have."""
+    fits = np.ones(len(made.classes), bool)
+    for name, value in where.items():
+        if name not in made.cells:
+            raise ParameterError(
+                f"where of SyntheticRelease.generate must name columns, and {name!r} is none."
+            )
+        cell = _find_cell(made, name, value)
+        if name == made.plan.target:
+            fits &= made.classes == cell
+        elif name in made.names:
+            fits &= made.sample[made.names.index(name)] == cell
+    found = np.flatnonzero(fits)
+    if where and len(found) < LEAST_FITTING:
+        raise ParameterError(
+            f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of the "
+            f"{len(fits)} sampled rows, and fits {len(found)}. Ask for less at once."
+        )
+    return found
+
+
+def _find_cell(made: Synthesis, name: str, value: Any) -> int:
+    """Return the cell of a value."""
+    cells = made.cells[name]
+    column = cells.column
+    if column.is_category:
+        if value not in column.levels:
+            raise ParameterError(
+                f"where of SyntheticRelease.generate must have a declared level of {name!r}, was {value!r}."
+            )
+        place = column.levels.index(value)
+        return place if cells.groups is None else cells.groups[place]
+    if value is None:
+        return len(cells.edges) + 1
+    number = float(column.days(np.array([value]))[0]) if column.type == "date" else float(value)
+    return int(np.searchsorted(np.array(cells.edges), number, side="right"))
+
+
+def published(schema: Schema) -> Schema:
+    """Return the schema of the published table: the declared columns, every list closed."""
+    columns = [_published_column(column) for column in schema.released]
+    return Schema(columns=columns, target=schema.target, dataset=schema.dataset, unit=schema.unit)
+
+
+def _published_column(column: Column) -> Column:
+    if not column.is_category:
+        return column
+    plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
+    return replace(column, values=plain, closed=True)
+
+
+def _decode(column: Column, values: AnyArray) -> AnyArray:
+    """Return encoded cells of a matrix as a table holds them."""
+    if not column.is_category:
+        return values
+    levels = np.array(column.levels, dtype=object)
+    return levels[values]
+
+
+class _CentralPlan(ReleasePlan):
+    """Promise and schema of a table whose rows come from noisy answers, not from rows."""
+
+    row_level: ClassVar[bool] = False
+    is_row_wise: ClassVar[bool] = False
+
+    def __init__(self, schema: Schema, promises: tuple[Promise, ...]) -> None:
+        self.schema, self.promises, self.columns = schema, promises, ()
+
+    def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
+        """Refuse: rows of this method follow from answers that were charged one by one."""
+        raise ParameterError(
+            "Rows of SyntheticRelease must come from noisy answers. Use release or release_database."
+        )

@@ -1,0 +1,277 @@
+"""Plan of a release: cells, target, shares of the promise, and what public facts say about its quality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet import formatting
+from discreet.errors import DataError, ParameterError
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, gaussian_mu
+from discreet.release.synthetic.arithmetic import add_up
+from discreet.release.synthetic.cells import make_cells
+from discreet.release.synthetic.selection import HALF_DEVIATION, LEAST_SIGMAS, NoiseBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet.privacy import Promise
+    from discreet.release.synthetic.cells import ColumnCells
+    from discreet.schema import Schema
+
+SHARES = {
+    "fine": 0.05,
+    "one": 0.15,
+    "scores": 0.05,
+    "tables": 0.45,
+    "scores again": 0.05,
+    "more tables": 0.30,
+}
+"""Share of the promise that each question gets, before they are scaled to the questions that are asked."""
+_SHARE_OF_CUTS = 0.10  # for fine counts by which cells are cut as well
+ONE_ROUND, WARNED, REFUSED, ADVISED = 0.03, 0.25, 1.0, 0.1
+"""Expected errors from which no second round is made, a warning is given, the release is refused; and the
+error that is advised."""
+LEAST_ROWS = 50
+"""Smallest number of rows of which a table is made."""
+_MOST_CLASSES = 16
+_MOST_CUT_CLASSES = 4
+
+
+@dataclass(frozen=True)
+class SyntheticPlan:
+    """What a release will ask, from public facts alone.
+
+    Attributes
+    ----------
+    cells : tuple of ColumnCells
+        Cells of every released column; those of some numbers are still to be cut.
+    target : str or None
+        Column given which the others are modelled; None without one.
+    n_rows : int or None
+        Number of rows where it is public; None where it is estimated from the answers.
+    shares : dict of str to float
+        Share of the promise of each question that is asked; they add up to 1.
+    error : float or None
+        Mean distance in total variation of a column's counts by class, if the whole promise went into them;
+        None where the number of rows is not public.
+    count_sd : float
+        Standard deviation of a count by class, if the whole promise went into these counts; in rows.
+    score_sd : float or None
+        Standard deviation of the scores of dependence, in rows; None where none are asked for.
+    notes : tuple of str
+        Sentences about what the release will not do, and why.
+    """
+
+    cells: tuple[ColumnCells, ...]
+    target: str | None
+    n_rows: int | None
+    shares: dict[str, float]
+    error: float | None
+    count_sd: float
+    score_sd: float | None
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, without the cells."""
+        return {
+            "target": self.target,
+            "rows": self.n_rows,
+            "shares": self.shares,
+            "error": self.error,
+            "count_sd": self.count_sd,
+            "score_sd": self.score_sd,
+            "notes": list(self.notes),
+        }
+
+
+def make_plan(
+    schema: Schema,
+    n_rows: int | None,
+    promise: Promise,
+    *,
+    requested: Promise | None = None,
+    target: str | bool | None = None,
+    cells: Mapping[str, Sequence[Any]] | None = None,
+    shares: Mapping[str, float] | None = None,
+    anyway: bool = False,
+) -> SyntheticPlan:
+    """Return the plan of a release; refuses one that would be noise, before anything is charged.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declaration of the table.
+    n_rows : int or None
+        Number of rows where it is public.
+    promise : GaussianDP or PureDP
+        Promise of all questions together.
+    requested : Promise, optional
+        Promise as the caller gave it, in which advice is given; None for `promise`.
+    target : str, bool or None
+        Name of the target; None takes that of the schema, False none.
+    cells : mapping of str to sequence, optional
+        For numbers and dates, the values at which the second and later cells begin; None cuts all of them.
+    shares : mapping of str to float, optional
+        Weights of questions that replace those of :data:`SHARES`.
+    anyway : bool
+        Whether a release is made even if it is expected to be noise.
+    """
+    notes: list[str] = []
+    made = make_cells(schema, cells)
+    if n_rows is not None and n_rows < LEAST_ROWS:
+        raise DataError(
+            f"SyntheticRelease needs at least {LEAST_ROWS} rows, and the table has {n_rows}. Nothing was "
+            "charged. Ask for single counts instead."
+        )
+    chosen = _choose_target(schema, made, target, notes)
+    budget = NoiseBudget.from_promise(promise, schema.neighbors, schema.max_rows_per_unit)
+    modelled = [one for one in made if one.name != chosen and one.expected_size > 1]
+    sizes = {one.name: one.expected_size for one in made}
+    classes = 1 if chosen is None else sizes[chosen]
+    tables = max(len(modelled), 1)
+    sd = budget.count_sd(tables)
+    error = None
+    if n_rows is not None and modelled:
+        error = HALF_DEVIATION * sd * classes * add_up(sizes[one.name] for one in modelled) / tables / n_rows
+        _check_error(error, sd, n_rows, modelled, chosen, requested or promise, notes, anyway=anyway)
+    split, score_sd = _split_promise(budget, made, len(modelled), n_rows, error, shares, notes)
+    _note_public(schema, notes)
+    return SyntheticPlan(made, chosen, n_rows, split, error, sd, score_sd, tuple(notes))
+
+
+def _choose_target(
+    schema: Schema, cells: Sequence[ColumnCells], target: str | bool | None, notes: list[str]
+) -> str | None:
+    """Return the column given which the others are modelled; refuses one that is not there."""
+    if target is False:
+        return None
+    name = schema.target if target is None or target is True else target
+    if name is None:
+        return None
+    found = [one for one in cells if one.name == name]
+    if not found:
+        raise ParameterError(
+            f"target of SyntheticRelease must be a released column, was {name!r}. Leave it out to model all "
+            "columns alike."
+        )
+    (one,) = found
+    most = _MOST_CLASSES if one.column.is_category or one.edges == one.fine else _MOST_CUT_CLASSES
+    if one.is_cut or one.size > most:
+        what = "a number that is not cut" if one.is_cut else f"{one.size} cells"
+        notes.append(
+            f"The target {name!r} has {what}, so all columns are modelled alike. Declare at most "
+            f"{_MOST_CUT_CLASSES} cells for it to be modelled as a class."
+        )
+        return None
+    if one.size < 2:
+        raise ParameterError(
+            f"target of SyntheticRelease must have at least two classes, and {name!r} has one. Leave it out "
+            "with target=False."
+        )
+    return name
+
+
+def _check_error(
+    error: float,
+    sd: float,
+    n_rows: int,
+    columns: Sequence[ColumnCells],
+    target: str | None,
+    promise: Promise,
+    notes: list[str],
+    *,
+    anyway: bool,
+) -> None:
+    """Refuse a release that would be noise, and note one that is close to it."""
+    if error <= WARNED:
+        return
+    widest = max(columns, key=lambda one: one.expected_size)
+    by = "" if target is None else f" by `{target}`"
+    off = f"every count of `{widest.name}`{by} is off by about {sd:.0f} rows of {n_rows}"
+    way = f"Ask for {_advise(promise, error / ADVISED)}, fewer columns, or coarser cells"
+    if error > REFUSED and not anyway:
+        raise ParameterError(
+            f"privacy of SyntheticRelease must allow for a table, and at this promise {off}; the table would "
+            f"be noise. Nothing was charged. {way}; anyway=True goes on."
+        )
+    notes.append(f"At this promise {off}. {way}.")
+
+
+def _advise(promise: Promise, factor: float) -> str:
+    """Return the promise under which noise is smaller by a factor, as words."""
+    if isinstance(promise, PureDP):
+        return f"epsilon {_up(promise.epsilon * factor)}"
+    if isinstance(promise, ZCDP):
+        return f"rho {_up(promise.rho * factor * factor)}"
+    if isinstance(promise, GaussianDP):
+        return f"mu {_up(promise.mu * factor)}"
+    assert isinstance(promise, ApproxDP)
+    whole = GaussianDP(mu=gaussian_mu(promise.epsilon, promise.delta) * factor)
+    return f"epsilon {_up(whole.epsilon_at(promise.delta))}"
+
+
+def _up(value: float) -> str:
+    return formatting.number(value, digits=2, rounding="up")
+
+
+def _split_promise(
+    budget: NoiseBudget,
+    cells: Sequence[ColumnCells],
+    columns: int,
+    n_rows: int | None,
+    error: float | None,
+    given: Mapping[str, float] | None,
+    notes: list[str],
+) -> tuple[dict[str, float], float | None]:
+    """Return the share of each question that is asked, and the noise of scores; notes what is left out."""
+    shares = {**SHARES, "fine": _SHARE_OF_CUTS if any(one.is_cut for one in cells) else SHARES["fine"]}
+    shares.update(_read_shares(given))
+    if not any(one.has_fine for one in cells):
+        del shares["fine"]
+    pairs = columns * (columns - 1) // 2
+    score_sd = budget.score_sd(pairs, _normalize(shares)["scores"]) if pairs else None
+    if score_sd is not None and n_rows is not None and 2 * LEAST_SIGMAS * score_sd > n_rows:
+        notes.append(
+            f"At this promise a score of dependence is off by about {score_sd:.0f} rows of {n_rows}, so none "
+            "is asked for: columns are independent given the target."
+        )
+        score_sd = None
+    if score_sd is None:
+        asked = ["fine", "one"]
+    elif error is not None and error >= ONE_ROUND:
+        notes.append("At this promise there is no second round of tables.")
+        shares["tables"] += shares["scores again"] + shares["more tables"]
+        asked = ["fine", "one", "scores", "tables"]
+    else:
+        asked = list(SHARES)
+    return _normalize({name: shares[name] for name in asked if name in shares}), score_sd
+
+
+def _read_shares(given: Mapping[str, float] | None) -> dict[str, float]:
+    """Return the weights that a caller gave; refuses unknown names and weights that are not above 0."""
+    for name, weight in (given or {}).items():
+        if name not in SHARES or not 0 < weight < float("inf"):
+            raise ParameterError(
+                f"shares of SyntheticRelease must be weights above 0 of {', '.join(SHARES)}, was {weight!r} "
+                f"of {name!r}."
+            )
+    return dict(given or {})
+
+
+def _normalize(shares: dict[str, float]) -> dict[str, float]:
+    """Return shares that add up to 1: that of fine counts stays, the others share the rest."""
+    fine = shares.get("fine", 0.0)
+    others = add_up(weight for name, weight in shares.items() if name != "fine")
+    return {
+        name: weight if name == "fine" else weight * (1 - fine) / others for name, weight in shares.items()
+    }
+
+
+def _note_public(schema: Schema, notes: list[str]) -> None:
+    """Note columns declared public, which are made up like all others, and rows of one unit."""
+    public = [column.name for column in schema.released if column.role == "public"]
+    if public:
+        notes.append(f"Columns declared public are made up like the others: {', '.join(public)}.")
+    if (schema.max_rows_per_unit or 1) > 1:
+        notes.append("Published rows are single ones: which rows belong to one unit is lost.")

@@ -1,0 +1,299 @@
+"""Questions of a release, their shares of the promise, and the record of their noisy answers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.learn.budget_schedule import BudgetSchedule
+from discreet.privacy import Receipt, promise_from_dict
+from discreet.privacy.receipt import canonical
+from discreet.query import Answer, Dependence, Marginals
+from discreet.query.curation import Curation
+from discreet.release.synthetic.arithmetic import divide
+from discreet.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet._types import Floats
+    from discreet.privacy import Promise
+    from discreet.privacy.budget_split import Privacy
+    from discreet.query import Aggregate, NoisySums
+    from discreet.release.synthetic.cells import ColumnCells
+    from discreet.schema.schema import Neighbors
+
+_KIND = "discreet synthetic tables"
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyTable:
+    """Noisy counts of the cells of some columns.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names of the columns, one for each axis.
+    values : array
+        Noisy counts, not rounded; some may be negative.
+    sd : float
+        Standard deviation of the noise on each count.
+    """
+
+    columns: tuple[str, ...]
+    values: Floats
+    sd: float
+
+    def merge(self, other: NoisyTable) -> NoisyTable:
+        """Return the mean with another answer about the same cells, each weighted by its precision."""
+        own, its = self.sd * self.sd, other.sd * other.sd
+        if own + its <= 0:
+            return self
+        weight = its / (own + its)
+        values = self.values * weight + other.values * (1 - weight)
+        return NoisyTable(self.columns, values, float(np.sqrt(own * weight)))
+
+
+class Questions:
+    """Questions of one release: each is asked once, paid with its share, and recorded with its answer.
+
+    Parameters
+    ----------
+    sums : NoisySums
+        Table that answers: a database, at hand or behind a service, or a record of earlier answers.
+    privacy : PureDP, ApproxDP, ZCDP or GaussianDP
+        Promise of all questions together.
+    shares : mapping of str to float
+        Weight of each question by its name; fixed by public facts before the first one.
+    owner : str, optional
+        Name that is charged beside the total; None charges the total alone.
+
+    Attributes
+    ----------
+    receipts : tuple of Receipt
+        Receipts of the questions that were asked, in their order.
+
+    Privacy
+    -------
+    Adaptive: a question may depend on earlier answers, its share may not.
+
+    Reference
+    ---------
+    docs/explanation/theorems/composition.md, marginals.md.
+    """
+
+    def __init__(
+        self, sums: NoisySums, privacy: Privacy, shares: Mapping[str, float], *, owner: str | None = None
+    ) -> None:
+        self._schedule = BudgetSchedule(sums, privacy, shares, owner=owner)
+        self._curation = Curation.from_schema(sums.schema)
+        self._sums = sums
+        self._record: list[dict[str, Any]] = []
+        self.receipts: tuple[Receipt, ...] = ()
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """Promise of all questions together."""
+        return self._schedule.promises
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all questions, asked or not."""
+        return tuple(self._schedule.split)
+
+    def ask_tables(
+        self,
+        name: str,
+        tables: Sequence[tuple[str, ...]],
+        cells: Mapping[str, ColumnCells],
+        precisions: Sequence[int] | None = None,
+        *,
+        fine: bool = False,
+    ) -> list[NoisyTable]:
+        """Return noisy tables of counts.
+
+        Parameters
+        ----------
+        name : str
+            Name of the question among the shares.
+        tables : sequence of tuple of str
+            Columns of each table, one to three.
+        cells : mapping of str to ColumnCells
+            Cells of every column.
+        precisions : sequence of int, optional
+            Precision of each table; None for the same for all.
+        fine : bool
+            Whether fine cells are counted instead of cells.
+        """
+        edges = _edges(cells, {column for table in tables for column in table}, fine=fine)
+        question = Marginals(tables, edges, precisions)
+        answer = self._ask(name, question)
+        values = question.split(np.asarray(answer.value), self._curation)
+        sds = question.split(np.asarray(answer.sd), self._curation)
+        return [
+            NoisyTable(tuple(table), np.asarray(value), float(sd.flat[0]))
+            for table, value, sd in zip(tables, values, sds, strict=True)
+        ]
+
+    def ask_scores(
+        self,
+        name: str,
+        pairs: Sequence[tuple[str, str]],
+        cells: Mapping[str, ColumnCells],
+        reference: Mapping[str, Any],
+    ) -> tuple[Floats, float]:
+        """Return for each pair of columns the noisy number of rows off a reference, and the noise's sd.
+
+        Parameters
+        ----------
+        name : str
+            Name of the question among the shares.
+        pairs : sequence of (str, str)
+            Names of two columns each.
+        cells : mapping of str to ColumnCells
+            Cells of every column.
+        reference : mapping
+            Public counts to compare with, as of :class:`~discreet.query.Dependence`.
+        """
+        by = reference.get("by")
+        named = {column for pair in pairs for column in pair} | ({by} if by else set())
+        answer = self._ask(name, Dependence(pairs, _edges(cells, named), reference))
+        return np.asarray(answer.value), float(np.asarray(answer.sd).flat[0])
+
+    def _ask(self, name: str, question: Aggregate) -> Answer:
+        """Ask one question, and record it with its answer."""
+        answer = self._schedule.ask(name, question)
+        self.receipts = (*self.receipts, answer.receipt)
+        self._record.append(
+            {
+                "name": name,
+                "question": question.to_dict(),
+                "share": self._schedule.split[name],
+                "promise": self._schedule.privacy(name).to_dict(),
+                "law": answer.law,
+                "values": np.ravel(answer.value).tolist(),
+                "sd": np.ravel(answer.sd).tolist(),
+                "receipt": answer.receipt.to_dict(),
+            }
+        )
+        return answer
+
+    def digest(self) -> str:
+        """Return the SHA-256, in hexadecimal, of the questions so far with their answers."""
+        parts = [[one[key] for key in ("name", "question", "values", "sd")] for one in self._record]
+        return hashlib.sha256(canonical([_KIND, parts]).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the questions with their answers as plain JSON values, from which rows can be made again."""
+        (promise,) = self.promises
+        return {
+            "kind": _KIND,
+            "schema": self._sums.schema.to_dict(),
+            "neighbors": self._sums.neighbors,
+            "rows": self._sums.n_rows,
+            "promise": promise.to_dict(),
+            "questions": [dict(one) for one in self._record],
+        }
+
+
+def _edges(cells: Mapping[str, ColumnCells], names: set[str], *, fine: bool = False) -> dict[str, Any]:
+    """Return the edges of the numbers among some columns."""
+    chosen = {name: cells[name].fine if fine else cells[name].edges for name in names}
+    return {name: edges for name, edges in chosen.items() if edges}
+
+
+class RecordedSums:
+    """Answers of an earlier release: returned again where the same is asked, refused otherwise.
+
+    With it a release is repeated from its published tables, without rows and without a key: every
+    question follows from the answers before it, or is refused here.
+
+    Parameters
+    ----------
+    document : mapping
+        Content of ``tables.json``, as :meth:`Questions.to_dict` returns it.
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        if document.get("kind") != _KIND:
+            raise ParameterError(
+                f"kind of a record must be {_KIND!r}, was {document.get('kind')!r}. Give the content of a "
+                "tables.json."
+            )
+        self.schema = Schema.from_dict(document["schema"])
+        self.neighbors: Neighbors = document["neighbors"]
+        self.n_rows: int | None = document["rows"]
+        self.promise = promise_from_dict(document["promise"])
+        self._left = list(document["questions"])
+
+    def ask(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+        plan: Sequence[Promise] = (),
+    ) -> Answer:
+        """Return the recorded answer to the next question; raises if another was recorded.
+
+        Parameters
+        ----------
+        question : Aggregate
+            Question that the release asks now.
+        privacy, variance, owner, plan
+            As for :meth:`Database.ask <discreet.query.Database.ask>`; only `privacy` is compared.
+        """
+        if not self._left:
+            raise ParameterError("The record must have an answer to every question, and ended before.")
+        one = self._left.pop(0)
+        if canonical(one["question"]) != canonical(question.to_dict()):
+            raise ParameterError(
+                f"The question {one['name']!r} of the record must follow from the answers before it, and does "
+                "not. The record was changed, or comes from another version."
+            )
+        if privacy is None or canonical(one["promise"]) != canonical(privacy.to_dict()):
+            raise ParameterError(
+                f"The promise of the question {one['name']!r} of the record must be its share, and is not."
+            )
+        receipt = Receipt.from_dict(one["receipt"])
+        return Answer(
+            value=np.array(one["values"], np.float64),
+            sd=np.array(one["sd"], np.float64),
+            law=one["law"],
+            cost=receipt.promises,
+            cached=True,
+            receipt=receipt,
+        )
+
+    def cost(
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+    ) -> tuple[Promise, ...]:
+        """Return nothing: an answer that was paid for is free."""
+        return ()
+
+    def expected_sd(
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+    ) -> Floats:
+        """Return the standard deviations of the next recorded answer."""
+        return np.array(self._left[0]["sd"], np.float64)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether every recorded answer was asked for."""
+        return not self._left
+
+
+def to_margins(table: Floats) -> list[int]:
+    """Return counts by class and cell as whole numbers by cell and class, for a reference."""
+    return [int(value) for value in np.floor(table.T + 0.5).ravel().tolist()]
+
+
+def normalize(table: Floats, total: float) -> Floats:
+    """Return a table scaled to a total; unchanged where it has none."""
+    sums = np.cumsum(table.ravel())
+    return table * divide(total, sums[-1:], 1.0)[0]

@@ -1,0 +1,128 @@
+"""Rows in proportion: apportioned draws of levels, weights fitted to tables, systematic resampling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.release.synthetic.arithmetic import add_along, divide, order_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._types import AnyArray, Floats, Ints, Words
+    from discreet.noise import Stream
+
+_LEAST_FACTOR, _LARGEST_FACTOR = 0.1, 10.0
+_KEPT_INDICES = 2**25
+"""Largest number of indices of cells that are kept between rounds, 256 MB; more are computed again."""
+
+
+def draw_levels(groups: Ints, shares: Floats, stream: Stream) -> Ints:
+    """Return a level for each row, so that the levels of every group are in proportion to its shares.
+
+    Parameters
+    ----------
+    groups : array of int
+        Group of each row.
+    shares : array of shape (n_groups, n_levels)
+        Relative frequencies of the levels in each group, none negative; all 0 stands for equal ones.
+    stream : Stream
+        Source of the random words.
+
+    Notes
+    -----
+    The counts of a group are its expected counts rounded down; the rows that remain go to the levels with the
+    largest fraction, counted together with what the level was owed by earlier groups. Which row of the group
+    gets which level is random. Drawn independently, counts would vary as those of a sample do.
+    """
+    counts = np.bincount(groups, minlength=len(shares))
+    present = np.flatnonzero(counts)
+    levels = apportion(counts[present], shares[present], stream.words(shares.shape[1]))
+    words = stream.words(len(groups))
+    low, high = (words & np.uint64(0xFFFF)).astype(np.uint16), (words >> np.uint64(48)).astype(np.uint16)
+    order = order_rows([groups, high, low], len(groups))
+    drawn = np.empty(len(groups), np.int64)
+    drawn[order] = np.repeat(np.tile(np.arange(shares.shape[1]), len(present)), levels.ravel())
+    return drawn
+
+
+def apportion(counts: Ints, shares: Floats, tiebreak: Words) -> Ints:
+    """Return whole numbers of rows for each group and level, with the counts as sums of the groups.
+
+    Parameters
+    ----------
+    counts : array of shape (n_groups,)
+        Number of rows of each group.
+    shares : array of shape (n_groups, n_levels)
+        Relative frequencies of the levels in each group.
+    tiebreak : array of shape (n_levels,)
+        Random words, by which levels are ordered that are owed the same.
+    """
+    totals = add_along(shares, 1)
+    even = np.where((totals > 0)[:, None], shares, 1.0)
+    expected = even * divide(counts, add_along(even, 1))[:, None]
+    whole = np.floor(expected).astype(np.int64)
+    fraction = expected - whole
+    owed = np.zeros(shares.shape[1])
+    rank = np.argsort(tiebreak, kind="stable")
+    for group in range(len(counts)):
+        rest = int(counts[group]) - int(whole[group].sum())
+        owed = owed + fraction[group]
+        possible = rank[even[group, rank] > 0]
+        chosen = possible[np.argsort(-owed[possible], kind="stable")]
+        # Rounding may leave one row more or less than there are fractions.
+        chosen = np.resize(chosen, rest) if rest > len(chosen) else chosen[: max(rest, 0)]
+        np.add.at(whole[group], chosen, 1)
+        np.subtract.at(owed, chosen, 1.0)
+        if rest < 0:
+            whole[group, int(np.argmax(whole[group]))] += rest
+    return whole
+
+
+def fit_weights(
+    codes: Sequence[AnyArray], wanted: Sequence[tuple[tuple[int, ...], Floats]], weight: float, rounds: int
+) -> Floats:
+    """Return weights of rows under which they have given tables, as far as rounds of fitting bring them.
+
+    Parameters
+    ----------
+    codes : sequence of array of int
+        Cell of every row, for each column.
+    wanted : sequence of (tuple of int, array)
+        Indices of columns, and the counts that their table shall have.
+    weight : float
+        Weight of every row to begin with.
+    rounds : int
+        Number of passes over all tables.
+    """
+    n = len(codes[0])
+    weights = np.full(n, weight)
+    keep = n * len(wanted) <= _KEPT_INDICES
+    kept = [index_cells(codes, columns, table.shape) for columns, table in wanted] if keep else []
+    for _ in range(rounds):
+        for i, (columns, table) in enumerate(wanted):
+            place = kept[i] if keep else index_cells(codes, columns, table.shape)
+            current = np.bincount(place, weights, table.size)
+            factor = divide(table.ravel(), current, 1.0)
+            weights *= np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR)[place]
+    return weights
+
+
+def index_cells(codes: Sequence[AnyArray], columns: Sequence[int], shape: Sequence[int]) -> Ints:
+    """Return the place of every row's cell in a table over some columns, in C order."""
+    place = codes[columns[0]].astype(np.intp)
+    for column, size in zip(columns[1:], shape[1:], strict=True):
+        place *= size
+        place += codes[column]
+    return place
+
+
+def resample(order: Ints, weights: Floats, n: int, stream: Stream) -> Ints:
+    """Return `n` rows taken at equal steps of their weights, in a given order, from one random start."""
+    ends = np.cumsum(weights[order])
+    start = float(stream.words(1)[0] >> np.uint64(11)) * 2.0**-53
+    places = (start + np.arange(n)) * (ends[-1] / n)
+    picked = np.minimum(np.searchsorted(ends, places, side="right"), len(order) - 1)
+    return order[picked]

@@ -1,0 +1,323 @@
+"""From the first question to a weighted sample: asks, decides by the answers alone, and fits the model."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import DataError
+from discreet.noise import Stream
+from discreet.privacy.receipt import canonical
+from discreet.release.synthetic.arithmetic import add_along, add_up
+from discreet.release.synthetic.projection import independent, project
+from discreet.release.synthetic.questions import to_margins
+from discreet.release.synthetic.sampling import apportion, fit_weights, index_cells
+from discreet.release.synthetic.selection import (
+    LEAST_SIGMAS,
+    NoiseBudget,
+    choose_edges,
+    choose_pairs,
+    expected_fluctuation,
+    find_tree,
+)
+from discreet.release.synthetic.tree import (
+    OneWay,
+    TreeModel,
+    estimate_edge,
+    estimate_one_way,
+    estimate_pair,
+    estimate_rows,
+)
+
+if TYPE_CHECKING:
+    from discreet._types import Floats, Ints
+    from discreet.release.synthetic.cells import ColumnCells
+    from discreet.release.synthetic.plan import SyntheticPlan
+    from discreet.release.synthetic.questions import NoisyTable, Questions
+    from discreet.release.synthetic.selection import Pair
+
+SAMPLE_FACTOR, MOST_SAMPLED = 4, 2**20
+_ROUNDS = 12
+_LEAST_SIGMAS_OF_ROWS = 3
+
+
+@dataclass(eq=False)
+class Synthesis:
+    """What the answers say: cells, tree, further tables, and a sample of rows with weights.
+
+    Attributes
+    ----------
+    plan : SyntheticPlan
+        Plan that the questions follow.
+    cells : dict of str to ColumnCells
+        Cells of every column, all of them settled.
+    fine : dict of str to NoisyTable
+        Noisy counts of fine cells, for the columns that have them.
+    names : list of str
+        Columns in the model other than the target, in their order.
+    tree : TreeModel
+        Counts of columns and tables along the tree.
+    pairs : dict of (int, int) to array
+        Fitted further tables of two columns.
+    sample, classes : list of array, array
+        Cells of the sampled rows for each column, and their classes.
+    weights : array
+        Weight of each sampled row.
+    details : dict
+        Facts about the decisions, as plain JSON values.
+    """
+
+    plan: SyntheticPlan
+    cells: dict[str, ColumnCells]
+    fine: dict[str, NoisyTable]
+    names: list[str]
+    tree: TreeModel
+    pairs: dict[Pair, Floats] = field(default_factory=dict)
+    sample: list[Ints] = field(default_factory=list)
+    classes: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    weights: Floats = field(default_factory=lambda: np.empty(0))
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n(self) -> float:
+        """Number of rows, public or estimated."""
+        return self.tree.one_way.n
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the model as plain JSON values: edges of the tree, further tables, expected errors."""
+        edges = [
+            [None if parent is None else self.names[parent], self.names[column]]
+            for column, parent in self.tree.order
+        ]
+        further = [[self.names[a], self.names[b]] for a, b in self.pairs]
+        return {"target": self.plan.target, "tree": edges, "further": further, **self.details}
+
+
+def synthesize(questions: Questions, plan: SyntheticPlan, budget: NoiseBudget) -> Synthesis:
+    """Return the model of a table: ask, decide by the answers, and fit a weighted sample to them.
+
+    Parameters
+    ----------
+    questions : Questions
+        Questions with their shares, none asked yet.
+    plan : SyntheticPlan
+        Plan from public facts.
+    budget : NoiseBudget
+        Budget of the whole promise, by which tables are chosen.
+    """
+    cells, fine = _settle_cells(questions, plan)
+    target = plan.target
+    names = [name for name, one in cells.items() if name != target and one.size > 1]
+    rounds = _Rounds(questions, plan, budget, cells, names)
+    one_way = rounds.ask_one_way()
+    edges: dict[Pair, Floats] = {}
+    if "scores" in questions.names and names:
+        one_way, edges = rounds.ask_tree(one_way)
+    made = Synthesis(plan, cells, fine, names, TreeModel(one_way, edges), details=rounds.details)
+    _draw_sample(made, questions.digest())
+    if "more tables" in questions.names and names:
+        rounds.ask_further(made)
+    _weigh_sample(made)
+    return made
+
+
+def sampling_stream(label: str, *parts: Any) -> Stream:
+    """Return the stream of public random words that follows from some text."""
+    text = canonical(["discreet synthetic", label, *parts])
+    return Stream(hashlib.sha256(text.encode()).digest())
+
+
+def _settle_cells(
+    questions: Questions, plan: SyntheticPlan
+) -> tuple[dict[str, ColumnCells], dict[str, NoisyTable]]:
+    """Ask for fine counts where there are fine cells; return all cells, settled, and these counts."""
+    cells = {one.name: one for one in plan.cells}
+    if "fine" not in questions.names:
+        return cells, {}
+    wanted = [(one.name,) for one in plan.cells if one.has_fine]
+    tables = questions.ask_tables("fine", wanted, cells, fine=True)
+    n = plan.n_rows if plan.n_rows is not None else max(estimate_rows(tables)[0], 1.0)
+    fine = {table.columns[0]: table for table in tables}
+    settled = {
+        name: one.settle(fine[name].values, fine[name].sd, float(n)) if name in fine else one
+        for name, one in cells.items()
+    }
+    return settled, fine
+
+
+class _Rounds:
+    """Rounds of questions after the cells are known."""
+
+    def __init__(
+        self,
+        questions: Questions,
+        plan: SyntheticPlan,
+        budget: NoiseBudget,
+        cells: dict[str, ColumnCells],
+        names: list[str],
+    ) -> None:
+        self._questions, self._plan, self._budget, self._cells = questions, plan, budget, cells
+        self._names, self._sizes = names, [cells[name].size for name in names]
+        self._target = plan.target
+        self._depth = 1 if self._target is None else cells[self._target].size
+        self._first: list[NoisyTable] = []
+        self.details: dict[str, Any] = {}
+
+    def _one_way_tables(self) -> list[tuple[str, ...]]:
+        if self._target is None:
+            return [(name,) for name in self._names]
+        # A target alone is counted by itself.
+        return [(name, self._target) for name in self._names] or [(self._target,)]
+
+    def _share(self, name: str) -> float:
+        return self._plan.shares[name]
+
+    def _estimate(self) -> OneWay:
+        """Return consistent counts from all one-way tables so far."""
+        n = self._plan.n_rows
+        if n is None:
+            n_rows, sd = estimate_rows(self._first) if self._first else (0.0, 1.0)
+            if n_rows < _LEAST_SIGMAS_OF_ROWS * sd:
+                raise DataError(
+                    "SyntheticRelease needs more rows than the noise on their number, and the noisy number is "
+                    "not above three standard deviations. The questions so far are paid for; ask for a weaker "
+                    "promise."
+                )
+            n = round(n_rows)
+        if not self._names:
+            counts = self._first[0].values if self._first else np.array([float(n)])
+            return OneWay(float(n), project(counts, float(n)), [])
+        return estimate_one_way(self._first, float(n), has_target=self._target is not None)
+
+    def ask_one_way(self) -> OneWay:
+        """Ask for the counts of every column by class."""
+        tables = self._one_way_tables()
+        if tables:
+            sizes = self._sizes or [1]
+            weights = [self._budget.weigh(size * self._depth) for size in sizes]
+            self._first = self._questions.ask_tables(
+                "one", tables, self._cells, self._budget.precisions(weights)
+            )
+        return self._estimate()
+
+    def ask_tree(self, one_way: OneWay) -> tuple[OneWay, dict[Pair, Floats]]:
+        """Ask for scores of all pairs, then for the tables along a tree and for one-way counts again."""
+        pairs = list(itertools.combinations(range(len(self._names)), 2))
+        margins = {
+            name: to_margins(counts) for name, counts in zip(self._names, one_way.columns, strict=True)
+        }
+        reference = {"kind": "given", "margins": margins, "by": self._target}
+        named = [(self._names[a], self._names[b]) for a, b in pairs]
+        scores, sd = np.empty(0), 0.0
+        if pairs:
+            scores, sd = self._questions.ask_scores("scores", named, self._cells, reference)
+        dependence = [
+            float(score) - expected_fluctuation(_independent_total(one_way, pair))
+            for score, pair in zip(scores, pairs, strict=True)
+        ]
+        found = find_tree(pairs, dependence, LEAST_SIGMAS * sd, len(self._names))
+        known = dict(zip(pairs, dependence, strict=True))
+        others = len(self._cells) - 1
+        one_weights = [self._budget.weigh(max(others, 1) * size * self._depth) for size in self._sizes]
+        choice = choose_edges(
+            self._budget,
+            self._share("tables"),
+            {pair: known[pair] for pair in found},
+            self._sizes,
+            self._depth,
+            add_up(one_weights),
+        )
+        extra = () if self._target is None or not choice.by_class else (self._target,)
+        tables = [(self._names[a], self._names[b], *extra) for a, b in choice.pairs]
+        answers = self._questions.ask_tables(
+            "tables",
+            [*self._one_way_tables(), *tables],
+            self._cells,
+            self._budget.precisions([*one_weights, *choice.weights]),
+        )
+        count = len(self._names)
+        self._first = [old.merge(new) for old, new in zip(self._first, answers[:count], strict=True)]
+        one_way = self._estimate()
+        edges = {
+            pair: estimate_edge(table, pair, one_way, has_class=choice.by_class)
+            for pair, table in zip(choice.pairs, answers[count:], strict=True)
+        }
+        self.details.update(by_class=choice.by_class, expected_error=choice.error, score_sd=sd)
+        return one_way, edges
+
+    def ask_further(self, made: Synthesis) -> None:
+        """Ask how far all other pairs are from the model, then for tables of those that are farthest."""
+        pairs = [p for p in itertools.combinations(range(len(self._names)), 2) if p not in made.tree.edges]
+        one_way = made.tree.one_way
+        models = {pair: _count_pair(made, pair) for pair in pairs}
+        found: dict[Pair, float] = {}
+        if pairs:
+            rounded = [np.floor(models[pair] + 0.5).astype(np.int64).ravel().tolist() for pair in pairs]
+            named = [(self._names[a], self._names[b]) for a, b in pairs]
+            scores, sd = self._questions.ask_scores(
+                "scores again", named, self._cells, {"kind": "tables", "values": rounded}
+            )
+            missed = {
+                pair: float(score) - expected_fluctuation(models[pair])
+                for score, pair in zip(scores, pairs, strict=True)
+            }
+            found = {pair: rows for pair, rows in missed.items() if rows > LEAST_SIGMAS * sd}
+        choice = choose_pairs(self._budget, self._share("more tables"), found, self._sizes)
+        self.details["expected_error_again"] = choice.error
+        if not choice.pairs:
+            # What is promised is charged: better one-way counts are the best that is left to buy.
+            weights = [self._budget.weigh(size * self._depth) for size in self._sizes]
+            answers = self._questions.ask_tables(
+                "more tables", self._one_way_tables(), self._cells, self._budget.precisions(weights)
+            )
+            self._first = [old.merge(new) for old, new in zip(self._first, answers, strict=True)]
+            made.tree = TreeModel(self._estimate(), made.tree.edges)
+            return
+        tables = [(self._names[a], self._names[b]) for a, b in choice.pairs]
+        answers = self._questions.ask_tables(
+            "more tables", tables, self._cells, self._budget.precisions(choice.weights)
+        )
+        made.pairs = {
+            pair: estimate_pair(table, pair, one_way, models[pair])
+            for pair, table in zip(choice.pairs, answers, strict=True)
+        }
+
+
+def _independent_total(one_way: OneWay, pair: Pair) -> Floats:
+    first, second = (one_way.columns[column] for column in pair)
+    return add_along(independent(first, second), 0)
+
+
+def _draw_sample(made: Synthesis, digest: str) -> None:
+    """Draw rows along the tree, several for each row of the table."""
+    size = max(min(SAMPLE_FACTOR * round(made.n), MOST_SAMPLED), 1)
+    stream = sampling_stream("sample", digest)
+    classes = made.tree.one_way.classes
+    counts = apportion(np.array([size]), classes[None], stream.words(len(classes)))[0]
+    made.classes = np.repeat(np.arange(len(classes)), counts)
+    made.sample = made.tree.draw(made.classes, stream)
+
+
+def _count_pair(made: Synthesis, pair: Pair) -> Floats:
+    """Return the table of two columns in the sample, scaled to the number of rows."""
+    shape = tuple(made.tree.one_way.columns[column].shape[1] for column in pair)
+    counts = np.bincount(index_cells(made.sample, pair, shape), minlength=shape[0] * shape[1])
+    return (counts * made.n / len(made.classes)).reshape(shape)
+
+
+def _weigh_sample(made: Synthesis) -> None:
+    """Fit the weights of the sampled rows to all tables that are known."""
+    one_way = made.tree.one_way
+    codes = [*made.sample, made.classes]
+    last = len(made.sample)
+    wanted: list[tuple[tuple[int, ...], Floats]] = list(made.pairs.items())
+    # Without further tables the tree already has all the others, up to rounding.
+    wanted += [((column, last), counts.T) for column, counts in enumerate(one_way.columns)]
+    wanted += [((*pair, last), np.moveaxis(table, 0, -1)) for pair, table in made.tree.edges.items()]
+    if not made.sample:
+        wanted = [((last,), one_way.classes)]
+    made.weights = fit_weights(codes, wanted, made.n / len(made.classes), _ROUNDS)

@@ -1,0 +1,97 @@
+"""Values inside cells: rows are apportioned to fine cells by noisy counts, then uniform on the grid."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.query.curation import LEAST_MAGNITUDE
+from discreet.release.synthetic.arithmetic import add_up
+from discreet.release.synthetic.cells import step_count, step_width
+from discreet.release.synthetic.projection import project
+from discreet.release.synthetic.sampling import draw_levels
+
+if TYPE_CHECKING:
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.noise import Stream
+    from discreet.release.synthetic.cells import ColumnCells
+    from discreet.release.synthetic.questions import NoisyTable
+
+
+def draw_values(cells: ColumnCells, codes: Ints, fine: NoisyTable | None, stream: Stream) -> AnyArray:
+    """Return the values of a column: codes of levels, or numbers with NaN where a cell is missing.
+
+    Parameters
+    ----------
+    cells : ColumnCells
+        Cells of the column and their fine ones.
+    codes : array of int
+        Cell of each row.
+    fine : NoisyTable or None
+        Noisy counts of the fine cells; None where they were not asked for.
+    stream : Stream
+        Source of the random words.
+    """
+    column = cells.column
+    if column.is_category:
+        if cells.groups is None:
+            return codes
+        return _draw_fine(cells, codes, fine, stream)
+    if fine is None and not cells.has_fine:
+        return _draw_numbers(cells, cells.edges, codes, stream)
+    return _draw_numbers(cells, cells.fine, _draw_fine(cells, codes, fine, stream), stream)
+
+
+def _draw_fine(cells: ColumnCells, codes: Ints, fine: NoisyTable | None, stream: Stream) -> Ints:
+    """Return the fine cell of each row, in proportion to shrunken noisy counts within its cell."""
+    parents = cells.cell_of_fine
+    rows = np.bincount(codes, minlength=cells.size)
+    shares = np.zeros((cells.size, len(parents)))
+    for cell in range(cells.size):
+        inside = np.flatnonzero(parents == cell)
+        shares[cell, inside] = _share_out(fine, inside, float(rows[cell]))
+    return draw_levels(codes, shares, stream)
+
+
+def _share_out(fine: NoisyTable | None, inside: Ints, rows: float) -> Floats:
+    """Return how many of the rows of a cell are in each of its fine cells, without rounding."""
+    even = np.full(len(inside), rows / max(len(inside), 1))
+    if fine is None or len(inside) < 2:
+        return even
+    difference = fine.values.ravel()[inside] - even
+    difference = difference - add_up(difference) / len(inside)
+    variance = fine.sd * fine.sd
+    excess = max(add_up(difference * difference) / len(inside) - variance, 0.0)
+    if excess + variance <= 0:
+        return even
+    return project(even + difference * (excess / (excess + variance)), rows)
+
+
+def _draw_numbers(cells: ColumnCells, edges: tuple[float, ...], codes: Ints, stream: Stream) -> Floats:
+    """Return a uniform point of the column's grid in the interval of each row; NaN in the cell after all."""
+    column = cells.column
+    lower, upper = column.range
+    intervals = cells.intervals(edges)
+    known = np.minimum(codes, len(intervals) - 1)
+    words = stream.words(len(codes))
+    steps, step = step_count(column), step_width(column)
+    if steps is not None and steps < 2**31:
+        first = [max(math.ceil((start - lower) / step - 2.0**-20), 0) for start, _ in intervals]
+        after = [*first[1:], steps + 1]
+        begin = np.array(first, np.int64)
+        count = np.maximum(np.array(after, np.int64) - begin, 1)
+        # The high half of a product of 32 bits each: a uniform whole number below the count.
+        inside = ((words >> np.uint64(32)) * count[known].astype(np.uint64) >> np.uint64(32)).astype(np.int64)
+        values = lower + (begin[known] + inside) * step
+    else:
+        starts = np.array([start for start, _ in intervals])
+        widths = np.array([0.0 if end <= LEAST_MAGNITUDE else end - start for start, end in intervals])
+        starts = np.where(np.abs(starts) <= LEAST_MAGNITUDE, 0.0, starts)
+        part = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        values = starts[known] + part * widths[known]
+        if steps is not None:
+            values = np.floor(values)
+    values = np.minimum(np.maximum(values, lower), upper)
+    return np.where(codes >= len(intervals), np.nan, values)
