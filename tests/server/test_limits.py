@@ -329,6 +329,7 @@ def test_answers_leave_at_the_end_of_a_slot_and_repeats_at_once(
         {"kind": "sentence", "text": "mean(income) by age, sex, city"},
         {"kind": "statistical", "question": Histogram(["age", "sex", "city"]).to_dict()},
         {"kind": "statistical", "question": DistinctUnits(["age", "sex", "city"]).to_dict()},
+        {"kind": "statistical", "question": Marginals([["age", "sex", "city"]]).to_dict()},
         {
             "kind": "statistical",
             "question": NodeTables("owner", [TreeNode([], ["age", "city"])] * 8).to_dict(),
