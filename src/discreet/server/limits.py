@@ -68,8 +68,8 @@ def _check(size: int, most: int) -> None:
 def _check_hidden(size: int, most: int) -> None:
     if size > most:
         raise ParameterError(
-            f"pairs of a question to this service must have at most {most} cells in all, and have {size}. Ask "
-            "about fewer pairs at a time: Dependence.split(n) makes questions that together cost the same."
+            f"pairs of a question to this service must have at most {most} cells in all, and have {size}. "
+            "Ask about fewer pairs at a time: Dependence.split(n) makes questions that together cost the same."
         )
 
 
