@@ -69,7 +69,7 @@ def _check_hidden(size: int, most: int) -> None:
     if size > most:
         raise ParameterError(
             f"pairs of a question to this service must have at most {most} cells in all, and have {size}. "
-            "Ask about fewer pairs at a time: Dependence.split(n) makes questions that together cost the same."
+            "Ask about fewer pairs at a time: the questions of Dependence.split(n) together cost the same."
         )
 
 
