@@ -12,11 +12,13 @@ from discreet.query.aggregates import (
     AGGREGATES,
     Aggregate,
     ClusterSums,
+    Dependence,
     DistinctUnits,
     GradientSums,
     Gram,
     HalfspaceSums,
     Histogram,
+    Marginals,
     Moments,
     NodeTables,
     SignSketches,
@@ -45,6 +47,11 @@ ASKED: list[Aggregate] = [
             TreeNode((("job", 3),), ("age",)),
         ),
         {"age": (30, 60), "height": (0.0,), "income": (0.5,)},
+    ),
+    Marginals(
+        (("job",), ("income", "owner"), ("age", "job", "height")),
+        {"income": (0.2, 0.5), "height": (0.0,)},
+        (1, 7, 4096),
     ),
     Moments(("income", "job", "age", "height")),
     Gram(("income", "job", "age")),
@@ -97,7 +104,8 @@ def test_what_rows_add_one_by_one_is_what_the_engine_adds_up(
 
 
 def test_every_kind_of_question_is_here_or_said_to_be_left_out() -> None:
-    assert {type(question) for question in ASKED} | {SignSketches, DistinctUnits} == set(AGGREGATES.values())
+    left_out = {SignSketches, DistinctUnits, Dependence}
+    assert {type(question) for question in ASKED} | left_out == set(AGGREGATES.values())
 
 
 def test_signs_of_ids_need_more_than_cells() -> None:
@@ -110,3 +118,10 @@ def test_people_are_not_counted_row_by_row() -> None:
     curation = Curation.from_schema(people_schema())
     bound = Sums(("age",)).bind(curation, "replace-one")
     assert row_contributions(DistinctUnits(), bound, curation) is None
+
+
+def test_distances_between_tables_are_no_sums_over_rows() -> None:
+    curation = Curation.from_schema(people_schema())
+    question = Dependence([("job", "owner")], reference={"kind": "tables", "values": [[0] * 10]})
+    bound = question.bind(curation, "replace-one")
+    assert row_contributions(question, bound, curation) is None

@@ -29,7 +29,16 @@ from discreet.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from discreet.query import DistinctUnits, Gram, Histogram, PosteriorOdds, Sums, VerticalDatabases
+from discreet.query import (
+    Dependence,
+    DistinctUnits,
+    Gram,
+    Histogram,
+    Marginals,
+    PosteriorOdds,
+    Sums,
+    VerticalDatabases,
+)
 from discreet.schema import Column, Schema
 from tests.server.scripted import SILENCE, Heard, Say, served
 from tests.server.stand_in import MU, N_ROWS, SCHEMA, TOKEN, StandIn, closed_port, public, standing_in
@@ -427,3 +436,25 @@ def test_people_are_counted_through_a_service(most: int) -> None:
     assert np.array_equal(remote.value, local.value)
     assert np.array_equal(remote.sd, local.sd)
     assert remote.cost == local.cost
+
+
+def test_many_tables_and_their_distances_to_public_ones_are_asked_through_a_service() -> None:
+    rows = {name: np.arange(600) * step % 7 % 3 for name, step in (("a", 1), ("b", 3), ("c", 5))}
+    schema = Schema(columns=[Column(name, type="integer", lower=0, upper=2) for name in rows])
+    margins = {name: [200, 200, 200] for name in rows}
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    questions = [
+        Marginals([("a",), *pairs], {}, [9, 1, 1, 4]),
+        Dependence(pairs, {}, {"kind": "given", "margins": margins, "by": None}),
+    ]
+    asked = StandIn()
+    asked.database = Database(rows, schema=schema, random_state=1)
+    asked.public = public(schema=schema.to_dict(), digest=schema.digest, n_rows=asked.database.n_rows)
+    with served(asked) as url, RemoteDatabase(url, TOKEN) as far:
+        for question in questions:
+            remote = far.ask(question, privacy=MU)
+            assert far.cost(question, privacy=MU) == remote.cost
+            local = asked.database.ask(question, privacy=MU)
+            assert local.cached
+            assert np.array_equal(remote.value, local.value)
+            assert np.array_equal(remote.sd, local.sd)

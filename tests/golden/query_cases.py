@@ -94,6 +94,26 @@ AGGREGATES: dict[str, Mapping[str, Any]] = {
         "edges": {},
         "where": "age > 40",
     },
+    "marginals": {
+        "kind": "marginals",
+        "tables": [["job"], ["income", "owner"], ["age", "job", "owner"]],
+        "edges": {"income": [0.25, 0.5], "age": [40.0]},
+        "precisions": [3, 1, 16],
+    },
+    "dependence": {
+        "kind": "dependence",
+        "pairs": [["income", "job"], ["income", "age"], ["age", "job"]],
+        "edges": {"income": [0.25, 0.5], "age": [40.0]},
+        "reference": {
+            "kind": "given",
+            "margins": {
+                "income": [60, 70, 50, 55, 90, 75, 50, 50],
+                "job": [50, 50, 45, 55, 50, 50, 50, 50, 55, 45],
+                "age": [80, 75, 170, 175],
+            },
+            "by": "owner",
+        },
+    },
 }
 """Every aggregate as the wire writes it."""
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from discreet.noise import Stream
-from discreet.query import Gram, Histogram, NodeTables, Sums
+from discreet.query import Gram, Histogram, Marginals, NodeTables, Sums
 from discreet.query.aggregates import TreeNode
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
@@ -268,6 +268,10 @@ def test_edges_of_every_kind_of_cell_separate_the_raw_cells(engine: Engine, name
     assert exact(Histogram((name,), edges)) == wanted.tolist()
     assert exact(Histogram((name, "owner"), edges)) == np.array(by_owner).ravel().tolist()
     assert exact(NodeTables("owner", [TreeNode((), [name])], edges)) == np.array(by_owner).ravel().tolist()
+    tables = Marginals([(name,), ("owner",), (name, "owner")], edges)  # read in batches
+    expected = [wanted, np.bincount(owner, minlength=2), np.array(by_owner)]
+    for found, own in zip(tables.split(np.array(exact(tables)), CURATION), expected, strict=True):
+        assert found.tolist() == own.tolist()
     # The diagonal of a Gram matrix of cells: 2**32 for each row, less what the center takes.
     gram = exact(Gram((name,), center=[0.0] * sizes, edges=edges, with_sums=False))
     assert [gram[i * sizes - i * (i - 1) // 2] for i in range(sizes)] == (wanted * 2**32).tolist()

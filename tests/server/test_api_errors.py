@@ -143,6 +143,15 @@ def test_statistical_questions_hold_plain_values_of_sane_size(
         {"kind": "histogram", "columns": ["sex"], "edges": {"sex": [1]}, "expression": None},
         {"kind": "gram", "columns": ["age", "age"]},
         {"kind": "node tables", "nodes": [1]},
+        {"kind": "marginals", "tables": [["age", ["sex"]]]},
+        {"kind": "marginals", "tables": [["sex"]], "precisions": ["x"]},
+        {"kind": "dependence", "pairs": [["age", "sex"]], "reference": [1]},
+        {"kind": "dependence", "pairs": [["sex", "age"]], "reference": {"kind": "tables", "values": [[1e9]]}},
+        {
+            "kind": "dependence",
+            "pairs": [["sex", "age"]],
+            "reference": {"kind": "given", "margins": 3, "by": 0},
+        },
         {"kind": "cluster sums", "columns": ["age"], "centers": "x"},
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from discreet.batching import Step
 from discreet.query import time_slots
-from discreet.query.aggregates import DistinctUnits, Histogram, NodeTables, TreeNode
+from discreet.query.aggregates import Dependence, DistinctUnits, Histogram, Marginals, NodeTables, TreeNode
 from discreet.server.errors import ApiException
 from discreet.server.limits import RateLimiter
 from discreet.server.workers import FairThreadPool
@@ -329,6 +329,7 @@ def test_answers_leave_at_the_end_of_a_slot_and_repeats_at_once(
         {"kind": "sentence", "text": "mean(income) by age, sex, city"},
         {"kind": "statistical", "question": Histogram(["age", "sex", "city"]).to_dict()},
         {"kind": "statistical", "question": DistinctUnits(["age", "sex", "city"]).to_dict()},
+        {"kind": "statistical", "question": Marginals([["age", "sex", "city"]]).to_dict()},
         {
             "kind": "statistical",
             "question": NodeTables("owner", [TreeNode([], ["age", "city"])] * 8).to_dict(),
@@ -353,6 +354,28 @@ def test_an_answer_with_as_many_cells_as_the_operator_allows_is_given(
     service = start(limits={"per_minute": 100_000, "cells": 121 * 3 * 5})
     told = service.ask({"kind": "count", "by": ["age", "sex", "city"], "privacy": PRIVACY})
     assert len(told.json()["cells"]) == 121 * 3 * 5
+
+
+def test_tables_that_are_counted_and_not_shown_may_be_larger_and_are_split_if_they_are_too_large(
+    start: Callable[..., RunningService],
+) -> None:
+    # 121 ages with 3 sexes and with 5 cities, and 15 of both: 983 cells behind three numbers.
+    service = start(limits={"per_minute": 100_000, "cells": 60, "body_bytes": 1600})
+    pairs = [("age", "sex"), ("age", "city"), ("sex", "city")]
+    margins = {"age": [1] * 121, "sex": [40, 41, 40], "city": [25, 24, 24, 24, 24]}
+    question = Dependence(pairs, reference={"kind": "given", "margins": margins, "by": None})
+    values = [[1] * (121 * 3), [1] * (121 * 5), [1] * 15]
+    large = Dependence(pairs, reference={"kind": "tables", "values": values})
+
+    def preview(asked: Dependence) -> Any:
+        body = {"kind": "statistical", "question": asked.to_dict(), "privacy": PRIVACY}
+        return service.client().post("/v1/preview", json=body)
+
+    assert "at most 960 cells in all, and have 983" in preview(question).json()["error"]["message"]
+    assert [preview(part).status_code for part in question.split(1)] == [200] * 3
+    assert preview(large).json()["error"]["code"] == "too-large"
+    assert [preview(part).status_code for part in large.split(1)] == [200] * 3
+    assert service.backend.dataset.ledger.spent().charges == 0
 
 
 def test_a_question_of_many_sums_is_refused_before_they_are_read(shared_service: RunningService) -> None:

@@ -7,6 +7,7 @@ with the engine tests both.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,7 @@ from discreet.query.aggregates import (
     Gram,
     HalfspaceSums,
     Histogram,
+    Marginals,
     Moments,
     NodeTables,
     Sums,
@@ -265,12 +267,34 @@ def _histogram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Pa
         reads |= more
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
-        cell = np.zeros(_length(arrays), np.int64)
-        for size, codes in axes:
-            cell = cell * size + codes(arrays)
+        cell = _joint_cells([(size, codes(arrays)) for size, codes in axes])
         return [_CellContributions(0, cell, integers(arrays)[None])]
 
     return reads, of
+
+
+def _joint_cells(axes: Sequence[tuple[int, Ints]]) -> Ints:
+    """Return the cell of each row in a table in C order, of the sizes and codes of its axes."""
+    cell = np.zeros_like(axes[0][1])
+    for size, codes in axes:
+        cell = cell * size + codes
+    return cell
+
+
+def _marginals(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of several tables: 1 in the cell of each row in each of them."""
+    names = {name for table in aggregate.tables for name in table}
+    axes = {name: _axis(curation, name, aggregate.edges) for name in names}
+
+    def of(arrays: Arrays) -> Sequence[Contributions]:
+        codes = {name: (size, cells(arrays)) for name, (size, cells) in axes.items()}
+        ones, start, parts = _one(arrays)[None], 0, []
+        for table in aggregate.tables:
+            parts.append(_CellContributions(start, _joint_cells([codes[name] for name in table]), ones))
+            start += math.prod(codes[name][0] for name in table)
+        return parts
+
+    return set().union(*(_own(curation.column(name)) for name in names)), of
 
 
 def _node_tables(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
@@ -424,6 +448,7 @@ _KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Parts]]
     Sums: _sums,
     Histogram: _histogram,
     NodeTables: _node_tables,
+    Marginals: _marginals,
     Moments: _moments,
     Gram: _gram,
     ClusterSums: _clusters,

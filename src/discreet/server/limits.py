@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError
-from discreet.query import DistinctUnits, Histogram, NodeTables, Sums
+from discreet.query import Dependence, DistinctUnits, Histogram, Marginals, NodeTables, Sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_SUMS = 64
 """Maximum number of expressions in one aggregate; each is parsed and planned whenever it is previewed."""
+HIDDEN_CELLS = 16
+"""How many more cells than an answer may have are counted for one that does not show them."""
 
 
 def check_query_size(query: Query, curation: Curation, most: int) -> None:
@@ -44,6 +46,10 @@ def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) ->
                 for name in node.attributes
             )
             _check(labels * values, most)
+        case Marginals():
+            _check(_total(curation, aggregate.tables, aggregate.edges), most)
+        case Dependence():
+            _check_hidden(_total(curation, aggregate.pairs, aggregate.edges), most * HIDDEN_CELLS)
 
 
 def check_answer_size(size: int, most: int) -> None:
@@ -57,6 +63,18 @@ def _check(size: int, most: int) -> None:
             f"An answer of this service must have at most {most} numbers, and this one would have {size}. "
             "Name fewer columns or fewer edges: in cells without rows there is nothing but noise."
         )
+
+
+def _check_hidden(size: int, most: int) -> None:
+    if size > most:
+        raise ParameterError(
+            f"pairs of a question to this service must have at most {most} cells in all, and have {size}. "
+            "Ask about fewer pairs at a time: the questions of Dependence.split(n) together cost the same."
+        )
+
+
+def _total(curation: Curation, tables: Iterable[Sequence[str]], edges: Mapping[str, Sequence[float]]) -> int:
+    return sum(_product(curation, table, edges) for table in tables)
 
 
 def _product(curation: Curation, names: Iterable[str], edges: Mapping[str, Sequence[float]]) -> int:

@@ -71,6 +71,7 @@ class _Layout:
         return layout
 
     def _check_sizes(self) -> None:
+        """Refuse too many cells along a column of a joint table, or in all tables together."""
         for name in itertools.chain.from_iterable(table for table in self.tables if len(table) > 1):
             cells = len(self.axes[name].labels)
             if cells > MOST_ON_AN_AXIS:
@@ -104,8 +105,8 @@ class _Layout:
         """Number of cells of all tables."""
         return sum(self.sizes)
 
-    def moving(self, neighbors: Neighbors) -> list[bool]:
-        """Return for each table whether one row can move its counts: not if it only counts public rows."""
+    def can_change(self, neighbors: Neighbors) -> list[bool]:
+        """Return for each table whether it can differ between neighbors: not if it only counts their rows."""
         return [neighbors == "add-remove" or size > 1 for size in self.sizes]
 
     def split(self, values: AnyArray) -> list[AnyArray]:
@@ -132,6 +133,7 @@ class _Layout:
         return Tables(tuple((one, None) for one in cells))
 
     def _kernel(self) -> MarginalsPass:
+        """Return the pass over batches that counts all cells."""
         columns: list[str] = []
         bands: list[Band] = []
         for axis in self.axes.values():
@@ -209,12 +211,12 @@ class Marginals(Aggregate):
         layout = _Layout.from_curation(curation, self.tables, self.edges)
         precisions = self.precisions or ()
         weights = _weights(precisions)
-        moving = layout.moving(neighbors)
+        changing = layout.can_change(neighbors)
         factor = 2 if neighbors == "replace-one" else 1
         return BoundAggregate(
             canonical={**self.to_dict(), "shapes": [list(shape) for shape in layout.shapes]},
-            squared=factor * sum(itertools.compress(precisions, moving)),
-            absolute=factor * sum(itertools.compress(weights, moving)),
+            squared=factor * sum(itertools.compress(precisions, changing)),
+            absolute=factor * sum(itertools.compress(weights, changing)),
             precision=_repeat(precisions, layout.sizes),
             weight=_repeat(weights, layout.sizes),
             unit=np.ones(layout.size),
@@ -326,12 +328,12 @@ class Dependence(Aggregate):
             references = self._tables(layout, classes)
             return [int(np.abs(own - public).sum()) for own, public in zip(counts, references, strict=True)]
 
-        size, moving = len(self.pairs), sum(layout.moving(neighbors))
+        size, changing = len(self.pairs), sum(layout.can_change(neighbors))
         step = 2 if neighbors == "replace-one" else 1
         return BoundAggregate(
             canonical={**self.to_dict(), "shapes": [list(shape) for shape in layout.shapes]},
-            squared=step**2 * moving,
-            absolute=step * moving,
+            squared=step**2 * changing,
+            absolute=step * changing,
             precision=(1,) * size,
             weight=(1,) * size,
             unit=np.full(size, 0.5),

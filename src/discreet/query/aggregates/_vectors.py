@@ -422,6 +422,6 @@ def _canonical(kind: str, features: Features, columns: Sequence[str], **more: An
         "center": list(features.center),
         "row": features.square,
         "intercept": features.intercept,
-        "cells": [[band.place, *band.starts] for band in features.bands],
+        "cells": [[band.place, *(band.starts or ())] for band in features.bands],
         **{name: list(value) if isinstance(value, tuple) else value for name, value in more.items()},
     }
