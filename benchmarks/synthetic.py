@@ -4,7 +4,7 @@
 
 Prints for each epsilon the mean over seeds of the AUC of gradient boosting trained on the made-up rows and
 tested on true ones, the total variation of one, two and three columns between both tables in the declared
-cells, the mean error of column means in standard deviations, and the CPU seconds with registration, questions,
+cells, the mean error of column means in standard deviations, and the CPU seconds of registration, questions,
 model and sampling. Tables are looked for in the folder that ``DISCREET_DATA`` names, by default
 ``shared/data`` beside the repository.
 """
@@ -25,7 +25,7 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
-from discreet import ApproxDP, Column, Database, Schema
+from discreet import ApproxDP, Column, Schema
 from discreet.noise import Stream
 from discreet.release.synthetic import SyntheticRelease
 

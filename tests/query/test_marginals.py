@@ -110,6 +110,7 @@ ASKED = [
     Marginals([("a",), ("b",), ("x",)], EDGES, [1, 4, 9]),
     Marginals(ALL, EDGES, [1, 2, 3, 5, 8, 13, 4096]),
     Marginals([("b", "a"), ("x", "b", "a")], EDGES, [7, 1]),
+    Marginals([("a",), ("b", "x"), ("b",)], EDGES, [1, 2, 4], {"b": (0, 0)}),
 ]
 
 
@@ -436,3 +437,38 @@ def test_questions_travel_as_json(question: Aggregate) -> None:
         == bound.canonical
         == json.loads(json.dumps(bound.canonical))
     )
+
+
+def test_levels_that_share_a_cell_are_counted_together() -> None:
+    columns = [Column("c", values=tuple("uvwx"), closed=True), Column("d", values=(0, 1))]
+    rows = {"c": list("uvwxuvuu"), "d": [0, 1, 1, 1, 0, 1, 0, 1]}
+    groups = {"c": (0, 1, 1, 2)}
+    question = Marginals([("c",), ("c", "d")], groups=groups)
+    reference = {"kind": "tables", "values": [[3, 1, 0, 3, 0, 0]]}
+    distance = Dependence([("c", "d")], {}, reference, groups)
+    for asked in (question, distance):
+        again = from_dict(json.loads(json.dumps(asked.to_dict())))
+        assert again == asked
+    with Database(rows, schema=Schema(columns=columns), random_state=1) as database:
+        answer = database.ask(question, privacy=GaussianDP(mu=1e6))
+        alone, both = question.split(np.asarray(answer.value), database.curation)
+        score = database.ask(distance, privacy=GaussianDP(mu=1e6))
+    assert np.round(alone).tolist() == [4, 3, 1]
+    assert np.round(both).tolist() == [[3, 1], [0, 3], [0, 1]]
+    assert np.round(score.value, 2).tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ({"c": (0, 0, 2)}, "without gaps"),
+        ({"c": (0, 1)}, "each of the 3 levels"),
+        ({"x": (0, 1)}, "Numbers are cut by edges"),
+        ({"z": (0, 1)}, "its own columns"),
+    ],
+)
+def test_groups_that_fit_no_category_are_refused(groups: dict[str, tuple[int, ...]], words: str) -> None:
+    columns = [Column("c", values=tuple("uvw"), closed=True), Column("x", lower=0, upper=1)]
+    curation = Curation.from_schema(Schema(columns=columns))
+    with pytest.raises(ParameterError, match=words):
+        Marginals([("c", "x")], {"x": [0.5]}, None, groups).bind(curation, "replace-one")

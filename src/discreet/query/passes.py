@@ -67,22 +67,29 @@ class Band:
         Index of the column that is 1 where the number is missing, which is a cell of its own; None without.
     top : int
         Largest integer of a column whose integers are its cells; 0 for others.
+    groups : tuple of int or None
+        For a category of which several levels share a cell, the cell of each level; None for all others.
     """
 
     place: int
     starts: tuple[float | int, ...] | None
     flag: int | None
     top: int = 0
+    groups: tuple[int, ...] | None = None
 
     @property
     def size(self) -> int:
         """Number of cells."""
+        if self.groups is not None:
+            return max(self.groups) + 1
         cells = self.top if self.starts is None else len(self.starts)
         return cells + 1 + (self.flag is not None)
 
     def codes(self, arrays: Sequence[AnyArray]) -> AnyArray:
         """Return the index of each row's cell."""
         codes = arrays[self.place]
+        if self.groups is not None:
+            return np.array(self.groups)[codes]
         if self.starts is not None:
             codes = _interval_codes(codes, self.starts)
         return codes if self.flag is None else np.where(arrays[self.flag] == 1, self.size - 1, codes)

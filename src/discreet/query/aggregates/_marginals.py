@@ -52,21 +52,28 @@ class _Layout:
         For numbers, where cells begin.
     axes : dict of str to Axis
         Cells of each column of the tables.
+    groups : mapping of str to sequence of int
+        For categories of which several levels share a cell, the cell of each level.
     """
 
     curation: Curation
     tables: Sequence[Sequence[str]]
     edges: Mapping[str, Sequence[float]]
     axes: dict[str, Axis]
+    groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
     def from_curation(
-        cls, curation: Curation, tables: Sequence[Sequence[str]], edges: Mapping[str, Sequence[float]]
+        cls,
+        curation: Curation,
+        tables: Sequence[Sequence[str]],
+        edges: Mapping[str, Sequence[float]],
+        groups: Mapping[str, Sequence[int]],
     ) -> _Layout:
         """Return the tables on a curated table; refuses undeclared columns and too many cells."""
         names = dict.fromkeys(itertools.chain.from_iterable(tables))
-        axes = {name: Axis.from_curation(curation, name, edges) for name in names}
-        layout = cls(curation, tables, edges, axes)
+        axes = {name: _axis(curation, name, edges, groups) for name in names}
+        layout = cls(curation, tables, edges, axes, groups)
         layout._check_sizes()
         return layout
 
@@ -123,7 +130,7 @@ class _Layout:
         An engine plans, and PostgreSQL sorts, for each table that it groups. Batches are read once, whatever
         the number of tables.
         """
-        if len(self.tables) > _MOST_GROUPED:
+        if len(self.tables) > _MOST_GROUPED or self.groups:
             return KernelTotals(self._kernel())
         keys = {name: _group_key(self.curation, name, self.edges) for name in self.axes}
         cells = [
@@ -141,7 +148,9 @@ class _Layout:
             columns.append(axis.column.sql if axis.starts is None else axis.column.exact)
             flag = None if axis.column.flag is None else len(columns)
             columns.extend([] if axis.column.flag is None else [axis.column.flag])
-            bands.append(Band(place, axis.starts, flag, axis.column.top))
+            cells = self.groups.get(axis.column.name)
+            shared = None if cells is None else tuple(cells)
+            bands.append(Band(place, axis.starts, flag, axis.column.top, shared))
         index = {name: i for i, name in enumerate(self.axes)}
         tables = tuple(tuple(index[name] for name in table) for table in self.tables)
         return MarginalsPass(tuple(columns), tuple(bands), tables)
@@ -160,6 +169,9 @@ class Marginals(Aggregate):
     precisions : sequence of int, optional
         For each table a whole number from 1 to 4096: noise on its cells has variance ``R / precision``. All
         are 1 if left out.
+    groups : mapping of str to sequence of int
+        For categories of which several levels share a cell, the cell of each level, in the order of its
+        declared levels. Cells are whole numbers from 0 on, none of them without a level.
 
     Notes
     -----
@@ -195,6 +207,7 @@ class Marginals(Aggregate):
     tables: Sequence[Sequence[str]]
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
     precisions: Sequence[int] | None = None
+    groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Normalize the fields, and refuse tables that are empty, too wide or there twice."""
@@ -204,11 +217,14 @@ class Marginals(Aggregate):
         object.__setattr__(self, "tables", tables)
         object.__setattr__(self, "edges", plain_edges(self.edges))
         object.__setattr__(self, "precisions", precisions)
-        check_edges(self.edges, list(itertools.chain.from_iterable(tables)))
+        object.__setattr__(self, "groups", _read_groups(self.groups))
+        names = list(itertools.chain.from_iterable(tables))
+        check_edges(self.edges, names)
+        check_edges(self.groups, names)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        layout = _Layout.from_curation(curation, self.tables, self.edges)
+        layout = _Layout.from_curation(curation, self.tables, self.edges, self.groups)
         precisions = self.precisions or ()
         weights = _weights(precisions)
         changing = layout.can_change(neighbors)
@@ -236,7 +252,7 @@ class Marginals(Aggregate):
         curation : Curation
             Layout of the curated table: ``database.curation``.
         """
-        layout = _Layout.from_curation(curation, self.tables, self.edges)
+        layout = _Layout.from_curation(curation, self.tables, self.edges, self.groups)
         return layout.split(np.ravel(values))
 
     def to_dict(self) -> dict[str, Any]:
@@ -246,6 +262,7 @@ class Marginals(Aggregate):
             "tables": [list(table) for table in self.tables],
             "edges": plain_edges(self.edges),
             "precisions": list(self.precisions or ()),
+            **_plain_groups(self.groups),
         }
 
 
@@ -269,6 +286,9 @@ class Dependence(Aggregate):
         ``{"kind": "given", "margins": {column: [...]}, "by": y}`` has for each column its table with the
         column ``y``, from which the tables of columns that are independent given ``y`` are computed; with
         None for ``y``, counts of the column alone.
+    groups : mapping of str to sequence of int
+        For categories of which several levels share a cell, the cell of each level, as of
+        :class:`Marginals`; the reference is about these cells.
 
     Notes
     -----
@@ -306,6 +326,7 @@ class Dependence(Aggregate):
     pairs: Sequence[tuple[str, str]]
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
     reference: Mapping[str, Any] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Normalize the fields, and refuse a reference that is not of whole numbers."""
@@ -315,12 +336,15 @@ class Dependence(Aggregate):
         object.__setattr__(self, "pairs", pairs)
         object.__setattr__(self, "edges", plain_edges(self.edges))
         object.__setattr__(self, "reference", reference)
+        object.__setattr__(self, "groups", _read_groups(self.groups))
         by = reference.get("by")
-        check_edges(self.edges, [*itertools.chain.from_iterable(pairs), *([] if by is None else [by])])
+        names = [*itertools.chain.from_iterable(pairs), *([] if by is None else [by])]
+        check_edges(self.edges, names)
+        check_edges(self.groups, names)
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns or references that do not fit."""
-        layout = _Layout.from_curation(curation, self.pairs, self.edges)
+        layout = _Layout.from_curation(curation, self.pairs, self.edges, self.groups)
         classes = self._check_reference(layout)
 
         def finish(integers: list[int], n_rows: int) -> list[int]:
@@ -351,7 +375,7 @@ class Dependence(Aggregate):
                 _check_length(f"of {' and '.join(pair)}", values, size)
             return 1
         by = self.reference["by"]
-        classes = 1 if by is None else len(Axis.from_curation(layout.curation, by, self.edges).labels)
+        classes = 1 if by is None else len(_axis(layout.curation, by, self.edges, self.groups).labels)
         for name, axis in layout.axes.items():
             _check_length(f"of {name}", self.reference["margins"][name], len(axis.labels) * classes)
         return classes
@@ -389,7 +413,9 @@ class Dependence(Aggregate):
         else:
             reference["margins"] = {name: reference["margins"][name] for name in names}
         kept = {*names, reference.get("by")}
-        return Dependence(pairs, {name: cuts for name, cuts in self.edges.items() if name in kept}, reference)
+        edges = {name: cuts for name, cuts in self.edges.items() if name in kept}
+        groups = {name: cells for name, cells in self.groups.items() if name in kept}
+        return Dependence(pairs, edges, reference, groups)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -398,7 +424,48 @@ class Dependence(Aggregate):
             "pairs": [list(pair) for pair in self.pairs],
             "edges": plain_edges(self.edges),
             "reference": dict(self.reference),
+            **_plain_groups(self.groups),
         }
+
+
+def _axis(
+    curation: Curation, name: str, edges: Mapping[str, Sequence[float]], groups: Mapping[str, Sequence[int]]
+) -> Axis:
+    """Return the cells of a column, of which levels of a category may share one."""
+    axis = Axis.from_curation(curation, name, edges)
+    if name not in groups:
+        return axis
+    cells = groups[name]
+    if not axis.column.is_category or len(cells) != len(axis.labels):
+        levels = len(axis.column.levels)
+        raise ParameterError(
+            f"groups of a question must have the cell of each of the {levels} levels of a category, and for "
+            f"{name!r} there are {len(cells)}. Numbers are cut by edges."
+        )
+    labels = tuple(
+        tuple(level for level, cell in zip(axis.labels, cells, strict=True) if cell == one)
+        for one in range(max(cells) + 1)
+    )
+    return Axis(axis.column, None, labels)
+
+
+def _read_groups(groups: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """Return the cell of each level as whole numbers, sorted by column; refuses gaps between cells."""
+    read = {}
+    for name in sorted(groups):
+        cells = [_read_integer(cell) for cell in groups[name]]
+        numbers = {cell for cell in cells if cell is not None}
+        if None in cells or numbers != set(range(len(numbers))) or not numbers:
+            raise ParameterError(
+                f"groups of a question must number the cells of {name!r} from 0 on, without gaps, and do not."
+            )
+        read[name] = tuple(cell for cell in cells if cell is not None)
+    return read
+
+
+def _plain_groups(groups: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Return groups as a JSON value under their name; nothing where there are none."""
+    return {"groups": {name: list(cells) for name, cells in groups.items()}} if groups else {}
 
 
 def _check_tables(tables: Sequence[Sequence[str]], owner: str, lengths: range) -> None:

@@ -135,7 +135,7 @@ def plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     return {name: [float(edge) for edge in edges[name]] for name in sorted(edges)}
 
 
-def check_edges(edges: Mapping[str, Sequence[float]], names: Sequence[str]) -> None:
+def check_edges(edges: Mapping[str, Sequence[Any]], names: Sequence[str]) -> None:
     """Refuse edges of columns that an aggregate does not read."""
     unused = sorted(set(edges) - set(names))
     if unused:

@@ -34,13 +34,14 @@ def add_along(values: Floats, axis: int) -> Floats:
     return total
 
 
-def divide(numerators: AnyArray, denominators: AnyArray, otherwise: float = 0.0) -> Floats:
+def divide(numerators: AnyArray | float, denominators: AnyArray | float, otherwise: float = 0.0) -> Floats:
     """Return ratios, and `otherwise` where the denominator is not above 0."""
-    numerators, denominators = np.broadcast_arrays(
+    above, below = np.broadcast_arrays(
         np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
     )
-    out = np.full(numerators.shape, otherwise)
-    return np.divide(numerators, denominators, out=out, where=denominators > 0)
+    ratios: Floats = np.full(above.shape, otherwise)
+    np.divide(above, below, out=ratios, where=below > 0)
+    return ratios
 
 
 def root_two_thirds(numerator: int, denominator: int = 1) -> float:

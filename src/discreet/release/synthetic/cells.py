@@ -112,7 +112,7 @@ class ColumnCells:
         return list(itertools.pairwise([lower, *edges, upper]))
 
     def settle(self, counts: Floats | None, sd: float, n: float) -> ColumnCells:
-        """Return the cells that noisy counts of the fine cells give: cuts of a number, levels that are merged.
+        """Return the cells that noisy counts of fine cells give: cuts of a number, levels that are merged.
 
         Parameters
         ----------

@@ -112,7 +112,8 @@ class SyntheticRelease(ReleaseMethod):
     --------
     >>> from discreet import ApproxDP, Column, Schema
     >>> columns = [Column("old", values=(0, 1)), Column("ill", values=(0, 1), role="target")]
-    >>> method = SyntheticRelease(ApproxDP(epsilon=1, delta=1e-6), schema=Schema(columns=columns), random_state=1)
+    >>> schema = Schema(columns=columns)
+    >>> method = SyntheticRelease(ApproxDP(epsilon=1, delta=1e-6), schema=schema, random_state=1)
     >>> made = method.release({"old": [0, 1, 1, 1] * 250, "ill": [0, 1, 1, 0] * 250})
     >>> {name: len(values) for name, values in made.columns.items()}
     {'old': 1000, 'ill': 1000}

@@ -89,7 +89,8 @@ def _add_groups(table: Floats, first: Ints, second: Ints) -> Floats:
     """Return the sums of a table over groups of cells along its last two axes."""
     classes, n, m = len(table), int(first[-1]) + 1, int(second[-1]) + 1
     place = (np.arange(classes)[:, None, None] * n + first[:, None]) * m + second
-    return np.bincount(place.ravel(), table.ravel(), classes * n * m).reshape(classes, n, m)
+    sums: Floats = np.bincount(place.ravel(), table.ravel(), classes * n * m).astype(np.float64)
+    return sums.reshape(classes, n, m)
 
 
 def _draw_towards(noisy: Floats, variance: Floats, known: Floats) -> Floats:

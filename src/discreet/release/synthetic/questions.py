@@ -14,7 +14,6 @@ from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query import Answer, Dependence, Marginals
 from discreet.query.curation import Curation
-from discreet.release.synthetic.arithmetic import divide
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -129,8 +128,9 @@ class Questions:
         fine : bool
             Whether fine cells are counted instead of cells.
         """
-        edges = _edges(cells, {column for table in tables for column in table}, fine=fine)
-        question = Marginals(tables, edges, precisions)
+        named = {column for table in tables for column in table}
+        groups = {} if fine else _groups(cells, named)
+        question = Marginals(tables, _edges(cells, named, fine=fine), precisions, groups)
         answer = self._ask(name, question)
         values = question.split(np.asarray(answer.value), self._curation)
         sds = question.split(np.asarray(answer.sd), self._curation)
@@ -161,7 +161,8 @@ class Questions:
         """
         by = reference.get("by")
         named = {column for pair in pairs for column in pair} | ({by} if by else set())
-        answer = self._ask(name, Dependence(pairs, _edges(cells, named), reference))
+        question = Dependence(pairs, _edges(cells, named), reference, _groups(cells, named))
+        answer = self._ask(name, question)
         return np.asarray(answer.value), float(np.asarray(answer.sd).flat[0])
 
     def _ask(self, name: str, question: Aggregate) -> Answer:
@@ -204,6 +205,12 @@ def _edges(cells: Mapping[str, ColumnCells], names: set[str], *, fine: bool = Fa
     """Return the edges of the numbers among some columns."""
     chosen = {name: cells[name].fine if fine else cells[name].edges for name in names}
     return {name: edges for name, edges in chosen.items() if edges}
+
+
+def _groups(cells: Mapping[str, ColumnCells], names: set[str]) -> dict[str, tuple[int, ...]]:
+    """Return the cells of the levels of those categories of which some share one."""
+    found = {name: cells[name].groups for name in names}
+    return {name: groups for name, groups in found.items() if groups is not None}
 
 
 class RecordedSums:
@@ -253,8 +260,8 @@ class RecordedSums:
         one = self._left.pop(0)
         if canonical(one["question"]) != canonical(question.to_dict()):
             raise ParameterError(
-                f"The question {one['name']!r} of the record must follow from the answers before it, and does "
-                "not. The record was changed, or comes from another version."
+                f"The question {one['name']!r} of the record must follow from the answers before it, and "
+                "does not. The record was changed, or comes from another version."
             )
         if privacy is None or canonical(one["promise"]) != canonical(privacy.to_dict()):
             raise ParameterError(
@@ -291,9 +298,3 @@ class RecordedSums:
 def to_margins(table: Floats) -> list[int]:
     """Return counts by class and cell as whole numbers by cell and class, for a reference."""
     return [int(value) for value in np.floor(table.T + 0.5).ravel().tolist()]
-
-
-def normalize(table: Floats, total: float) -> Floats:
-    """Return a table scaled to a total; unchanged where it has none."""
-    sums = np.cumsum(table.ravel())
-    return table * divide(total, sums[-1:], 1.0)[0]

@@ -125,4 +125,5 @@ def resample(order: Ints, weights: Floats, n: int, stream: Stream) -> Ints:
     start = float(stream.words(1)[0] >> np.uint64(11)) * 2.0**-53
     places = (start + np.arange(n)) * (ends[-1] / n)
     picked = np.minimum(np.searchsorted(ends, places, side="right"), len(order) - 1)
-    return order[picked]
+    rows: Ints = order[picked]
+    return rows

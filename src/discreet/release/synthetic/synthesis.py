@@ -183,9 +183,9 @@ class _Rounds:
             n_rows, sd = estimate_rows(self._first) if self._first else (0.0, 1.0)
             if n_rows < _LEAST_SIGMAS_OF_ROWS * sd:
                 raise DataError(
-                    "SyntheticRelease needs more rows than the noise on their number, and the noisy number is "
-                    "not above three standard deviations. The questions so far are paid for; ask for a weaker "
-                    "promise."
+                    "SyntheticRelease needs more rows than the noise on their number, and the noisy number "
+                    "is not above three standard deviations. The questions so far are paid for; ask for a "
+                    "weaker promise."
                 )
             n = round(n_rows)
         if not self._names:

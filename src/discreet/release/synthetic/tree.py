@@ -114,7 +114,8 @@ def estimate_pair(table: NoisyTable, pair: Pair, one_way: OneWay, model: Floats)
     """Return the counts of two columns that fit a noisy table, the model's own, and each column's counts."""
     fitted = shrink(table.values[None], table.sd, model[None])
     first, second = (one_way.margin(column)[None] for column in pair)
-    return rake(fitted, first, second)[0]
+    counts: Floats = rake(fitted, first, second)[0]
+    return counts
 
 
 @dataclass(frozen=True, eq=False)
