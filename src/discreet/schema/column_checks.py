@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import unicodedata
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from discreet.schema.notation import UNFILLED, Blank, Notation, nearest, quote_value
@@ -146,7 +147,7 @@ def _list_problems(c: Any, notation: Notation) -> Iterator[str]:
             f"Write {notation.column(c.name, values=strings)}.{missing if None in c.values else ''}"
         )
         return
-    repeated = sorted({str(v) for v in c.values if c.values.count(v) > 1})
+    repeated = sorted(str(v) for v, times in Counter(c.values).items() if times > 1)
     if repeated:
         yield (
             f"{notation['values']} must not repeat a value, and {', '.join(map(quote_value, repeated))} "

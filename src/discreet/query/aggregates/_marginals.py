@@ -442,11 +442,10 @@ def _axis(
             f"groups of a question must have the cell of each of the {levels} levels of a category, and for "
             f"{name!r} there are {len(cells)}. Numbers are cut by edges."
         )
-    labels = tuple(
-        tuple(level for level, cell in zip(axis.labels, cells, strict=True) if cell == one)
-        for one in range(max(cells) + 1)
-    )
-    return Axis(axis.column, None, labels)
+    labels: list[list[Any]] = [[] for _ in range(max(cells) + 1)]
+    for level, cell in zip(axis.labels, cells, strict=True):
+        labels[cell].append(level)
+    return Axis(axis.column, None, tuple(map(tuple, labels)))
 
 
 def _read_groups(groups: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:

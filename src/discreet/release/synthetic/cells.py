@@ -149,9 +149,10 @@ class ColumnCells:
 def _merge_rare(counts: Floats, sd: float, n: float) -> tuple[int, ...] | None:
     """Return the cell of each level, the last for all rare ones; None where at most one is rare."""
     rare = counts < max(3 * sd, n / _RARE)
-    if int(rare.sum()) < 2:
+    few = int(np.count_nonzero(rare))
+    if few < 2:
         return None
-    last = len(counts) - int(rare.sum())
+    last = len(counts) - few
     return tuple(np.where(rare, last, np.cumsum(~rare) - 1).tolist())
 
 

@@ -136,7 +136,8 @@ class SyntheticRelease(ReleaseMethod):
     ) -> None:
         """Store the parameters; refuses promises about single rows and errors."""
         super().__init__(schema=schema, ledger=ledger, random_state=random_state)
-        promise = ApproxDP(epsilon=1.0, delta=1e-6) if privacy is None else privacy
+        neighbors = self._require_schema().neighbors
+        promise = ApproxDP(epsilon=1.0, delta=1e-6, neighbors=neighbors) if privacy is None else privacy
         if not isinstance(promise, ApproxDP | GaussianDP | ZCDP | PureDP):
             raise PromiseError(
                 "privacy of SyntheticRelease must be ApproxDP, GaussianDP, ZCDP or PureDP, was "

@@ -158,10 +158,10 @@ def _choose_target(
     (one,) = found
     most = _MOST_CLASSES if one.column.is_category or one.edges == one.fine else _MOST_CUT_CLASSES
     if one.is_cut or one.size > most:
-        what = "a number that is not cut" if one.is_cut else f"{one.size} cells"
+        what = "no declared cells" if one.is_cut else f"{one.size} cells"
         notes.append(
-            f"The target {name!r} has {what}, so all columns are modelled alike. Declare at most "
-            f"{_MOST_CUT_CLASSES} cells for it to be modelled as a class."
+            f"The target {name!r} has {what}, so all columns are modelled alike. Classes are at most "
+            f"{_MOST_CLASSES} levels, or {_MOST_CUT_CLASSES} declared cells of a number."
         )
         return None
     if one.size < 2:

@@ -67,8 +67,8 @@ def apportion(counts: Ints, shares: Floats, tiebreak: Words) -> Ints:
     fraction = expected - whole
     owed = np.zeros(shares.shape[1])
     rank = np.argsort(tiebreak, kind="stable")
-    for group in range(len(counts)):
-        rest = int(counts[group]) - int(whole[group].sum())
+    left = counts - np.cumsum(whole, axis=1)[:, -1]
+    for group, rest in enumerate(left.tolist()):
         owed = owed + fraction[group]
         possible = rank[even[group, rank] > 0]
         chosen = possible[np.argsort(-owed[possible], kind="stable")]

@@ -188,7 +188,7 @@ def choose_edges(
         factor = CARRIED * KEPT_NOISE[0] * depth
         weights = {e: budget.weigh(factor * sizes[e[0]] * sizes[e[1]], KEPT_NOISE[1]) for e in edges}
         missed = LOST_WITHOUT_CLASS if classes > 1 and not by_class else 0.0
-        room = MOST_CELLS - sum(sizes) * classes
+        room = MOST_CELLS - int(add_up(sizes)) * classes
         chosen = _choose_prefix(
             budget, share, edges, weights, {e: depth * sizes[e[0]] * sizes[e[1]] for e in edges}, room,
             base=one_way, loss=float(CARRIED), missed=missed,

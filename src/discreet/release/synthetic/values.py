@@ -87,8 +87,8 @@ def _draw_numbers(cells: ColumnCells, edges: tuple[float, ...], codes: Ints, str
         values = lower + (begin[known] + inside) * step
     else:
         starts = np.array([start for start, _ in intervals])
-        widths = np.array([0.0 if end <= LEAST_MAGNITUDE else end - start for start, end in intervals])
-        starts = np.where(np.abs(starts) <= LEAST_MAGNITUDE, 0.0, starts)
+        # The cell of 0 ends at the least number that is not read as 0.
+        widths = np.array([0.0 if 0 < end <= LEAST_MAGNITUDE else end - start for start, end in intervals])
         part = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
         values = starts[known] + part * widths[known]
         if steps is not None:

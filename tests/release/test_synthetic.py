@@ -1,0 +1,311 @@
+"""Synthetic tables: what is promised and charged, what is refused, and that odd tables do not break them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from discreet import ApproxDP, Column, Database, GaussianDP, Ledger, PureDP, Schema, ZCDP
+from discreet.errors import BudgetExceeded, DataError, DiscreetError, ParameterError, PromiseError
+from discreet.noise import Stream
+from discreet.privacy import ErrorFloor, promise_from_dict
+from discreet.release.synthetic import SyntheticRelease, regenerate
+from discreet.release.synthetic.method import sampling_seed
+from tests.release.synthetic_tables import COLUMNS, mixed_rows, mixed_schema, plain_rows, plain_schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from discreet.release.synthetic import SyntheticTable
+
+
+def check_table(made: SyntheticTable, n: int) -> None:
+    """Assert that every cell is one that the schema declares."""
+    for column in made.schema.released:
+        values = made.columns[column.name]
+        assert len(values) == n
+        if column.is_category:
+            assert values.min() >= 0
+            assert values.max() < len(column.levels)
+            continue
+        known = values[~np.isnan(values)]
+        lower, upper = column.range
+        assert len(known) == n or not column.required
+        assert ((known >= lower) & (known <= upper)).all()
+        if column.type != "number":
+            assert (known == np.round(known)).all()
+
+
+def test_every_question_is_charged_its_share_and_together_they_are_the_promise() -> None:
+    ledger = Ledger.open(":memory:")
+    method = SyntheticRelease(GaussianDP(mu=1.5), schema=mixed_schema(), ledger=ledger, random_state=1)
+    made = method.release(mixed_rows())
+    check_table(made, 2000)
+    assert [one["name"] for one in method.tables_["questions"]] == list(method.plan_.shares)
+    squares = [r.promises[0].mu ** 2 for r in method.receipts_ if isinstance(r.promises[0], GaussianDP)]
+    assert len(squares) == len(method.receipts_) == len(ledger.entries())
+    assert 1.5**2 * (1 - 1e-12) <= sum(squares) <= 1.5**2
+    assert made.promises == method.promises_
+    assert made.receipt == method.receipts_[-1]
+
+
+def test_nothing_is_charged_where_the_whole_plan_does_not_fit() -> None:
+    ledger = Ledger.open(":memory:", limit=GaussianDP(mu=1.0))
+    method = SyntheticRelease(GaussianDP(mu=1.01), schema=mixed_schema(), ledger=ledger, random_state=1)
+    with pytest.raises(BudgetExceeded, match="Nothing was charged"):
+        method.release(mixed_rows())
+    assert ledger.entries() == []
+    exact = SyntheticRelease(GaussianDP(mu=1.0), schema=mixed_schema(), ledger=ledger, random_state=1)
+    exact.release(mixed_rows())
+
+
+def test_a_table_that_would_be_noise_is_refused_before_it_is_charged() -> None:
+    ledger = Ledger.open(":memory:")
+    options: dict[str, Any] = {"schema": mixed_schema(), "ledger": ledger, "random_state": 1}
+    promise = ApproxDP(epsilon=0.01, delta=1e-6)
+    with pytest.raises(
+        ParameterError, match=r"every count of `\w+` by `ill` is off by about \d+ rows of 500"
+    ):
+        SyntheticRelease(promise, **options).release(mixed_rows(500))
+    assert ledger.entries() == []
+    method = SyntheticRelease(promise, **options, anyway=True)
+    check_table(method.release(mixed_rows(500)), 500)
+    assert "is off by about" in method.plan_.notes[0]
+
+
+def test_advice_names_a_promise_that_does() -> None:
+    method = SyntheticRelease(ApproxDP(epsilon=0.01, delta=1e-6), schema=mixed_schema())
+    with pytest.raises(ParameterError, match="Ask for epsilon") as refused:
+        method.release(mixed_rows(500))
+    epsilon = float(str(refused.value).split("Ask for epsilon ")[1].split(",")[0])
+    better = SyntheticRelease(ApproxDP(epsilon=epsilon, delta=1e-6), schema=mixed_schema())
+    _, plan = better._plan(mixed_schema(), 500)
+    assert plan.error is not None
+    assert 0.09 < plan.error <= 0.1
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [ApproxDP(epsilon=2, delta=1e-6), ZCDP(rho=0.3), PureDP(epsilon=20)],
+    ids=lambda promise: promise.kind,
+)
+def test_every_central_promise_is_kept(promise: Any) -> None:
+    method = SyntheticRelease(promise, schema=mixed_schema(), random_state=1)
+    check_table(method.release(mixed_rows()), 2000)
+    (kept,) = method.promises_
+    assert kept.delta_at(2.0) <= promise.delta_at(2.0) * (1 + 1e-9)
+
+
+def test_promises_about_single_rows_are_refused() -> None:
+    with pytest.raises(PromiseError, match="GaussianRelease"):
+        SyntheticRelease(ErrorFloor(age=3), schema=mixed_schema())  # type: ignore[arg-type]
+
+
+def test_rows_keep_what_goes_together() -> None:
+    rows = mixed_rows(4000)
+    made = SyntheticRelease(GaussianDP(mu=2), schema=mixed_schema(), random_state=1).release(rows)
+    assert abs((made.columns["income"] == 0).mean() - 0.7) < 0.05
+    assert abs(np.isnan(made.columns["size"]).mean() - 0.2) < 0.05
+    old = made.columns["age"] > 60
+    assert abs((made.columns["ill"] == 1)[old].mean() - 1) < 0.15
+    assert (made.columns["owner"] == 1)[old].mean() > 0.85
+    assert abs(made.columns["age"].mean() - rows["age"].mean()) < 3
+
+
+def test_the_number_of_rows_is_estimated_where_it_is_private() -> None:
+    schema = mixed_schema(neighbors="add-remove", row_count="private")
+    promise = GaussianDP(mu=2, neighbors="add-remove")
+    method = SyntheticRelease(promise, schema=schema, random_state=1)
+    made = method.release(mixed_rows())
+    n = len(made.columns["age"])
+    check_table(made, n)
+    assert n != 2000
+    assert abs(n - 2000) < 100
+    assert SyntheticRelease(schema=schema).privacy.neighbors == "add-remove"
+    few = SyntheticRelease(GaussianDP(mu=0.001, neighbors="add-remove"), schema=schema, random_state=1)
+    with pytest.raises(DataError, match="paid for"):
+        few.release(mixed_rows(100))
+
+
+def test_rows_of_one_person_multiply_the_noise() -> None:
+    columns = [Column("who", role="id"), *plain_schema().columns]
+    schema = Schema(columns=columns, target="c2", id_column="who", max_rows_per_unit=3)
+    rows = {"who": np.arange(900) // 3, **plain_rows(900)}
+    method = SyntheticRelease(GaussianDP(mu=2), schema=schema, random_state=1)
+    check_table(method.release(rows), 900)
+    alone = SyntheticRelease(GaussianDP(mu=2), schema=plain_schema(), random_state=1)
+    alone.release(plain_rows(900))
+    assert method.tables_["questions"][0]["sd"][0] == pytest.approx(
+        3 * alone.tables_["questions"][0]["sd"][0]
+    )
+    assert any("single" in note for note in method.plan_.notes)
+
+
+def test_the_seed_follows_from_the_last_receipt_unless_the_noise_is_public_anyway() -> None:
+    schema, rows = plain_schema(), plain_rows()
+    first, second = (SyntheticRelease(GaussianDP(mu=1), schema=schema, random_state=1) for _ in range(2))
+    one, two = first.release(rows), second.release(rows)
+    assert first.receipts_[-1].hash != second.receipts_[-1].hash
+    assert all((one.columns[name] == two.columns[name]).all() for name in one.columns)
+    secret = SyntheticRelease(GaussianDP(mu=1), schema=schema)
+    secret.release(rows)
+    assert secret.sampling_seed_ == sampling_seed(secret.receipts_[-1], "whatever")
+    assert secret.sampling_seed_ != sampling_seed(secret.receipts_[-1], "whatever", 1)
+
+
+def test_a_changed_record_is_refused_or_gives_other_rows() -> None:
+    method = SyntheticRelease(GaussianDP(mu=1), schema=mixed_schema(), random_state=1)
+    made = method.release(mixed_rows())
+    document = json.loads(json.dumps(method.tables_))
+
+    def change(question: int, key: str, value: Any) -> dict[str, Any]:
+        changed = copy.deepcopy(document)
+        changed["questions"][question][key] = value
+        return changed
+
+    values = list(document["questions"][0]["values"])
+    values[0] += 500.0
+    last = list(document["questions"][-1]["values"])
+    last[0] += 1.0
+    cost = GaussianDP(mu=0.9).to_dict()
+    for wrong in (change(0, "values", values), change(1, "promise", cost), {**document, "kind": "other"}):
+        with pytest.raises(ParameterError):
+            regenerate(method, wrong)
+    extra = {**document, "questions": [*document["questions"], document["questions"][0]]}
+    with pytest.raises(ParameterError, match="no answers but"):
+        regenerate(method, extra)
+    other = regenerate(method, change(-1, "values", last))
+    assert any(
+        not np.array_equal(made.columns[c], other.columns[c], equal_nan=made.columns[c].dtype.kind == "f")
+        for c in made.columns
+    )
+
+
+def test_more_rows_and_rows_that_fit_a_condition_are_free() -> None:
+    method = SyntheticRelease(GaussianDP(mu=2), schema=mixed_schema(), random_state=1)
+    made = method.release(mixed_rows())
+    paid = len(method.receipts_)
+    again = method.generate(2000)
+    assert all(np.array_equal(again[c], made.columns[c], equal_nan=c in ("size", "income")) for c in again)
+    other = method.generate(2000, seed=1)
+    assert not np.array_equal(other["ill"], made.columns["ill"])
+    many = method.generate(20_000)
+    assert len(many["age"]) == 20_000
+    some = method.generate(300, where={"ill": 1, "owner": True, "age": 80})
+    assert set(some["ill"]) == set(some["owner"]) == {1}
+    assert some["age"].min() > 40
+    assert len(method.receipts_) == paid
+    with pytest.raises(ParameterError, match="declared level"):
+        method.generate(10, where={"town": "north"})
+    with pytest.raises(ParameterError, match="at least 100"):
+        method.generate(10, where={"age": 10, "ill": 1, "owner": True, "town": None, "children": 3})
+
+
+def test_a_table_is_made_from_a_file_a_database_or_a_matrix(tmp_path: Path) -> None:
+    schema = mixed_schema()
+    method = SyntheticRelease(GaussianDP(mu=1), schema=schema, n_records=100, random_state=1)
+    made = method.release(mixed_rows())
+    check_table(made, 100)
+    path = tmp_path / "made.parquet"
+    made.write(path)
+    from_file = SyntheticRelease(GaussianDP(mu=1), schema=made.schema, random_state=1, anyway=True).release(
+        path
+    )
+    check_table(from_file, 100)
+    with Database(mixed_rows(), schema=schema, random_state=1) as database:
+        again = SyntheticRelease(GaussianDP(mu=1), schema=schema, n_records=100).release_database(database)
+    assert (again.columns["age"] == made.columns["age"]).all()
+    numbers = Schema(columns=[Column("x", lower=0, upper=1), Column("y", values=(-1, 1), role="target")])
+    draws = Stream.from_seed(1).generator()
+    matrix = SyntheticRelease(schema=numbers, random_state=1).release(
+        draws.random((400, 1)), np.resize([-1, 1], 400)
+    )
+    check_table(matrix, 400)
+
+
+def odd_tables() -> dict[str, tuple[dict[str, Any], Schema]]:
+    """Tables that leave some step without anything to do."""
+    n = 300
+    plain = plain_rows(n)
+    long = tuple(f"v{i}" for i in range(500))
+    number = Column("x", lower=0, upper=10)
+    return {
+        "small": (plain, plain_schema()),
+        "empty class": ({**plain, "c2": np.zeros(n, int)}, plain_schema()),
+        "constant columns": (
+            {"a": np.ones(n, int), "x": np.full(n, 3.0), "b": plain["c0"]},
+            Schema(columns=[Column("a", values=(0, 1)), number, Column("b", values=(0, 1, 2))]),
+        ),
+        "one column": ({"c0": plain["c0"]}, plain_schema(1, target=False)),
+        "one number": ({"x": np.linspace(0, 9, n)}, Schema(columns=[number])),
+        "all missing": (
+            {"x": np.full(n, np.nan), "c": plain["c0"]},
+            Schema(columns=[Column("x", lower=0, upper=1, required=False), Column("c", values=(0, 1, 2))]),
+        ),
+        "target alone": ({"c0": plain["c0"]}, plain_schema(1)),
+        "two columns": ({name: plain[name] for name in ("c0", "c1")}, plain_schema(2)),
+        "many levels": (
+            {"v": np.array(long, object)[np.arange(n) ** 2 % 500], "c": plain["c0"]},
+            Schema(columns=[Column("v", values=long), Column("c", values=(0, 1, 2), role="target")]),
+        ),
+        "target of many levels": (
+            {"v": np.array(long, object)[np.arange(n) % 500], "c": plain["c0"]},
+            Schema(columns=[Column("v", values=long, role="target"), Column("c", values=(0, 1, 2))]),
+        ),
+        "numeric target": (
+            {"x": np.linspace(0, 9, n), "c": plain["c0"]},
+            Schema(columns=[Column("x", lower=0, upper=10, role="target"), Column("c", values=(0, 1, 2))]),
+        ),
+    }
+
+
+@pytest.mark.parametrize("mu", [0.002, 0.3, 30.0])
+@pytest.mark.parametrize("name", odd_tables())
+def test_odd_tables_do_not_break_it(name: str, mu: float) -> None:
+    rows, schema = odd_tables()[name]
+    method = SyntheticRelease(GaussianDP(mu=mu), schema=schema, anyway=True, random_state=1)
+    made = method.release(rows)
+    check_table(made, 300)
+    again = regenerate(method, method.tables_)
+    assert all(again.columns[c].tobytes() == made.columns[c].tobytes() for c in made.columns)
+    json.dumps([method.tables_, method.model_, method.plan_.to_dict()], allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"target": "nothing"}, "target .* must be a released column"),
+        ({"cells": {"town": (1,)}}, "levels of a category are its cells"),
+        ({"cells": {"nothing": (1,)}}, "numbers and dates that are released"),
+        ({"shares": {"some": 1}}, "shares of SyntheticRelease"),
+        ({"shares": {"one": 0}}, "weights above 0"),
+        ({"n_records": 0}, "n_records"),
+    ],
+)
+def test_wrong_parameters_are_refused(options: dict[str, Any], words: str) -> None:
+    ledger = Ledger.open(":memory:")
+    with pytest.raises(DiscreetError, match=words):
+        SyntheticRelease(GaussianDP(mu=1), schema=mixed_schema(), ledger=ledger, **options).release(
+            mixed_rows()
+        )
+    assert ledger.entries() == []
+
+
+def test_too_few_rows_are_refused() -> None:
+    with pytest.raises(DataError, match="at least 50 rows, and the table has 49"):
+        SyntheticRelease(schema=plain_schema()).release(plain_rows(49))
+
+
+def test_parameters_are_written_down_and_read_back() -> None:
+    method = SyntheticRelease(
+        GaussianDP(mu=1), schema=mixed_schema(), target="owner", cells={"age": (20, 40)}, shares={"one": 0.3}
+    )
+    values = json.loads(json.dumps(method.parameters()))
+    again = SyntheticRelease.from_parameters(values, schema=mixed_schema())
+    assert again.parameters() == method.parameters()
+    assert promise_from_dict(values["privacy"]) == method.privacy
+    assert len(COLUMNS) == len(method.plan(mixed_schema(), 5000).schema.columns)
