@@ -55,9 +55,11 @@ def plain_schema(columns: int = 3, levels: int = 3, target: bool = True) -> Sche
 
 
 def plain_rows(n: int = 300, columns: int = 3, levels: int = 3, seed: int = 7) -> dict[str, Any]:
-    """Make rows in which every column repeats the one before it half of the time."""
+    """Make rows in which a column repeats that before it, or the one before that, most of the time."""
     draws = Stream.from_seed(seed).generator()
     made = [draws.integers(0, levels, n)]
     for _ in range(1, columns):
-        made.append(np.where(draws.random(n) < 0.5, made[-1], draws.integers(0, levels, n)))
+        which = draws.random(n)
+        near = np.where(which < 0.4, made[-1], made[max(len(made) - 2, 0)])
+        made.append(np.where(which < 0.8, near, draws.integers(0, levels, n)))
     return {f"c{i}": values for i, values in enumerate(made)}

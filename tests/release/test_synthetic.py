@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, Column, Database, GaussianDP, Ledger, PureDP, Schema, ZCDP
+from discreet import ZCDP, ApproxDP, Column, Database, GaussianDP, Ledger, PureDP, Schema
 from discreet.errors import BudgetExceeded, DataError, DiscreetError, ParameterError, PromiseError
 from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, promise_from_dict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
 
 _LEAST_FACTOR, _LARGEST_FACTOR = 0.1, 10.0
-_KEPT_INDICES = 2**25
-"""Largest number of indices of cells that are kept between rounds, 256 MB; more are computed again."""
+_KEPT_INDICES = 2**24
+"""Largest number of indices of cells that are kept between rounds, 128 MB; more are computed again."""
 
 
 def draw_levels(groups: Ints, shares: Floats, stream: Stream) -> Ints:
@@ -106,17 +107,19 @@ def fit_weights(
             place = kept[i] if keep else index_cells(codes, columns, table.shape)
             current = np.bincount(place, weights, table.size)
             factor = divide(table.ravel(), current, 1.0)
-            weights *= np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR)[place]
+            weights *= np.take(np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR), place)
     return weights
 
 
 def index_cells(codes: Sequence[AnyArray], columns: Sequence[int], shape: Sequence[int]) -> Ints:
     """Return the place of every row's cell in a table over some columns, in C order."""
-    place = codes[columns[0]].astype(np.intp)
+    # 16 bits are enough for most tables, and four times as fast as 64.
+    kind = np.uint16 if math.prod(shape) <= 2**16 else np.intp
+    place = codes[columns[0]].astype(kind)
     for column, size in zip(columns[1:], shape[1:], strict=True):
-        place *= size
-        place += codes[column]
-    return place
+        place *= kind(size)
+        place += codes[column].astype(kind, copy=False)
+    return place.astype(np.intp)
 
 
 def resample(order: Ints, weights: Floats, n: int, stream: Stream) -> Ints:

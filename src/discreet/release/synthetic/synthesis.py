@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from discreet.release.synthetic.selection import Pair
 
 SAMPLE_FACTOR, MOST_SAMPLED = 4, 2**20
-_ROUNDS = 12
+_ROUNDS = 6
 _LEAST_SIGMAS_OF_ROWS = 3
 
 
@@ -298,8 +298,9 @@ def _draw_sample(made: Synthesis, digest: str) -> None:
     stream = sampling_stream("sample", digest)
     classes = made.tree.one_way.classes
     counts = apportion(np.array([size]), classes[None], stream.words(len(classes)))[0]
-    made.classes = np.repeat(np.arange(len(classes)), counts)
-    made.sample = made.tree.draw(made.classes, stream)
+    drawn = np.repeat(np.arange(len(classes)), counts)
+    made.sample = [codes.astype(np.uint16) for codes in made.tree.draw(drawn, stream)]
+    made.classes = drawn.astype(np.uint16)
 
 
 def _count_pair(made: Synthesis, pair: Pair) -> Floats:
