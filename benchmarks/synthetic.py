@@ -113,9 +113,14 @@ def _numeric(
             continue
         whole = pd.api.types.is_integer_dtype(values)
         low, high = values.min(), values.max()
-        kind = "integer" if whole else "number"
         columns.append(
-            Column(str(column), type=kind, lower=low, upper=high, required=not values.isna().any())
+            Column(
+                str(column),
+                type="integer" if whole else "number",
+                lower=low,
+                upper=high,
+                required=not values.isna().any(),
+            )
         )
         cuts = sorted({float(v) for v in values.dropna().quantile(np.linspace(0.1, 0.9, 9)).round(6)})
         if whole:

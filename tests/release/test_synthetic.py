@@ -163,7 +163,7 @@ def test_a_changed_record_is_refused_or_gives_other_rows() -> None:
     document = json.loads(json.dumps(method.tables_))
 
     def change(question: int, key: str, value: Any) -> dict[str, Any]:
-        changed = copy.deepcopy(document)
+        changed: dict[str, Any] = copy.deepcopy(document)
         changed["questions"][question][key] = value
         return changed
 

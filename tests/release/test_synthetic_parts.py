@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -255,8 +256,8 @@ def test_precisions_are_the_ones_with_the_least_error() -> None:
     weights = [budget.weigh(a) for a in coefficients]
 
     def error(precisions: list[float]) -> float:
-        scale = (2 * sum(precisions)) ** 0.5
-        return 0.399 * sum(a * scale / p**0.5 for a, p in zip(coefficients, precisions, strict=True))
+        scale = math.sqrt(2 * sum(precisions))
+        return 0.399 * sum(a * scale / math.sqrt(p) for a, p in zip(coefficients, precisions, strict=True))
 
     best = budget.error(add_up(weights), 1.0)
     assert error(weights) == pytest.approx(best)

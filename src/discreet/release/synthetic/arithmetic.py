@@ -62,7 +62,6 @@ def order_rows(keys: Iterable[AnyArray], n: int) -> Ints:
     """Return the order of `n` rows by several keys, the first of which counts most; ties stay as they are."""
     order = np.arange(n)
     for key in reversed(list(keys)):
-        narrow = key.astype(np.uint16) if key.dtype.kind == "i" and n and int(key.max()) < 65536 else key
         # Sorting 16 bits takes time in proportion to the rows.
-        order = order[np.argsort(narrow[order], kind="stable")]
+        order = order[np.argsort(key[order], kind="stable")]
     return order

@@ -156,7 +156,7 @@ class SyntheticRelease(ReleaseMethod):
     def plan(self, schema: Schema, n_rows: int) -> ReleasePlan:
         """Return promise and schema of a release; refuses one that would be noise."""
         promise, _ = self._plan(schema, n_rows)
-        return _CentralPlan(published(schema), (promise,))
+        return _CentralPlan(publishable_schema(schema), (promise,))
 
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> ReleasePlan:
         """Return :meth:`plan`: how good a table is at other noise does not follow from a factor."""
@@ -233,7 +233,7 @@ class SyntheticRelease(ReleaseMethod):
         columns = self.generate(self.n_records)
         return SyntheticTable(
             columns=columns,
-            schema=published(sums.schema),
+            schema=publishable_schema(sums.schema),
             promises=self.promises_,
             receipt=self.receipts_[-1] if self.receipts_ else self._charge((), sums.schema, False),
             summary=(),
@@ -381,7 +381,7 @@ def _find_cell(made: Synthesis, name: str, value: Any) -> int:
     return int(np.searchsorted(np.array(cells.edges), number, side="right"))
 
 
-def published(schema: Schema) -> Schema:
+def publishable_schema(schema: Schema) -> Schema:
     """Return the schema of the published table: the declared columns, every list closed."""
     columns = [_published_column(column) for column in schema.released]
     return Schema(columns=columns, target=schema.target, dataset=schema.dataset, unit=schema.unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,7 +43,8 @@ def draw_levels(groups: Ints, shares: Floats, stream: Stream) -> Ints:
     levels = apportion(counts[present], shares[present], stream.words(shares.shape[1]))
     words = stream.words(len(groups))
     low, high = (words & np.uint64(0xFFFF)).astype(np.uint16), (words >> np.uint64(48)).astype(np.uint16)
-    order = order_rows([groups, high, low], len(groups))
+    narrow = groups.astype(np.uint16) if len(shares) <= 2**16 else groups
+    order = order_rows([narrow, high, low], len(groups))
     drawn = np.empty(len(groups), np.int64)
     drawn[order] = np.repeat(np.tile(np.arange(shares.shape[1]), len(present)), levels.ravel())
     return drawn
@@ -114,8 +115,8 @@ def fit_weights(
 def index_cells(codes: Sequence[AnyArray], columns: Sequence[int], shape: Sequence[int]) -> Ints:
     """Return the place of every row's cell in a table over some columns, in C order."""
     # 16 bits are enough for most tables, and four times as fast as 64.
-    kind = np.uint16 if math.prod(shape) <= 2**16 else np.intp
-    place = codes[columns[0]].astype(kind)
+    kind: Any = np.uint16 if math.prod(shape) <= 2**16 else np.intp
+    place: AnyArray = codes[columns[0]].astype(kind)
     for column, size in zip(columns[1:], shape[1:], strict=True):
         place *= kind(size)
         place += codes[column].astype(kind, copy=False)

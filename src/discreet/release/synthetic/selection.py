@@ -134,7 +134,7 @@ def find_tree(pairs: Sequence[Pair], dependence: Sequence[float], least: float, 
 
 
 @dataclass(frozen=True)
-class Choice:
+class TableChoice:
     """Tables that are asked for: those of pairs of columns, and the error that is expected of them.
 
     Attributes
@@ -162,7 +162,7 @@ def choose_edges(
     sizes: Sequence[int],
     classes: int,
     one_way: float,
-) -> Choice:
+) -> TableChoice:
     """Return which edges of the tree are measured: those for which the expected total error is least.
 
     Parameters
@@ -193,13 +193,13 @@ def choose_edges(
             budget, share, edges, weights, {e: depth * sizes[e[0]] * sizes[e[1]] for e in edges}, room,
             base=one_way, loss=float(CARRIED), missed=missed,
         )  # fmt: skip
-        choices.append(Choice(*chosen[:2], by_class, chosen[2]))
+        choices.append(TableChoice(*chosen[:2], by_class, chosen[2]))
     return min(choices, key=lambda choice: choice.error)
 
 
 def choose_pairs(
     budget: NoiseBudget, share: float, dependence: dict[Pair, float], sizes: Sequence[int]
-) -> Choice:
+) -> TableChoice:
     """Return which further tables of two columns are measured after the tree.
 
     Parameters
@@ -216,7 +216,7 @@ def choose_pairs(
     cells = {pair: sizes[pair[0]] * sizes[pair[1]] for pair in dependence}
     weights = {pair: budget.weigh(KEPT_NOISE[0] * size, KEPT_NOISE[1]) for pair, size in cells.items()}
     pairs, kept, error = _choose_prefix(budget, share, dependence, weights, cells, MOST_CELLS)
-    return Choice(pairs, kept, False, error)
+    return TableChoice(pairs, kept, False, error)
 
 
 def _choose_prefix(

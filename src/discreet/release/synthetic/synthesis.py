@@ -160,6 +160,7 @@ class _Rounds:
         cells: dict[str, ColumnCells],
         names: list[str],
     ) -> None:
+        """Keep what all rounds need: questions, budget, cells, and the sizes of the modelled columns."""
         self._questions, self._plan, self._budget, self._cells = questions, plan, budget, cells
         self._names, self._sizes = names, [cells[name].size for name in names]
         self._target = plan.target
