@@ -22,6 +22,7 @@ from discreet.query.calibration import CostModel, QueryNoise
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import KernelTotals, Tables
+from discreet.query.passes import Band, MarginalsPass
 from discreet.schema import Column, Schema
 from discreet.schema.schema import Neighbors
 from tests.query.people import people, people_schema
@@ -326,6 +327,12 @@ def test_both_plans_count_the_same_and_which_is_taken_follows_from_the_question_
     assert {int(table.sum()) for table in counts} == {1200}
     assert [table.shape for table in counts[:5]] == [(4,), (81,), (3,), (5,), (2,)]
     engine.close()
+
+
+def test_every_row_is_in_one_cell_of_each_table_whatever_was_written_into_the_engine() -> None:
+    count = MarginalsPass(("c0", "v1"), (Band(0, None, None, 2), Band(1, (0.5,), None)), ((0,), (0, 1)))
+    found = count([np.array([-7, 1, 9], np.int32), np.array([0.1, np.inf, np.nan])])
+    assert found.tolist() == [1, 1, 1, 1, 0, 0, 1, 1, 0]
 
 
 def test_all_pairs_of_sixty_columns_are_one_question() -> None:

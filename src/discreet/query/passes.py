@@ -347,8 +347,12 @@ class MarginalsPass:
 
     def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
         """Return the counts over some rows."""
-        codes = [band.codes(arrays).astype(np.intp) for band in self.bands]
         sizes = [band.size for band in self.bands]
+        # Clipped, so that a row is in one cell of each table even where others can write to the table.
+        codes = [
+            np.clip(band.codes(arrays), 0, size - 1).astype(np.intp)
+            for band, size in zip(self.bands, sizes, strict=True)
+        ]
         cells = np.empty(len(arrays[0]), np.intp)
         counts = []
         for first, *others in self.tables:
