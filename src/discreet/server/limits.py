@@ -47,9 +47,9 @@ def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) ->
             )
             _check(labels * values, most)
         case Marginals():
-            _check(_total(curation, aggregate.tables, aggregate.edges), most)
+            _check(_total(curation, aggregate, aggregate.tables), most)
         case Dependence():
-            _check_hidden(_total(curation, aggregate.pairs, aggregate.edges), most * HIDDEN_CELLS)
+            _check_hidden(_total(curation, aggregate, aggregate.pairs), most * HIDDEN_CELLS)
 
 
 def check_answer_size(size: int, most: int) -> None:
@@ -73,8 +73,15 @@ def _check_hidden(size: int, most: int) -> None:
         )
 
 
-def _total(curation: Curation, tables: Iterable[Sequence[str]], edges: Mapping[str, Sequence[float]]) -> int:
-    return sum(_product(curation, table, edges) for table in tables)
+def _total(curation: Curation, asked: Marginals | Dependence, tables: Iterable[Sequence[str]]) -> int:
+    """Return the number of cells of all tables of a question; levels that share a cell count once."""
+
+    def cells(name: str) -> int:
+        if name in asked.groups:
+            return len(set(asked.groups[name]))
+        return _axis_cells(curation, name, asked.edges.get(name, ()))
+
+    return sum(math.prod(map(cells, table)) for table in tables)
 
 
 def _product(curation: Curation, names: Iterable[str], edges: Mapping[str, Sequence[float]]) -> int:
