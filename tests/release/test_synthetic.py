@@ -199,6 +199,11 @@ def test_more_rows_and_rows_that_fit_a_condition_are_free() -> None:
     assert set(some["ill"]) == set(some["owner"]) == {1}
     assert some["age"].min() > 40
     assert len(method.receipts_) == paid
+    rare = mixed_rows()
+    rare["ill"] = (np.arange(2000) < 15).astype(int)
+    method.release(rare)
+    assert np.count_nonzero(method._synthesis.classes == 1) < 100
+    assert set(method.generate(50, where={"ill": 1})["ill"]) == {1}
     with pytest.raises(ParameterError, match="declared level"):
         method.generate(10, where={"town": "north"})
     with pytest.raises(ParameterError, match="at least 100"):

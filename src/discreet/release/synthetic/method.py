@@ -324,7 +324,17 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
     stream : Stream
         Source of the random words.
     """
-    fitting = _fitting_rows(made, where)
+    fitting = _find_rows(made, where)
+    target = made.plan.target
+    if target is not None and target in where and len(fitting) < LEAST_FITTING:
+        # All sampled rows in the class that is wanted: as many more of them as the class is rare.
+        made = made.redraw(_find_cell(made, target, where[target]), stream)
+        fitting = _find_rows(made, where)
+    if where and len(fitting) < LEAST_FITTING:
+        raise ParameterError(
+            f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of the "
+            f"{len(made.classes)} sampled rows, and fits {len(fitting)}. Ask for less at once."
+        )
     depth = [made.sample[column] for column, _ in made.tree.order]
     order = order_rows([made.classes[fitting], *(codes[fitting] for codes in depth)], len(fitting))
     picked = resample(fitting[order], made.weights, n, stream)
@@ -342,8 +352,8 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
     return columns
 
 
-def _fitting_rows(made: Synthesis, where: Mapping[str, Any]) -> Ints:
-    """Return the sampled rows that have given values; refuses a condition that too few have."""
+def _find_rows(made: Synthesis, where: Mapping[str, Any]) -> Ints:
+    """Return the sampled rows that have given values; refuses columns and levels that are not declared."""
     fits = np.ones(len(made.classes), bool)
     for name, value in where.items():
         if name not in made.cells:
@@ -355,13 +365,7 @@ def _fitting_rows(made: Synthesis, where: Mapping[str, Any]) -> Ints:
             fits &= made.classes == cell
         elif name in made.names:
             fits &= made.sample[made.names.index(name)] == cell
-    found = np.flatnonzero(fits)
-    if where and len(found) < LEAST_FITTING:
-        raise ParameterError(
-            f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of the "
-            f"{len(fits)} sampled rows, and fits {len(found)}. Ask for less at once."
-        )
-    return found
+    return np.flatnonzero(fits)
 
 
 def _find_cell(made: Synthesis, name: str, value: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from discreet.release.synthetic.tree import (
 )
 
 if TYPE_CHECKING:
-    from discreet._types import Floats, Ints
+    from discreet._types import AnyArray, Floats
     from discreet.release.synthetic.cells import ColumnCells
     from discreet.release.synthetic.plan import SyntheticPlan
     from discreet.release.synthetic.questions import NoisyTable, Questions
@@ -77,8 +77,8 @@ class Synthesis:
     names: list[str]
     tree: TreeModel
     pairs: dict[Pair, Floats] = field(default_factory=dict)
-    sample: list[Ints] = field(default_factory=list)
-    classes: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    sample: list[AnyArray] = field(default_factory=list)
+    classes: AnyArray = field(default_factory=lambda: np.empty(0, np.uint16))
     weights: Floats = field(default_factory=lambda: np.empty(0))
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -86,6 +86,20 @@ class Synthesis:
     def n(self) -> float:
         """Number of rows, public or estimated."""
         return self.tree.one_way.n
+
+    def redraw(self, cell: int, stream: Stream) -> Synthesis:
+        """Return the model with a sample of one class alone, drawn along the tree and not weighted.
+
+        Parameters
+        ----------
+        cell : int
+            Index of the class that all sampled rows have.
+        stream : Stream
+            Source of the random words.
+        """
+        classes = np.full(len(self.classes), cell, np.int64)
+        sample: list[AnyArray] = [codes.astype(np.uint16) for codes in self.tree.draw(classes, stream)]
+        return replace(self, sample=sample, classes=classes.astype(np.uint16), weights=np.ones(len(classes)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the model as plain JSON values: edges of the tree, further tables, expected errors."""
