@@ -1,5 +1,6 @@
 """``discreet query``: one query on a private table, answered with noise."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -101,8 +102,8 @@ def _show(console: Console, result: "QueryResult", delta: float) -> None:
     if result.group_by:
         _show_groups(console, result)
     else:
-        (line,) = result.value_lines()
-        console.line(f"  {line}")
+        for line in result.value_lines():
+            console.line(f"  {line}")
     for sentence in (*result.value_words, *_describe_cost(result, delta)):
         console.paragraph(sentence)
     if result.ledger is not None and result.receipts:
@@ -115,20 +116,25 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
     """Print one line for each group, with an interval drawn on a common scale."""
     from discreet.formatting import name
 
-    shown = result.cells[:_MOST_GROUPS]
-    low, high = min(cell.lower for cell in shown), max(cell.upper for cell in shown)
-    rows = [
-        (
-            *map(name, cell.key),
-            *texts,
-            _whisker(cell, low, high) if result.is_readable(cell) else "too few rows for its noise",
-        )
-        for cell, texts in zip(shown, result.cell_texts(), strict=False)
-    ]
-    unit = result.unit or result.question.partition("(")[0].partition(" ")[0]
-    console.table("", (*map(name, result.group_by), unit, "at 95 %", ""), rows, left=len(result.group_by))
-    if len(result.cells) > len(shown):
-        console.line(f"{len(result.cells) - len(shown)} more groups are in --json.")
+    texts, width = result.cell_texts(), len(result.columns)
+    for i, column in enumerate(result.columns):
+        shown = result.cells[i::width][:_MOST_GROUPS]
+        finite = [end for cell in shown for end in cell.interval if math.isfinite(end)]
+        low, high = min(finite, default=0.0), max(finite, default=0.0)
+        rows = [
+            (
+                *map(name, cell.key),
+                *text,
+                _whisker(cell, low, high) if result.is_readable(cell) else "too few rows for its noise",
+            )
+            for cell, text in zip(shown, texts[i::width], strict=False)
+        ]
+        unit = column.unit or column.name.partition("(")[0]
+        title = column.name if width > 1 else ""
+        headings = (*map(name, result.group_by), unit, "at 95 %", "")
+        console.table(title, headings, rows, left=len(result.group_by))
+        if len(result.cells) > width * len(shown):
+            console.line(f"{len(result.cells) // width - len(shown)} more groups are in --json.")
 
 
 def _show_cost(console: Console, preview: "Preview", delta: float) -> None:
@@ -143,7 +149,7 @@ def _show_cost(console: Console, preview: "Preview", delta: float) -> None:
     elif preview.is_free:
         console.paragraph("Free: it was paid for before, unless the rows have changed since.")
     else:
-        cost = f"{describe_cost(preview.cost, delta)}{_describe_halves(preview)}"
+        cost = f"{describe_cost(preview.cost, delta)}{_describe_shares(preview)}"
         console.paragraph(f"Would cost: {cost}.{_describe_assumptions(preview)}")
         if preview.remaining is not None and takes_all(preview.remaining):
             console.paragraph("It would take all of the budget: nothing could be asked after it.")
@@ -167,7 +173,7 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     if not result.cost:
         return ["Cost: nothing. It follows from public facts."]
     rows = f"row{'s' * (len(result.rows) > 1)} {', '.join(map(str, result.rows))}"
-    cost = f"{describe_cost(result.cost, delta)}{_describe_halves(result)}"
+    cost = f"{describe_cost(result.cost, delta)}{_describe_shares(result)}"
     if result.cached:
         cost_text = f"Cost: nothing. The answer was paid for before ({rows} of the ledger)."
     elif result.ledger is None:
@@ -202,9 +208,9 @@ def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
     ]
 
 
-def _describe_halves(result: "QueryResult") -> str:
-    """Return what the two charges of a mean by groups are for; empty for one charge."""
-    return ", half for the sums and half for the counts" if len(result.cost) == 2 else ""
+def _describe_shares(result: "QueryResult") -> str:
+    """Return among how many noisy sums the promise is shared; empty for one."""
+    return f", in equal shares for {result.sums} sums" if result.sums > 1 else ""
 
 
 def _describe_assumptions(result: "QueryResult") -> str:

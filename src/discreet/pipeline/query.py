@@ -127,7 +127,7 @@ def preview_table_query(
     query = parse_query(question, declared)
     public = declared.neighbors == "replace-one" and declared.row_count == "public"
     n_rows = None
-    if query.verb == "mean" and public:
+    if public and any(statistic.kind not in ("count", "sum") for statistic in query.statistics):
         with open_table(resolve_source(source)) as table:
             n_rows = table.count()
     account, paid = _existing_account(source, declared, ledger, str(query))

@@ -141,11 +141,11 @@ class Database(QueryExecutor, PrivateTable):
         Privacy
         -------
         Charged before the engine is called; the same query about the same rows is free and gets the same
-        result. A mean by groups is two charges of half of the promise each.
+        result. One charge for all statistics of the query.
 
         Reference
         ---------
-        docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+        docs/explanation/theorems/sulq-sensitivity.md.
 
         Examples
         --------

@@ -14,8 +14,9 @@ from discreet.query.answers import MeanAnswer
 from discreet.query.calibration import CostedTable
 from discreet.query.intervals import ResultInterval
 from discreet.query.language import parse
+from discreet.query.language._statistic import Statistic
 from discreet.query.language.query import Query
-from discreet.query.text_query import plan_aggregates
+from discreet.query.statistics import plan_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -291,9 +292,9 @@ class PrivateTable(CostedTable, ABC):
         if isinstance(expression, str):
             expression = parse(expression, self.schema)
         known = None if expression.known is None else parse(expression.known, self.schema)
-        query = Query("mean", expression, known, (), self.schema)
-        (planned,) = plan_aggregates(query, self, privacy, None)
-        answer = self.ask(planned.aggregate, privacy=privacy, owner=owner, refines=refines)
+        query = Query((Statistic("mean", expression),), known, (), self.schema)
+        aggregate = plan_query(query, self.n_rows).aggregate
+        answer = self.ask(aggregate, privacy=privacy, owner=owner, refines=refines)
         bounds = ResultInterval(expression.lower, expression.upper)
         return MeanAnswer.from_sums(answer, bounds, self.n_rows)
 

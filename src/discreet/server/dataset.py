@@ -139,20 +139,22 @@ class Dataset:
                         raise ParameterError(
                             f"edges of a histogram must be of its columns, and {name!r} is not one of them."
                         )
-                verb = "count" if request.expression is None else "sum"
-                return self._parse(verb, request.expression, request.where, axes)
+                statistic = "count" if request.expression is None else f"sum({request.expression})"
+                return self._parse(statistic, request.where, axes)
         axes = tuple(
             (axis, ()) if isinstance(axis, str) else (axis.column, tuple(axis.edges)) for axis in request.by
         )
-        return self._parse(request.kind, getattr(request, "expression", None), request.where, axes)
+        expression = getattr(request, "expression", None)
+        statistic = request.kind if expression is None else f"{request.kind}({expression})"
+        return self._parse(statistic, request.where, axes)
 
     def _parse_parts(self, *parts: Any) -> Query:
-        """Parse one text, or a verb with its expression, condition and axes; the key of the cache."""
+        """Parse one text, or a statistic with its condition and axes; the key of the cache."""
         if len(parts) == 1:
             return parse_query(parts[0], self.schema)
-        verb, expression, where, axes = parts
+        statistic, where, axes = parts
         by = [{"column": name, "edges": list(edges)} if edges else name for name, edges in axes]
-        return build_query(verb, expression, where, by, self.schema)
+        return build_query(statistic, where, by, self.schema)
 
     def parse_aggregate(self, request: requests.AggregateRequest, privacy: Promise | None) -> Aggregate:
         """Return the aggregate of a request, after calibrating it once so that all its errors show here.

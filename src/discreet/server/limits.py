@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError
-from discreet.query import Histogram, NodeTables, Sums
+from discreet.query import GroupedSums, Histogram, JointAggregate, NodeTables, Sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +21,9 @@ MOST_SUMS = 64
 
 
 def check_query_size(query: Query, curation: Curation, most: int) -> None:
-    """Refuse a text query with more than `most` groups."""
-    _check(math.prod(_axis_cells(curation, axis.column, axis.edges) for axis in query.by), most)
+    """Refuse a text query with more than `most` numbers."""
+    groups = math.prod(_axis_cells(curation, axis.column, axis.edges) for axis in query.by)
+    _check(groups * len(query.statistics), most)
 
 
 def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) -> None:
@@ -36,6 +37,12 @@ def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) ->
                 )
         case Histogram():
             _check(_product(curation, aggregate.columns, aggregate.edges), most)
+        case GroupedSums():
+            groups = _product(curation, aggregate.columns, aggregate.edges)
+            _check(groups * len(aggregate.expressions), most)
+        case JointAggregate():
+            for part in aggregate.parts:
+                check_aggregate_size(part, curation, most)
         case NodeTables():
             labels = _product(curation, [aggregate.target], aggregate.edges)
             values = sum(

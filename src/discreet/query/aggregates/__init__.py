@@ -5,7 +5,8 @@ table: which integers are summed, how far one row can move them together, which 
 relative to the others, and what one integer is worth. Nothing here sees a row or draws a number.
 
 ``base`` has what aggregates share, and sums of expressions; ``histogram`` histograms and the tables of
-decision trees; ``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and
+decision trees; ``_joint`` sums of several expressions by group, and several aggregates in one answer;
+``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and
 gradients; ``_sketches`` sums under signs.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.query.aggregates._joint import GroupedSums, JointAggregate
 from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._sketches import SignSketches
 from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
@@ -31,8 +33,10 @@ __all__ = [
     "ClusterSums",
     "GradientSums",
     "Gram",
+    "GroupedSums",
     "HalfspaceSums",
     "Histogram",
+    "JointAggregate",
     "Moments",
     "NodeTables",
     "SignSketches",
@@ -46,6 +50,8 @@ AGGREGATES: dict[str, type[Aggregate]] = {
     for kind in (
         Sums,
         Histogram,
+        GroupedSums,
+        JointAggregate,
         NodeTables,
         Moments,
         Gram,
@@ -69,6 +75,8 @@ def aggregate_from_dict(values: Mapping[str, Any]) -> Aggregate:
     try:
         if kind is NodeTables:
             rest["nodes"] = tuple(TreeNode(**node) for node in rest["nodes"])
+        if kind is JointAggregate:
+            rest["parts"] = tuple(aggregate_from_dict(part) for part in rest["parts"])
         return kind(**rest)
     except (TypeError, KeyError, ValueError) as problem:
         if isinstance(problem, ParameterError):

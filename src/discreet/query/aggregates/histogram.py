@@ -68,6 +68,16 @@ def _group_key(curation: Curation, name: str, edges: Mapping[str, Sequence[float
     return _Key(tree, labels)
 
 
+def bind_keys(
+    curation: Curation, columns: Sequence[str], edges: Mapping[str, Sequence[float]]
+) -> tuple[EngineCells, tuple[tuple[Any, ...], ...]]:
+    """Return the cells of some columns on a curated table, and the labels along each axis."""
+    keys = [_group_key(curation, name, edges) for name in columns]
+    table = EngineCells(tuple((key.tree, len(key.labels)) for key in keys))
+    check_cells(table.size)
+    return table, tuple(key.labels for key in keys)
+
+
 def starts_of(column: Curated, edges: Sequence[float]) -> tuple[float | int, ...]:
     """Return where the cells of a column of numbers begin, in its exact column, one for each edge."""
     if column.is_category:
@@ -163,11 +173,8 @@ class Histogram(Aggregate):
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        keys = [_group_key(curation, name, self.edges) for name in self.columns]
-        shape = tuple(len(key.labels) for key in keys)
-        size = math.prod(shape)
-        check_cells(size)
-        table = EngineCells(tuple((key.tree, len(key.labels)) for key in keys))
+        table, labels = bind_keys(curation, self.columns, self.edges)
+        size, shape = table.size, table.shape
         expression = None if self.expression is None else parse_expression(self.expression, curation)
         term = IntegerTerm(None, 0, 1.0, 1.0, 1) if expression is None else term_of(expression, curation)
 
@@ -202,7 +209,7 @@ class Histogram(Aggregate):
             plain_unit=abs(term.step),
             wanted=Tables(((table, None), *(() if term.tree is None else ((table, term.tree),)))),
             finish=finish,
-            labels=tuple(key.labels for key in keys),
+            labels=labels,
         )
 
     def to_dict(self) -> dict[str, Any]:

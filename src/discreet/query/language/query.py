@@ -6,21 +6,21 @@ stands inside them is read by the expression language.
 
 from __future__ import annotations
 
-import datetime
-import re
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from discreet.errors import ExpressionRefused, ParameterError
-from discreet.query.language._expression import parse, parse_counted, parse_where
+from discreet.errors import ExpressionRefused
+from discreet.query.language._expression import parse, parse_where
 from discreet.query.language._group_by import (
     GroupKey,
     parse_groups,
     write_edge,
     write_name,
 )
-from discreet.query.language._select import ANY_TABLE, WORDS, is_select, split_select
-from discreet.query.language.lexer import Token, bare, is_plain, refused_aggregate, shorten, tokenize
+from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
+from discreet.query.language._statistic import Statistic, StatisticText, build_statistics, read_list
+from discreet.query.language.lexer import Token, bare, is_plain, shorten, source_text, split_list, tokenize
 from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
@@ -29,84 +29,93 @@ if TYPE_CHECKING:
     from discreet.query.language import Expression
     from discreet.schema import Schema
 
-Verb: TypeAlias = Literal["count", "sum", "mean"]
-_VERBS: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "MEAN": "mean"}
-_SQL: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "AVG": "mean"}
-_OTHER_WORDS = {"AVG": "MEAN", "AVERAGE": "MEAN", "TOTAL": "SUM", "NUMBER": "COUNT"}
-_COUNTED = re.compile(r"\s*(\*|\(\s*\*?\s*\))?\s*")
+_WORDS = ("WHERE", "BY", "ORDER", "LIMIT")
 _RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
 _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters of a query that an error repeats
+_MOST_STATISTICS = 16
+_LARGEST_LIMIT = 2**31
+
+
+class OrderKey(NamedTuple):
+    """What the groups of a result are sorted by: a statistic or a group key, by its place among its kind."""
+
+    place: int
+    is_statistic: bool
+    descending: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parsed query: one aggregate, a condition on rows, and the keys of its groups.
+    """A parsed query: statistics, a condition on rows, the keys of groups, and their order.
 
     Attributes
     ----------
-    verb : {"count", "sum", "mean"}
-        Aggregate that is computed of the rows.
-    expression : Expression or None
-        Expression that is summed or averaged; None for a count.
+    statistics : tuple of Statistic
+        Numbers that are computed of the rows, at least one.
     where : Expression or None
-        Condition that is true for the rows that are chosen; None for all of them. Of a mean, and of a COUNT
-        of something, that it is known is part of the condition.
+        Condition that is true for the rows that are chosen; None for all of them. Of a single statistic,
+        that what it is computed of is known is part of the condition.
     by : tuple of GroupKey
         Keys of the groups; empty for one result over all rows.
     schema : Schema
         Declaration that the query was read under.
+    order : tuple of OrderKey
+        What the groups are sorted by, the most important first; empty for the declared order.
+    limit : int or None
+        Maximum number of groups that are returned; None for all of them.
     """
 
-    verb: Verb
-    expression: Expression | None
+    statistics: tuple[Statistic, ...]
     where: Expression | None
     by: tuple[GroupKey, ...]
     schema: Schema
+    order: tuple[OrderKey, ...] = ()
+    limit: int | None = None
 
     def __str__(self) -> str:
-        words: str = self.verb
-        if self.expression is not None:
-            words += f"({_write_expression(self.expression)})"
+        words = ", ".join(self.names)
         if self.where is not None:
             words += f" where {_clause(self.where)}"
-        if self.by:
-            words += f" by {', '.join(axis.written(self.schema) for axis in self.by)}"
-        return words
+        keys = [key.written(self.schema) for key in self.by]
+        if keys:
+            words += f" by {', '.join(keys)}"
+        return words + self._ending(self.names, keys)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Canonical text of each statistic, by which its column of a result is called."""
+        return tuple(one.write(_write_expression) for one in self.statistics)
 
     @property
     def sql(self) -> str:
         """The query as a SELECT, which is parsed as the same query."""
-        aggregate = next(word for word, verb in _SQL.items() if verb == self.verb)
-        inside = "*" if self.expression is None else _write_expression(self.expression)
         named = self.schema.dataset or ""
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
-        keys = [write_name(axis.column) for axis in self.by]
-        columns = ", ".join([*keys, f"{aggregate}({inside})"])
+        statistics = [one.write(_write_expression, sql=True) for one in self.statistics]
+        keys = [key.written(self.schema) for key in self.by]
+        columns = ", ".join([*(write_name(key.column) for key in self.by), *statistics])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
         if self.where is not None:
             words += f" WHERE {_clause(self.where)}"
-        return words + (
-            f" GROUP BY {', '.join(axis.written(self.schema) for axis in self.by)}" if self.by else ""
-        )
+        if keys:
+            words += f" GROUP BY {', '.join(keys)}"
+        return words + self._ending(statistics, keys, sql=True)
+
+    def _ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
+        """Return ORDER BY and LIMIT as text; empty without them."""
+        order, down, limit = (" ORDER BY ", " DESC", " LIMIT ") if sql else (" order by ", " desc", " limit ")
+        items = [
+            (statistics if key.is_statistic else keys)[key.place] + (down if key.descending else "")
+            for key in self.order
+        ]
+        words = order + ", ".join(items) if items else ""
+        return words if self.limit is None else f"{words}{limit}{self.limit}"
 
     @property
-    def measure(self) -> str | None:
-        """The unit of the result: of a column by itself its own, of dates days, of a count rows."""
-        if self.expression is None or (self.expression.is_condition and self.verb == "sum"):
-            return "rows"
-        alone = self.expression.bare
-        if alone is None:
-            return None
-        column = self.schema.column(alone)
-        return column.measure or ("days" if column.type == "date" else None)
-
-    @property
-    def first_day(self) -> datetime.date | None:
-        """Day that the number 0 stands for in a mean of a column of dates; None for other queries."""
-        alone = None if self.expression is None or self.verb != "mean" else self.expression.bare
-        first = None if alone is None else self.schema.column(alone).lower
-        return first if isinstance(first, datetime.date) else None
+    def is_selective(self) -> bool:
+        """Whether the noisy numbers decide which groups are returned."""
+        return self.limit is not None and any(key.is_statistic for key in self.order)
 
 
 def parse_query(text: str, schema: Schema) -> Query:
@@ -115,11 +124,12 @@ def parse_query(text: str, schema: Schema) -> Query:
     Parameters
     ----------
     text : str
-        ``[COUNT | SUM | MEAN] [expression] [WHERE condition] [BY column, ...]``. COUNT of an expression
-        counts the rows where it is known, and MEAN is over them. A number to group by is followed by where
-        its cells begin: ``BY age (30, 45, 60)``. An expression without a word before it is summed, so that a
-        condition counts. Or the same as SQL: ``SELECT COUNT(*) | COUNT(expression) | SUM(expression) |
-        AVG(expression) [, column, ...] FROM name [WHERE condition] [GROUP BY column, ...]``.
+        ``statistic [, ...] [WHERE condition] [BY key, ...] [ORDER BY statistic or key [DESC], ...] [LIMIT
+        n]``, where a statistic is COUNT, SUM(x), MEAN(x), VARIANCE(x), STDDEV(x), RATIO(x, y), MEDIAN(x),
+        QUANTILE(x, level) or COUNT(DISTINCT id). COUNT of an expression counts the rows where it is known,
+        and MEAN is over them. A number to group by is followed by where its cells begin: ``BY age (30, 45,
+        60)``. An expression without a word before it is summed, so that a condition counts. Or the same as
+        SQL: ``SELECT [key, ...] AVG(x), ... FROM name [WHERE ...] [GROUP BY ...] [ORDER BY ...] [LIMIT n]``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
 
@@ -148,22 +158,33 @@ def parse_query(text: str, schema: Schema) -> Query:
         raise ExpressionRefused(f"more than {_MOST} characters", "Ask a shorter question.")
     if is_select(text, _columns(schema)):
         return _read_select(text, schema, suggest=True)
-    what, condition, groups = _parts(text)
-    verb, rest = _verb(what, schema)
-    if verb == "count":
-        counted = None if _COUNTED.fullmatch(rest) else rest
-        return _build_parsed("count", counted, condition, groups, schema)
-    if not rest.strip():
+    parts = _split_clauses(text)
+    typed = read_list(parts.pop("", ""), _columns(schema))
+    if not typed or typed == [""]:
         raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age), then WHERE or BY.")
-    query = _build_parsed(verb or "sum", rest, condition, groups, schema)
-    if verb is None and condition is None and query.expression is not None and query.expression.is_condition:
-        return Query("count", None, query.expression, query.by, schema)
-    return query
+    if typed == [only := typed[0]] and isinstance(only, str):
+        return _read_expression(only, parts, schema)
+    for one in typed:
+        if isinstance(one, str):
+            raise ExpressionRefused(
+                f"an item without a statistic, {shorten(one)}",
+                f"Write SUM({shorten(one)}) or MEAN({shorten(one)}).",
+            )
+    statistics = build_statistics([one for one in typed if not isinstance(one, str)], schema)
+    return _build_parsed(statistics, parts, schema)
+
+
+def _read_expression(text: str, parts: Mapping[str, str], schema: Schema) -> Query:
+    """Return the query of an expression without a word before it: its sum, or the count of a condition."""
+    expression = parse(text, schema)
+    query = _build_parsed((Statistic("sum", expression),), parts, schema)
+    if not expression.is_condition or query.where is not None:
+        return query
+    return dataclasses.replace(query, statistics=(Statistic("count"),), where=expression)
 
 
 def build_query(
-    verb: Verb,
-    expression: str | None,
+    statistics: str,
     where: str | None,
     by: Sequence[str | Mapping[str, Any]],
     schema: Schema,
@@ -172,10 +193,8 @@ def build_query(
 
     Parameters
     ----------
-    verb : {"count", "sum", "mean"}
-        Aggregate to compute of the rows.
-    expression : str or None
-        Expression to sum or average; None for a count of rows.
+    statistics : str
+        Statistics to compute of the rows, in words: ``count, mean(age)``.
     where : str or None
         Condition that chooses rows; None for all of them.
     by : sequence of str or mapping
@@ -197,23 +216,25 @@ def build_query(
     --------
     >>> from discreet.schema import Column, Schema
     >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
-    >>> build_query("count", None, "age > 17", [{"column": "age", "edges": [30, 60]}], schema).sql
+    >>> build_query("count", "age > 17", [{"column": "age", "edges": [30, 60]}], schema).sql
     'SELECT age, COUNT(*) FROM data WHERE 17 < age GROUP BY age (30, 60)'
     """
-    if verb not in _VERBS.values():
-        raise ParameterError(f"verb of build_query must be count, sum or mean, was {verb!r}.")
-    if verb != "count" and expression is None:
-        raise ExpressionRefused("nothing to compute", f"Give {verb} a column or an expression.")
-    return _build_parsed(verb, expression, where, by, schema)
+    typed = read_list(statistics, _columns(schema))
+    texts = [one for one in typed if not isinstance(one, str)]
+    if not texts or len(texts) < len(typed):
+        raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age).")
+    parts: dict[str, Any] = {} if where is None else {"WHERE": where}
+    return _build_parsed(build_statistics(texts, schema), {**parts, "BY": by}, schema)
 
 
 def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     """Return the query of a SELECT, or refuse it with the nearest one that the schema lets be read."""
     cut = split_select(text, _columns(schema))
+    # What stands before a refused part is read first, so that the first error is named.
+    statistics = build_statistics(cut.statistics, schema, sql=True) or (Statistic("count"),)
+    query = _build_parsed(statistics, cut.clauses, schema, cut.aliases)
     if cut.refused is None:
-        return _build_parsed(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
-    # What stands before the refused part is read first, so that the first error is named.
-    _build_parsed(_SQL.get(cut.verb, "sum"), cut.expression, cut.where, cut.groups, schema)
+        return query
     for nearest in cut.refused.nearest if suggest else ():
         try:
             _read_select(nearest, schema, suggest=False)
@@ -225,29 +246,95 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
 
 
 def _build_parsed(
-    verb: Verb,
-    expression: str | None,
-    where: str | None,
-    groups: str | Sequence[str | Mapping[str, Any]] | None,
+    statistics: tuple[Statistic, ...],
+    clauses: Mapping[str, Any],
     schema: Schema,
+    aliases: Mapping[str, StatisticText] | None = None,
 ) -> Query:
-    """Read the parts in the order in which they stand, so that the first mistake is named."""
-    parsed = counted = None
-    if expression is not None and verb == "count":
-        counted = parse_counted(expression, schema)
-    elif expression is not None:
-        parsed = parse(expression, schema)
-    condition = _condition(where, schema)
-    known = None
-    if counted is not None and not counted.is_constant:
-        known = counted.canonical
-    elif parsed is not None and verb == "mean":
-        known = parsed.known
-    if known is not None:
+    """Read the clauses in the order in which they stand, so that the first mistake is named."""
+    if len(statistics) > _MOST_STATISTICS:
+        raise ExpressionRefused(
+            f"{len(statistics)} statistics", f"Ask for at most {_MOST_STATISTICS} at once."
+        )
+    condition = _condition(clauses.get("WHERE"), schema)
+    if len(statistics) == 1 and (known := statistics[0].known) is not None:
         # A mean is over the rows where it is known: the question says so, and so does its reply.
         known = known if condition is None else f"{known} AND {condition.canonical}"
         condition = parse_where(known, schema)
-    return Query(verb, parsed, condition, parse_groups(() if groups is None else groups, schema), schema)
+        statistics = (dataclasses.replace(statistics[0], known=None),)
+    by = parse_groups(clauses.get("BY", ()), schema)
+    query = Query(statistics, condition, by, schema)
+    order = _read_order(clauses.get("ORDER"), query, aliases)
+    return dataclasses.replace(query, order=order, limit=_read_limit(clauses.get("LIMIT"), query))
+
+
+def _read_order(
+    text: str | None, query: Query, aliases: Mapping[str, StatisticText] | None
+) -> tuple[OrderKey, ...]:
+    """Return what ORDER BY sorts groups by: statistics and keys by position, by name, or written again."""
+    if text is None:
+        return ()
+    if not query.by:
+        raise ExpressionRefused(
+            "ORDER BY without groups", "There is one row: leave it out, or write GROUP BY."
+        )
+    keys = []
+    for part in split_list(tokenize(text)):
+        if not part:
+            raise ExpressionRefused(
+                "an empty place after ORDER BY", "Name a statistic, a column or its position."
+            )
+        descending = part[-1].word == "DESC"
+        named = part[:-1] if part[-1].word in ("ASC", "DESC") else part
+        keys.append(_find_order_key(named, query, aliases)._replace(descending=descending))
+    if len({key[:2] for key in keys}) < len(keys):
+        raise ExpressionRefused("an order that names one column twice", "Write it once.")
+    return tuple(keys)
+
+
+def _find_order_key(part: list[Token], query: Query, aliases: Mapping[str, StatisticText] | None) -> OrderKey:
+    """Return the statistic or group key that an item of ORDER BY names."""
+    text = source_text(part)
+    keys = [key.written(query.schema) for key in query.by]
+    if text.isdigit() and 1 <= int(text) <= len(keys) + len(query.statistics):
+        place = int(text) - 1
+        is_statistic = place >= len(keys)
+        return OrderKey(place - len(keys) if is_statistic else place, is_statistic, False)
+    folded = part[0].name.casefold() if len(part) == 1 and part[0].is_name else text.casefold()
+    for i, key in enumerate(query.by):
+        if folded in (key.column.casefold(), keys[i].casefold()):
+            return OrderKey(i, False, False)
+    is_sql = aliases is not None
+    aliased = (aliases or {}).get(folded)
+    typed = [aliased] if aliased else _read_statistic(part, is_sql, query.schema)
+    for one in typed:
+        wanted = build_statistics([one], query.schema, sql=is_sql)[0]
+        for i, statistic in enumerate(query.statistics):
+            if statistic == wanted or statistic == dataclasses.replace(wanted, known=None):
+                return OrderKey(i, True, False)
+    names = ", ".join((*keys, *query.names))
+    raise ExpressionRefused(f"an order by {shorten(text)}, which is not returned", f"There are {names}.")
+
+
+def _read_statistic(part: list[Token], is_sql: bool, schema: Schema) -> list[StatisticText]:
+    """Return the statistic that tokens stand for; empty if they stand for none."""
+    if is_sql:
+        read = read_sql_item(part)
+        return [] if read is None else [read]
+    found = read_list(source_text(part), _columns(schema))
+    return [one for one in found if not isinstance(one, str)]
+
+
+def _read_limit(text: str | None, query: Query) -> int | None:
+    """Return the maximum number of groups."""
+    if text is None:
+        return None
+    number = text.strip()
+    if not number.isdigit() or not 1 <= int(number) < _LARGEST_LIMIT:
+        raise ExpressionRefused(f"LIMIT {shorten(number)}", "Write a whole number of groups: LIMIT 10.")
+    if not query.by:
+        raise ExpressionRefused("LIMIT without groups", "There is one row: leave it out, or write GROUP BY.")
+    return int(number)
 
 
 def _condition(text: str | None, schema: Schema) -> Expression | None:
@@ -262,47 +349,29 @@ def _condition(text: str | None, schema: Schema) -> Expression | None:
     return None if where.is_constant and where.lower == 1 else where
 
 
-def _parts(text: str) -> tuple[str, str | None, str | None]:
-    """Return the parts of a query in words, split at WHERE and BY outside of quotes and parentheses."""
-    places: dict[str, tuple[int, int]] = {}
-    before: Token | None = None
-    for piece in tokenize(text):
-        if piece.depth == 0 and piece.word in ("WHERE", "BY"):
-            if piece.word in places:
-                raise ExpressionRefused(
-                    f"a second {piece.word}", "Join conditions with AND, groups by commas."
-                )
-            grouped = piece.word == "BY" and before is not None and before.word == "GROUP"
-            places[piece.word] = (before.start if grouped and before else piece.start, piece.end)
-        before = piece
-    where, by = places.get("WHERE"), places.get("BY")
-    if where and by and by < where:
-        raise ExpressionRefused("BY before WHERE", "Write WHERE first: COUNT WHERE age > 40 BY sex.")
-    end = by[0] if by else len(text)
-    what = text[: where[0] if where else end]
-    return what, text[where[1] : end] if where else None, text[by[1] :] if by else None
-
-
-def _verb(what: str, schema: Schema) -> tuple[Verb | None, str]:
-    """Take the first word off, if it says what to compute."""
-    pieces = tokenize(what)
-    word = pieces[0].word if pieces else ""
-    if word in _OTHER_WORDS and word.casefold() not in _columns(schema):
-        raise ExpressionRefused(f"the word {word}", f"Write {_OTHER_WORDS[word]} instead.")
-    called = len(pieces) > 1 and pieces[1].text == "("
-    if word not in _VERBS and called and (refused := refused_aggregate(word)) is not None:
-        raise refused
-    if word not in _VERBS:
-        return None, what
-    rest = what[pieces[0].end :]
-    outside = [piece for piece in pieces[1:] if piece.depth == 0]
-    if len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
-        # SUM(a) + 1 would be read as SUM(a + 1), which is something else.
-        raise ExpressionRefused(
-            f"something after {word}(...), {shorten(outside[2].text)}",
-            f"Put all that is computed of a row inside the parentheses: {word}(age * 2).",
-        )
-    return _VERBS[word], rest
+def _split_clauses(text: str) -> dict[str, str]:
+    """Return the clauses of a query in words by their word, what is computed under the empty one."""
+    starts: dict[str, tuple[int, int]] = {"": (0, 0)}
+    tokens = tokenize(text)
+    for i, piece in enumerate(tokens):
+        before = tokens[i - 1].word if i and tokens[i - 1].depth == 0 else ""
+        word, start = piece.word, piece.start
+        if piece.depth or word not in ("WHERE", "BY", "LIMIT"):
+            continue
+        if word == "BY" and before in ("GROUP", "ORDER"):
+            word, start = ("ORDER" if before == "ORDER" else "BY"), tokens[i - 1].start
+        if word in starts:
+            shown = "ORDER BY" if word == "ORDER" else word
+            raise ExpressionRefused(f"a second {shown}", "Join conditions with AND, groups by commas.")
+        later = next((other for other in _WORDS[_WORDS.index(word) + 1 :] if other in starts), None)
+        if later is not None:
+            shown, after = (f"{one} BY" if one == "ORDER" else one for one in (word, later))
+            raise ExpressionRefused(
+                f"{after} before {shown}", "The order is: COUNT WHERE age > 40 BY sex ORDER BY count LIMIT 3."
+            )
+        starts[word] = (start, piece.end)
+    ends = [*(start for start, _ in starts.values()), len(text)][1:]
+    return {word: text[begin:end] for (word, (_, begin)), end in zip(starts.items(), ends, strict=True)}
 
 
 # Writing.

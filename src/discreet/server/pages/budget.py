@@ -240,13 +240,23 @@ def _margin(price: Mapping[str, Any]) -> str:
     margins = [one["margin"] for one in price["expected"]]
     if margins:
         least, most = (number_with_margin(margin, margin) for margin in (min(margins), max(margins)))
-        return f"± {least} to {append_unit(most, price['measure'])} by group, as you have counted them (95 %)"
-    margin, rows = price["margin"], price["n_rows"]
-    if margin is None:
+        unit = price["columns"][0]["measure"]
+        return f"± {least} to {append_unit(most, unit)} by group, as you have counted them (95 %)"
+    rows = price["n_rows"]
+    known = [column for column in price["columns"] if column["margin"] is not None]
+    if not known:
         return "The margin of error depends on the number of rows"
-    if margin == 0:
+    if not any(column["margin"] for column in known):
         return "Exact"
-    text = f"± {append_unit(number_with_margin(margin, margin), price['measure'])}"
+    texts = [
+        append_unit(number_with_margin(column["margin"], column["margin"]), column["measure"])
+        for column in known
+    ]
+    several = len(price["columns"]) > 1
+    text = ", ".join(
+        f"{column['name']} ± {one}" if several else f"± {one}"
+        for column, one in zip(known, texts, strict=True)
+    )
     if not price["by"]:
         is_least = rows is not None and " where " in price["question"]
         return f"{'At least ' if is_least else ''}{text} (95 %)"

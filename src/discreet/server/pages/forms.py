@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.intervals import interval_width
 from discreet.query.language import parse
+from discreet.query.language.query import build_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from discreet.query.language.query import Query
     from discreet.schema import Schema
 
+VERBS = ("count", "sum", "mean", "median", "stddev")
+"""Statistics that the form offers; all others are written as SQL."""
 PROMISES = {"epsilon": ("pure-dp", "epsilon"), "rho": ("zcdp", "rho"), "mu": ("gaussian-dp", "mu")}
 _MAX_FIELDS = 100
 _MAX_LENGTH = 20_000  # characters of one field; the query language has a lower limit of its own
@@ -84,10 +87,14 @@ class AskForm:
         """Return a form that shows a parsed query, both in single fields and as SQL."""
         axes = [(axis.column, ", ".join(f"{edge:g}" for edge in axis.edges)) for axis in query.by]
         first, second = (*axes, ("", ""), ("", ""))[:2]
+        statistic = query.statistics[0]
+        verb = "median" if statistic.level == 0.5 else statistic.kind
+        if len(query.statistics) > 1 or len(axes) > 2 or query.order or query.limit or verb not in VERBS:
+            return replace(default, source="sql", sql=query.sql)
         return replace(
             default,
-            verb=query.verb,
-            of="" if query.expression is None else _expression_text(query.expression, query.schema),
+            verb=verb,
+            of="" if statistic.expression is None else _expression_text(statistic.expression, query.schema),
             where="" if query.where is None else _expression_text(query.where, query.schema),
             by1=first[0],
             edges1=first[1],
@@ -112,7 +119,7 @@ class AskForm:
             if not self.sql.strip():
                 raise FieldError("sql", "Enter a question.", "SELECT COUNT(*) FROM t")
             return {"kind": "sentence", "text": self.sql}
-        if self.verb not in ("count", "sum", "mean"):
+        if self.verb not in VERBS:
             raise FieldError("verb", "Choose what to compute.", "How many rows")
         request: dict[str, Any] = {"kind": self.verb}
         if self.verb != "count":
@@ -129,7 +136,10 @@ class AskForm:
         groups = [_group(k, schema, *pair) for k, pair in enumerate(self._groups(), start=1) if pair[0]]
         if groups:
             request["by"] = groups
-        return request
+        if self.verb in ("count", "sum", "mean"):
+            return request
+        query = build_query(f"{self.verb}({self.of})", request.get("where"), groups, schema)
+        return {"kind": "sentence", "text": str(query)}
 
     def _groups(self) -> tuple[tuple[str, str], tuple[str, str]]:
         return (self.by1, self.edges1), (self.by2, self.edges2)
@@ -143,10 +153,10 @@ class AskForm:
         if not 0 < amount < float("inf"):
             raise FieldError("amount", "Give a number above 0.", "0.01")
         if self.exact == "margin":
-            if self.source == "sentence" and self.verb == "mean":
+            if self.source == "sentence" and self.verb not in ("count", "sum"):
                 raise FieldError(
                     "amount",
-                    "The margin of error of an average depends on its number of rows.",
+                    "The margin of error of this statistic depends on its number of rows.",
                     "Choose its price.",
                 )
             return {"sd": amount / interval_width("gaussian")}

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from discreet import formatting
 from discreet.errors import DiscreetError, LedgerError, LedgerUnavailable, ParameterError
 from discreet.formatting import append_unit
-from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
+from discreet.privacy import promise_from_dict
 from discreet.query.combination import ResultTerm, combine_results
 from discreet.query.frames import question_words
 from discreet.query.language.query import Query, parse_query
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from discreet.ledger import Entry
-    from discreet.privacy import Promise
     from discreet.query import Aggregate, Answer
     from discreet.query.results import QueryResult
     from discreet.server.access import Caller
@@ -191,12 +190,8 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
         root = math.sqrt(queries[0]["variance"])
         candidates_sd = (root, math.nextafter(root, 0), math.nextafter(root, math.inf))
         candidates = [{"sd": sd} for sd in candidates_sd if sd**2 == queries[0]["variance"]]
-    elif len(queries) == 1:
-        candidates = [{"privacy": _privacy_body(queries[0]["privacy"])}]
     else:
-        candidates = [
-            {"privacy": _privacy_body(whole.to_dict())} for whole in _unsplit_promises(charged, context)
-        ]
+        candidates = [{"privacy": _privacy_body(queries[0]["privacy"])}]
     for candidate in candidates:
         privacy = candidate.get("privacy")
         promise = None if privacy is None else promise_from_dict({**context, **privacy})
@@ -216,22 +211,6 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
     return None
 
 
-def _unsplit_promises(charged: Sequence[Promise], context: Mapping[str, Any]) -> list[Promise]:
-    """Return promises that may have been split into these parts, up to rounding."""
-    parts: Any = charged
-    if all(part.kind == "pure-dp" for part in parts):
-        return [PureDP(epsilon=_nine_digits(math.fsum(part.epsilon for part in parts)), **context)]
-    rho = math.fsum(part.rho if part.kind == "zcdp" else part.mu**2 / 2 for part in parts)
-    return [
-        ZCDP(rho=_nine_digits(rho), **context),
-        GaussianDP(mu=_nine_digits(math.sqrt(2 * rho)), **context),
-    ]
-
-
-def _nine_digits(value: float) -> float:
-    return float(f"{value:.9g}")
-
-
 def _privacy_body(promise: Mapping[str, Any]) -> dict[str, Any]:
     """Return a promise as the body of a request has it."""
     return {"kind": promise["kind"], **{name: promise[name] for name in _NUMBERS if promise.get(name)}}
@@ -248,45 +227,24 @@ class PaidQuery:
     said: bool
 
 
-def paid_queries(entries: Sequence[Mapping[str, Any]], service: Service) -> list[PaidQuery]:
-    """Return the queries of charges, newest first; the two charges of a grouped mean are one query.
+def paid_queries(entries: Sequence[Mapping[str, Any]]) -> list[PaidQuery]:
+    """Return the queries of charges, newest first.
 
     Parameters
     ----------
     entries : sequence of mapping
         Charges as :meth:`Service.history` returns them, oldest first.
-    service : Service
-        Service whose schema is used to parse the queries.
     """
-    queries: list[PaidQuery] = []
-    waiting: dict[str, Mapping[str, Any]] = {}
-    for entry in entries:
-        text = entry["asked"].get("said")
-        parts = [entry]
-        if text and _has_two_charges(text, service):
-            first = waiting.pop(text, None)
-            if first is None:
-                waiting[text] = entry
-                continue
-            parts = [first, entry]
-        queries.append(
-            PaidQuery(
-                question=question_words(entry["asked"], entry["what"]),
-                receipts=tuple(part["receipt"] for part in parts),
-                cost=tuple(promise for part in parts for promise in part["cost"]),
-                when=entry["when"],
-                said=bool(text),
-            )
+    return [
+        PaidQuery(
+            question=question_words(entry["asked"], entry["what"]),
+            receipts=(entry["receipt"],),
+            cost=tuple(entry["cost"]),
+            when=entry["when"],
+            said=bool(entry["asked"].get("said")),
         )
-    return queries[::-1]
-
-
-def _has_two_charges(text: str, service: Service) -> bool:
-    try:
-        query = parse_query(text, service.dataset.schema)
-    except ParameterError:
-        return False
-    return query.verb == "mean" and bool(query.by)
+        for entry in reversed(entries)
+    ]
 
 
 _MOST = 100  # charges that a page shows; the downloads have the last 1000
@@ -367,7 +325,7 @@ def past_answers(
     )
     return [
         (paid, None if analyst or not paid.said else _recall_or_none(page_request, paid))
-        for paid in paid_queries(entries, page_request.service)
+        for paid in paid_queries(entries)
     ]
 
 
@@ -399,7 +357,7 @@ def parse_receipts(text: str) -> tuple[str, ...]:
 def caller_budget(page_request: PageRequest) -> BudgetView:
     """Return the caller's budget, with what is left as a number of queries like the last one."""
     service, caller = page_request.service, page_request.caller
-    last = paid_queries(service.history(caller, analyst=caller.name, last=2), service)
+    last = paid_queries(service.history(caller, analyst=caller.name, last=1))
     more = None
     if last:
         cost = tuple(promise_from_dict(promise) for promise in last[0].cost)
@@ -426,10 +384,13 @@ def history_lines(
 
 def _summarize(result: QueryResult) -> tuple[str, str]:
     """Return value and interval of a result as short texts for a table."""
-    if result.group_by:
-        return formatting.count_noun(len(result.cells), "group"), "one for each"
+    if len(result.cells) > 1 or result.group_by:
+        noun = "group" if result.group_by else "statistic"
+        return formatting.count_noun(
+            len(result.cells) // (len(result.columns) if result.group_by else 1), noun
+        ), ("one for each")
     ((value, interval),) = result.cell_texts()
-    return append_unit(value, result.unit), interval or "exact"
+    return append_unit(value, result.columns[0].unit), interval or "exact"
 
 
 # Sums and differences.

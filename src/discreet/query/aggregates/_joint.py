@@ -1,0 +1,276 @@
+"""Several sums in every group, and several aggregates in one answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.query.aggregates.base import (
+    Aggregate,
+    BoundAggregate,
+    IntegerTerm,
+    check_cells,
+    expression_text,
+    parse_expression,
+    root_up,
+    term_of,
+)
+from discreet.query.aggregates.histogram import bind_keys, check_edges, plain_edges
+from discreet.query.curation import BITS
+from discreet.query.engines.base import EngineTask, Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from discreet.query.curation import Curation
+    from discreet.query.engines.base import Engine
+    from discreet.schema.schema import Neighbors
+
+_MOST_EXPRESSIONS = 64
+_MOST_PARTS = 32
+
+
+@dataclass(frozen=True)
+class GroupedSums(Aggregate):
+    """Sums of several expressions in every cell of some columns' declared values.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Columns of the groups; the answer has one axis for each, after the axis of the expressions.
+    edges : mapping of str to sequence of float
+        For numbers, where cells begin; a whole number with few values needs none.
+    expressions : sequence of str, Expression or None
+        Expressions that are summed in each cell, 0 for a row where one is unknown; None counts rows.
+
+    Privacy
+    -------
+    A row is in one cell. Staying in it, it moves the sum of each expression by up to ``top`` steps; leaving
+    it for another, or out of the table, it moves two cells, or one, by up to ``reach`` each, the largest
+    absolute value. The sensitivity of all sums together is that of the worse of the two, which is less than
+    what histograms of the expressions would have one by one: no row does both.
+
+    Each expression has an equal share of the promise: its entries are weighted by the inverse of how far one
+    row moves them.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "grouped-sums"
+    columns: Sequence[str]
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    expressions: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        if not columns or len(set(columns)) != len(columns):
+            raise ParameterError(
+                f"columns of GroupedSums must be at least one, each once, was {list(columns)}."
+            )
+        expressions = tuple(self.expressions)
+        if not 0 < len(expressions) <= _MOST_EXPRESSIONS:
+            raise ParameterError(
+                f"expressions of GroupedSums must be 1 to {_MOST_EXPRESSIONS}, and are {len(expressions)}. "
+                "Ask in several questions."
+            )
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "expressions", expressions)
+        object.__setattr__(self, "edges", plain_edges(self.edges))
+        check_edges(self.edges, columns)
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
+        table, labels = bind_keys(curation, self.columns, self.edges)
+        size, shape = table.size, table.shape
+        parsed = [None if one is None else parse_expression(one, curation) for one in self.expressions]
+        terms = [
+            IntegerTerm(None, 0, 1.0, 1.0, 1) if one is None else term_of(one, curation) for one in parsed
+        ]
+        check_cells(size * len(terms))
+        # Squares of how far one row moves the entries of one expression: staying in its cell, and else.
+        stays = [0 if neighbors == "add-remove" else term.top**2 for term in terms]
+        leaves = [term.reach**2 * (1 if neighbors == "add-remove" or size == 1 else 2) for term in terms]
+        if neighbors == "replace-one" and size == 1:
+            leaves = [0] * len(terms)
+        weights = [
+            -(-(2**BITS) // max(root_up(max(stay, leave)), 1)) if len(terms) > 1 else 1
+            for stay, leave in zip(stays, leaves, strict=True)
+        ]
+        cells_left = 1 if neighbors == "add-remove" else 2
+
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            counts, rest, entries = integers[:size], iter(integers[size:]), []
+            for term in terms:
+                sums = [0] * size if term.tree is None else [next(rest) for _ in range(size)]
+                entries += [term.total(s, c) for s, c in zip(sums, counts, strict=True)]
+            return entries
+
+        return BoundAggregate(
+            canonical={
+                "kind": self.kind,
+                "columns": list(self.columns),
+                "edges": plain_edges(self.edges),
+                "expressions": [None if one is None else str(one.canonical) for one in parsed],
+                "terms": [[term.top, term.anchor, term.step] for term in terms],
+                "shape": list(shape),
+            },
+            squared=max(
+                sum(w * w * moved for w, moved in zip(weights, moves, strict=True))
+                for moves in (stays, leaves)
+            ),
+            absolute=max(
+                sum(w * math.isqrt(stay) for w, stay in zip(weights, stays, strict=True)),
+                sum(w * term.reach * cells_left for w, term in zip(weights, terms, strict=True))
+                if any(leaves)
+                else 0,
+            ),
+            precision=tuple(w * w for w in weights for _ in range(size)),
+            weight=tuple(w for w in weights for _ in range(size)),
+            unit=np.repeat([term.step for term in terms], size),
+            shift=np.zeros(size * len(terms)),
+            places=np.arange(size * len(terms)).reshape(len(terms), *shape),
+            plain_unit=abs(terms[0].step) if len({(t.step, t.top) for t in terms}) == 1 else None,
+            wanted=Tables(((table, None), *((table, term.tree) for term in terms if term.tree is not None))),
+            finish=finish,
+            labels=(tuple(range(len(terms))), *labels),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": self.kind,
+            "columns": list(self.columns),
+            "edges": plain_edges(self.edges),
+            "expressions": [None if one is None else expression_text(one) for one in self.expressions],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskList(EngineTask):
+    """Tasks of several kinds, one after the other."""
+
+    tasks: tuple[EngineTask, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of sums or tables of all tasks."""
+        return sum(task.width for task in self.tasks)
+
+    @property
+    def size(self) -> int:
+        """Number of integers of all tasks."""
+        return sum(task.size for task in self.tasks)
+
+    @classmethod
+    def run_tasks(cls, engine: Engine, tasks: Sequence[_TaskList]) -> list[list[int]]:
+        """Return the integers of all tasks; those of one kind that share passes are computed together."""
+        results = []
+        for one in tasks:
+            kinds = dict.fromkeys(type(task) for task in one.tasks)
+            found = {
+                kind: iter(kind.run_tasks(engine, [task for task in one.tasks if type(task) is kind]))
+                for kind in kinds
+            }
+            results.append([integer for task in one.tasks for integer in next(found[type(task)])])
+        return results
+
+
+@dataclass(frozen=True)
+class JointAggregate(Aggregate):
+    """Several aggregates, answered and charged as one vector.
+
+    Parameters
+    ----------
+    parts : sequence of Aggregate
+        Aggregates whose entries follow each other in the answer, each raveled.
+    shares : sequence of int
+        Part of the promise that each aggregate gets, relative to the others.
+
+    Privacy
+    -------
+    The noise of each aggregate is scaled so that its sensitivity becomes the root of its share, for Gaussian
+    noise, or its share, for Laplace noise; of all together the squares, or the absolute values, add up.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+
+    kind: ClassVar[str] = "joint"
+    parts: Sequence[Aggregate]
+    shares: Sequence[int]
+
+    def __post_init__(self) -> None:
+        parts, shares = tuple(self.parts), tuple(self.shares)
+        if not 0 < len(parts) <= _MOST_PARTS or len(parts) != len(shares):
+            raise ParameterError(
+                f"parts of JointAggregate must be 1 to {_MOST_PARTS} with a share each, and are {len(parts)} "
+                f"with {len(shares)} shares."
+            )
+        if not all(isinstance(share, int) and 0 < share <= 2**20 for share in shares):
+            raise ParameterError("shares of JointAggregate must be whole numbers of at least 1.")
+        if any(isinstance(part, JointAggregate) for part in parts):
+            raise ParameterError("parts of JointAggregate must not be joint themselves.")
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "shares", shares)
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
+        bounds = [part.bind(curation, neighbors) for part in self.parts]
+        check_cells(sum(bound.size for bound in bounds))
+        # Factors that bring the squared sensitivity of each to its share times 4**BITS, and the absolute one
+        # to its share times 2**BITS.
+        shared = list(zip(bounds, self.shares, strict=True))
+        roots = [
+            max(1, math.isqrt((share << (2 * BITS)) // max(bound.squared, 1))) for bound, share in shared
+        ]
+        factors = [max(1, (share << BITS) // max(bound.absolute, 1)) for bound, share in shared]
+        offsets = np.cumsum([0, *(bound.size for bound in bounds)]).tolist()
+        places = np.concatenate(
+            [
+                np.where(bound.places.ravel() == bound.size, offsets[-1], bound.places.ravel() + offset)
+                for bound, offset in zip(bounds, offsets, strict=False)
+            ]
+        )
+
+        def finish(integers: list[int], n_rows: int) -> list[int]:
+            entries, start = [], 0
+            for bound in bounds:
+                end = start + bound.wanted.size
+                entries += bound.finish(integers[start:end], n_rows)
+                start = end
+            return entries
+
+        return BoundAggregate(
+            canonical={
+                "kind": self.kind,
+                "parts": [bound.canonical for bound in bounds],
+                "shares": list(self.shares),
+            },
+            squared=sum(r * r * bound.squared for bound, r in zip(bounds, roots, strict=True)),
+            absolute=sum(f * bound.absolute for bound, f in zip(bounds, factors, strict=True)),
+            precision=tuple(
+                r * r * p for bound, r in zip(bounds, roots, strict=True) for p in bound.precision
+            ),
+            weight=tuple(f * w for bound, f in zip(bounds, factors, strict=True) for w in bound.weight),
+            unit=np.concatenate([bound.unit for bound in bounds]),
+            shift=np.concatenate([bound.shift for bound in bounds]),
+            places=places,
+            plain_unit=None,
+            wanted=_TaskList(tuple(bound.wanted for bound in bounds)),
+            finish=finish,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": self.kind,
+            "parts": [part.to_dict() for part in self.parts],
+            "shares": list(self.shares),
+        }

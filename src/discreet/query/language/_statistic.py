@@ -1,0 +1,314 @@
+"""Statistics of a query: what each computes of the rows, and how it is written."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+
+from discreet.errors import ExpressionRefused
+from discreet.query.language._expression import parse, parse_counted
+from discreet.query.language.lexer import (
+    Token,
+    refused_aggregate,
+    shorten,
+    source_text,
+    split_list,
+    tokenize,
+    write_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from discreet.query.language import Expression
+    from discreet.schema import Schema
+
+Kind: TypeAlias = Literal[
+    "count",
+    "sum",
+    "mean",
+    "variance",
+    "stddev",
+    "variance_pop",
+    "stddev_pop",
+    "ratio",
+    "quantile",
+    "distinct",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+SPREADS: tuple[Kind, ...] = ("variance", "stddev", "variance_pop", "stddev_pop")
+"""Kinds that measure how far values are from their mean."""
+
+# The first word of a kind in each table is how it is written.
+IN_WORDS: dict[str, Kind] = {
+    "COUNT": "count",
+    "SUM": "sum",
+    "MEAN": "mean",
+    "PROPORTION": "mean",
+    "VARIANCE": "variance",
+    "STDDEV": "stddev",
+    "VAR_POP": "variance_pop",
+    "STDDEV_POP": "stddev_pop",
+    "VAR_SAMP": "variance",
+    "STDDEV_SAMP": "stddev",
+    "RATIO": "ratio",
+    "MEDIAN": "quantile",
+    "QUANTILE": "quantile",
+}
+IN_SQL: dict[str, Kind] = {
+    "COUNT": "count",
+    "SUM": "sum",
+    "AVG": "mean",
+    "VARIANCE": "variance",
+    "STDDEV": "stddev",
+    "VAR_POP": "variance_pop",
+    "STDDEV_POP": "stddev_pop",
+    "VAR_SAMP": "variance",
+    "STDDEV_SAMP": "stddev",
+    "MEDIAN": "quantile",
+    "QUANTILE_DISC": "quantile",
+    "QUANTILE": "quantile",
+    "PERCENTILE_DISC": "quantile",
+    "RATIO": "ratio",
+}
+_OTHER_WORDS = {
+    "AVG": "MEAN",
+    "AVERAGE": "MEAN",
+    "TOTAL": "SUM",
+    "NUMBER": "COUNT",
+    "STD": "STDDEV",
+    "SD": "STDDEV",
+    "VAR": "VARIANCE",
+    "PERCENTILE": "QUANTILE",
+}
+_OLD = ("COUNT", "SUM", "MEAN")  # may stand without parentheses, so no column can be called like them
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]+(?:[eE]-?[0-9]+)?")
+
+
+class StatisticText(NamedTuple):
+    """A statistic as typed: its word, the texts between its commas, and whether DISTINCT came first."""
+
+    word: str
+    arguments: tuple[str, ...]
+    distinct: bool = False
+
+    def written(self) -> str:
+        """Return the text again, as it stands in a SELECT."""
+        inside = ", ".join(self.arguments) or "*"
+        return f"{self.word}({'DISTINCT ' if self.distinct else ''}{inside})"
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A number that is computed of the chosen rows.
+
+    Attributes
+    ----------
+    kind : str
+        One of :data:`KINDS`. A quantile is that of SQL's PERCENTILE_DISC; "distinct" counts units, not rows.
+    expression : Expression or None
+        Expression that is summed, averaged or ordered, the numerator of a ratio; None for a count.
+    denominator : Expression or None
+        Expression whose sum a ratio is divided by; None for all other kinds.
+    level : float or None
+        Part of the rows that are not above a quantile, between 0 and 1; None for all other kinds.
+    known : str or None
+        Condition that chooses the rows of this statistic alone, besides WHERE: that its expression, or what
+        COUNT was given, is known. None where it is for all rows, and where WHERE says it already.
+    unit_column : str or None
+        Column that names the unit of a row, for a count of units; None for all other kinds.
+    """
+
+    kind: Kind
+    expression: Expression | None = None
+    denominator: Expression | None = None
+    level: float | None = None
+    known: str | None = None
+    unit_column: str | None = None
+
+    def write(self, write_expression: Callable[[Expression], str], *, sql: bool = False) -> str:
+        """Return the statistic as text, in words or as in SQL, which is read as the same statistic."""
+        expression = "" if self.expression is None else write_expression(self.expression)
+        if self.kind == "count":
+            return "COUNT(*)" if sql else "count"
+        if self.unit_column is not None:
+            inside = f"(distinct {write_name(self.unit_column)})"
+            return f"COUNT{inside.replace('distinct', 'DISTINCT', 1)}" if sql else f"count{inside}"
+        if self.kind == "ratio":
+            assert self.denominator is not None
+            other = write_expression(self.denominator)
+            return f"SUM({expression}) / SUM({other})" if sql else f"ratio({expression}, {other})"
+        if self.kind == "quantile":
+            word = "median" if self.level == 0.5 else "quantile_disc" if sql else "quantile"
+            level = "" if self.level == 0.5 else f", {self.level!r}"
+            return f"{word.upper() if sql else word}({expression}{level})"
+        table = IN_SQL if sql else IN_WORDS
+        word = next(word for word, kind in table.items() if kind == self.kind)
+        return f"{word if sql else word.lower()}({expression})"
+
+    @property
+    def measure(self) -> str | None:
+        """Unit of the number: of a column by itself its own, of dates days, of a count rows."""
+        if self.expression is None or (self.expression.is_condition and self.kind == "sum"):
+            return "rows"
+        if self.kind in ("ratio", "variance", "variance_pop") or self.expression.bare is None:
+            return None
+        column = self.expression.schema.column(self.expression.bare)
+        return column.measure or ("days" if column.type == "date" else None)
+
+    @property
+    def first_day(self) -> datetime.date | None:
+        """Day that the number 0 stands for in a mean or quantile of dates; None for other statistics."""
+        if self.expression is None or self.expression.bare is None or self.kind not in ("mean", "quantile"):
+            return None
+        first = self.expression.schema.column(self.expression.bare).lower
+        return first if isinstance(first, datetime.date) else None
+
+
+def read_list(text: str, columns: Collection[str]) -> list[StatisticText | str]:
+    """Return the statistics of a query in words; a text for one that is an expression without a word.
+
+    Parameters
+    ----------
+    text : str
+        Text before WHERE and BY.
+    columns : collection of str
+        Casefolded names of the columns, which an expression may begin with.
+    """
+    parts = list(split_list(tokenize(text)))
+    return [_read_item(part, text, columns) for part in parts] if any(parts) else []
+
+
+def _read_item(part: list[Token], text: str, columns: Collection[str]) -> StatisticText | str:
+    """Return one statistic of a list in words."""
+    if not part:
+        raise ExpressionRefused("an empty place between commas", "Leave out the comma.")
+    word = part[0].word
+    called = len(part) > 1 and part[1].text == "("
+    if word in _OTHER_WORDS and word.casefold() not in columns:
+        raise ExpressionRefused(f"the word {word}", f"Write {_OTHER_WORDS[word]} instead.")
+    if word not in IN_WORDS and called and (refused := refused_aggregate(word)) is not None:
+        raise refused
+    if word not in IN_WORDS or not (called or word in _OLD or word.casefold() not in columns):
+        return source_text(part)
+    outside = [piece for piece in part[1:] if piece.depth == 0]
+    if len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
+        # SUM(a) + 1 would be read as SUM(a + 1), which is something else.
+        raise ExpressionRefused(
+            f"something after {word}(...), {shorten(outside[2].text)}",
+            f"Put all that is computed of a row inside the parentheses: {word}(age * 2).",
+        )
+    inside = part[2:-1] if called and len(outside) == 2 else part[1:]
+    return read_arguments(word, inside)
+
+
+def read_arguments(word: str, inside: Sequence[Token]) -> StatisticText:
+    """Return a statistic from its word and the tokens in its parentheses."""
+    distinct = bool(inside) and inside[0].word == "DISTINCT"
+    depth = min((piece.depth for piece in inside), default=0)
+    parts = split_list(list(inside[distinct:]), depth)
+    arguments = tuple(source_text(part) for part in parts if part)
+    if word == "COUNT" and not distinct and arguments == ("*",):
+        arguments = ()
+    return StatisticText(word, arguments, distinct)
+
+
+def build_statistics(
+    typed: Sequence[StatisticText], schema: Schema, *, sql: bool = False
+) -> tuple[Statistic, ...]:
+    """Return the statistics of typed ones; of several, each says itself for which rows it is known."""
+    table = IN_SQL if sql else IN_WORDS
+    built = [_build_statistic(one, table[one.word], schema) for one in typed]
+    if len(built) == 1:
+        return tuple(built)
+    # A count of something among other statistics is the sum of the condition that it is known.
+    built = [
+        Statistic("sum", parse(one.known, schema)) if one.kind == "count" and one.known else one
+        for one in built
+    ]
+    if len(set(built)) < len(built):
+        raise ExpressionRefused("a statistic that comes twice", "Write it once.")
+    return tuple(built)
+
+
+def _build_statistic(typed: StatisticText, kind: Kind, schema: Schema) -> Statistic:
+    """Return one statistic; refuses another number of arguments than it has."""
+    word, given = typed.word, typed.arguments
+    if typed.distinct:
+        return _build_distinct(typed, schema)
+    if kind == "count":
+        if len(given) > 1:
+            raise ExpressionRefused("COUNT of several things", "Write COUNT(*), or COUNT of one column.")
+        if not given:
+            return Statistic("count")
+        counted = parse_counted(given[0], schema)
+        return Statistic("count") if counted.is_constant else Statistic("count", known=counted.canonical)
+    wanted = 2 if kind == "ratio" or (kind == "quantile" and word != "MEDIAN") else 1
+    if len(given) != wanted:
+        raise _wrong_arguments(word, kind, len(given))
+    if kind == "quantile":
+        return _build_quantile(typed, schema)
+    first = parse(given[0], schema)
+    if kind == "ratio":
+        return Statistic("ratio", first, parse(given[1], schema))
+    if kind == "sum":
+        return Statistic("sum", first)
+    return Statistic(kind, first, known=first.known)
+
+
+def _build_distinct(typed: StatisticText, schema: Schema) -> Statistic:
+    """Return the count of the units that the rows belong to."""
+    unit = schema.id_column
+    if typed.word != "COUNT" or len(typed.arguments) != 1:
+        raise ExpressionRefused(
+            f"{typed.word} of DISTINCT values", "DISTINCT stands in COUNT(DISTINCT x) alone."
+        )
+    if unit is None:
+        raise ExpressionRefused(
+            "COUNT(DISTINCT ...) of a table without an id column",
+            f"Every row is a {schema.unit} of its own: COUNT(*) counts them.",
+        )
+    (piece, *rest) = tokenize(typed.arguments[0])
+    if rest or not piece.is_name or piece.name.casefold() != unit.casefold():
+        raise ExpressionRefused(
+            f"a count of the distinct values of {shorten(typed.arguments[0])}",
+            f"Which values occur would tell about rows. COUNT(DISTINCT {write_name(unit)}) counts the "
+            "units; GROUP BY counts the rows of each declared value.",
+        )
+    return Statistic("distinct", unit_column=unit)
+
+
+def _build_quantile(typed: StatisticText, schema: Schema) -> Statistic:
+    """Return a quantile; its level is written first in PERCENTILE_DISC, as in SQL, and last elsewhere."""
+    expression, *levels = typed.arguments
+    if typed.word == "PERCENTILE_DISC":
+        expression, levels = typed.arguments[1], [typed.arguments[0]]
+    level = 0.5
+    if levels:
+        number = levels[0].strip()
+        level = float(number) if _NUMBER.fullmatch(number) else -1.0
+        if not 0 < level < 1:
+            raise ExpressionRefused(
+                f"the level {shorten(number)} of a quantile",
+                "It is the part of the rows that lie below, between 0 and 1: QUANTILE(age, 0.9).",
+            )
+    parsed = parse(expression, schema)
+    if parsed.is_condition:
+        raise ExpressionRefused(
+            "a quantile of a condition", "Ask for its MEAN: the part of rows where it is true."
+        )
+    return Statistic("quantile", parsed, level=level, known=parsed.known)
+
+
+def _wrong_arguments(word: str, kind: Kind, given: int) -> ExpressionRefused:
+    """Return the error for a statistic of nothing, or of too many things."""
+    form = {"ratio": "RATIO(sales, hours)", "quantile": f"{word}(age, 0.9)"}.get(kind, f"{word}(age)")
+    if word == "MEDIAN":
+        form = "MEDIAN(age)"
+    if word == "PERCENTILE_DISC":
+        form = "PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY age)"
+    if not given:
+        return ExpressionRefused(f"{word} of nothing", f"Write {form}.")
+    return ExpressionRefused(f"{word} of {given} thing{'' if given == 1 else 's'}", f"Write {form}.")

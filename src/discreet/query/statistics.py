@@ -1,0 +1,357 @@
+"""From the statistics of a query to the one aggregate that answers it, and from its noisy sums to numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from discreet.errors import ExpressionRefused
+from discreet.query.aggregates import GroupedSums, Histogram, Sums
+from discreet.query.aggregates.histogram import bind_keys
+from discreet.query.curation import Curation
+from discreet.query.intervals import (
+    LEVEL,
+    NoisySum,
+    ResultInterval,
+    interval_width,
+    mean_intervals,
+    ratio_intervals,
+    simultaneous_level,
+    sum_intervals,
+    variance_intervals,
+)
+from discreet.query.language import parse
+from discreet.query.language._expression import parse_where
+from discreet.query.language._statistic import SPREADS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._types import Floats
+    from discreet.query.aggregates import Aggregate
+    from discreet.query.calibration import Law
+    from discreet.query.language import Expression
+    from discreet.query.language._statistic import Statistic
+    from discreet.query.language.query import Query
+    from discreet.schema import Schema
+
+
+class StatisticValues(NamedTuple):
+    """Numbers of one statistic, one for each group, with their standard deviations and intervals.
+
+    The standard deviation is NaN for a quotient of noisy sums, which has none.
+    """
+
+    values: Floats
+    sds: Floats
+    lower: Floats
+    upper: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryPlan:
+    """The aggregate of a query, and where the sums of each statistic are in its answer.
+
+    Attributes
+    ----------
+    query : Query
+        Parsed query that is answered.
+    n_rows : int or None
+        Number of rows where it is public; None where it is not.
+    aggregate : Aggregate
+        Aggregate that is charged and answered: one for all statistics.
+    labels : tuple
+        Levels along each group key; empty without groups.
+    entries : tuple of tuple of int
+        For each statistic, the indices of its sums among those of the aggregate.
+    """
+
+    query: Query
+    n_rows: int | None
+    aggregate: Aggregate
+    labels: tuple[tuple[Any, ...], ...]
+    entries: tuple[tuple[int, ...], ...]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups; 1 without groups."""
+        return math.prod(len(axis) for axis in self.labels)
+
+    @property
+    def level(self) -> float:
+        """Level of each interval: higher if the noisy numbers decide which of the groups are returned."""
+        return simultaneous_level(self.n_groups) if self.query.is_selective else LEVEL
+
+    @property
+    def n_entries(self) -> int:
+        """Number of sums in each group, each with an equal share of the promise."""
+        return 1 + max((index for entry in self.entries for index in entry), default=0)
+
+    def count_entry(self) -> int | None:
+        """Return the index of the first count of rows among the sums of a group; None if there is none."""
+        for statistic, entry in zip(self.query.statistics, self.entries, strict=True):
+            if statistic.kind == "count" or (len(entry) > 1 and statistic.kind in ("mean", *SPREADS)):
+                return entry[-1]
+        return None
+
+    def combine(self, values: Floats, sds: Floats, law: Law) -> list[StatisticValues]:
+        """Return the numbers of each statistic from the noisy sums of the aggregate.
+
+        Parameters
+        ----------
+        values, sds : array
+            Noisy sums as the aggregate is answered, and their standard deviations.
+        law : {"gaussian", "laplace"}
+            Distribution of the noise; "laplace" if any part has it.
+        """
+        shape = (self.n_entries, self.n_groups)
+        sums = NoisySum(np.reshape(values, shape), np.reshape(sds, shape))
+        return [
+            self._combine_one(statistic, [NoisySum(sums.value[i], sums.sd[i]) for i in entry], law)
+            for statistic, entry in zip(self.query.statistics, self.entries, strict=True)
+        ]
+
+    def _combine_one(self, statistic: Statistic, sums: list[NoisySum], law: Law) -> StatisticValues:
+        """Return the numbers of one statistic from its sums."""
+        bounds, width = self.possible_values(statistic), interval_width(law, self.level)
+        unknown = np.full(self.n_groups, np.nan)
+        if statistic.kind in ("count", "sum"):
+            return StatisticValues(*sums[0], *sum_intervals(*sums[0], width, bounds))
+        if statistic.kind == "ratio":
+            above, below = sums
+            assert statistic.denominator is not None
+            sign = -1.0 if statistic.denominator.upper <= 0 else 1.0
+            found = ratio_intervals(sign * above.value, above.sd, sign * below.value, below.sd, width, bounds)
+            return StatisticValues(found[0], unknown, *found[1:])
+        if statistic.kind == "mean":
+            if len(sums) == 1:
+                divisor = self.n_rows or 1
+                value, sd = sums[0].value / divisor, sums[0].sd / divisor
+                return StatisticValues(np.clip(value, *bounds), sd, *sum_intervals(value, sd, width, bounds))
+            found = mean_intervals(*sums[0], *sums[1], width, bounds)
+            return StatisticValues(found[0], unknown, *found[1:])
+        return StatisticValues(*self._combine_spread(statistic, sums, law, bounds))
+
+    def _combine_spread(
+        self, statistic: Statistic, sums: list[NoisySum], law: Law, bounds: ResultInterval
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return variances or standard deviations; those of a sample are divided by one row less."""
+        assert statistic.expression is not None
+        half = (statistic.expression.upper - statistic.expression.lower) / 2
+        exact = NoisySum(np.full_like(sums[0].value, self.n_rows or 0), np.zeros_like(sums[0].value))
+        displacements, squares, counts = (*sums, exact)[:3]
+        value, lower, upper = variance_intervals(displacements, squares, counts, half, law, self.level)
+        if statistic.kind in ("variance", "stddev"):
+            margin = interval_width(law, 1 - (1 - self.level) / 10) * counts.sd
+            fewest, most = counts.value - margin, np.maximum(counts.value + margin, 2.0)
+            value = value * _sample_factor(np.maximum(counts.value, 2.0))
+            lower = lower * _sample_factor(most)
+            upper = np.where(fewest > 1, upper * _sample_factor(np.maximum(fewest, 1.0)), np.inf)
+        if statistic.kind in ("stddev", "stddev_pop"):
+            value, lower, upper = np.sqrt(value), np.sqrt(lower), np.sqrt(upper)
+        unknown = np.full_like(value, np.nan)
+        return np.minimum(value, bounds.upper), unknown, lower, np.minimum(upper, bounds.upper)
+
+    def expected_spread_margin(
+        self, statistic: Statistic, sds: Sequence[float], n_rows: float, law: Law
+    ) -> float:
+        """Return half the width of the interval of a spread, for values spread evenly over their range.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            Variance or standard deviation of the query.
+        sds : sequence of float
+            Standard deviations of its sums.
+        n_rows : float
+            Number of rows that it is over.
+        law : {"gaussian", "laplace"}
+            Distribution of the noise.
+        """
+        assert statistic.expression is not None
+        half = (statistic.expression.upper - statistic.expression.lower) / 2
+        exact = (0.0, n_rows * half * half * (1 / 3 - 1 / 2), n_rows)
+        sums = [NoisySum(np.array([value]), np.array([sd])) for value, sd in zip(exact, sds, strict=False)]
+        *_, lower, upper = self._combine_spread(statistic, sums, law, self.possible_values(statistic))
+        return float(upper[0] / 2 - lower[0] / 2)
+
+    def possible_values(self, statistic: Statistic) -> ResultInterval:
+        """Return the least and the largest number that a statistic can have, by what is declared and public.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            Statistic of the query whose number is bounded.
+
+        Privacy
+        -------
+        Follows from the schema and the public number of rows.
+        """
+        most = math.inf if self.n_rows is None else float(self.n_rows)
+        if statistic.expression is None:
+            return ResultInterval(0.0, most)
+        lower, upper = statistic.expression.lower, statistic.expression.upper
+        if statistic.kind in ("mean", "quantile"):
+            return ResultInterval(lower, upper)
+        if statistic.kind in SPREADS:
+            # Of two rows at the ends of the range the sample variance is largest.
+            largest = (upper - lower) ** 2 / (2 if statistic.kind in ("variance", "stddev") else 4)
+            return ResultInterval(0.0, math.sqrt(largest) if "stddev" in statistic.kind else largest)
+        if statistic.kind == "ratio":
+            assert statistic.denominator is not None
+            signs = (lower < 0, upper > 0)
+            below, above = signs[::-1] if statistic.denominator.upper <= 0 else signs
+            return ResultInterval(-math.inf if below else 0.0, math.inf if above else 0.0)
+        outside = self.query.where is not None or self.query.by or statistic.expression.known is not None
+        if outside or self.n_rows is None:
+            # A row outside the group, and one whose value is unknown, adds nothing.
+            lower, upper = min(lower, 0.0), max(upper, 0.0)
+        return ResultInterval(lower * most if lower else 0.0, upper * most if upper else 0.0)
+
+
+def _sample_factor(counts: Floats) -> Floats:
+    """Return ``n / (n - 1)``, which makes a sample variance of a population variance."""
+    with np.errstate(divide="ignore"):
+        factor: Floats = counts / (counts - 1.0)
+    return factor
+
+
+def plan_query(query: Query, n_rows: int | None) -> QueryPlan:
+    """Return the aggregate of a query and how its statistics follow from the noisy sums.
+
+    Parameters
+    ----------
+    query : Query
+        Parsed query that is planned.
+    n_rows : int or None
+        Number of rows where it is public; None where it is not.
+
+    Privacy
+    -------
+    One aggregate answers all statistics, with one charge. Its sums get equal shares of the promise; a sum
+    that several statistics need is there once.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+    """
+    expressions: dict[str | None, Any] = {}
+    entries = []
+    for statistic in query.statistics:
+        needed = _statistic_sums(query, statistic, n_rows)
+        for one in needed:
+            expressions.setdefault(_canonical(one), one)
+        entries.append(tuple(list(expressions).index(_canonical(one)) for one in needed))
+    sums = list(expressions.values())
+    if not query.by:
+        aggregate: Aggregate = Sums(["TRUE" if one is None else one for one in sums])
+        return QueryPlan(query, n_rows, aggregate, (), tuple(entries))
+    columns = [key.column for key in query.by]
+    edges = {key.column: key.edges for key in query.by if key.edges}
+    _, labels = bind_keys(Curation.from_schema(query.schema), columns, edges)
+    aggregate = Histogram(columns, edges, sums[0]) if len(sums) == 1 else GroupedSums(columns, edges, sums)
+    return QueryPlan(query, n_rows, aggregate, labels, tuple(entries))
+
+
+def counted_groups(query: Query) -> Histogram | None:
+    """Return the count of rows by groups that a mean by groups is over; None for other queries."""
+    (statistic,) = query.statistics if len(query.statistics) == 1 else (None,)
+    if statistic is None or statistic.kind != "mean" or not query.by:
+        return None
+    edges = {key.column: key.edges for key in query.by if key.edges}
+    return Histogram([key.column for key in query.by], edges, _rows(query, statistic))
+
+
+def _statistic_sums(query: Query, statistic: Statistic, n_rows: int | None) -> list[Any]:
+    """Return the expressions whose sums give a statistic; None counts all rows."""
+    rows = _rows(query, statistic)
+    exact_count = rows is None and not query.by and bool(n_rows)
+    match statistic.kind:
+        case "count":
+            return [rows]
+        case "sum":
+            assert statistic.expression is not None
+            return [_among(query, statistic.expression)]
+        case "ratio":
+            assert statistic.expression is not None
+            assert statistic.denominator is not None
+            if statistic.denominator.lower < 0 < statistic.denominator.upper:
+                raise ExpressionRefused(
+                    "a ratio to a sum that may have either sign",
+                    "The second expression must be nowhere negative, or nowhere positive: RATIO(x, ABS(y)).",
+                )
+            return [_among(query, statistic.expression), _among(query, statistic.denominator)]
+        case "mean":
+            assert statistic.expression is not None
+            if exact_count:
+                return [statistic.expression]
+            return [_displacement(statistic, rows), rows]
+    moments = [_displacement(statistic, rows), _squared_displacement(statistic, rows)]
+    return moments if exact_count else [*moments, rows]
+
+
+def _canonical(expression: Expression | str | None) -> str | None:
+    """Return the text by which equal sums are recognized."""
+    return expression if expression is None or isinstance(expression, str) else expression.canonical
+
+
+def _rows(query: Query, statistic: Statistic) -> Expression | None:
+    """Return the condition on the rows of a statistic; None for all rows."""
+    if statistic.known is None:
+        return query.where
+    if query.where is None:
+        return parse_where(statistic.known, query.schema)
+    return parse_where(f"{statistic.known} AND {query.where.canonical}", query.schema)
+
+
+def _among(query: Query, expression: Expression) -> Any:
+    """Return the expression whose sum over all rows is that over the rows of WHERE."""
+    if query.where is None:
+        return expression
+    if expression.is_condition:
+        return _parsed(f"({query.where.canonical}) AND ({expression.canonical})", query.schema)
+    return _parsed(_zero_outside(expression.canonical, query.where), query.schema)
+
+
+def _parsed(text: str, schema: Schema) -> Expression:
+    return parse(text, schema)
+
+
+def _zero_outside(text: str, rows: Expression | None) -> str:
+    """Return the text of an expression that is 0 outside some rows."""
+    return text if rows is None else f"CASE WHEN {rows.canonical} THEN {text} ELSE 0 END"
+
+
+def middle_of_range(expression: Expression) -> float:
+    """Return the middle of an expression's range: about it, one row moves a sum the least."""
+    return expression.lower / 2 + expression.upper / 2
+
+
+def _displacement_text(expression: Expression) -> str:
+    """Return the text of an expression less the middle of its range."""
+    text, middle = expression.canonical, middle_of_range(expression)
+    if expression.is_condition:
+        text = f"CASE WHEN {text} THEN 1 ELSE 0 END"
+    return f"({text}) - ({middle!r})" if middle else text
+
+
+def _displacement(statistic: Statistic, rows: Expression | None) -> Expression:
+    """Return the averaged expression less the middle of its range, 0 outside the rows."""
+    assert statistic.expression is not None
+    return _parsed(_zero_outside(_displacement_text(statistic.expression), rows), statistic.expression.schema)
+
+
+def _squared_displacement(statistic: Statistic, rows: Expression | None) -> Expression:
+    """Return the square of the displacement less half of the largest, 0 outside the rows.
+
+    Less half of it a row moves the sum by half as much, and the count of rows that it is added back with is
+    part of the same answer.
+    """
+    expression = statistic.expression
+    assert expression is not None
+    half = (expression.upper - expression.lower) / 2
+    square = f"POWER({_displacement_text(expression)}, 2) - ({half * half / 2!r})"
+    return _parsed(_zero_outside(square, rows), expression.schema)
