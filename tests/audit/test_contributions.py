@@ -12,6 +12,7 @@ from discreet.query.aggregates import (
     AGGREGATES,
     Aggregate,
     ClusterSums,
+    DistinctUnits,
     GradientSums,
     Gram,
     HalfspaceSums,
@@ -96,10 +97,16 @@ def test_what_rows_add_one_by_one_is_what_the_engine_adds_up(
 
 
 def test_every_kind_of_question_is_here_or_said_to_be_left_out() -> None:
-    assert {type(question) for question in ASKED} | {SignSketches} == set(AGGREGATES.values())
+    assert {type(question) for question in ASKED} | {SignSketches, DistinctUnits} == set(AGGREGATES.values())
 
 
 def test_signs_of_ids_need_more_than_cells() -> None:
     curation = Curation.from_schema(people_schema())
     bound = Sums(("age",)).bind(curation, "replace-one")
     assert row_contributions(SignSketches(("age",), 2, "key"), bound, curation) is None
+
+
+def test_people_are_not_counted_row_by_row() -> None:
+    curation = Curation.from_schema(people_schema())
+    bound = Sums(("age",)).bind(curation, "replace-one")
+    assert row_contributions(DistinctUnits(), bound, curation) is None

@@ -88,10 +88,16 @@ AGGREGATES: dict[str, Mapping[str, Any]] = {
         "center": None,
         "radius": None,
     },
+    "distinct units": {
+        "kind": "distinct units",
+        "columns": ["job"],
+        "edges": {},
+        "where": "age > 40",
+    },
 }
 """Every aggregate as the wire writes it."""
 
-NEEDS_ID = {"sign sketches"}
+NEEDS_ID = {"sign sketches", "distinct units"}
 PROMISES = {
     "gaussian": GaussianDP(mu=0.5),
     "pure": PureDP(epsilon=1.0),
@@ -133,6 +139,12 @@ def database_cases(source: Any = None, version: str | None = None) -> dict[str, 
             costs, sd = calibrate(database, aggregate, privacy=PROMISES["gaussian"])
             found[f"{name} cost"] = of_json(rounded([p.to_dict() for p in costs], 8))
             found[f"{name} sd"] = of_array(sd, step=1e-6)
+    for law, privacy in PROMISES.items() if source is None else ():
+        rows, schema = {**people(), "who": np.arange(500) * 37 % 200}, _schema_with_id(2)
+        with Database(rows, schema=schema, ledger=Ledger.open(":memory:"), random_state=11) as database:
+            found[f"distinct units {law}"] = _answer(
+                query(database, AGGREGATES["distinct units"], privacy=privacy)
+            )
     with _database(source, version) as database:
         privacy = GaussianDP(mu=0.5)
         found["count"] = _answer(database.count("age > 40", privacy=privacy))
@@ -207,6 +219,12 @@ def _database(source: Any, version: str | None, *, target: str | None = None) ->
         if source is None:
             rows = {column.name: rows[column.name] for column in columns}
     return Database(rows, schema=schema, ledger=Ledger.open(":memory:"), random_state=11, version=version)
+
+
+def _schema_with_id(most: int) -> Schema:
+    """Return the schema of rows of which `most` of each person are used."""
+    columns = [Column("who", role="id"), *SCHEMA.columns]
+    return Schema(columns=columns, id_column="who", max_rows_per_unit=most, dataset="golden-visits")
 
 
 def _answer(answer: Any) -> str:

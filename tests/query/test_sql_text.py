@@ -13,13 +13,14 @@ import sqlglot
 from sqlglot import exp
 
 from discreet.noise import Stream
-from discreet.query.aggregates import Histogram, Moments, NodeTables, Sums, TreeNode
+from discreet.query.aggregates import DistinctUnits, Histogram, Moments, NodeTables, Sums, TreeNode
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines._postgres import PostgresEngine
 from discreet.query.engines._spark import SparkEngine
 from discreet.query.engines._sql_text import SqlText
 from discreet.query.language import parse
+from discreet.schema import Column, Schema
 from tests.query.people import people_schema
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from discreet.query.aggregates import Aggregate
     from discreet.query.engines import Engine
 
-SCHEMA = people_schema()
+PEOPLE = people_schema()
+SCHEMA = Schema(columns=[Column("who", role="id"), *PEOPLE.columns], id_column="who", max_rows_per_unit=3)
 CURATION = Curation.from_schema(SCHEMA)
 ENGINES: list[tuple[type[Engine], str]] = [
     (DuckDBEngine, "duckdb"),
@@ -47,6 +49,8 @@ QUESTIONS: list[Aggregate] = [
         [TreeNode([("job", 0)], ["age"]), TreeNode([("job", 1), ("age", 1)], ["height", "income"])],
         {"age": [40.0], "height": [0.0], "income": [0.5]},
     ),
+    DistinctUnits(),
+    DistinctUnits(("job", "income"), {"income": [0.5]}, "EXP(LEAST(height, 1)) > age"),
 ]
 
 

@@ -72,7 +72,7 @@ def ids_of(rng: Any, n: int, kind: str) -> list[Any]:
     return [None if i == 0 else f"pérson:{i}, x" for i in numbers]
 
 
-def by_hand(rows: Rows, curation: Curation, salt: str) -> Counter[tuple[int, ...]]:
+def used_rows(rows: Rows, curation: Curation, salt: str) -> dict[Any, list[tuple[int, ...]]]:
     """The rule, written once more: each person's rows sorted by digest and cells, the first few taken."""
     schema = curation.schema
     with open_table({name: values for name, values in rows.items() if name != "who"}) as table:
@@ -86,7 +86,11 @@ def by_hand(rows: Rows, curation: Curation, salt: str) -> Counter[tuple[int, ...
         text = f"{salt}:{'' if who is None else who}:{','.join(map(str, row))}"
         people[who].append((hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), row))
     most = schema.max_rows_per_unit
-    return Counter(row for own in people.values() for _, row in sorted(own)[:most])
+    return {who: [row for _, row in sorted(own)[:most]] for who, own in people.items()}
+
+
+def by_hand(rows: Rows, curation: Curation, salt: str) -> Counter[tuple[int, ...]]:
+    return Counter(row for own in used_rows(rows, curation, salt).values() for row in own)
 
 
 def exact_rows(columns: Iterable[AnyArray]) -> list[tuple[int, ...]]:

@@ -12,7 +12,7 @@ import pytest
 
 from discreet.batching import Step
 from discreet.query import time_slots
-from discreet.query.aggregates import Histogram, NodeTables, TreeNode
+from discreet.query.aggregates import DistinctUnits, Histogram, NodeTables, TreeNode
 from discreet.server.errors import ApiException
 from discreet.server.limits import RateLimiter
 from discreet.server.workers import FairThreadPool
@@ -328,6 +328,7 @@ def test_answers_leave_at_the_end_of_a_slot_and_repeats_at_once(
         {"kind": "histogram", "columns": ["age", "sex", "city"]},
         {"kind": "sentence", "text": "mean(income) by age, sex, city"},
         {"kind": "statistical", "question": Histogram(["age", "sex", "city"]).to_dict()},
+        {"kind": "statistical", "question": DistinctUnits(["age", "sex", "city"]).to_dict()},
         {
             "kind": "statistical",
             "question": NodeTables("owner", [TreeNode([], ["age", "city"])] * 8).to_dict(),

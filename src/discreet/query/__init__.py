@@ -17,6 +17,7 @@ from discreet.privacy import PosteriorOdds
 from discreet.query.aggregates import (
     Aggregate,
     ClusterSums,
+    DistinctUnits,
     GradientSums,
     Gram,
     GroupedSums,
@@ -51,6 +52,7 @@ __all__ = [
     "CombinedResult",
     "CostModel",
     "Database",
+    "DistinctUnits",
     "Frame",
     "GradientSums",
     "Gram",

@@ -126,10 +126,11 @@ class QueryNoise:
 
         Notes
         -----
-        With ``D`` the square root of ``squared`` and ``r`` the rows of a unit, an entry of precision ``p``
-        gets Gaussian noise of standard deviation ``s / sqrt(p)``, which keeps ``mu = r D / s``. With ``A``
-        for ``absolute``, an entry of weight ``w`` gets Laplace noise of scale ``b / w``, which keeps
-        ``epsilon = r A / b``. All roundings are towards more noise and a larger promise.
+        With ``D`` the square root of ``squared`` and ``r`` the rows of a unit, or 1 for a sensitivity that is
+        already of a whole unit, an entry of precision ``p`` gets Gaussian noise of standard deviation
+        ``s / sqrt(p)``, which keeps ``mu = r D / s``. With ``A`` for ``absolute``, an entry of weight ``w``
+        gets Laplace noise of scale ``b / w``, which keeps ``epsilon = r A / b``. All roundings are towards
+        more noise and a larger promise.
 
         Noise of more than 2**50 integers is drawn on a coarser lattice, to which the sum is rounded down
         first. An entry that is rounded to multiples of ``g`` moves by less than ``g`` more than its sum, so
@@ -148,7 +149,7 @@ class QueryNoise:
         _check_kind(privacy, schema.neighbors)
         if law is None:
             return cls.candidates(bound, schema, privacy=privacy, variance=variance)[0]
-        rows = schema.max_rows_per_unit or 1
+        rows = 1 if bound.by_unit else schema.max_rows_per_unit or 1
         # Several rows of one person may all move the same way.
         squared, absolute = rows**2 * bound.squared, rows * bound.absolute
         if (squared if law == "gaussian" else absolute) == 0:

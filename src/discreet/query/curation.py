@@ -15,7 +15,8 @@ any engine. Only two things are changed in a cell before it is compared: it is c
 is nearer to zero than 2**-448 (1.4e-135), so that no product of two cells falls below the normal floats.
 
 Columns are called ``c0``, ``v0``, ``m0``, ``c1``, ...: names never enter the SQL. Where people shall be found
-again in another database, 60 bits of a fingerprint of their id are in ``i0``, ``i1``, ``i2``.
+again in another database, 60 bits of a fingerprint of their id are in ``i0``, ``i1``, ``i2``; under any other
+schema with an ``id_column``, 64 bits of a salted one are in ``u``, by which people are counted.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ TABLE = "curated"
 LEAST_MAGNITUDE = 2.0**-448
 """Cells nearer to zero count as 0; every declared range is wider."""
 _WHOLE_TOP = 2**31 - 1  # whole numbers with more steps do not fit the integers of every engine
+_UNIT = "u"
 _IDS = tuple(f"i{i}" for i in range(ID_BITS // LANE_BITS))
 _MOST_COLUMNS = 2048
 _MIXER = np.uint64(0xBF58476D1CE4E5B9)  # of the finalizer of SplitMix64
@@ -149,6 +151,9 @@ class Curated:
 class Version:
     """Which rows a curated table holds: their number and the sum of their fingerprints modulo 2**64.
 
+    The second sum is over fingerprints of rows with their units. Only counts of units depend on it: to other
+    questions, rows whose ids were corrected are the same rows.
+
     Privacy
     -------
     Private. An attacker who knows all rows but one could test guesses at that one against it, so it is kept
@@ -157,10 +162,11 @@ class Version:
 
     n_rows: int
     checksum: int
+    unit_checksum: int = 0
 
-    def digest(self, key: bytes) -> str:
-        """Return a name for these rows that reveals nothing without the key."""
-        text = f"{self.n_rows},{self.checksum}"
+    def digest(self, key: bytes, *, units: bool = False) -> str:
+        """Return a name for these rows, or with `units` for rows and units; tells nothing without the key."""
+        text = f"{self.n_rows},{self.checksum}" + (f",{self.unit_checksum}" if units else "")
         return hashlib.blake2b(text.encode(), key=key[:64], digest_size=32).hexdigest()
 
 
@@ -231,12 +237,33 @@ class Curation:
     def identifiers(self) -> tuple[str, ...]:
         """Return the SQL names of all columns of the curated table, in order."""
         cells = ((column.sql, column.values, column.flag) for column in self.columns)
-        return tuple(name for names in cells for name in names if name) + (_IDS if self.ids else ())
+        return tuple(name for names in cells for name in names if name) + self.unit_identifiers()
 
     def exact_identifiers(self) -> tuple[str, ...]:
         """Return the SQL names of the columns that hold cells unrounded, of flags and of ids, in order."""
         cells = ((column.exact, column.flag) for column in self.columns)
         return tuple(name for names in cells for name in names if name) + (_IDS if self.ids else ())
+
+    @property
+    def has_units(self) -> bool:
+        """Whether the rows of one unit can be found in the curated table."""
+        return self.schema.id_column is not None
+
+    def unit_identifiers(self) -> tuple[str, ...]:
+        """Return the SQL names of the columns by which units are told apart; none if every row is a unit."""
+        return _IDS if self.ids else (_UNIT,) if self.has_units else ()
+
+    def unit_sql(self) -> Tree:
+        """Return the SQL of a 64-bit integer for the unit of a row, 0 if the row has no id."""
+        assert self.has_units
+        if not self.ids:
+            return exp.column(_UNIT)
+        first, *rest = (exp.Cast(this=exp.column(name), to=exp.DataType.build("BIGINT")) for name in _IDS)
+        joined: Tree = first
+        for i, lane in enumerate(rest, 1):
+            shifted = exp.Mul(this=lane, expression=exp.Literal.number(2 ** (i * LANE_BITS)))
+            joined = exp.Add(this=joined, expression=shifted)
+        return joined
 
     def id_identifiers(self) -> tuple[str, ...]:
         """Return the SQL names of the columns that hold fingerprints of ids."""
@@ -248,8 +275,10 @@ class Curation:
             )
         return _IDS
 
-    def kind(self, identifier: str) -> Literal["SMALLINT", "INTEGER", "DOUBLE"]:
+    def kind(self, identifier: str) -> Literal["SMALLINT", "INTEGER", "BIGINT", "DOUBLE"]:
         """Return the type of an SQL column."""
+        if identifier == _UNIT:
+            return "BIGINT"
         if identifier in _IDS:
             return "INTEGER"
         if identifier.startswith("v"):
@@ -259,7 +288,8 @@ class Curation:
 
     def dtype(self, identifier: str) -> np.dtype[Any]:
         """Return the type of the arrays of an SQL column."""
-        return np.dtype(np.float64 if self.kind(identifier) == "DOUBLE" else np.int32)
+        dtypes = {"DOUBLE": np.float64, "BIGINT": np.int64}
+        return np.dtype(dtypes.get(self.kind(identifier), np.int32))
 
     def sql_column(self, name: str) -> Tree:
         """Return the SQL column of exact cells of a declared column, or the flag ``<column>_missing``."""
@@ -277,8 +307,14 @@ class Curation:
             arrays |= column.encode(batch[column.name])
         return arrays
 
+    def id_salt(self, salt: str) -> str:
+        """Return the salt of ids: that of the ledger, or none where other databases have the same ids."""
+        return "" if self.ids else salt
+
     def encode_ids(self, fingerprints: Words) -> dict[str, AnyArray]:
-        """Return fingerprints of ids as the integers of the curated table, int32 arrays by SQL name."""
+        """Return fingerprints of ids, with :meth:`id_salt`, as arrays of the curated table by SQL name."""
+        if not self.ids:
+            return {_UNIT: fingerprints.view(np.int64)}
         return dict(zip(_IDS, id_lanes(fingerprints), strict=True))
 
     def name_arrays(self, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
@@ -293,12 +329,14 @@ class Curation:
 
     @cached_property
     def _weights(self) -> list[np.uint64]:
-        """A public odd multiplier for each exact column, fixed by the schema."""
-        texts = (f"{name}:{self.schema.digest}" for name in self.exact_identifiers())
+        """A public odd multiplier for each exact column and, last, for the unit, fixed by the schema."""
+        texts = (f"{name}:{self.schema.digest}" for name in (*self.exact_identifiers(), _UNIT))
         return [np.uint64(int.from_bytes(hashlib.sha256(t.encode()).digest()[:8]) | 1) for t in texts]
 
-    def checksum(self, arrays: Mapping[str, AnyArray]) -> int:
-        """Return the sum of the fingerprints of rows modulo 2**64; those of batches add up to the table's.
+    def checksums(self, arrays: Mapping[str, AnyArray]) -> tuple[int, int]:
+        """Return the sums of fingerprints of rows, without and with units, modulo 2**64.
+
+        Those of batches add up to the table's. The second is 0 in a table without the column of units.
 
         Notes
         -----
@@ -306,19 +344,27 @@ class Curation:
         weights ``w`` and the exact cells ``x``, a float by its 64 bits.
         """
         total = np.zeros(len(next(iter(arrays.values()))), np.uint64)
-        for name, weight in zip(self.exact_identifiers(), self._weights, strict=True):
+        for name, weight in zip(self.exact_identifiers(), self._weights, strict=False):
             words = _words(arrays[name])
             words *= weight
             total += words
-        # Without this, columns would be exchanged between rows unnoticed.
-        total ^= total >> np.uint64(32)
-        total *= _MIXER
-        total ^= total >> np.uint64(29)
-        total *= _MIXER
-        return int((total ^ (total >> np.uint64(32))).sum(dtype=np.uint64))
+        if _UNIT not in arrays:
+            return _sum_mixed(total), 0
+        units = arrays[_UNIT].view(np.uint64) * self._weights[-1]
+        return _sum_mixed(total.copy()), _sum_mixed(total + units)
 
     def __iter__(self) -> Iterator[Curated]:
         return iter(self.columns)
+
+
+def _sum_mixed(total: Words) -> int:
+    """Return the sum of mixed words modulo 2**64, and mix them in place."""
+    # Without this, columns would be exchanged between rows unnoticed.
+    total ^= total >> np.uint64(32)
+    total *= _MIXER
+    total ^= total >> np.uint64(29)
+    total *= _MIXER
+    return int((total ^ (total >> np.uint64(32))).sum(dtype=np.uint64))
 
 
 class SchemaKey:

@@ -106,6 +106,7 @@ class QueryExecutor(CostedTable):
         )
         # A fingerprint of private rows must not be written down as it is: see Version.
         self._version = version or engine.version.digest(self.ledger.secret())
+        self._unit_version = version or engine.version.digest(self.ledger.secret(), units=True)
         self._schema_digest = schema.digest
         # The work holds the engine and not this object, so that no reference cycle keeps either alive.
         self._passes: BatchExecutor[BoundAggregate, list[int]] = BatchExecutor(
@@ -345,13 +346,17 @@ class QueryExecutor(CostedTable):
         assert noise.promise is not None
         noised = [noise.canonical(), noise.promise.to_dict()]
         # By the digest and not by the receipt: two owners who refine the same answer share the draw.
-        fixed = [self._version, self._schema_digest, bound.canonical, noised, refined]
+        fixed = [self._version_for(bound), self._schema_digest, bound.canonical, noised, refined]
         return hashlib.sha256(canonical(fixed).encode()).hexdigest()
 
     def _about(self, bound: BoundAggregate) -> str:
         """Return the digest of what an aggregate sums: see :attr:`Answer.about`."""
-        fixed = ["about", self._version, self._schema_digest, self.neighbors, bound.canonical]
+        fixed = ["about", self._version_for(bound), self._schema_digest, self.neighbors, bound.canonical]
         return hashlib.sha256(canonical(fixed).encode()).hexdigest()
+
+    def _version_for(self, bound: BoundAggregate) -> str:
+        """Return the name of the rows, and of whose they are where an aggregate depends on it."""
+        return self._unit_version if bound.by_unit else self._version
 
     def _chain(self, receipt: str, owner: str | None) -> list[tuple[BoundAggregate, QueryNoise, Answer]]:
         """Return an answer and all that it refined, oldest first, as the ledger stored them."""

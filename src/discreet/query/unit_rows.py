@@ -78,7 +78,7 @@ def row_digests(curation: Curation, salt: str, batch: Batch, rows: Bools | None 
     ]
 
 
-def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
+def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tuple[Words, Bools]:
     """Return the fingerprints of all ids, and a mask of the rows that are used.
 
     Parameters
@@ -89,10 +89,13 @@ def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
         Schema with an ``id_column`` and ``max_rows_per_unit``.
     salt : str
         As for :func:`row_digests`.
+    id_salt : str
+        Text that is hashed before an id, as in :meth:`Table.batches <discreet.tables.Table.batches>`.
     """
     most = schema.max_rows_per_unit
     assert most is not None
-    parts = [batch.ids for batch in table.batches(schema, ids=True) if batch.ids is not None]
+    read = table.batches(schema, ids=True, id_salt=id_salt)
+    parts = [batch.ids for batch in read if batch.ids is not None]
     ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     order = np.argsort(ids)
     starts = np.flatnonzero(np.diff(ids[order], prepend=~ids[order[:1]]))
@@ -106,7 +109,7 @@ def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
     curation = Curation.from_schema(schema)
     places = np.flatnonzero(crowded)
     words, filled = np.empty((len(places), 2), np.uint64), 0
-    for batch in table.batches(schema, ids=True, id_texts=True):
+    for batch in table.batches(schema, ids=True, id_texts=True, id_salt=id_salt):
         here = _same_rows(table, batch, ids)
         digests = b"".join(row_digests(curation, salt, batch, crowded[here]))
         words[filled : filled + len(digests) // 16] = np.frombuffer(digests, ">u8").reshape(-1, 2)
@@ -122,14 +125,22 @@ def kept_rows(table: Table, schema: Schema, salt: str) -> tuple[Words, Bools]:
     return ids, kept
 
 
-def limited_batches(table: Table, schema: Schema, salt: str) -> Iterator[tuple[Batch, Bools | None]]:
-    """Yield each batch of a table with a mask of the rows that are used; None where every row is a unit."""
+def limited_batches(
+    table: Table, schema: Schema, salt: str, id_salt: str = ""
+) -> Iterator[tuple[Batch, Bools | None]]:
+    """Yield each batch of a table with a mask of the rows that are used; None where every row is a unit.
+
+    Parameters
+    ----------
+    table, schema, salt, id_salt
+        As for :func:`kept_rows`.
+    """
     if schema.id_column is None:
         for batch in table.batches(schema):
             yield batch, None
         return
-    ids, kept = kept_rows(table, schema, salt)
-    for batch in table.batches(schema, ids=True):
+    ids, kept = kept_rows(table, schema, salt, id_salt)
+    for batch in table.batches(schema, ids=True, id_salt=id_salt):
         yield batch, kept[_same_rows(table, batch, ids)]
 
 

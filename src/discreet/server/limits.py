@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError
-from discreet.query import GroupedSums, Histogram, JointAggregate, NodeTables, Sums
+from discreet.query import DistinctUnits, GroupedSums, Histogram, JointAggregate, NodeTables, Sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) ->
                     f"expressions of a question to a service must be at most {MOST_SUMS}, and are "
                     f"{len(aggregate.expressions)}. Ask in several questions."
                 )
-        case Histogram():
+        case Histogram() | DistinctUnits():
             _check(_product(curation, aggregate.columns, aggregate.edges), most)
         case GroupedSums():
             groups = _product(curation, aggregate.columns, aggregate.edges)

@@ -75,6 +75,7 @@ def projection(
     relation: str,
     *,
     id_texts: bool = False,
+    id_salt: str = "",
 ) -> str:
     """Return the query that encodes declared columns.
 
@@ -90,6 +91,8 @@ def projection(
         FROM clause whose columns are called ``c0``, ``c1``, ...
     id_texts : bool
         Whether to append the id as text after all other columns, empty where it is missing.
+    id_salt : str
+        Text that is hashed before an id, so that fingerprints tell nothing to whoever does not know it.
 
     Returns
     -------
@@ -102,7 +105,7 @@ def projection(
         cells = cell_kind(sql_type)
         _check_fit(column, cells, sql_type)
         present.append(f"{_null_if_missing(f'c{place}', cells, missing_values)} AS r{i}")
-        parsed.append(f"r{i}, {_parse(column, f'r{i}', cells)} AS p{i}")
+        parsed.append(f"r{i}, {_parse(column, f'r{i}', cells, id_salt)} AS p{i}")
         encoded.append(f"{_encode(column, f'r{i}', f'p{i}')} AS e{i}")
         if id_texts and column.type == "id":
             texts.append(f"coalesce(CAST(r{i} AS VARCHAR), '') AS t{i}")
@@ -165,12 +168,13 @@ def _as_number(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _parse(column: Column, cell: str, cells: Cells) -> str:
+def _parse(column: Column, cell: str, cells: Cells, id_salt: str) -> str:
     """Return the SQL for a cell as a value of its column, NULL where it does not fit."""
     if column.type == "id":
         # Two units whose fingerprints coincide (probability n^2 / 2^65) count as one unit, which bounds
         # their rows together and so weakens no promise.
-        return f"md5_number_lower(CAST({cell} AS VARCHAR))"
+        salted = f"{literal(f'{id_salt}:')} || " if id_salt else ""
+        return f"md5_number_lower({salted}CAST({cell} AS VARCHAR))"
     if column.type == "date":
         assert isinstance(column.lower, datetime.date)
         return f"CAST(TRY_CAST({cell} AS DATE) - DATE '{column.lower.isoformat()}' AS DOUBLE)"

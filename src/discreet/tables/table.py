@@ -126,7 +126,13 @@ class Table:
         return self._source.count()
 
     def batches(
-        self, schema: Schema, *, rows: int = ROWS, ids: bool = False, id_texts: bool = False
+        self,
+        schema: Schema,
+        *,
+        rows: int = ROWS,
+        ids: bool = False,
+        id_texts: bool = False,
+        id_salt: str = "",
     ) -> Iterator[Batch]:
         """Return the declared columns, encoded, as an iterator over batches.
 
@@ -140,6 +146,8 @@ class Table:
             Whether to read ``schema.id_column`` too, into :attr:`Batch.ids`.
         id_texts : bool
             Whether to read the id as text too, into :attr:`Batch.id_texts`; needs ``ids``.
+        id_salt : str
+            Text that is hashed before an id; empty for fingerprints that other tables have too.
 
         Returns
         -------
@@ -174,7 +182,9 @@ class Table:
         types = [self._source.sql_types[place] for place in places]
         # Built here once so that a declaration that does not fit is an error before anything is read.
         projection(columns, places, types, schema.missing_values, "")
-        return self._read_batches(schema, columns, places, types, rows=rows, ids=ids, id_texts=id_texts)
+        return self._read_batches(
+            schema, columns, places, types, rows=rows, ids=ids, id_texts=id_texts, id_salt=id_salt
+        )
 
     def _find_columns(self, columns: Sequence[Column]) -> list[int]:
         """Return the position of each column; raise SchemaError for those that are absent."""
@@ -206,10 +216,13 @@ class Table:
         rows: int,
         ids: bool,
         id_texts: bool,
+        id_salt: str,
     ) -> Iterator[Batch]:
         """Yield batches of ``rows`` rows from the pieces of the engine, numbers clipped."""
         start = 0
-        with contextlib.closing(self._read_pieces(schema, columns, places, types, id_texts)) as pieces:
+        with contextlib.closing(
+            self._read_pieces(schema, columns, places, types, id_texts, id_salt)
+        ) as pieces:
             for piece in _resize(pieces, rows):
                 texts = piece.pop() if id_texts else None
                 fingerprints = piece.pop() if ids else None
@@ -228,12 +241,15 @@ class Table:
         places: Sequence[int],
         types: Sequence[str],
         id_texts: bool,
+        id_salt: str,
     ) -> Generator[Piece]:
         """Yield arrays as the engine delivers them, every cell checked."""
         start = 0
         source = self._source
         with translate_errors(source), source.scan(places) as (connection, relation):
-            query = projection(columns, places, types, schema.missing_values, relation, id_texts=id_texts)
+            query = projection(
+                columns, places, types, schema.missing_values, relation, id_texts=id_texts, id_salt=id_salt
+            )
             with contextlib.closing(read_stream(connection.sql(query).__arrow_c_stream__())) as stream:
                 for piece, first_null in stream:
                     for column, values, null in zip(columns, piece, first_null, strict=False):

@@ -6,8 +6,9 @@ relative to the others, and what one integer is worth. Nothing here sees a row o
 
 ``base`` has what aggregates share, and sums of expressions; ``histogram`` histograms and the tables of
 decision trees; ``_joint`` sums of several expressions by group, and several aggregates in one answer;
-``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and
-gradients; ``_sketches`` sums under signs.
+``_hierarchy`` counts of trees, for quantiles; ``_people`` numbers of people, who may have several rows;
+``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and gradients; ``_sketches``
+sums under signs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import ParameterError
 from discreet.query.aggregates._joint import GroupedSums, JointAggregate
 from discreet.query.aggregates._moments import Moments
+from discreet.query.aggregates._people import DistinctUnits
 from discreet.query.aggregates._sketches import SignSketches
 from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
 from discreet.query.aggregates.base import MOST_CELLS, Aggregate, BoundAggregate, Sums
@@ -31,6 +33,7 @@ __all__ = [
     "Aggregate",
     "BoundAggregate",
     "ClusterSums",
+    "DistinctUnits",
     "GradientSums",
     "Gram",
     "GroupedSums",
@@ -59,6 +62,7 @@ AGGREGATES: dict[str, type[Aggregate]] = {
         HalfspaceSums,
         GradientSums,
         SignSketches,
+        DistinctUnits,
     )
 }
 

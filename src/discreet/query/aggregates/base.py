@@ -45,9 +45,10 @@ class BoundAggregate:
     canonical : dict
         JSON values that fix the exact answer.
     squared : int
-        Square of the largest ``sqrt(sum precision * change**2)`` that one row can cause, as an exact integer.
+        Square of the largest ``sqrt(sum precision * change**2)`` that one row, or with ``by_unit`` one unit,
+        can cause, as an exact integer.
     absolute : int
-        Largest ``sum weight * abs(change)`` that one row can cause.
+        Largest ``sum weight * abs(change)`` that one row, or with ``by_unit`` one unit, can cause.
     precision, weight : tuple of int
         Gaussian noise on an entry has variance ``R / precision``, Laplace noise scale ``b / weight``.
     unit : array
@@ -64,6 +65,9 @@ class BoundAggregate:
         Function of the engine's integers and the number of rows that returns those of the entries. Private.
     labels : tuple or None
         Levels along each axis of the answer; None where the axes are no lists of levels.
+    by_unit : bool
+        Whether ``squared`` and ``absolute`` are for all used rows of a unit together. Otherwise they are for
+        one row, and are multiplied by the rows of a unit.
     """
 
     canonical: dict[str, Any]
@@ -78,6 +82,7 @@ class BoundAggregate:
     wanted: EngineTask
     finish: Callable[[list[int], int], list[int]] = _keep_integers
     labels: tuple[tuple[Any, ...], ...] | None = None
+    by_unit: bool = False
 
     @property
     def size(self) -> int:

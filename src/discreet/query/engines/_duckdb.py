@@ -137,7 +137,7 @@ class DuckDBEngine(Engine):
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[list[AnyArray]]:
         """Yield curated columns, at most ``rows`` rows at a time: int32, or float64 of unrounded numbers."""
         assert self.curation is not None
-        kinds = {np.dtype(np.int32): "INTEGER", np.dtype(np.float64): "DOUBLE"}
+        kinds = {np.dtype(np.int32): "INTEGER", np.dtype(np.int64): "BIGINT", np.dtype(np.float64): "DOUBLE"}
         selected = ", ".join(f"CAST({name} AS {kinds[self.curation.dtype(name)]})" for name in columns)
         query = f"SELECT {selected} FROM {TABLE}"  # noqa: S608 - names are ours
         with contextlib.closing(read_stream(self._reader.sql(query).__arrow_c_stream__())) as stream:

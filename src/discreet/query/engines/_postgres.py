@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
-_TYPES = {"SMALLINT": "smallint", "INTEGER": "integer", "DOUBLE": "double precision"}
-_FORMATS = {"SMALLINT": ">i2", "INTEGER": ">i4", "DOUBLE": ">f8"}
+_TYPES = {"SMALLINT": "smallint", "INTEGER": "integer", "BIGINT": "bigint", "DOUBLE": "double precision"}
+_FORMATS = {"SMALLINT": ">i2", "INTEGER": ">i4", "BIGINT": ">i8", "DOUBLE": ">f8"}
+_DTYPES = {">i8": np.int64, ">f8": np.float64}  # of arrays; int32 for all others
 
 
 class PostgresEngine(Engine):
@@ -179,4 +180,4 @@ def _unpack_rows(record: np.dtype[Any], held: bytearray, start: int, rows: int) 
     """Return the columns of rows of PostgreSQL's binary COPY."""
     block = np.frombuffer(bytes(held[start : start + rows * record.itemsize]), record)
     columns = [block[f"v{i}"] for i in range(len(record.names or ()) // 2)]
-    return [column.astype(np.float64 if column.dtype.kind == "f" else np.int32) for column in columns]
+    return [column.astype(_DTYPES.get(column.dtype.str, np.int32)) for column in columns]

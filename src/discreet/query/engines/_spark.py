@@ -84,9 +84,9 @@ class SparkEngine(Engine):
         try:
             self._frame = self._curate_frame(frame, curation, salt).localCheckpoint(eager=True)
             self._frame.createOrReplaceTempView(self._name)
-            (checksum,), n_rows = self._reduce_kernel(_ChecksumPass(curation))
+            sums, n_rows = self._reduce_kernel(_ChecksumPass(curation))
             repeated = curation.ids and self._repeats(curation.id_identifiers())
-            version = Version(n_rows, checksum % 2**64)
+            version = Version(n_rows, *(one % 2**64 for one in sums))
         except self._failures:
             pass
         else:
@@ -108,7 +108,7 @@ class SparkEngine(Engine):
         if schema.id_column is not None:
             needed.append(schema.id_column)
         selected = frame.select(*(_quote_name(name) for name in needed))
-        kinds = {np.dtype(np.int32): "int", np.dtype(np.float64): "double"}
+        kinds = {np.dtype(np.int32): "int", np.dtype(np.int64): "bigint", np.dtype(np.float64): "double"}
         declared = ", ".join(f"{name} {kinds[curation.dtype(name)]}" for name in names)
         if curation.ids:
             assert schema.id_column is not None
@@ -119,8 +119,8 @@ class SparkEngine(Engine):
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
-        marked = selected.mapInArrow(_curate(curation, salt), f"{declared}, unit_ bigint, digest_ string")
-        order = Window.partitionBy("unit_").orderBy("digest_", *names)
+        marked = selected.mapInArrow(_curate(curation, salt), f"{declared}, digest_ string")
+        order = Window.partitionBy(*curation.unit_identifiers()).orderBy("digest_", *names)
         ranked = marked.withColumn("rank_", f.row_number().over(order))
         return ranked.filter(f.col("rank_") <= (schema.max_rows_per_unit or 1)).select(*names)
 
@@ -261,15 +261,17 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
             if not batch.num_rows:
                 continue
             with open_table(pa.Table.from_batches([batch])) as table:
-                for rows in table.batches(curation.schema, ids=limited or curation.ids, id_texts=limited):
+                for rows in table.batches(
+                    curation.schema,
+                    ids=curation.has_units,
+                    id_texts=limited,
+                    id_salt=curation.id_salt(salt or ""),
+                ):
                     arrays = curation.encode(rows)
-                    if curation.ids:
-                        assert rows.ids is not None
+                    if rows.ids is not None:
                         arrays |= curation.encode_ids(rows.ids)
                     columns = {name: pa.array(values) for name, values in arrays.items()}
                     if salt is not None:
-                        assert rows.ids is not None
-                        columns["unit_"] = pa.array(rows.ids.view(np.int64))
                         columns["digest_"] = pa.array([d.hex() for d in row_digests(curation, salt, rows)])
                     yield pa.RecordBatch.from_pydict(columns)
 
@@ -278,20 +280,20 @@ def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[A
 
 @dataclass(frozen=True, slots=True)
 class _ChecksumPass:
-    """The sum of the fingerprints of rows, as :meth:`Curation.checksum` gives it."""
+    """The sums of the fingerprints of rows, as :meth:`Curation.checksums` gives them."""
 
     curation: Curation
-    size: int = 1
+    size: int = 2
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What is read."""
-        return self.curation.exact_identifiers()
+        return tuple(dict.fromkeys((*self.curation.exact_identifiers(), *self.curation.unit_identifiers())))
 
     def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
         """Return the sum over some rows."""
-        summed = self.curation.checksum(dict(zip(self.columns, arrays, strict=True)))
-        return np.array([summed], np.uint64).view(np.int64)
+        sums = self.curation.checksums(dict(zip(self.columns, arrays, strict=True)))
+        return np.array(sums, np.uint64).view(np.int64)
 
 
 def _pack(dtypes: Sequence[np.dtype[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:

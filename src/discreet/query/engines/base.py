@@ -178,6 +178,37 @@ class KernelTotals(EngineTask):
         return [engine.reduce(one.kernel) for one in tasks]
 
 
+@dataclass(frozen=True, slots=True)
+class UnitCounts(EngineTask):
+    """Numbers of different units in every cell of a table.
+
+    Attributes
+    ----------
+    cells : EngineCells
+        Cells of the table; without keys there is one, which has all rows.
+    unit : expression
+        Integer expression of the unit that a row is counted for, 0 for a row that is counted for none.
+    """
+
+    cells: EngineCells
+    unit: Tree
+
+    @property
+    def width(self) -> int:
+        """One table."""
+        return 1
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return self.cells.size
+
+    @classmethod
+    def run_tasks(cls, engine: Engine, tasks: Sequence[UnitCounts]) -> list[list[int]]:
+        """Return the counts of each task, in a pass of its own: to tell units apart is most of the work."""
+        return [engine.count_units(one.cells, one.unit) for one in tasks]
+
+
 class Engine(ABC):
     """Engine that holds a curated table and returns exact integers.
 
@@ -297,6 +328,37 @@ class Engine(ABC):
             answers.append(_dense(rows, own, len(names), column, table.shape))
         return answers
 
+    def count_units(self, table: EngineCells, unit: Tree) -> list[int]:
+        """Return the number of different units in every cell of a table, in one pass.
+
+        Parameters
+        ----------
+        table : EngineCells
+            Table with its keys; without any, there is one cell for all rows.
+        unit : expression
+            Integer expression of a row's unit, 0 for a row that is counted for none.
+
+        Returns
+        -------
+        list of int
+            Cells in C order, absent ones as 0.
+        """
+        names = [f"k{i}" for i in range(len(table.keys))]
+        keys = [exp.alias_(tree, name, copy=False) for (tree, _), name in zip(table.keys, names, strict=True)]
+        rows = self._selection([*keys, exp.alias_(unit, "unit_", copy=False)])
+        if self.fences:
+            rows = rows.offset(0, copy=False)
+        # Not COUNT(DISTINCT), for which PostgreSQL sorts all rows; hashing pairs of cell and unit is faster.
+        pairs = _group(rows, [*names, "unit_"], [], "rows_")
+        is_none = exp.EQ(this=exp.column("unit_"), expression=exp.Literal.number(0))
+        none = exp.If(this=is_none, true=exp.Literal.number(0))
+        counted = exp.Sum(this=exp.Case(ifs=[none], default=exp.Literal.number(1)))
+        # Without rows a sum is NULL.
+        query = _group(pairs, names, [exp.func("COALESCE", counted, exp.Literal.number(0))], "units_")
+        self._check_version()
+        found = self.run(lambda: self._fetch(query))
+        return _dense(found, list(range(len(names))), len(names), len(names), table.shape)
+
     def reduce(self, kernel: Kernel) -> list[int]:
         """Return the sums of a kernel over all rows, as integers of any size."""
         self._check_version()
@@ -384,7 +446,10 @@ class Tally:
     def add(self, arrays: dict[str, AnyArray]) -> None:
         """Count a batch of rows."""
         n_rows = self.version.n_rows + len(next(iter(arrays.values())))
-        self.version = Version(n_rows, (self.version.checksum + self._curation.checksum(arrays)) % 2**64)
+        cells, units = self._curation.checksums(arrays)
+        self.version = Version(
+            n_rows, (self.version.checksum + cells) % 2**64, (self.version.unit_checksum + units) % 2**64
+        )
 
 
 def curated_batches(
@@ -393,10 +458,9 @@ def curated_batches(
     """Yield a table curated, a batch at a time, without the rows past ``max_rows_per_unit``."""
     if curation.ids:
         _check_ids(table, curation)
-    for batch, kept in limited_batches(table, curation.schema, salt):
+    for batch, kept in limited_batches(table, curation.schema, salt, curation.id_salt(salt)):
         arrays = curation.encode(batch)
-        if curation.ids:
-            assert batch.ids is not None
+        if batch.ids is not None:
             arrays |= curation.encode_ids(batch.ids)
         if kept is not None:
             arrays = {name: values[kept] for name, values in arrays.items()}
@@ -445,6 +509,16 @@ def _split_integers(integers: list[int], tasks: Sequence[EngineTask]) -> list[li
 def _text(expression: Tree) -> Tree:
     """Return a large integer cast to text: drivers convert 128-bit integers to floats, or refuse."""
     return exp.Cast(this=expression, to=exp.DataType(this=exp.DataType.Type.TEXT))
+
+
+def _group(inner: exp.Select, names: Sequence[str], totals: Sequence[Tree], alias: str) -> exp.Select:
+    """Return the selection of `totals` over another one, grouped by its columns `names`."""
+    columns = [exp.column(name) for name in names]
+    query = exp.Select(expressions=[*columns, *totals])
+    if names:
+        query.set("group", exp.Group(expressions=[exp.column(name) for name in names]))
+    query.set(FROM, exp.From(this=inner.subquery(alias, copy=False)))
+    return query
 
 
 def _dense(
