@@ -5,8 +5,8 @@ table: which integers are summed, how far one row can move them together, which 
 relative to the others, and what one integer is worth. Nothing here sees a row or draws a number.
 
 ``base`` has what aggregates share, and sums of expressions; ``histogram`` histograms and the tables of
-decision trees; ``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and
-gradients; ``_sketches`` sums under signs.
+decision trees; ``_hierarchy`` counts in a tree over values, for quantiles; ``_moments`` means and spreads;
+``_vectors`` Gram matrices, clusters, halfspaces and gradients; ``_sketches`` sums under signs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.query.aggregates._hierarchy import BoundHierarchy, HierarchicalHistogram
 from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._sketches import SignSketches
 from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
@@ -28,10 +29,12 @@ __all__ = [
     "MOST_CELLS",
     "Aggregate",
     "BoundAggregate",
+    "BoundHierarchy",
     "ClusterSums",
     "GradientSums",
     "Gram",
     "HalfspaceSums",
+    "HierarchicalHistogram",
     "Histogram",
     "Moments",
     "NodeTables",
@@ -46,6 +49,7 @@ AGGREGATES: dict[str, type[Aggregate]] = {
     for kind in (
         Sums,
         Histogram,
+        HierarchicalHistogram,
         NodeTables,
         Moments,
         Gram,
