@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 from discreet.errors import ParameterError
 from discreet.query.intervals import LEVEL
@@ -20,10 +20,14 @@ from discreet.query.intervals import LEVEL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._types import Floats
+    from discreet._types import AnyArray, Floats, Ints
     from discreet.query.aggregates import BoundHierarchy
     from discreet.query.aggregates._hierarchy import CountTree
     from discreet.query.calibration import Law
+
+
+_MOST_TERMS = 64  # of a sum of Laplace noises; one of more is taken for one of so many
+_NODES = 96  # of the quadrature over one of two gamma variables
 
 
 class QuantileEstimates(NamedTuple):
@@ -86,12 +90,12 @@ def estimate_quantiles(
         )
     total = known_total(bound, n_rows)
     below, rows = _fit_prefixes(bound.tree, np.asarray(counts, np.float64), total)
-    noise = interval_quantile(law, level) * float(np.max(sd))
+    noise = float(np.max(sd))
     starts, ends, middles = bound.cells.starts(), bound.cells.ends(), bound.cells.middles()
     found = []
     for q in fractions:
-        margins = noise * _excess_sds(bound.tree, q, total is not None)
-        low, high = _cell_intervals(below - q * rows, margins)
+        margins = [noise * one for one in _margins(bound.tree, q, total is not None, law, level)]
+        low, high = _cell_intervals(bound.tree, below - q * rows, margins)
         # A negative number of rows, which is all noise, would make quantiles fall with their fractions.
         place = np.clip(_crossings(below - q * np.maximum(rows, 0.0)), low, high)
         found.append((middles[place], starts[low], ends[high]))
@@ -118,17 +122,8 @@ def expected_rank_error(
     ---------
     docs/explanation/theorems/quantiles.md.
     """
-    sds = _excess_sds(bound.tree, fraction, known_total(bound, n_rows) is not None)
+    sds = _excess_noise(bound.tree, fraction, known_total(bound, n_rows) is not None).sd
     return float(np.max(sd)) * math.sqrt(float(np.mean(sds**2))) if sds.size else 0.0
-
-
-def interval_quantile(law: Law, level: float) -> float:
-    """Return half the width of an interval at a level, in standard deviations.
-
-    That of one Laplace noise, from the level 0.91 on, is right for every weighted sum of several.
-    """
-    gaussian = float(special.ndtri((1 + level) / 2))
-    return gaussian if law == "gaussian" else max(gaussian, -math.log1p(-level) / math.sqrt(2))
 
 
 def known_total(bound: BoundHierarchy, n_rows: int | None) -> int | None:
@@ -167,7 +162,7 @@ def _add_children(values: Floats, tree: CountTree) -> Floats:
     return sums
 
 
-def _parents(tree: CountTree, level: int) -> Floats:
+def _parents(tree: CountTree, level: int) -> Ints:
     """Return the index of the parent of each node of a level; of the top, 0, the number of all rows."""
     nodes = np.arange(tree.sizes[level])
     return nodes // tree.branching if level else np.zeros_like(nodes)
@@ -198,9 +193,24 @@ def _fit_prefixes(tree: CountTree, counts: Floats, total: int | None) -> tuple[F
     return prefixes[..., :-1], prefixes[..., -1:]
 
 
+class _ExcessNoise(NamedTuple):
+    """Noise of the fitted excess at each inner cut, for nodes of variance 1.
+
+    Attributes
+    ----------
+    sd : array
+        Standard deviation of the excess at each cut.
+    terms : array of int
+        Number of equal terms whose sum is no closer to a normal variable than the excess.
+    """
+
+    sd: Floats
+    terms: Ints
+
+
 @lru_cache(maxsize=256)
-def _excess_sds(tree: CountTree, fraction: float, total_known: bool) -> Floats:
-    """Return the standard deviation of the fitted excess at each inner cut, for nodes of variance 1.
+def _excess_noise(tree: CountTree, fraction: float, total_known: bool) -> _ExcessNoise:
+    """Return the noise of the fitted excess at each inner cut.
 
     Notes
     -----
@@ -208,36 +218,148 @@ def _excess_sds(tree: CountTree, fraction: float, total_known: bool) -> Floats:
     uncorrelated with it. With ``w`` 1 for the children below the cut, 0 for those above and their own ``a``
     for the one that holds it, and ``s`` the variances of the children, ``a = sum w s / sum s``, and the rest
     gains the variance ``sum w^2 s - a^2 sum s``.
+
+    Downwards, the estimate of a child enters the excess with ``v (1 - s') + w - a``, where its parent, of
+    variance ``s'``, enters with ``v``; and its own noisy count with ``s`` times as much.
     """
     variances = _node_variances(tree)
     at = np.arange(1, tree.leaves)
-    share, rest = np.zeros(len(at)), np.zeros(len(at))
+    rest, shares, held = np.zeros(len(at)), [np.zeros(len(at))], [at]
     for i in range(len(tree.sizes) - 1, -1, -1):
         own, parents = variances.own[i], _parents(tree, i)
         before = np.concatenate(([0.0], np.cumsum(own)))
         first = np.searchsorted(parents, parents[at])
         below, among = before[at] - before[first], variances.children[i][parents[at]]
-        inside = (below + share * own[at]) / among
-        rest += below + share**2 * own[at] - inside**2 * among
-        share, at = inside, at // tree.branching
+        inside = (below + shares[0] * own[at]) / among
+        rest += below + shares[0] ** 2 * own[at] - inside**2 * among
+        at = at // tree.branching
+        shares.insert(0, inside)
+        held.insert(0, at)
     if not total_known:
-        rest += (share - fraction) ** 2 * variances.children[0]
-    return np.sqrt(np.maximum(rest, 0.0))
+        rest += (shares[0] - fraction) ** 2 * variances.children[0]
+    passed = np.zeros(len(rest)) if total_known else shares[0] - fraction
+    largest = np.zeros(len(rest))
+    for i, own in enumerate(variances.own):
+        place, parents = held[i + 1], _parents(tree, i)
+        begins, ends = (np.searchsorted(parents, parents[place], side=side) for side in ("left", "right"))
+        sides = np.stack((np.where(place > begins, 1.0, np.nan), np.where(place + 1 < ends, 0.0, np.nan)))
+        inner = passed + shares[i + 1] - shares[i]
+        outer = np.nan_to_num(np.abs(passed + sides - shares[i])).max(axis=0) * own.max()
+        largest = np.maximum(largest, np.maximum(outer, np.abs(inner) * own[place]))
+        passed = inner * (1 - own[place])
+    terms = np.clip(np.floor(rest / largest**2 + 1e-9), 1, _MOST_TERMS)
+    return _ExcessNoise(np.sqrt(np.maximum(rest, 0.0)), terms.astype(np.int64))
 
 
-def _cell_intervals(excess: Floats, margins: Floats) -> tuple[Floats, Floats]:
-    """Return the first and the last cell that are not left out, along the last axis."""
-    end = np.ones((*excess.shape[:-1], 1), bool)
-    enough = np.concatenate((excess >= -margins, end), axis=-1)
-    short = np.concatenate((end, excess <= margins), axis=-1)
-    return np.argmax(enough, axis=-1), short.shape[-1] - 1 - np.argmax(short[..., ::-1], axis=-1)
+@lru_cache(maxsize=256)
+def _margins(
+    tree: CountTree, fraction: float, total_known: bool, law: Law, level: float
+) -> tuple[Floats, ...]:
+    """Return how far from 0 the excess at the cuts of each level must be for its sign to be sure.
+
+    Notes
+    -----
+    One cut of each level, at most, is such that an error there puts an end of the interval on the wrong side
+    of the quantile. The probability of an error is divided among levels, from the cells upwards by halves.
+    """
+    noise = _excess_noise(tree, fraction, total_known)
+    depth = len(tree.sizes)
+    margins = []
+    for i in range(depth):
+        failure = (1 - level) / 2 * 2**i / (2**depth - 1)
+        cuts = _cuts(tree, i) - 1
+        widths = {int(k): tail_quantile(law, int(k), failure) for k in np.unique(noise.terms[cuts])}
+        margins.append(noise.sd[cuts] * np.array([widths[k] for k in noise.terms[cuts].tolist()]))
+    return tuple(margins)
 
 
-def _crossings(excess: Floats) -> Floats:
+def _cuts(tree: CountTree, level: int) -> Ints:
+    """Return the inner cuts between nodes of a level, as numbers of cells below them."""
+    cuts: Ints = np.arange(1, tree.sizes[level]) * tree.branching ** (len(tree.sizes) - 1 - level)
+    return cuts
+
+
+@lru_cache(maxsize=1024)
+def tail_quantile(law: Law, terms: int, failure: float) -> float:
+    """Return the standard deviations that a sum of equal noises exceeds with a given probability.
+
+    Parameters
+    ----------
+    law : {"gaussian", "laplace"}
+        Distribution of each noise.
+    terms : int
+        Number of noises that are added up; of no importance to Gaussian ones.
+    failure : float
+        Probability with which the sum is larger, below one half.
+
+    Notes
+    -----
+    A sum of Laplace noises is the difference of two gamma variables. From a probability of 0.025 on, a sum of
+    unequal ones, none of which has more than a share ``1 / terms`` of the variance, is less often larger.
+    """
+    if law == "gaussian":
+        return -float(special.ndtri(failure))
+    nodes, weights = special.roots_genlaguerre(_NODES, terms - 1)
+    weights = weights / weights.sum()
+
+    def excess(x: float) -> float:
+        return float(weights @ special.gammaincc(terms, x + nodes)) / failure - 1
+
+    return float(optimize.brentq(excess, 0.0, 10 * terms - 4 * math.log(failure))) / math.sqrt(2 * terms)
+
+
+def _cell_intervals(tree: CountTree, excess: Floats, margins: Sequence[Floats]) -> tuple[Ints, Ints]:
+    """Return the first and the last cell that are not left out, along the last axis.
+
+    Parameters
+    ----------
+    tree : CountTree
+        Shape of the tree, whose levels say which cuts are looked at first.
+    excess : array
+        Fitted excess at every inner cut, along the last axis.
+    margins : sequence of array
+        Margins of the excess at the cuts of each level, from the top on.
+    """
+    cuts = [_cuts(tree, i) for i in range(len(tree.sizes))]
+    pairs = list(zip(cuts, margins, strict=True))
+    short = [(places, excess[..., places - 1] < -margin) for places, margin in pairs]
+    enough = [
+        (tree.leaves - places[::-1], (excess[..., places - 1] > margin)[..., ::-1])
+        for places, margin in pairs
+    ]
+    return _last_passed(tree, short), tree.leaves - 1 - _last_passed(tree, enough)
+
+
+def _last_passed(tree: CountTree, levels: Sequence[tuple[Ints, AnyArray]]) -> Ints:
+    """Return the last cut up to which all were passed, of those of each level in turn; 0 for none.
+
+    Parameters
+    ----------
+    tree : CountTree
+        Shape of the tree, for its number of cells.
+    levels : sequence of (array of int, array of bool)
+        Rising cuts of each level, and whether the quantile is surely beyond each of them.
+
+    Notes
+    -----
+    The cuts between nodes of the top are looked at one after the other until one is not passed; then those of
+    the next level between the last two, and so on. Looking at the cells alone would end too early: of
+    thousands of cuts, one is always off by chance.
+    """
+    shape = (*levels[-1][1].shape[:-1], 1)
+    done, end = np.zeros(shape, np.int64), np.full(shape, tree.leaves)
+    for cuts, passed in levels:
+        between = (cuts > done) & (cuts < end)
+        end = np.where(between & ~passed, cuts, end).min(axis=-1, keepdims=True, initial=tree.leaves)
+        done = np.where(between & (cuts < end), cuts, done).max(axis=-1, keepdims=True, initial=0)
+    return done[..., 0]
+
+
+def _crossings(excess: Floats) -> Ints:
     """Return the cell in which the excess, made rising by isotonic regression, comes to 0.
 
     The regression is below 0 up to where the sum of all excesses so far is least.
     """
     before = np.zeros((*excess.shape[:-1], 1))
-    cells: Floats = np.argmin(np.concatenate((before, np.cumsum(excess, axis=-1)), axis=-1), axis=-1)
+    cells: Ints = np.argmin(np.concatenate((before, np.cumsum(excess, axis=-1)), axis=-1), axis=-1)
     return cells
