@@ -320,6 +320,8 @@ class ResultColumn(NamedTuple):
     margin : float or None
         In a preview, half the width that each interval would have before it is cut to what is possible;
         None where it is not known in advance.
+    rank_margin : float or None
+        In a preview of a quantile, by how many rows its rank may be off; None for other statistics.
     """
 
     name: str
@@ -328,6 +330,7 @@ class ResultColumn(NamedTuple):
     first_day: datetime.date | None = None
     sd: float | None = None
     margin: float | None = None
+    rank_margin: float | None = None
 
     @property
     def unit(self) -> str | None:
@@ -343,6 +346,7 @@ class ResultColumn(NamedTuple):
             "first_day": None if self.first_day is None else self.first_day.isoformat(),
             "sd": self.sd,
             "margin": self.margin,
+            "rank_margin": self.rank_margin,
         }
 
     @classmethod
@@ -361,6 +365,7 @@ class ResultColumn(NamedTuple):
             first_day=None if day is None else _read_first_day(day, bounds),
             sd=_read_number(values["sd"], least=0.0),
             margin=_read_number(values["margin"], least=0.0),
+            rank_margin=_read_number(values["rank_margin"], least=0.0),
         )
 
 
@@ -836,16 +841,18 @@ class Preview(QueryResult):
     @property
     def margin_words(self) -> str:
         """How noisy the result would be, and over how many rows that is."""
-        known = [column for column in self.columns if column.margin is not None]
-        if not known:
-            return "the noise depends on the number of rows, which is not public"
         several = len(self.columns) > 1
         margins = []
-        for column in known:
-            assert column.margin is not None
+        for column in self.columns:
+            margin = column.margin if column.rank_margin is None else column.rank_margin
+            if margin is None:
+                continue
             unit = f" {printable(column.measure)}" if column.measure else ""
-            margin = NumberFormat.from_margins([column.margin])(column.margin, "up")
-            margins.append(f"{f'{column.name} ' if several else ''}± {margin}{unit}")
+            rank = " rows in rank" if column.rank_margin is not None else unit
+            written = NumberFormat.from_margins([margin])(margin, "up")
+            margins.append(f"{f'{column.name} ' if several else ''}± {written}{rank}")
+        if not margins:
+            return "the noise depends on the number of rows, which is not public"
         text = f"would be {', '.join(margins)}"
         if self.n_rows is None:
             return f"{text}{' in each group' if self.group_by else ''} at 95 %"

@@ -55,7 +55,7 @@ def requested_variance(query: Query, privacy: Promise | None, sd: float | None) 
         )
     if sd is None:
         return None
-    if len(query.statistics) > 1 or query.statistics[0].kind not in ("count", "sum"):
+    if len(query.statistics) > 1 or query.statistics[0].kind not in ("count", "distinct", "sum"):
         asked = (
             "several statistics were" if len(query.statistics) > 1 else f"a {query.statistics[0].kind} was"
         )
@@ -186,10 +186,6 @@ def _build_result(plan: QueryPlan, answer: Answer) -> QueryResult:
     """Return the result of a query from the answer to its aggregate."""
     query, paid = plan.query, bool(answer.cost)
     combined = plan.combine(np.asarray(answer.value), np.asarray(answer.sd), answer.law)
-    count = plan.count_entry()
-    count_sd = (
-        None if count is None else float(np.ravel(np.reshape(answer.sd, (plan.n_entries, -1))[count])[0])
-    )
     return QueryResult(
         question=str(query),
         columns=_columns(plan),
@@ -197,8 +193,8 @@ def _build_result(plan: QueryPlan, answer: Answer) -> QueryResult:
         cells=_cells(plan, combined),
         law=answer.law,
         cost=tuple(answer.receipt.promises) if paid else (),
-        unreadable_below=_unreadable_below(query, count_sd, answer.law),
-        sums=plan.n_entries,
+        unreadable_below=_unreadable_below(query, plan.count_sd(np.asarray(answer.sd)), answer.law),
+        sums=plan.sums,
         simultaneous=plan.n_groups if query.is_selective else 1,
         cached=paid and answer.cached,
         receipts=(answer.receipt.id,) if paid else (),
@@ -213,12 +209,16 @@ def _columns(plan: QueryPlan) -> tuple[ResultColumn, ...]:
     return tuple(
         ResultColumn(
             name=name,
-            measure=statistic.measure,
+            measure=_plural(plan.query.schema.unit) if statistic.kind == "distinct" else statistic.measure,
             bounds=plan.possible_values(statistic),
             first_day=statistic.first_day,
         )
         for name, statistic in zip(plan.query.names, plan.query.statistics, strict=True)
     )
+
+
+def _plural(noun: str) -> str:
+    return "people" if noun == "person" else f"{noun}s"
 
 
 def is_free(
@@ -317,11 +317,10 @@ def preview_query(
     options = [_Option(bound, noise) for noise in candidates]
     chosen = options[least_charge([[option.noise] for option in options], accounts)]
     noise = chosen.noise
-    sds = np.reshape(chosen.sds, (plan.n_entries, -1))[:, 0]  # alike in all groups
-    count = plan.count_entry()
+    sds = chosen.sds
     size = None if n_rows is None else n_rows / plan.n_groups
     columns = tuple(
-        column._replace(sd=sd, margin=margin)
+        column._replace(sd=sd, margin=margin, rank_margin=plan.expected_rank_margin(i, sds, noise.law))
         for i, column in enumerate(_columns(plan))
         for sd, margin in (_expected_noise(plan, i, sds, size, noise.law),)
     )
@@ -331,7 +330,8 @@ def preview_query(
     if counted is not None:
         sizes = np.maximum(np.ravel(counted.value), 0.0).tolist()
         bounds = plan.possible_values(query.statistics[0])
-        margins = [_mean_margin(sds[0], sds[1], rows, noise.law, bounds) for rows in sizes]
+        sum_sd, count_sd = (float(one[0]) for one in plan.split(sds)[0])
+        margins = [_mean_margin(sum_sd, count_sd, rows, noise.law, bounds) for rows in sizes]
         keyed = zip(_keys(plan), sizes, margins, strict=True)
         expected = tuple(ExpectedMargin(key=key, n_rows=rows, margin=half) for key, rows, half in keyed)
     depends = any(statistic.kind not in ("count", "sum") for statistic in query.statistics)
@@ -344,8 +344,8 @@ def preview_query(
         cells=(),
         law=noise.law,
         cost=() if noise.promise is None else (noise.promise,),
-        unreadable_below=_unreadable_below(query, None if count is None else float(sds[count]), noise.law),
-        sums=plan.n_entries,
+        unreadable_below=_unreadable_below(query, plan.count_sd(sds), noise.law),
+        sums=plan.sums,
         simultaneous=plan.n_groups if query.is_selective else 1,
         n_rows=size if depends else None,
         expected=expected,
@@ -365,9 +365,12 @@ def _expected_noise(
     A mean is taken to be at the middle of its range, and for a spread values to be spread evenly over it;
     what depends on the data otherwise, as a ratio does, has no margin in advance.
     """
-    statistic, own = plan.query.statistics[i], [float(sds[k]) for k in plan.entries[i]]
+    statistic, (part, *entry) = plan.query.statistics[i], plan.entries[i]
+    if plan.parts[part].tree is not None:
+        return None, None
+    own = [float(plan.split(sds)[part][k][0]) for k in entry]  # alike in all groups
     width = interval_width(law, plan.level)
-    if statistic.kind in ("count", "sum"):
+    if statistic.kind in ("count", "distinct", "sum"):
         return own[0], own[0] * width
     if statistic.kind == "mean" and len(own) == 1:
         assert n_rows

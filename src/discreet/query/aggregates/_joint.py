@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -223,6 +223,16 @@ class JointAggregate(Aggregate):
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
         bounds = [part.bind(curation, neighbors) for part in self.parts]
+        by_unit = any(bound.by_unit for bound in bounds)
+        if by_unit:
+            # Sensitivities of one row are multiplied here, those of a whole unit are not.
+            rows = curation.schema.max_rows_per_unit or 1
+            bounds = [
+                bound
+                if bound.by_unit
+                else replace(bound, squared=rows**2 * bound.squared, absolute=rows * bound.absolute)
+                for bound in bounds
+            ]
         check_cells(sum(bound.size for bound in bounds))
         # Factors that bring the squared sensitivity of each to its share times 4**BITS, and the absolute one
         # to its share times 2**BITS.
@@ -265,6 +275,7 @@ class JointAggregate(Aggregate):
             plain_unit=None,
             wanted=_TaskList(tuple(bound.wanted for bound in bounds)),
             finish=finish,
+            by_unit=by_unit,
         )
 
     def to_dict(self) -> dict[str, Any]:
