@@ -13,6 +13,7 @@ from discreet.errors import ParameterError
 from discreet.query.calibration import CostModel, budget_share, least_charge
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals
 from discreet.query.language._group_by import write_edge
+from discreet.query.language._statistic import SPREADS
 from discreet.query.results import ExpectedMargin, LawOption, Preview, QueryResult, ResultCell, ResultColumn
 from discreet.query.statistics import QueryPlan, counted_groups, plan_query
 
@@ -334,7 +335,7 @@ def preview_query(
         margins = [_mean_margin(sum_sd, count_sd, rows, noise.law, bounds) for rows in sizes]
         keyed = zip(_keys(plan), sizes, margins, strict=True)
         expected = tuple(ExpectedMargin(key=key, n_rows=rows, margin=half) for key, rows, half in keyed)
-    depends = any(statistic.kind not in ("count", "sum") for statistic in query.statistics)
+    depends = any(statistic.kind in ("mean", *SPREADS) for statistic in query.statistics)
     return Preview(
         question=str(query),
         sql=query.sql,

@@ -395,8 +395,10 @@ class _Reader:
 def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
     """Return the clauses of a statement: keywords outside of quotes and parentheses, with their tokens."""
     parts: list[tuple[Token, list[Token]]] = []
-    for piece in pieces:
-        if piece.depth == 0 and (piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"):
+    for before, piece in zip([None, *pieces], pieces, strict=False):
+        within = before is not None and before.word == "WITHIN"  # WITHIN GROUP belongs to its statistic
+        heads = piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"
+        if piece.depth == 0 and heads and not within:
             parts.append((piece, []))
         elif parts:
             parts[-1][1].append(piece)
