@@ -447,17 +447,19 @@ def _cells(plan: QueryPlan, combined: Sequence[StatisticValues]) -> tuple[Result
 
 
 def _sort_groups(plan: QueryPlan, numbers: Sequence[Sequence[Sequence[float]]]) -> list[int]:
-    """Return the indices of the groups in the order of ORDER BY; numbers that are not known come last."""
+    """Return the groups by index in the order of ORDER BY, those whose number says nothing last."""
     order = list(range(plan.n_groups))
     places = list(itertools.product(*(range(len(axis)) for axis in plan.labels)))
     # The least important key first: sorting is stable.
     for key in reversed(plan.query.order):
         sign = -1 if key.descending else 1
+        if not key.is_statistic:
+            order.sort(key=lambda group: sign * places[group][key.place])
+            continue
+        bounds = plan.possible_values(plan.query.statistics[key.place])
         ranks = [
-            (math.isnan(numbers[key.place][g][0]), sign * numbers[key.place][g][0])
-            if key.is_statistic
-            else (False, sign * places[g][key.place])
-            for g in range(plan.n_groups)
+            (math.isnan(value) or (lower < upper and (lower, upper) == bounds), sign * value)
+            for value, _, lower, upper in numbers[key.place]
         ]
         order.sort(key=ranks.__getitem__)
     return order
