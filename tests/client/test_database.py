@@ -29,7 +29,7 @@ from discreet.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from discreet.query import Gram, Histogram, PosteriorOdds, Sums, VerticalDatabases
+from discreet.query import DistinctUnits, Gram, Histogram, PosteriorOdds, Sums, VerticalDatabases
 from discreet.schema import Column, Schema
 from tests.server.scripted import SILENCE, Heard, Say, served
 from tests.server.stand_in import MU, N_ROWS, SCHEMA, TOKEN, StandIn, closed_port, public, standing_in
@@ -402,6 +402,28 @@ def test_two_services_are_asked_as_one() -> None:
     ):
         remote = VerticalDatabases([far, there], key="study 7").correlation(privacy=MU)
     local = VerticalDatabases([who.database for who in pair()], key="study 7").correlation(privacy=MU)
+    assert np.array_equal(remote.value, local.value)
+    assert np.array_equal(remote.sd, local.sd)
+    assert remote.cost == local.cost
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_people_are_counted_through_a_service(most: int) -> None:
+    rows = {"id": np.arange(600) % 200, "dose": np.arange(600) / 600}
+    schema = Schema(
+        columns=[Column("id", role="id"), Column("dose", lower=0, upper=1)],
+        id_column="id",
+        max_rows_per_unit=most,
+    )
+    question = DistinctUnits("dose", {"dose": [0.5]}, "dose > 0.1")
+    asked = StandIn()
+    asked.database = Database(rows, schema=schema, random_state=1)
+    asked.public = public(schema=schema.to_dict(), digest=schema.digest, n_rows=asked.database.n_rows)
+    with served(asked) as url, RemoteDatabase(url, TOKEN) as far:
+        remote = far.ask(question, privacy=MU)
+        assert far.cost(question, privacy=MU) == remote.cost
+    local = asked.database.ask(question, privacy=MU)
+    assert local.cached
     assert np.array_equal(remote.value, local.value)
     assert np.array_equal(remote.sd, local.sd)
     assert remote.cost == local.cost
