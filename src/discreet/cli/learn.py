@@ -99,7 +99,7 @@ def learn(
         if list_:
             _list_models(console)
             return
-        from discreet.errors import ParameterError
+        from discreet.errors import BudgetExceeded, ParameterError
         from discreet.pipeline.model import publish_model
         from discreet.pipeline.options import Output, RunOptions
 
@@ -107,22 +107,26 @@ def learn(
             missing = "a table" if table is None else "--model NAME"
             raise ParameterError(f"discreet learn needs {missing}. `discreet learn --list` lists the models.")
         schema, promise, parameters = training.read(table)
-        result = publish_model(
-            table,
-            model=model,
-            privacy=promise,
-            out=out,
-            schema=schema,
-            ledger=ledger.place,
-            new_ledger=ledger.new_ledger,
-            about=about.to_dict(),
-            signing=make_signing(files.sign),
-            output=Output(replace=files.replace),
-            run=RunOptions(tuned=files.tuned, command=command_line()),
-            on_stage=console.stage,
-            on_progress=console.progress,
-            **parameters,
-        )
+        try:
+            result = publish_model(
+                table,
+                model=model,
+                privacy=promise,
+                out=out,
+                schema=schema,
+                ledger=ledger.place,
+                new_ledger=ledger.new_ledger,
+                about=about.to_dict(),
+                signing=make_signing(files.sign),
+                output=Output(replace=files.replace),
+                run=RunOptions(tuned=files.tuned, command=command_line()),
+                on_stage=console.stage,
+                on_progress=console.progress,
+                **parameters,
+            )
+        except BudgetExceeded as problem:
+            options.suggest_flag(problem, promise)
+            raise
         _show(console, result)
 
 

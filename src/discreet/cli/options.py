@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
+    from discreet.errors import BudgetExceeded
     from discreet.schema import Schema
 
 PASSPHRASE = "DISCREET_PASSPHRASE"  # noqa: S105 - the name of an environment variable
@@ -233,6 +234,27 @@ class PromiseFlags:
     def promise(self, schema: "Schema") -> Any:
         """Return the promise, or None if no flag was given."""
         return make_promise(schema, **dataclasses.asdict(self))
+
+
+def suggest_flag(problem: "BudgetExceeded", privacy: Any, sd: float | None = None) -> None:
+    """Say in the error which flag would still fit the budget, if any would.
+
+    Parameters
+    ----------
+    problem : BudgetExceeded
+        Error of the refused charge, whose advice is replaced.
+    privacy : Promise or None
+        Promise that the flags asked for; None where they gave an sd.
+    sd : float or None
+        Standard deviation that the flags asked for; None where they gave a promise.
+    """
+    from discreet.query.results import affordable_request
+
+    affordable = affordable_request(privacy, sd, problem.scale)
+    if affordable is not None:
+        # Its delta is the one that was typed.
+        name, amount = next((n, x) for n, x in affordable.items() if n != "kind")
+        problem.advice = f"--{name} {amount:.15g} would still fit."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

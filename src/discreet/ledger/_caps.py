@@ -324,8 +324,7 @@ class Caps:
         whose = "" if scope == TOTAL else f" of {scope!r}"
         why = " (the first charge and its plan took all of it)" if self.plan is not None else ""
         return BudgetExceeded(
-            f"Not enough budget{whose}: this takes {takes} of {part} and {rest} is left{why}. "
-            "Nothing was charged.",
+            f"Not enough budget{whose}: this takes {takes} of {part} and {rest} is left{why}.",
             asked=amount,
             left=left[currency],
             limit=float_down(cap.exact),

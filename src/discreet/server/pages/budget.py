@@ -93,12 +93,6 @@ def cost_in_currency(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
     return total
 
 
-def remaining_amount(accounts: Mapping[str, Any], currency: str) -> float | None:
-    """Return what is left in a currency under both limits, the caller's and that of all."""
-    lefts = [accounts[whose]["left"] for whose in ("own", "total")]
-    return min((left[currency] for left in lefts if left and currency in left), default=None)
-
-
 def account_currency(account: Mapping[str, Any]) -> tuple[str, float]:
     """Return the currency in which an account is shown, and its limit in it; ("", 0) without one."""
     left, limit = account["left"], account["limit"]
