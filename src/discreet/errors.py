@@ -217,14 +217,9 @@ class BudgetExceeded(DiscreetError, RuntimeError):
         """First sentence of the message: what the charge takes, and what is left."""
         return super().__str__()
 
-    @property
-    def way_out(self) -> str:
-        """Rest of the message: what was charged, and what would still fit."""
-        return f"{self.charged} {self.advice}".strip()
-
     def __str__(self) -> str:
         """Return the whole message."""
-        return f"{self.shortage} {self.way_out}".strip()
+        return " ".join(part for part in (self.shortage, self.charged, self.advice) if part)
 
 
 class LedgerError(DiscreetError, RuntimeError):

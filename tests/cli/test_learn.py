@@ -260,6 +260,7 @@ def test_a_signed_model_shows_who_signed(survey: Path) -> None:
         (("--model", "kmeans", "--set", "n_clusters=0", *PRICE), 1, "from 1 to 1024, was 0"),
         (("--model", "kmeans", "--set", "n_clusters", *PRICE), 1, "--set must be name=value"),
         (("--model", "kmeans", "--set", "random_state=1", *PRICE), 1, "The model kmeans has no parameter"),
+        (("--model", "kmeans", "--set", "schema=x.yaml", *PRICE), 1, "has no parameter 'schema'"),
         (("--model", "kmeans", "--epsilon", "1", "--rho", "1"), 1, "exclude each other"),
         (("--model", "pca", *PRICE, "--out", "no/where"), 1, "folder that exists"),
     ],

@@ -54,13 +54,17 @@ class TrainingFlags:
         typer.Option("--set", help="Parameter of the model, as NAME=VALUE; see below.", metavar="NAME=VALUE"),
     ] = None
 
-    def read(self, table: str) -> "tuple[Schema, Any, dict[str, Any]]":
+    def read(self, table: str, model: str) -> "tuple[Schema, Any, dict[str, Any]]":
         """Return the schema of a table, the promise, and the parameters of the model."""
         from discreet.pipeline.options import read_pairs
+        from discreet.pipeline.training import check_parameter_names
 
+        parameters = read_pairs("--set", self.more or [])
+        # Checked before they are passed by name: none may replace schema, promise or ledger.
+        check_parameter_names(model, parameters)
         schema = options.load_declaration(table, self.schema, self.target)
         promise = PromiseFlags(epsilon=self.epsilon, delta=self.delta, mu=self.mu, rho=self.rho)
-        return schema, promise.promise(schema), read_pairs("--set", self.more or [])
+        return schema, promise.promise(schema), parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,7 @@ def learn(
         if table is None or model is None:
             missing = "a table" if table is None else "--model NAME"
             raise ParameterError(f"discreet learn needs {missing}. `discreet learn --list` lists the models.")
-        schema, promise, parameters = training.read(table)
+        schema, promise, parameters = training.read(table, model)
         try:
             result = publish_model(
                 table,

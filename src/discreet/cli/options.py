@@ -9,7 +9,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -314,6 +314,7 @@ class MethodFlags:
         """Return the request for a table; if the table has no schema, a draft of it is written."""
         from discreet.pipeline.options import build_promise, read_pairs, read_value
 
+        settings = read_pairs("--set", self.more or [])
         schema = load_declaration(table, self.schema, self.target)
         floors = read_pairs("--protect", self.protect or [])
         given: dict[str, Any] = {
@@ -325,15 +326,36 @@ class MethodFlags:
             "variance": self.variance,
             "label": self.label,
             "clamp": self.clamp or None,
-            **read_pairs("--set", self.more or []),
         }
+        self._check_settings(settings, given)
         return ReleaseRequest(
             schema=schema,
             method=self.method,
             privacy=build_promise(schema, protect=floors, epsilon=self.epsilon, delta=self.delta),
             protect=floors,
-            options={name: value for name, value in given.items() if value is not None},
+            options={name: value for name, value in (given | settings).items() if value is not None},
         )
+
+    def _check_settings(self, settings: Iterable[str], given: dict[str, Any]) -> None:
+        """Refuse names in --set that are no options of the method, or that a flag gives as well.
+
+        Parameters
+        ----------
+        settings : iterable of str
+            Names that --set gives a value.
+        given : dict
+            Value of each flag that is an option of some method; None where the flag was not given.
+        """
+        from discreet.errors import ParameterError
+        from discreet.pipeline.options import DEFAULT, check_options
+
+        for name in settings:
+            flag = f"--{name.replace('_', '-')}"
+            if given.get(name) is not None:
+                raise ParameterError(f"{flag} and --set {name}=... exclude each other. Give one of them.")
+            if name in {field.name for field in dataclasses.fields(self)} - {"more", *given}:
+                raise ParameterError(f"--set must name an option of the method, was {name!r}. Give {flag}.")
+        check_options(self.method or DEFAULT, settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
