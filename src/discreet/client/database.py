@@ -123,6 +123,7 @@ class RemoteDatabase(PrivateTable):
         try:
             self._read_schema(self._transport.get("/v1/schema"))
         except BaseException:
+            # Also when interrupted: the caller has no reference to close it by.
             self.close()
             raise
 
