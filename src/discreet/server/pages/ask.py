@@ -381,12 +381,17 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
 
 
 def _budget_hint(problem: ApiError) -> str:
-    """Return what would fit as the form takes it, with a margin of error in the place of an sd."""
+    """Return what would fit in the words of the form: a price by its letter, a margin in place of an sd."""
     fits = problem.details["fits"]
-    if fits is None or "sd" not in fits:
+    if fits is None:
         return problem.hint
-    margin = four_digits(fits["sd"] * interval_width("gaussian"), up=True)
-    return f"{NOTHING_CHARGED} A margin of error of ±{margin:g} or more would fit what is left for you."
+    if "sd" in fits:
+        margin = four_digits(fits["sd"] * interval_width("gaussian"), up=True)
+        most = f"A margin of error of ±\u00a0{margin:g} or more"
+    else:
+        (currency,) = fits.keys() - {"kind", "delta"}
+        most = f"At most {formatting.currency_symbol(currency)} = {fits[currency]:g}"
+    return f"{NOTHING_CHARGED} {most} would fit what is left for you."
 
 
 def _problem_field(problem: ApiError) -> str:

@@ -257,12 +257,12 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
         else:
             cost, after = "free", "It follows from public facts."
         return {"cost": cost, "after": after, "button": "Ask: free"}
-    words, more = format_full_cost(price, budget), price["more"]
-    takes = price["remaining"]["takes"]
-    share = None if takes is None else format_share(takes["share"])
-    part = "" if takes is None else describe_takes(takes, WHOSE[price["remaining"]["nearer"]])
-    if takes is not None:
-        words = f"{part}: {budget.format_cost(price['cost'])}"
+    more, takes = price["more"], price["remaining"]["takes"]
+    if takes is None:
+        part = share = words = format_full_cost(price, budget)
+    else:
+        part = describe_takes(takes, WHOSE[price["remaining"]["nearer"]])
+        share, words = format_share(takes["share"]), budget.format_cost(price["cost"])
     if more is None:
         rest = ""
     elif takes_all(price["remaining"]):
@@ -277,9 +277,9 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
         )
     fits = more is None or more > 0
     return {
-        "cost": f"costs {part or words}",
+        "cost": f"costs {part}",
         "after": f"{words}.{rest}",
-        "button": f"Ask: costs {share or words}" if fits else "Ask",
+        "button": f"Ask: costs {share}" if fits else "Ask",
     }
 
 
