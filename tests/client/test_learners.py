@@ -172,8 +172,11 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass(tmp_path: Path
     with a_service(tmp_path, SCHEMA, analyst_limit={"mu": 0.5}) as service:
         ledger = service.backend.dataset.ledger
         with RemoteDatabase(service.url, service.tokens["ana"]) as far:
-            with pytest.raises(BudgetExceeded, match=r"passes take .* would fit") as told:
+            with pytest.raises(
+                BudgetExceeded, match=r"^Not enough budget of 'ana': .* would still fit"
+            ) as told:
                 PrivateKMeans(n_clusters=3, privacy=GaussianDP(mu=1.0)).fit_database(far)
+            assert told.value.advice == "GaussianDP(mu=0.5) would still fit."
             assert ledger.spent("ana").charges == 0
             left = ledger.remaining("ana")
             assert left is not None

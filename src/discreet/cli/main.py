@@ -81,6 +81,7 @@ def main() -> None:
         # Typer ends wrong usage with 2, which means something else here; our own 2 does not come this way.
         raise SystemExit(EXIT_OTHER if end.code == _USAGE else end.code) from None
     except Exception as problem:
+        # Any error at all: a traceback on the screen could quote rows.
         raise SystemExit(_report_error(problem)) from None
 
 

@@ -61,7 +61,6 @@ def query(
     """
     from discreet.errors import BudgetExceeded
     from discreet.pipeline.query import preview_table_query, query_table
-    from discreet.query.results import affordable_request
 
     declared = options.load_declaration(table, schema, None)
     privacy = promise.promise(declared)
@@ -85,11 +84,7 @@ def query(
                 refines=refine or (),
             )
         except BudgetExceeded as problem:
-            affordable = affordable_request(privacy, sd, problem.scale)
-            if affordable is not None:
-                # Its delta is the one that was typed.
-                name, amount = next((n, x) for n, x in affordable.items() if n != "kind")
-                problem.advice = f"--{name} {amount:.15g} would still fit."
+            options.suggest_flag(problem, privacy, sd)
             raise
         _show(console, result, delta)
 

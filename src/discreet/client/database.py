@@ -123,6 +123,7 @@ class RemoteDatabase(PrivateTable):
         try:
             self._read_schema(self._transport.get("/v1/schema"))
         except BaseException:
+            # Also when interrupted: the caller has no reference to close it by.
             self.close()
             raise
 
@@ -150,20 +151,13 @@ class RemoteDatabase(PrivateTable):
 
         Parameters
         ----------
-        question : Aggregate
-            Sums to compute, over the declared columns.
+        question, variance, plan, refines
+            As for :meth:`PrivateTable.ask <discreet.query.PrivateTable.ask>`.
         privacy : PureDP, ApproxDP, ZCDP or GaussianDP
             Promise that the answer keeps, with the unit and neighbors of the schema; None where `variance`
             is given instead.
-        variance : float
-            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
         owner : None
             Refused: the service charges the holder of the token.
-        plan : sequence of Promise
-            Promises that will be asked for next: refused unless all of them fit what is left. They are not
-            charged now.
-        refines : str, optional
-            Receipt id of an earlier answer to the same aggregate, which the new one is merged with.
 
         Raises
         ------

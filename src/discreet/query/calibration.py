@@ -525,7 +525,7 @@ class CostModel:
         Parameters
         ----------
         question, privacy, variance
-            As for :meth:`calibrate`.
+            As for :meth:`CostedTable.cost`.
         """
         bound = question.bind(self._curation, self.neighbors)
         return bound, QueryNoise.candidates(bound, self.schema, privacy=privacy, variance=variance)
@@ -537,12 +537,8 @@ class CostModel:
 
         Parameters
         ----------
-        question : Aggregate
-            Sums to compute, over the declared columns.
-        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
-            Promise that the answer keeps; None where `variance` is given instead.
-        variance : float
-            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+        question, privacy, variance
+            As for :meth:`CostedTable.cost`.
         """
         bound, candidates = self.candidates(question, privacy=privacy, variance=variance)
         return bound, candidates[0]
