@@ -255,7 +255,7 @@ class HierarchicalHistogram(Aggregate):
     through consistency (2010): docs/explanation/theorems/quantiles.md.
     """
 
-    kind: ClassVar[str] = "hierarchical-histogram"
+    kind: ClassVar[str] = "hierarchical histogram"
     expression: Any
     columns: Sequence[str] = ()
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)

@@ -62,7 +62,7 @@ class GroupedSums(Aggregate):
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    kind: ClassVar[str] = "grouped-sums"
+    kind: ClassVar[str] = "grouped sums"
     columns: Sequence[str]
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
     expressions: Sequence[Any] = ()
