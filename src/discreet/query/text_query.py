@@ -17,7 +17,6 @@ from discreet.privacy.budget_split import BudgetSplit
 from discreet.query.aggregates import Histogram, Sums
 from discreet.query.calibration import CostModel, budget_share, least_charge
 from discreet.query.intervals import ResultInterval, interval_width, mean_intervals, sum_intervals
-from discreet.query.language._group_by import write_edge
 from discreet.query.results import ExpectedMargin, LawOption, Preview, QueryResult, ResultCell
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from discreet.query.calibration import Law, QueryNoise
     from discreet.query.database import Database
     from discreet.query.language.query import Query
-    from discreet.schema import Column, Schema
+    from discreet.schema import Schema
 
 
 PAIR = ("counts", "sums")
@@ -167,8 +166,8 @@ def _single_aggregate(query: Query, n_rows: int | None) -> Aggregate:
 
 def _grouped(query: Query, expression: Any) -> Histogram:
     """Return the histogram of a query's groups, counting rows or summing an expression."""
-    edges = {axis.column: axis.edges for axis in query.by if axis.edges}
-    return Histogram([axis.column for axis in query.by], edges, expression)
+    edges = {key.axis: key.edges for key in query.by if key.edges}
+    return Histogram([key.axis for key in query.by], edges, expression)
 
 
 def _plain_mean(query: Query, n_rows: int | None) -> bool:
@@ -399,7 +398,7 @@ def query_task(
     return QueryResult(
         question=text,
         measure=query.measure,
-        group_by=tuple(axis.column for axis in query.by),
+        group_by=tuple(key.name for key in query.by),
         cells=_cells(query, answers[0].labels, combined),
         law=law,
         cost=tuple(promise for answer in paid for promise in answer.receipt.promises),
@@ -537,7 +536,7 @@ def preview_query(
         sql=query.sql,
         is_free=all(noise.promise is None for _, noise in fits),
         measure=query.measure,
-        group_by=tuple(axis.column for axis in query.by),
+        group_by=tuple(key.name for key in query.by),
         cells=(),
         law=law,
         cost=tuple(noise.promise for _, noise in fits if noise.promise is not None),
@@ -619,24 +618,10 @@ def _keys(query: Query, labels: tuple[tuple[Any, ...], ...] | None) -> list[tupl
     if not query.by:
         return [()]
     assert labels is not None
-    columns = [query.schema.column(axis.column) for axis in query.by]
-    named = ([_label(value, of) for value in axis] for axis, of in zip(labels, columns, strict=True))
+    pairs = zip(labels, query.by, strict=True)
+    named = ([key.label(value, query.schema) for value in axis] for axis, key in pairs)
     return list(itertools.product(*named))
 
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _label(value: Any, column: Column) -> str:
-    """Return a value of a column, or the two ends of a cell, as text."""
-    if value is None:
-        return "(missing)"
-    if isinstance(value, tuple):
-        low, high = (write_edge(end, column).strip("'") for end in value)
-        is_date = column.type == "date"
-        if math.isinf(value[1]):
-            return f"from {low}" if is_date else f"{low} or more"
-        before = f"{'before' if is_date else 'below'} {high}"
-        return before if math.isinf(value[0]) else f"{low} to {before}"
-    return write_edge(float(value), column).strip("'") if column.type == "date" else str(value)

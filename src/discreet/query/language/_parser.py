@@ -25,6 +25,7 @@ from discreet.query.language._parts import (
     as_date,
     as_number,
     as_numbers,
+    as_text,
     ceiling,
     check_items,
     checked_total,
@@ -32,7 +33,6 @@ from discreet.query.language._parts import (
     column_part,
     compare_parts,
     field_reader,
-    first_text,
     is_missing,
     level_test,
     null_if,
@@ -42,6 +42,7 @@ from discreet.query.language._parts import (
     total_of_dates,
     truncated,
 )
+from discreet.query.language._text_nodes import TextCoalesce
 from discreet.query.language.lexer import (
     DATE_FIELDS,
     MARK,
@@ -254,8 +255,8 @@ class _Parser:
         parts = [self.part(item, depth) for item in items]
         if are_dates(parts):
             return normal.choose_date("COALESCE", [as_date(part) for part in parts])
-        if are_texts(parts):
-            return first_text(parts)
+        if are_texts(parts) and not all(isinstance(part, Text) for part in parts):
+            return TextCoalesce(tuple(map(as_text, parts)))
         return normal.coalesce(as_numbers(parts))
 
     def case(self, node: Any, depth: int) -> Part:

@@ -22,6 +22,7 @@ from discreet.query.language._date_nodes import (
     DateShift,
     DateTrunc,
 )
+from discreet.query.language._text_nodes import TextCase, TextColumn, TextConstant, TextNode
 from discreet.query.language.lexer import MOST_ITEMS
 from discreet.query.language.nodes import (
     Condition,
@@ -34,7 +35,6 @@ from discreet.query.language.nodes import (
     Number,
     Reference,
     Sum,
-    TextCase,
     Truth,
 )
 from discreet.schema.notation import nearest
@@ -64,8 +64,7 @@ class Text:
     value: str
 
 
-Part: TypeAlias = Number | Condition | Date | Category | Text | TextCase
-_TextBranches: TypeAlias = "tuple[list[tuple[Condition, str | None]], str | None]"
+Part: TypeAlias = Number | Condition | Date | Category | Text | TextNode
 
 
 def compare_parts(relation: Any, left: Part, right: Part) -> Condition:
@@ -256,9 +255,8 @@ def choose(conditions: list[Condition], values: list[Part], otherwise: Part) -> 
     if all(isinstance(part, Null) for part in parts):
         raise ExpressionRefused("a CASE of nothing but NULL", "Give one branch a number.")
     if are_texts([part for part in parts if not isinstance(part, Null)]):
-        spliced = [b for c, v in zip(conditions, values, strict=True) for b in _splice(c, _branches(v))]
-        more, last = _branches(otherwise)
-        return _text_case([*spliced, *more], last)
+        cases = [(normal.where_true(c), as_text(v)) for c, v in zip(conditions, values, strict=True)]
+        return TextCase(tuple(cases), as_text(otherwise))
     *numbers, default = as_numbers(parts)
     return normal.case(list(zip(conditions, numbers, strict=True)), default)
 
@@ -266,7 +264,7 @@ def choose(conditions: list[Condition], values: list[Part], otherwise: Part) -> 
 def are_texts(parts: list[Part]) -> bool:
     """Return whether parts are texts or categories of texts, and there is one."""
     return all(
-        isinstance(part, Text | TextCase)
+        isinstance(part, Text | TextNode)
         or (
             isinstance(part, Category)
             and not (_holds_only(part.column, bool) or _holds_only(part.column, int))
@@ -275,48 +273,20 @@ def are_texts(parts: list[Part]) -> bool:
     ) and bool(parts)
 
 
-def _branches(part: Part) -> _TextBranches:
-    """Return a text, a category or a CASE of them as conditions with their texts, and the text otherwise."""
+def as_text(part: Part) -> TextNode:
+    """Read a part as a text: a value in quotes, a category of texts, or a choice between such."""
+    if isinstance(part, TextNode):
+        return part
     if isinstance(part, Text):
-        return [], part.value
-    if isinstance(part, TextCase):
-        return list(part.branches), part.otherwise
+        return TextConstant(part.value)
     if isinstance(part, Null):
-        return [], None
+        return TextConstant(None)
     assert isinstance(part, Category)
-    column = part.column
-    texts = [level for level in column.levels if level is not None]
-    if not _holds_only(column, str):
+    if not _holds_only(part.column, str):
         raise ExpressionRefused(
             "a category of texts and other values where a text is needed", "Choose between texts."
         )
-    branches: list[tuple[Condition, str | None]] = [
-        (normal.member(level_test(column, [level])), str(level)) for level in texts
-    ]
-    return (branches[:-1], branches[-1][1]) if column.required else (branches, None)
-
-
-def _splice(condition: Condition, inner: _TextBranches) -> list[tuple[Condition, str | None]]:
-    """Return the branches of a choice that is made where a condition is true."""
-    branches, otherwise = inner
-    return [*((normal.junction("AND", [condition, c]), text) for c, text in branches), (condition, otherwise)]
-
-
-def first_text(parts: list[Part]) -> TextCase:
-    """Return the first of several texts that is known."""
-    branches, otherwise = _branches(parts[0])
-    for part in parts[1:]:
-        later = _branches(part)
-        branches = [b for c, t in branches for b in ([(c, t)] if t is not None else _splice(c, later))]
-        if otherwise is None:
-            branches, otherwise = [*branches, *later[0]], later[1]
-    return _text_case(branches, otherwise)
-
-
-def _text_case(branches: list[tuple[Condition, str | None]], otherwise: str | None) -> TextCase:
-    """Return a CASE of texts; refuses one with more branches than could be read."""
-    check_items(branches)
-    return TextCase(tuple((normal.where_true(c), text) for c, text in branches), otherwise)
+    return TextColumn(level_test(part.column, []))
 
 
 def as_number(part: Part) -> Number:
@@ -327,8 +297,11 @@ def as_number(part: Part) -> Number:
         return normal.indicator(part)
     if isinstance(part, Date):
         return _date_number(part)
-    if isinstance(part, TextCase):
-        raise ExpressionRefused("a CASE of texts where a number is needed", "Group by it.")
+    if isinstance(part, TextNode):
+        raise ExpressionRefused(
+            "texts where a number is needed",
+            "Group by them: BY CASE WHEN age < 40 THEN 'young' ELSE 'old' END.",
+        )
     if isinstance(part, Text):
         raise ExpressionRefused(
             "a value in quotes where a number is needed", "Compare a category with it: ward = 'surgery'."
@@ -378,7 +351,7 @@ def is_missing(part: Part) -> Condition:
     """Return the test whether a part is unknown; of a category, whether its cell is missing."""
     if isinstance(part, Category):
         return _missing_cell(part.column) or Truth(False)
-    if isinstance(part, TextCase):
+    if isinstance(part, TextNode):
         part = as_number(part)
     return normal.is_missing(part if isinstance(part, Node) else as_number(part))
 

@@ -337,6 +337,27 @@ def bare(text: str) -> str:
     return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text
 
 
+def unwrap_arguments(text: str) -> str:
+    """Return a text without parentheses around the one argument of a function: FLOOR(age / 10)."""
+    tokens, opened, pairs = tokenize(text), [], {}
+    for i, token in enumerate(tokens):
+        if token.text == "(":
+            opened.append(i)
+        elif token.text == ")" and opened:
+            pairs[opened.pop()] = i
+    dropped = {
+        place
+        for i, j in pairs.items()
+        if i and tokens[i - 1].word in FUNCTIONS and pairs.get(i + 1) == j - 1
+        for place in (i + 1, j - 1)
+    }
+    if not dropped:
+        return text
+    ends = [token.end for token in tokens]
+    blanks = ["", *(" " * (after.start - end) for after, end in zip(tokens[1:], ends, strict=False))]
+    return "".join(blanks[i] + token.text for i, token in enumerate(tokens) if i not in dropped)
+
+
 def shorten(text: str) -> str:
     """Return a text short enough for an error message, with a mark for what a screen could not show."""
     visible = "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -262,29 +262,6 @@ class Remainder(Number):
 
 
 @dataclass(frozen=True, eq=False)
-class TextCase(Node):
-    """The text of the first condition that is true, which only a key of groups may be; None for NULL."""
-
-    branches: tuple[tuple[Condition, str | None], ...]
-    otherwise: str | None
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that a row can have, each once, in their order."""
-        given = [*(text for _, text in self.branches), self.otherwise]
-        return tuple(dict.fromkeys(text for text in given if text is not None))
-
-    def _write(self) -> str:
-        whens = " ".join(
-            f"WHEN {condition.text} THEN {write_text(text)}" for condition, text in self.branches
-        )
-        return f"CASE {whens} ELSE {write_text(self.otherwise)} END"
-
-    def _can_be_unknown(self) -> bool:
-        return None in (self.otherwise, *(text for _, text in self.branches))
-
-
-@dataclass(frozen=True, eq=False)
 class Truth(Condition):
     """A condition that is the same for every row."""
 
@@ -345,6 +322,11 @@ class Member(Condition):
     codes: tuple[int, ...]
     missing: bool | None = False
     flag: str | None = None
+
+    @property
+    def written_name(self) -> str:
+        """Name of the column as text."""
+        return write_name(self.name)
 
     @property
     def known_codes(self) -> tuple[int, ...]:
@@ -422,11 +404,6 @@ def too_long() -> ExpressionRefused:
         "an expression that is too long or too deep once it is written out in full",
         "Ask in several questions, each of a part.",
     )
-
-
-def write_text(text: str | None) -> str:
-    """Return a text in quotes, or NULL."""
-    return "NULL" if text is None else "'{}'".format(text.replace("'", "''"))
 
 
 def write_level(level: Level) -> str:

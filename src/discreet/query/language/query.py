@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.language._expression import parse, parse_counted, parse_where
-from discreet.query.language._group_by import (
-    GroupKey,
-    parse_groups,
-    write_edge,
-    write_name,
-)
+from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, split_select
 from discreet.query.language.lexer import Token, bare, is_plain, refused_aggregate, shorten, tokenize
 from discreet.query.language.lexer import write_name as write_column
@@ -81,7 +76,7 @@ class Query:
         inside = "*" if self.expression is None else _write_expression(self.expression)
         named = self.schema.dataset or ""
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
-        keys = [write_name(axis.column) for axis in self.by]
+        keys = [axis.text for axis in self.by]
         columns = ", ".join([*keys, f"{aggregate}({inside})"])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
         if self.where is not None:

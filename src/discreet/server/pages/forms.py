@@ -82,7 +82,7 @@ class AskForm:
     @classmethod
     def from_query(cls, query: Query, default: AskForm) -> AskForm:
         """Return a form that shows a parsed query, both in single fields and as SQL."""
-        axes = [(axis.column, ", ".join(f"{edge:g}" for edge in axis.edges)) for axis in query.by]
+        axes = [(key.column or "", ", ".join(f"{edge:g}" for edge in key.edges)) for key in query.by]
         first, second = (*axes, ("", ""), ("", ""))[:2]
         return replace(
             default,
