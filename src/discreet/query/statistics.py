@@ -336,8 +336,8 @@ def plan_query(query: Query, n_rows: int | None) -> QueryPlan:
     docs/explanation/theorems/sulq-sensitivity.md.
     """
     columns, edges = (
-        [key.column for key in query.by],
-        {key.column: key.edges for key in query.by if key.edges},
+        [key.axis for key in query.by],
+        {key.axis: key.edges for key in query.by if key.edges},
     )
     curation = Curation.from_schema(query.schema)
     labels = bind_keys(curation, columns, edges)[1] if columns else ()
@@ -395,8 +395,8 @@ def counted_groups(query: Query) -> Histogram | None:
     (statistic,) = query.statistics if len(query.statistics) == 1 else (None,)
     if statistic is None or statistic.kind != "mean" or not query.by:
         return None
-    edges = {key.column: key.edges for key in query.by if key.edges}
-    return Histogram([key.column for key in query.by], edges, _rows(query, statistic))
+    edges = {key.axis: key.edges for key in query.by if key.edges}
+    return Histogram([key.axis for key in query.by], edges, _rows(query, statistic))
 
 
 def _statistic_sums(query: Query, statistic: Statistic, n_rows: int | None) -> list[Any]:

@@ -12,7 +12,6 @@ from discreet.batching import run_one
 from discreet.errors import ParameterError
 from discreet.query.calibration import CostModel, budget_share, least_charge
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals
-from discreet.query.language._group_by import write_edge
 from discreet.query.language._statistic import SPREADS
 from discreet.query.results import ExpectedMargin, LawOption, Preview, QueryResult, ResultCell, ResultColumn
 from discreet.query.statistics import QueryPlan, counted_groups, plan_query
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from discreet.query.database import Database
     from discreet.query.language.query import Query
     from discreet.query.statistics import StatisticValues
-    from discreet.schema import Column, Schema
+    from discreet.schema import Schema
 
 
 _SMALLEST_SD = 1e-150  # its square is still a number
@@ -190,7 +189,7 @@ def _build_result(plan: QueryPlan, answer: Answer) -> QueryResult:
     return QueryResult(
         question=str(query),
         columns=_columns(plan),
-        group_by=tuple(axis.column for axis in query.by),
+        group_by=tuple(key.name for key in query.by),
         cells=_cells(plan, combined),
         law=answer.law,
         cost=tuple(answer.receipt.promises) if paid else (),
@@ -341,7 +340,7 @@ def preview_query(
         sql=query.sql,
         is_free=noise.promise is None,
         columns=columns,
-        group_by=tuple(axis.column for axis in query.by),
+        group_by=tuple(key.name for key in query.by),
         cells=(),
         law=noise.law,
         cost=() if noise.promise is None else (noise.promise,),
@@ -467,24 +466,10 @@ def _sort_groups(plan: QueryPlan, numbers: Sequence[Sequence[Sequence[float]]]) 
 
 def _keys(plan: QueryPlan) -> list[tuple[str, ...]]:
     """Return the keys of the groups, in their declared order: one without values if there are no groups."""
-    columns = [plan.query.schema.column(axis.column) for axis in plan.query.by]
-    named = ([_label(value, of) for value in axis] for axis, of in zip(plan.labels, columns, strict=True))
+    pairs = zip(plan.labels, plan.query.by, strict=True)
+    named = ([key.label(value, plan.query.schema) for value in axis] for axis, key in pairs)
     return list(itertools.product(*named))
 
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _label(value: Any, column: Column) -> str:
-    """Return a value of a column, or the two ends of a cell, as text."""
-    if value is None:
-        return "(missing)"
-    if isinstance(value, tuple):
-        low, high = (write_edge(end, column).strip("'") for end in value)
-        is_date = column.type == "date"
-        if math.isinf(value[1]):
-            return f"from {low}" if is_date else f"{low} or more"
-        before = f"{'before' if is_date else 'below'} {high}"
-        return before if math.isinf(value[0]) else f"{low} to {before}"
-    return write_edge(float(value), column).strip("'") if column.type == "date" else str(value)

@@ -289,8 +289,8 @@ ERRORS = {
     "mean(hours)": 'Unknown column hours. Did you mean "hours-per-week"?',
     "mean(Größe)": "Unknown column Größe. There are ",
     "mean(agé)": "Unknown column agé. Did you mean age?",
-    "median(age)": "There is no MEDIAN. Use COUNT, SUM or MEAN.",
-    "MAX(age) by sex": "There is no MAX. Use COUNT, SUM or MEAN.",
+    "median(age)": "There is no MEDIAN. There are COUNT, SUM and MEAN.",
+    "MAX(age) by sex": "There is no MAX. There are COUNT, SUM and MEAN.",
     "count(age>3)": "Write COUNT WHERE age>3 for the rows where it is true.",
     "count((age > 3) and sex = 'f')": "Write COUNT WHERE (age > 3) and sex = 'f' for the rows",
 }

@@ -19,7 +19,7 @@ from discreet.query.aggregates.base import (
     root_up,
     term_of,
 )
-from discreet.query.aggregates.histogram import bind_keys, check_edges, plain_edges
+from discreet.query.aggregates.histogram import bind_keys, canonical_keys, check_edges, plain_edges
 from discreet.query.curation import BITS
 from discreet.query.engines.base import EngineTask, Tables
 
@@ -114,8 +114,7 @@ class GroupedSums(Aggregate):
         return BoundAggregate(
             canonical={
                 "kind": self.kind,
-                "columns": list(self.columns),
-                "edges": plain_edges(self.edges),
+                **canonical_keys(curation, self.columns, self.edges),
                 "expressions": [None if one is None else str(one.canonical) for one in parsed],
                 "terms": [[term.top, term.anchor, term.step] for term in terms],
                 "shape": list(shape),

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language._expression import parse, parse_where
-from discreet.query.language._group_by import (
-    GroupKey,
-    parse_groups,
-    write_edge,
-    write_name,
-)
+from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
 from discreet.query.language._statistic import Statistic, StatisticText, build_statistics, read_list
 from discreet.query.language.lexer import Token, bare, is_plain, shorten, source_text, split_list, tokenize
@@ -94,7 +89,7 @@ class Query:
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
         statistics = [one.write(_write_expression, sql=True) for one in self.statistics]
         keys = [key.written(self.schema) for key in self.by]
-        columns = ", ".join([*(write_name(key.column) for key in self.by), *statistics])
+        columns = ", ".join([*(key.text for key in self.by), *statistics])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
         if self.where is not None:
             words += f" WHERE {_clause(self.where)}"
@@ -302,7 +297,7 @@ def _find_order_key(part: list[Token], query: Query, aliases: Mapping[str, Stati
         return OrderKey(place - len(keys) if is_statistic else place, is_statistic, False)
     folded = part[0].name.casefold() if len(part) == 1 and part[0].is_name else text.casefold()
     for i, key in enumerate(query.by):
-        if folded in (key.column.casefold(), keys[i].casefold()):
+        if folded in (key.name.casefold(), key.text.casefold(), keys[i].casefold()):
             return OrderKey(i, False, False)
     is_sql = aliases is not None
     aliased = (aliases or {}).get(folded)
