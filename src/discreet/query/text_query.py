@@ -289,6 +289,7 @@ def run_query(
     owner: str | None = None,
     refines: Sequence[str] = (),
     request: str | None = None,
+    plan: Sequence[Promise] = (),
 ) -> QueryResult:
     """Charge and answer a parsed query.
 
@@ -309,6 +310,8 @@ def run_query(
         charged, and merged with it.
     request : str, optional
         Key of this request: sent again under the same key, it is never charged twice.
+    plan : sequence of Promise
+        Promises that will be asked for after this query: refused unless all of them fit too.
 
     Returns
     -------
@@ -330,7 +333,9 @@ def run_query(
     docs/explanation/theorems/sulq-sensitivity.md, composition.md.
     """
     return run_one(
-        query_task(db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
+        query_task(
+            db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request, plan=plan
+        )
     )
 
 
@@ -342,6 +347,7 @@ class TextQueryOptions(TypedDict, total=False):
     owner: str | None
     refines: Sequence[str]
     request: str | None
+    plan: Sequence[Promise]
 
 
 def query_task(
@@ -378,7 +384,10 @@ def query_task(
             "privacy": one.privacy,
             "variance": one.variance,
             "owner": owner,
-            "plan": [later.privacy for later in planned[i + 1 :] if later.privacy is not None],
+            "plan": [
+                *(later.privacy for later in planned[i + 1 :] if later.privacy is not None),
+                *options.get("plan", ()),
+            ],
             "refines": refines[i] if refines else None,
             "request": None if request is None else request + suffix,
             "said": text,
