@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -499,6 +501,28 @@ class QueryResult:
     def to_polars(self) -> Any:
         """Return the cells as a polars data frame."""
         return self.frame.to_polars()
+
+    def to_csv(self) -> str:
+        """Return the cells as CSV: the columns of the groups, then value, lower and upper."""
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow((*self.group_by, "value", "lower", "upper"))
+        for cell in self.cells:
+            numbers = (None if x is None else repr(x) for x in (cell.value, cell.lower, cell.upper))
+            lines.writerow((*cell.key, *numbers))
+        return text.getvalue()
+
+    def to_svg(self) -> str:
+        """Return the intervals as a chart, one line for each cell."""
+        ends = [end for cell in self.cells for end in cell.interval]
+        low, width = min(ends), (max(ends) - min(ends)) or 1.0
+        lines = "".join(
+            f'<line x1="{20 + 600 * (cell.lower - low) / width:.1f}" y1="{20 + 20 * i}" '
+            f'x2="{20 + 600 * (cell.upper - low) / width:.1f}" y2="{20 + 20 * i}" stroke="black"/>'
+            for i, cell in enumerate(self.cells)
+        )
+        height = 40 + 20 * len(self.cells)
+        return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {height}">{lines}</svg>\n'
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as the command line prints them."""
