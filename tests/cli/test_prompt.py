@@ -175,7 +175,7 @@ def test_ctrl_c_while_a_question_is_answered_says_that_it_may_be_charged(
 
     def interrupt(*given: object, **how: object) -> None:
         ask(*given, **how)
-        monkeypatch.undo()
+        monkeypatch.setattr(QuerySession, "query", ask)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(QuerySession, "query", interrupt)

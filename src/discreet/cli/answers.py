@@ -157,7 +157,7 @@ def show_plan(console: Console, plan: "QueryPlan", delta: float) -> None:
         (
             str(one.written.line),
             shorten(printable(one.preview.question), _LONGEST_QUESTION),
-            one.preview.margin_words.removeprefix("would be "),
+            "exact" if one.preview.margin == 0 else one.preview.margin_words.removeprefix("would be "),
             "free" if one.preview.is_free or not one.preview.cost else describe_cost(one.preview.cost, delta),
         )
         for one in plan.queries
