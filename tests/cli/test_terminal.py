@@ -53,6 +53,15 @@ class Terminal:
         os.write(self.handle, keys)
         return before
 
+    def interrupt(self, after: bytes) -> None:
+        """Wait for a mark, then type Ctrl-C until something is printed.
+
+        Python misses a signal that comes between a key and its next wait for one; a person types it again.
+        """
+        self.type(after, CTRL_C)
+        while not select.select([self.handle], [], [], 10)[0]:
+            os.write(self.handle, CTRL_C)
+
     def end(self) -> int:
         """Return the exit code, once the rest of the output was read."""
         try:
@@ -78,9 +87,9 @@ def test_a_session_on_a_terminal(tmp_path: Path) -> None:
     with Terminal(tmp_path, *place, "--epsilon", "0.1") as first:
         first.type(READY, b"count where diagnosis = 'm" + TAB + b"\n")
         assert b"rows at 95 %" in first.type(PAY, b"ye")
-        first.type(b"ye", CTRL_C)  # once its echo shows that the line is being read
+        first.interrupt(b"ye")  # its echo shows that the line is being read
         assert b"nothing was paid" in first.type(READY, b"count where")
-        first.type(b"count where", CTRL_C)
+        first.interrupt(b"count where")
         first.type(READY, b"count where diagnosis = 'm" + TAB + b"\n")
         first.type(PAY, b"y\n")
         assert b"95 %: " in first.type(READY, b"nonsense(\n")

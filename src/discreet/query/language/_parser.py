@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language import _normal_form as normal
+from discreet.query.language._hints import explain_order
 from discreet.query.language.lexer import (
     MOST_DEPTH,
     MOST_ITEMS,
@@ -109,7 +110,7 @@ def _read_part(text: object, schema: Schema) -> Part:
     except RecursionError:
         raise too_deep() from None
     except Exception:  # whatever the parser says about words that are all ours, it is a matter of grammar
-        raise _ungrammatical() from None
+        raise ExpressionRefused(*explain_order(scanned.text.split())) from None
     return _Parser(scanned).part(tree, 0)
 
 
