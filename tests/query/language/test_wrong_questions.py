@@ -61,11 +61,11 @@ WRONG = {
         "the sign €. Leave the unit out: numbers are in the unit that is declared for their column."
     ),
     "count where income > 50,000": (
-        "a comma between 50 and 000. Write 3.5 with a point, 50000 without a sign between the "
+        "a comma between two numbers. Write 3.5 with a point, 50000 without a sign between the "
         "thousands, and lists in parentheses: age IN (40, 50)."
     ),
     "count where bmi > 3,5": (
-        "a comma between 3 and 5. Write 3.5 with a point, 50000 without a sign between the "
+        "a comma between two numbers. Write 3.5 with a point, 50000 without a sign between the "
         "thousands, and lists in parentheses: age IN (40, 50)."
     ),
     "count where admitted > 31.12.2023": "a date without quotes. Write a day as '2024-01-31'.",

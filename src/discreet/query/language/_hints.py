@@ -117,7 +117,7 @@ def explain_order(tokens: Sequence[str]) -> tuple[str, str]:
             return "a ) without its (", "Leave it out, or write the ( before it."
         if depth == 0 and word == "," and i and _is_number(tokens[i - 1]) and _is_number(after):
             return (
-                f"a comma between {tokens[i - 1]} and {after}",
+                "a comma between two numbers",
                 "Write 3.5 with a point, 50000 without a sign between the thousands, and lists in "
                 "parentheses: age IN (40, 50).",
             )
