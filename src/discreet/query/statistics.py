@@ -91,7 +91,7 @@ class PlanPart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryPlan:
+class AggregatePlan:
     """The aggregate of a query, and where the sums of each statistic are in its answer.
 
     Attributes
@@ -316,7 +316,7 @@ def _sample_factor(counts: Floats) -> Floats:
     return factor
 
 
-def plan_query(query: Query, n_rows: int | None) -> QueryPlan:
+def plan_query(query: Query, n_rows: int | None) -> AggregatePlan:
     """Return the aggregate of a query and how its statistics follow from the noisy sums.
 
     Parameters
@@ -368,7 +368,7 @@ def plan_query(query: Query, n_rows: int | None) -> QueryPlan:
         for key, aggregate in aggregates.items()
     )
     entries = tuple((list(aggregates).index(key), *indices) for key, indices in needs)
-    return QueryPlan(query, n_rows, parts, labels, entries)
+    return AggregatePlan(query, n_rows, parts, labels, entries)
 
 
 _SUMS = ("sums", None)

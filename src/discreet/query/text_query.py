@@ -14,7 +14,7 @@ from discreet.query.calibration import CostModel, budget_share, least_charge
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals
 from discreet.query.language._statistic import SPREADS
 from discreet.query.results import ExpectedMargin, LawOption, Preview, QueryResult, ResultCell, ResultColumn
-from discreet.query.statistics import QueryPlan, counted_groups, plan_query
+from discreet.query.statistics import AggregatePlan, counted_groups, plan_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,6 +80,7 @@ def run_query(
     owner: str | None = None,
     refines: Sequence[str] = (),
     request: str | None = None,
+    plan: Sequence[Promise] = (),
 ) -> QueryResult:
     """Charge and answer a parsed query.
 
@@ -100,6 +101,8 @@ def run_query(
         charged, and merged with it.
     request : str, optional
         Key of this request: sent again under the same key, it is never charged twice.
+    plan : sequence of Promise
+        Promises that will be asked for after this query: refused unless all of them fit too.
 
     Returns
     -------
@@ -120,7 +123,9 @@ def run_query(
     docs/explanation/theorems/sulq-sensitivity.md.
     """
     return run_one(
-        query_task(db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
+        query_task(
+            db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request, plan=plan
+        )
     )
 
 
@@ -132,6 +137,7 @@ class TextQueryOptions(TypedDict, total=False):
     owner: str | None
     refines: Sequence[str]
     request: str | None
+    plan: Sequence[Promise]
 
 
 def query_task(
@@ -156,21 +162,22 @@ def query_task(
     owner, refines = options.get("owner"), options.get("refines", ())
     privacy = options.get("privacy")
     variance = requested_variance(query, privacy, options.get("sd"))
-    plan = plan_query(query, db.n_rows)
+    planned = plan_query(query, db.n_rows)
     how: dict[str, Any] = {
         "privacy": privacy,
         "variance": variance,
         "owner": owner,
+        "plan": list(options.get("plan", ())),
         "refines": _single_receipt(refines),
         "request": options.get("request"),
         "said": str(query),
     }
     make_task = getattr(db, "ask_task", None)
     if make_task is None:
-        answer: Answer = db.ask(plan.aggregate, **how)
+        answer: Answer = db.ask(planned.aggregate, **how)
     else:
-        answer = yield from make_task(plan.aggregate, **how)
-    return _build_result(plan, answer)
+        answer = yield from make_task(planned.aggregate, **how)
+    return _build_result(planned, answer)
 
 
 def _single_receipt(refines: Sequence[str]) -> str | None:
@@ -182,7 +189,7 @@ def _single_receipt(refines: Sequence[str]) -> str | None:
     return refines[0] if refines else None
 
 
-def _build_result(plan: QueryPlan, answer: Answer) -> QueryResult:
+def _build_result(plan: AggregatePlan, answer: Answer) -> QueryResult:
     """Return the result of a query from the answer to its aggregate."""
     query, paid = plan.query, bool(answer.cost)
     combined = plan.combine(np.asarray(answer.value), np.asarray(answer.sd), answer.law)
@@ -204,7 +211,7 @@ def _build_result(plan: QueryPlan, answer: Answer) -> QueryResult:
     )
 
 
-def _columns(plan: QueryPlan) -> tuple[ResultColumn, ...]:
+def _columns(plan: AggregatePlan) -> tuple[ResultColumn, ...]:
     """Return the columns of a result, one for each statistic."""
     return tuple(
         ResultColumn(
@@ -356,7 +363,7 @@ def preview_query(
 
 
 def _expected_noise(
-    plan: QueryPlan, i: int, sds: Any, n_rows: float | None, law: Law
+    plan: AggregatePlan, i: int, sds: Any, n_rows: float | None, law: Law
 ) -> tuple[float | None, float | None]:
     """Return the sd and the margin that the numbers of a statistic would have, over so many rows each.
 
@@ -432,7 +439,7 @@ def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | N
     return math.ceil(2 * (count_sd * interval_width(law)))
 
 
-def _cells(plan: QueryPlan, combined: Sequence[StatisticValues]) -> tuple[ResultCell, ...]:
+def _cells(plan: AggregatePlan, combined: Sequence[StatisticValues]) -> tuple[ResultCell, ...]:
     """Return the cells of a result, group by group in the order that is asked for, cut to the limit."""
     numbers = [list(zip(*(np.ravel(array).tolist() for array in one), strict=True)) for one in combined]
     keys = _keys(plan)
@@ -445,7 +452,7 @@ def _cells(plan: QueryPlan, combined: Sequence[StatisticValues]) -> tuple[Result
     )
 
 
-def _sort_groups(plan: QueryPlan, numbers: Sequence[Sequence[Sequence[float]]]) -> list[int]:
+def _sort_groups(plan: AggregatePlan, numbers: Sequence[Sequence[Sequence[float]]]) -> list[int]:
     """Return the groups by index in the order of ORDER BY, those whose number says nothing last."""
     order = list(range(plan.n_groups))
     places = list(itertools.product(*(range(len(axis)) for axis in plan.labels)))
@@ -464,7 +471,7 @@ def _sort_groups(plan: QueryPlan, numbers: Sequence[Sequence[Sequence[float]]]) 
     return order
 
 
-def _keys(plan: QueryPlan) -> list[tuple[str, ...]]:
+def _keys(plan: AggregatePlan) -> list[tuple[str, ...]]:
     """Return the keys of the groups, in their declared order: one without values if there are no groups."""
     pairs = zip(plan.labels, plan.query.by, strict=True)
     named = ([key.label(value, plan.query.schema) for value in axis] for axis, key in pairs)

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language import _normal_form as normal
+from discreet.query.language._hints import explain_order
 from discreet.query.language._parts import (
     Category,
     Part,
@@ -125,7 +126,7 @@ def _read_part(text: object, schema: Schema) -> Part:
     except RecursionError:
         raise too_deep() from None
     except Exception:  # whatever the parser says about words that are all ours, it is a matter of grammar
-        raise _ungrammatical() from None
+        raise ExpressionRefused(*explain_order(scanned.text.split())) from None
     return _Parser(scanned).part(tree, 0)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import ExpressionRefused
 from discreet.query.curation import SchemaKey
+from discreet.query.language._hints import SIGNS, explain_word
 from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ _EXAMPLES = {
     "DATE_TRUNC": "DATE_TRUNC('month', admitted)", **{field: f"{field}(admitted)" for field in DATE_FIELDS},
 }  # fmt: skip
 _TAKEN = KEYWORDS | _RESERVED
+_NAMED = FUNCTIONS | {*_SYNTAX.split(), *_OPERATORS}  # words that are refused by their own names
 _SIGNS: dict[str, tuple[str, str]] = {
     "|": ("the sign | (concatenation, bits)", "Join conditions with OR."),
     "&": ("the sign & (bits)", "Join conditions with AND."),
@@ -149,6 +151,7 @@ _SIGNS: dict[str, tuple[str, str]] = {
     "`": ("the sign `", "Names of columns stand as they are, or in double quotes if they hold signs."),
     "!": ("the sign !", "Write <> for unequal, NOT before a condition."),
     ".": ("the sign . (qualified name)", "Write the name of a column alone."),
+    **SIGNS,
 }
 _WORDS = {word: (construct, hint) for construct, hint, words in _FAMILIES for word in words.split()}
 
@@ -223,6 +226,7 @@ _TOKEN = re.compile(
     r"|(?P<comment>--[^\n]*|/\*(?:.*?\*/|.*))"
     r"|(?P<value>'(?:[^']|'')*')"
     r'|(?P<name>"(?:[^"]|"")*")'
+    r"|(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2}(?![\w.])|[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{4}(?![\w.]))"
     r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+(?!\w))?)"
     r"|(?P<word>[^\W\d]\w*)"
     r"|(?P<doubled>//|\*\*|==|<=>|<<|>>|->|=>)"
@@ -258,7 +262,7 @@ class Token:
     depth : int
         Number of parentheses around it; a parenthesis itself has that of what is around the pair.
     kind : str
-        Group of the lexer: comment, value, name, number, word, doubled, sign or other.
+        Group of the lexer: comment, value, name, day, number, word, doubled, sign or other.
     """
 
     text: str
@@ -445,11 +449,15 @@ class _Reader:
             raise ExpressionRefused("a comment", "Leave it out.")
         if token.kind == "doubled":
             raise ExpressionRefused(f"the sign {token.text}", _DOUBLED.get(token.text, "Leave it out."))
+        if token.kind == "day":
+            raise ExpressionRefused("a date without quotes", "Write a day as '2024-01-31'.")
         if token.kind == "number":
             if after is not None and after.start == token.end and _RUNS_ON.match(after.text):
                 raise ExpressionRefused("a number that runs into a word", "Write numbers as 12, 0.5 or 1e6.")
             self._operand(token.text)
         elif token.kind == "word":
+            if after is not None and after.text == "." and after.start == token.end:
+                raise refused_sign(".")  # of t.age the table is not the mistake
             self._word(token.text, called=called)
         elif token.kind == "sign":
             self._put(token.text)
@@ -502,7 +510,8 @@ class _Reader:
         elif word.casefold() in self._released:
             self._column(self._released[word.casefold()])
         else:
-            raise refused_word(word, self._names)
+            meant = None if upper in _NAMED else explain_word(word, self._released.values())
+            raise meant or refused_word(word, self._names)
 
     def _value(self, value: str) -> None:
         hidden = next((sign for sign in value if not sign.isprintable()), None)
@@ -515,7 +524,8 @@ class _Reader:
         column = next((column for column in self._released.values() if column.name == name), None)
         if column is None:
             raise ExpressionRefused(
-                "a name in double quotes that is not a column", "Values of a category stand in single quotes."
+                "a name in double quotes that is not a column",
+                "Values of a category stand in single quotes, numbers without quotes.",
             )
         if is_plain(name):
             raise ExpressionRefused('the sign "', "Write the name of a column as it is.")
