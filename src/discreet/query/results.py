@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,8 +18,8 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, Spending, promi
 from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
 from discreet.privacy.promises import describe_promise
 from discreet.privacy.rounding import four_digits
-from discreet.query.frames import Frame
 from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width, sum_intervals
+from discreet.query.result_table import CellNumbers, ResultTable, TableColumn, TableRow, TabularResult
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,6 +37,7 @@ _SUMMED: dict[type[Promise], tuple[str, ...]] = {
     GaussianDP: ("mu",),
     ZCDP: ("rho",),
 }
+_STATISTIC_END = re.compile(r" where | by ")  # of a query in words
 _CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
 
 
@@ -271,7 +273,7 @@ class ResultCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult:
+class QueryResult(TabularResult):
     """Result of a text query, of a table at hand or behind a service.
 
     Attributes
@@ -457,9 +459,13 @@ class QueryResult:
         return [*filter(None, (merged, self.group_words, self.unreadable_words))]
 
     def __str__(self) -> str:
-        cost = "nothing; it was paid for before" if self.cached and self.cost else self.cost_words
         values = (f"  {line}" for line in self.value_lines())
-        return "\n".join((printable(self.question), *values, *self.value_words, f"Cost: {cost}."))
+        return "\n".join((printable(self.question), *values, *self.value_words, self._paid_words))
+
+    @property
+    def _paid_words(self) -> str:
+        cost = "nothing; it was paid for before" if self.cached and self.cost else self.cost_words
+        return f"Cost: {cost}."
 
     def __repr__(self) -> str:
         shown = f"{len(self.cells)} groups" if self.group_by else "".join(self.value_lines())
@@ -482,23 +488,29 @@ class QueryResult:
         which = f"{unreadable} of {len(self.cells)} groups {have}" if self.group_by else "There are"
         return f"{which} too few rows for the noise: nothing can be read from the number."
 
+    def table_columns(self) -> tuple[TableColumn, ...]:
+        """Return the statistics of each group, in their order."""
+        name = _STATISTIC_END.split(self.question, maxsplit=1)[0]
+        return (TableColumn(name, self.measure, self.bounds, self.first_day),)
+
+    def table_rows(self) -> tuple[TableRow, ...]:
+        """Return the groups in their order, each with its numbers by the name of the statistic."""
+        (column,) = self.table_columns()
+        return tuple(
+            TableRow(cell.key, {column.name: CellNumbers(cell.value, cell.sd, cell.lower, cell.upper)})
+            for cell in self.cells
+        )
+
     @property
-    def frame(self) -> Frame:
-        """Cells, one row each: the columns of the groups, then value, sd, lower and upper."""
-        keys = {name: [cell.key[i] for cell in self.cells] for i, name in enumerate(self.group_by)}
-        numbers = {
-            name: [getattr(cell, name) for cell in self.cells] for name in ("value", "sd", "lower", "upper")
-        }
-        # A column of the table may have one of these names.
-        return Frame({**keys, **{f"noisy {n}" if n in keys else n: cells for n, cells in numbers.items()}})
-
-    def to_pandas(self) -> Any:
-        """Return the cells as a pandas data frame."""
-        return self.frame.to_pandas()
-
-    def to_polars(self) -> Any:
-        """Return the cells as a polars data frame."""
-        return self.frame.to_polars()
+    def table(self) -> ResultTable:
+        """Numbers in rows and columns, with the sentences about them and what they cost."""
+        return ResultTable(
+            title=self.question,
+            group_by=self.group_by,
+            columns=self.table_columns(),
+            rows=self.table_rows(),
+            notes=(*self.value_words, self._paid_words),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as the command line prints them."""
@@ -755,6 +767,17 @@ class Preview(QueryResult):
 
     def __repr__(self) -> str:
         return f"Preview({self.question!r}: {self.margin_words})"
+
+    def _repr_html_(self) -> str:
+        from discreet.query.result_drawing import draw_facts  # only a notebook draws
+
+        law = (self.law_words or "").removeprefix("Noise: ")
+        facts = {"as SQL": self.sql, "numbers": self.margin_words, "noise": law}
+        facts |= {"would cost": "nothing" if self.is_free else self.cost_words}
+        drawn = None
+        if self.used is not None and self.takes is not None and not self.is_free:
+            drawn = (self.used["share"] or 0.0, self.takes["share"] or 0.0)
+        return draw_facts(self.question, [(name, text) for name, text in facts.items() if text], drawn)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the preview as the HTTP interface has it."""
