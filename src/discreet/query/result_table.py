@@ -57,6 +57,16 @@ class TableColumn(NamedTuple):
         """Whether it is a count or a sum, which has a natural zero."""
         return _ADDED_UP.match(self.name) is not None
 
+    @property
+    def is_count(self) -> bool:
+        """Whether it counts rows or people, so that the exact number is whole and not negative."""
+        return self.name.startswith("count")
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether the numbers of two groups add up to that of both: one person may be in several groups."""
+        return self.is_added_up and "distinct" not in self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTable:

@@ -18,6 +18,7 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, Spending, promi
 from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
 from discreet.privacy.promises import describe_promise
 from discreet.privacy.rounding import four_digits
+from discreet.query.consistency import ConsistentResult
 from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width, sum_intervals
 from discreet.query.result_table import CellNumbers, ResultTable, TableColumn, TableRow, TabularResult
 
@@ -500,6 +501,22 @@ class QueryResult(TabularResult):
             TableRow(cell.key, {column.name: CellNumbers(cell.value, cell.sd, cell.lower, cell.upper)})
             for cell in self.cells
         )
+
+    def consistent(self) -> ConsistentResult:
+        """Return the numbers adjusted to what is possible: whole counts, none negative, groups that add up.
+
+        Free post-processing for tables that are shown or published; these numbers stay as they are. The
+        adjusted numbers have a smaller squared error, and a bias:
+        :class:`~discreet.query.ConsistentResult` says which, and what their intervals mean.
+        """
+        # A row is in exactly one group, but with WHERE it may be in none, and LIMIT leaves groups out.
+        partial = " where " in self.question or " limit " in self.question
+        totals = {
+            column.name: column.bounds.upper
+            for column in self.table_columns()
+            if column.name == "count" and math.isfinite(column.bounds.upper) and not partial
+        }
+        return ConsistentResult.from_table(self.table, self.law, totals)
 
     @property
     def table(self) -> ResultTable:
