@@ -39,6 +39,7 @@ from discreet.learn import (
     private_quantiles,
 )
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
+from discreet.query import Sums
 from discreet.server.access import AccessStore
 from tests.server.conftest import SCHEMA, RunningService, running, settings, write_table
 from tests.server.scripted import SILENCE, Heard, LossyProxy, Say, served
@@ -238,10 +239,10 @@ def _charges_when_rows_change_before_the_second_attempt(
         far = stack.enter_context(RemoteDatabase(url, before.tokens["ana"]))
         if twin:
             far._transport.__class__ = NewKeys
-        answer = far.sum("age", privacy=MU)
+        answer = far.ask(Sums("age"), privacy=MU)
         lost = json.loads(proxy.answered[0])["answer"]["value"][0]
         with Ledger.open(folder / "town.ledger") as ledger:
-            return ledger.spent("ana").charges, lost, float(answer.value)
+            return ledger.spent("ana").charges, lost, float(np.ravel(answer.value)[0])
 
 
 def test_a_lost_answer_is_not_paid_again_though_the_table_was_replaced(

@@ -232,7 +232,7 @@ def write_chart(result: "QueryResult", path: Path) -> None:
     from discreet.errors import SourceError
 
     try:
-        path.write_text(result.to_svg(), encoding="utf-8")
+        path.write_text(result.plot(), encoding="utf-8")
     except OSError as problem:
         raise SourceError(
             f"The chart {str(path)!r} cannot be written ({problem.strerror}). The answer is remembered: ask "

@@ -32,14 +32,14 @@ from discreet.privacy import (
     Receipt,
     promise_from_dict,
 )
-from discreet.privacy.rounding import check_neighbors
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer
-from discreet.query.calibration import CostModel
+from discreet.query.calibration import CostModel, check_row_promise
 from discreet.query.curation import Curation
 from discreet.query.dummy import dummy_frame
 from discreet.query.frames import HISTORY_COLUMNS, Budget, Frame, history_row
 from discreet.query.interface import PrivateTable
+from discreet.query.language.query import parse_query
 from discreet.query.results import Preview, QueryResult
 from discreet.schema import Schema
 
@@ -336,19 +336,19 @@ class RemoteDatabase(PrivateTable):
         return self._parse(Preview.from_wire, self._transport.post("/v1/preview", body, pays=False))
 
     def _text_query_body(self, text: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
-        """Return the body of a request with a text query."""
+        """Return the body of a request with a text query; refuses here what the service would refuse."""
         if (privacy is None) == (sd is None):
             raise ParameterError(
                 "privacy and sd of a question must be given one at a time, and are "
                 f"{'both' if privacy is not None else 'neither'}. Give for instance "
                 "privacy=ApproxDP(epsilon=1, delta=1e-6)."
             )
+        parse_query(text, self.schema)
         body: dict[str, Any] = {"kind": "sentence", "text": str(text)}
         if sd is not None:
             return body | {"sd": float(sd)}
         promise = promise_body(privacy)
-        assert privacy is not None
-        check_neighbors(privacy, self.neighbors, "a question")
+        check_row_promise(privacy, self.neighbors)
         return body | {"privacy": promise}
 
     def budget(self, *, owner: str | None = None) -> Budget:
