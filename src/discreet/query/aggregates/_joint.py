@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -255,16 +255,6 @@ class JointAggregate(Aggregate):
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
         bounds = [part.bind(curation, neighbors) for part in self.parts]
-        by_unit = any(bound.by_unit for bound in bounds)
-        if by_unit:
-            # Sensitivities of one row are multiplied here, those of a whole unit are not.
-            rows = curation.schema.max_rows_per_unit or 1
-            bounds = [
-                bound
-                if bound.by_unit
-                else replace(bound, squared=rows**2 * bound.squared, absolute=rows * bound.absolute)
-                for bound in bounds
-            ]
         check_cells(sum(bound.size for bound in bounds))
         # A unit may have several rows. A count of units is for all of them; the others are multiplied.
         by_unit = any(bound.by_unit for bound in bounds)
