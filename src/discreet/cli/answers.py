@@ -27,9 +27,9 @@ def show_result(console: Console, result: "QueryResult", delta: float, *, merge:
     Parameters
     ----------
     console : Console
-        Console that prints.
+        Console that prints the text.
     result : QueryResult
-        Answer to print.
+        Answer that is to be printed.
     delta : float
         Delta at which Gaussian noise is stated as an epsilon.
     merge : str, optional
@@ -52,7 +52,7 @@ def show_results(
     Parameters
     ----------
     console : Console
-        Console that prints.
+        Console that prints the text.
     results : sequence of QueryResult
         Answers in the order of their questions; the same question may occur twice.
     account : Account or None
@@ -90,9 +90,9 @@ def show_values(console: Console, result: "QueryResult", *, question: bool = Tru
     Parameters
     ----------
     console : Console
-        Console that prints.
+        Console that prints the text.
     result : QueryResult
-        Answer to print.
+        Answer that is to be printed.
     question : bool
         Whether to print the question before them.
     """

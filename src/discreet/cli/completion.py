@@ -40,15 +40,15 @@ def complete(line: str, schema: "Schema", commands: "Sequence[str]" = ()) -> tup
     before = [token for token in tokens if token.end <= start and token.text not in "'\""]
     if opened == "'":
         column = _compared_column(before, schema)
-        return start, _matching(line[start:], _write_values(column))
+        return start, _select_matching(line[start:], _write_values(column))
     if opened == '"':
-        return start, _matching(line[start:], [_quote(column.name) for column in schema.released])
+        return start, _select_matching(line[start:], [_quote(column.name) for column in schema.released])
     if tokens and tokens[-1].end == len(line) and tokens[-1].kind == "word":
         start, before = tokens[-1].start, tokens[:-1]
     typed = line[start:]
     column = _compared_column(before, schema)
     if column is not None and column.is_category:
-        return start, _matching(typed, _write_values(column))
+        return start, _select_matching(typed, _write_values(column))
     return start, _complete_word(typed, before, schema)
 
 
@@ -56,9 +56,9 @@ def _complete_command(line: str, commands: "Sequence[str]") -> tuple[int, list[s
     """Return the completion of a command of the prompt, or of the names in its argument."""
     start = max(line.rfind(" "), line.rfind("\t")) + 1
     if not line[:start].strip():
-        return start, _matching(line[start:], commands)
+        return start, _select_matching(line[start:], commands)
     known = _PARAMETERS if line.split()[0] == "\\privacy" else ()
-    return start, _matching(line[start:], known)
+    return start, _select_matching(line[start:], known)
 
 
 def _complete_word(typed: str, before: "Sequence[Token]", schema: "Schema") -> list[str]:
@@ -74,7 +74,7 @@ def _complete_word(typed: str, before: "Sequence[Token]", schema: "Schema") -> l
         words = [*AGGREGATES, *words]
     if typed and typed.isupper():
         words = [word.upper() for word in words]
-    return _matching(typed, [*dict.fromkeys((*columns, *words))])
+    return _select_matching(typed, [*dict.fromkeys((*columns, *words))])
 
 
 def _find_open_quote(line: str, tokens: "Sequence[Token]") -> tuple[int, str]:
@@ -122,6 +122,6 @@ def _quote(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))
 
 
-def _matching(typed: str, candidates: "Iterable[str]") -> list[str]:
+def _select_matching(typed: str, candidates: "Iterable[str]") -> list[str]:
     """Return the candidates that begin with what was typed, in any case."""
     return [one for one in candidates if one.casefold().startswith(typed.casefold())]

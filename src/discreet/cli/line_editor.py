@@ -65,6 +65,7 @@ class LineEditor:
         self._readline: ModuleType | None = None
 
     def __enter__(self) -> Self:
+        """Set readline up for questions, with those of earlier sessions."""
         with contextlib.suppress(ImportError):  # a Python built without it reads plain lines
             import readline
 

@@ -86,6 +86,7 @@ class Prompt:
         delta: float,
         confirm: bool = True,
     ) -> None:
+        """Keep the session, the price and the commands."""
         self._session, self._console, self._reader = session, console, reader
         self._privacy, self._sd, self._delta, self._confirms = privacy, sd, delta, confirm
         self._last: list[QueryResult] = []

@@ -32,8 +32,12 @@ DELTA = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputFlags:
-    """Flags that choose the form of the answers."""
+    """Flags that choose the form of the answers, or a preview of them."""
 
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the cost and the noise of the answer; read no cell."),
+    ] = False
     json: options.Json = False
     csv: Annotated[
         bool,
@@ -48,13 +52,13 @@ class OutputFlags:
         ),
     ] = None
 
-    def check(self, *, dry_run: bool) -> None:
+    def check(self) -> None:
         """Refuse forms that exclude each other."""
         from discreet.errors import ParameterError
 
         if self.json and self.csv:
             raise ParameterError("--json and --csv exclude each other. Give one of them.")
-        if dry_run and (self.csv or self.plot):
+        if self.dry_run and (self.csv or self.plot):
             given = "--csv" if self.csv else "--plot"
             raise ParameterError(
                 f"{given} and --dry-run exclude each other: a dry run has no answer. Leave one of them out."
@@ -64,6 +68,41 @@ class OutputFlags:
                 f"--plot must name a file that ends with .svg, was {str(self.plot)!r}. Charts are written as "
                 "SVG."
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFlags:
+    """Flags of a file of questions."""
+
+    file: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of QUESTION: a file of questions, or - for standard input; one on each line, or "
+            "each ended by a semicolon; -- begins a comment. All are paid together or none is: they share "
+            "the promise equally.",
+            metavar="FILE",
+        ),
+    ] = None
+    each: Annotated[
+        bool, typer.Option("--each", help="With --file: every question gets the whole promise, not a share.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptFlags:
+    """Flags of the prompt."""
+
+    yes: Annotated[
+        bool, typer.Option("--yes", help="At the prompt: pay without being asked before each answer.")
+    ] = False
+    no_history: Annotated[
+        bool,
+        typer.Option(
+            "--no-history",
+            help="At the prompt: do not keep the questions of this session for the next one. They are kept "
+            "in the folder DISCREET_STATE, for you alone; answers are not.",
+        ),
+    ] = False
 
 
 @expand_flags
@@ -77,7 +116,7 @@ def query(
             "where its intervals begin: BY age (30, 45, 60). Put column names that are not plain "
             "words in double quotes. Or write SQL: SELECT COUNT(*) | SUM(x) | AVG(x) FROM name "
             "[WHERE ...] [GROUP BY ...]. Without a question, and on a terminal, a prompt asks for them.",
-            metavar="[QUESTION]",
+            metavar="QUESTION",
         ),
     ] = None,
     *,
@@ -96,35 +135,10 @@ def query(
             metavar="RECEIPT",
         ),
     ] = None,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of QUESTION: a file of questions, or - for standard input; one on each line, or "
-            "each ended by a semicolon; -- begins a comment. All are paid together or none is: they share "
-            "the promise equally.",
-            metavar="FILE",
-        ),
-    ] = None,
-    each: Annotated[
-        bool, typer.Option("--each", help="With --file: every question gets the whole promise, not a share.")
-    ] = False,
+    file: FileFlags,
     ledger: LedgerFlags,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show the cost and the noise of the answer; read no cell."),
-    ] = False,
     output: OutputFlags,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="At the prompt: pay without being asked before each answer.")
-    ] = False,
-    no_history: Annotated[
-        bool,
-        typer.Option(
-            "--no-history",
-            help="At the prompt: do not keep the questions of this session for the next one. They are kept "
-            "in the folder DISCREET_STATE, for you alone; answers are not.",
-        ),
-    ] = False,
+    prompt: PromptFlags,
 ) -> None:
     """Query a private table: count where age > 40, mean(age) by sex; each answer is charged to the ledger.
 
@@ -133,11 +147,13 @@ def query(
     """
     from discreet.pipeline.query_session import QuerySession
 
-    output.check(dry_run=dry_run)
-    questions = None if file is None else _read_file(file, question, refine)
-    prompted = question is None and file is None
+    output.check()
+    questions = None if file.file is None else _read_file(file.file, question, refine)
+    prompted = question is None and questions is None
     if prompted:
-        _check_terminal(other=dry_run or output.json or output.csv or output.plot or refine or each)
+        _check_terminal(
+            other=output.dry_run or output.json or output.csv or output.plot or refine or file.each
+        )
     declared = options.load_declaration(table, schema, None)
     privacy = promise.promise(declared)
     delta = promise.delta or DELTA
@@ -149,14 +165,14 @@ def query(
             from discreet.cli.line_editor import LineEditor
             from discreet.cli.prompt import HELP, Prompt
 
-            with LineEditor(declared, tuple(HELP), keep_history=not no_history) as editor:
-                Prompt(session, console, editor, privacy=privacy, sd=sd, delta=delta, confirm=not yes).run(
-                    table
-                )
+            with LineEditor(declared, tuple(HELP), keep_history=not prompt.no_history) as editor:
+                Prompt(
+                    session, console, editor, privacy=privacy, sd=sd, delta=delta, confirm=not prompt.yes
+                ).run(table)
         elif questions is not None:
-            asked = {"privacy": privacy, "sd": sd, "each": each}
-            _answer_file(console, session, questions, asked, delta, dry_run=dry_run, output=output)
-        elif dry_run:
+            asked = {"privacy": privacy, "sd": sd, "each": file.each}
+            _answer_file(console, session, questions, asked, delta, output)
+        elif output.dry_run:
             assert question is not None
             show_preview(console, session.preview(question, privacy=privacy, sd=sd), delta)
         else:
@@ -202,15 +218,13 @@ def _answer_file(
     questions: "tuple[WrittenQuestion, ...]",
     asked: dict[str, Any],
     delta: float,
-    *,
-    dry_run: bool,
     output: OutputFlags,
 ) -> None:
     """Answer the questions of a file together, or show what they would cost."""
     from discreet.pipeline.query_plan import plan_queries, run_plan
 
     plan = plan_queries(session, questions, **asked)
-    if dry_run:
+    if output.dry_run:
         show_plan(console, plan, delta)
         console.line("Dry run: no cell was read, and nothing was charged or drawn.")
         console.json({"dry_run": True, **plan_fields(plan)})

@@ -69,6 +69,7 @@ class QuerySession:
         ledger: LedgerPlace = None,
         new_ledger: bool = False,
     ) -> None:
+        """Find the schema; nothing is opened yet."""
         self.schema = find_schema(source, schema)
         self._source, self._place, self._new_ledger = source, ledger, new_ledger
         self._database: Database | None = None
