@@ -199,7 +199,7 @@ def _build_result(plan: QueryPlan, answer: Answer) -> QueryResult:
         cost=tuple(answer.receipt.promises) if paid else (),
         unreadable_below=_unreadable_below(query, count_sd, answer.law),
         sums=plan.n_entries,
-        simultaneous=plan.n_groups if query.is_selective else 1,
+        simultaneous=plan.simultaneous,
         cached=paid and answer.cached,
         receipts=(answer.receipt.id,) if paid else (),
         charges=(answer.receipt,) if paid else (),
@@ -346,7 +346,7 @@ def preview_query(
         cost=() if noise.promise is None else (noise.promise,),
         unreadable_below=_unreadable_below(query, None if count is None else float(sds[count]), noise.law),
         sums=plan.n_entries,
-        simultaneous=plan.n_groups if query.is_selective else 1,
+        simultaneous=plan.simultaneous,
         n_rows=size if depends else None,
         expected=expected,
         laws=_law_options(
