@@ -20,7 +20,6 @@ from discreet.query.aggregates import (
 from discreet.query.aggregates.histogram import bind_keys
 from discreet.query.curation import Curation
 from discreet.query.intervals import (
-    LEVEL,
     NoisySum,
     ResultInterval,
     interval_width,
@@ -132,9 +131,15 @@ class AggregatePlan:
         return math.prod(len(axis) for axis in self.labels)
 
     @property
+    def simultaneous(self) -> int:
+        """Number of groups among which noisy numbers choose those that are returned; 1 if they do not."""
+        limit = self.query.limit
+        return self.n_groups if self.query.is_selective and limit and limit < self.n_groups else 1
+
+    @property
     def level(self) -> float:
         """Level of each interval: higher if the noisy numbers decide which of the groups are returned."""
-        return simultaneous_level(self.n_groups) if self.query.is_selective else LEVEL
+        return simultaneous_level(self.simultaneous)
 
     def split(self, values: Floats) -> list[Floats]:
         """Return the numbers of an answer by parts: an axis for their sums, or nodes, and one for groups."""
@@ -221,13 +226,17 @@ class AggregatePlan:
         half = (statistic.expression.upper - statistic.expression.lower) / 2
         exact = NoisySum(np.full_like(sums[0].value, self.n_rows or 0), np.zeros_like(sums[0].value))
         displacements, squares, counts = (*sums, exact)[:3]
-        value, lower, upper = variance_intervals(displacements, squares, counts, half, law, self.level)
-        if statistic.kind in ("variance", "stddev"):
-            margin = interval_width(law, 1 - (1 - self.level) / 10) * counts.sd
-            fewest, most = counts.value - margin, np.maximum(counts.value + margin, 2.0)
-            value = value * _sample_factor(np.maximum(counts.value, 2.0))
-            lower = lower * _sample_factor(most)
-            upper = np.where(fewest > 1, upper * _sample_factor(np.maximum(fewest, 1.0)), np.inf)
+        of_sample, error = statistic.kind in ("variance", "stddev"), 1 - self.level
+        # Of a noisy count, an eleventh of the error goes to its own interval.
+        spare = error / 11 if of_sample and np.any(counts.sd) else 0.0
+        value, lower, upper = variance_intervals(
+            displacements, squares, counts, half, law, 1 - (error - spare)
+        )
+        if of_sample:
+            margin = interval_width(law, 1 - spare) * counts.sd if spare else 0.0
+            value = value * _sample_factor(counts.value)
+            lower = lower * _sample_factor(counts.value + margin)
+            upper = upper * _sample_factor(counts.value - margin)
         if statistic.kind in ("stddev", "stddev_pop"):
             value, lower, upper = np.sqrt(value), np.sqrt(lower), np.sqrt(upper)
         unknown = np.full_like(value, np.nan)
@@ -310,9 +319,9 @@ class AggregatePlan:
 
 
 def _sample_factor(counts: Floats) -> Floats:
-    """Return ``n / (n - 1)``, which makes a sample variance of a population variance."""
-    with np.errstate(divide="ignore"):
-        factor: Floats = counts / (counts - 1.0)
+    """Return ``n / (n - 1)``, which makes a sample variance of a population variance; of 2 rows at least."""
+    rows = np.maximum(counts, 2.0)
+    factor: Floats = rows / (rows - 1.0)
     return factor
 
 

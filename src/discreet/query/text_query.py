@@ -202,7 +202,7 @@ def _build_result(plan: AggregatePlan, answer: Answer) -> QueryResult:
         cost=tuple(answer.receipt.promises) if paid else (),
         unreadable_below=_unreadable_below(query, plan.count_sd(np.asarray(answer.sd)), answer.law),
         sums=plan.sums,
-        simultaneous=plan.n_groups if query.is_selective else 1,
+        simultaneous=plan.simultaneous,
         cached=paid and answer.cached,
         receipts=(answer.receipt.id,) if paid else (),
         charges=(answer.receipt,) if paid else (),
@@ -353,7 +353,7 @@ def preview_query(
         cost=() if noise.promise is None else (noise.promise,),
         unreadable_below=_unreadable_below(query, plan.count_sd(sds), noise.law),
         sums=plan.sums,
-        simultaneous=plan.n_groups if query.is_selective else 1,
+        simultaneous=plan.simultaneous,
         n_rows=size if depends else None,
         expected=expected,
         laws=_law_options(
