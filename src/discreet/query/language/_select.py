@@ -7,7 +7,7 @@ is in the language.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from discreet.query.language._statistic import IN_SQL, StatisticText, read_arguments
@@ -45,6 +45,7 @@ _JOINS = "JOIN INNER LEFT RIGHT FULL CROSS NATURAL ASOF POSITIONAL SEMI ANTI LAT
 _INSTEAD = {
     **dict.fromkeys(("MEAN", "AVERAGE"), "AVG"),
     **dict.fromkeys(("TOTAL", "COUNTIF", "COUNT_IF", "SUMIF"), "SUM"),
+    **{f"{word}_CONT": f"{word}_DISC" for word in ("QUANTILE", "PERCENTILE")},
 }
 WORDS = frozenset((*_ENDINGS, "FROM", "WHERE", "GROUP", "BY", "ORDER", "LIMIT"))
 """Words that end a part of a query where they stand outside of quotes and parentheses."""
@@ -84,16 +85,14 @@ class SelectParts:
     statistics : tuple of StatisticText
         Statistics after SELECT, by their SQL words.
     clauses : mapping of str to str
-        Text after WHERE, GROUP BY (as "BY"), ORDER BY (as "ORDER") and LIMIT, for those that are there.
-    aliases : mapping of str to StatisticText
-        Statistics by the casefolded names that AS gives them.
+        Text after WHERE, GROUP BY (as "BY"), ORDER BY (as "ORDER") and LIMIT, for those that are there. What
+        ORDER BY calls by its position after SELECT, or by a name that AS gives, is written out.
     refused : SelectRefusal or None
         First construct that is refused; None if all is read.
     """
 
     statistics: tuple[StatisticText, ...]
     clauses: Mapping[str, str]
-    aliases: Mapping[str, StatisticText]
     refused: SelectRefusal | None
 
 
@@ -132,7 +131,8 @@ class _Kept:
     """Parts of a statement that can be read, and their places in the text."""
 
     statistics: list[tuple[int, StatisticText]] = field(default_factory=list)
-    aliases: dict[str, StatisticText] = field(default_factory=dict)
+    listed: list[str] = field(default_factory=list)
+    aliases: dict[str, str] = field(default_factory=dict)
     where: str | None = None
     table: str = ANY_TABLE
     keys: list[tuple[int, str]] = field(default_factory=list)
@@ -147,8 +147,8 @@ class _Kept:
         if self.where:
             words += f" WHERE {self.where}"
         words += f" GROUP BY {', '.join(self.groups)}" if self.groups else ""
-        for word, ending in self.endings.items():
-            words += f" {'ORDER BY' if word == 'ORDER' else word} {ending}"
+        for word, shown in (("ORDER", "ORDER BY"), ("LIMIT", "LIMIT")):
+            words += f" {shown} {self.endings[word]}" if word in self.endings else ""
         return words
 
 
@@ -176,7 +176,6 @@ class _Reader:
         return SelectParts(
             statistics=tuple(one for place, one in kept.statistics if place < end),
             clauses={word: text for word, text in clauses.items() if word in ("WHERE", "BY") or word in seen},
-            aliases=kept.aliases,
             refused=self._refusal(),
         )
 
@@ -299,11 +298,24 @@ class _Reader:
         if len(body) < 2 or body[0].word != "BY":
             self._refuse(head.start, "ORDER without BY", "Write ORDER BY and a statistic or a column.")
             return
-        self._kept.endings["ORDER"] = source_text(body[1:])
+        self._kept.endings["ORDER"] = ", ".join(self._order_key(part) for part in split_list(body[1:]))
+
+    def _order_key(self, part: list[Token]) -> str:
+        """Return an item of ORDER BY; its position after SELECT, or its name, is replaced by what it is."""
+        end = part[-1:] if part and part[-1].word in ("ASC", "DESC") else []
+        named, kept = part[: len(part) - len(end)], self._kept
+        text = source_text(named)
+        if len(named) == 1:
+            position = int(text) - 1 if text.isdecimal() and text.isascii() else -1
+            if 0 <= position < len(kept.listed):
+                text = kept.listed[position]
+            elif named[0].is_name:
+                text = kept.aliases.get(named[0].name.casefold(), text)
+        return " ".join(filter(None, (text, source_text(end))))
 
     def _limit(self, head: Token, body: list[Token]) -> None:
         if len(body) != 1:
-            self._refuse(head.start, "LIMIT without one number", "Write a whole number of groups: LIMIT 10.")
+            self._refuse(head.start, "LIMIT without a number", "Write a whole number of groups: LIMIT 10.")
             return
         self._kept.endings["LIMIT"] = body[0].text
 
@@ -355,13 +367,16 @@ class _Reader:
         """Read one item after SELECT: a statistic, or a column to group by."""
         top = [piece for piece in part if piece.depth == 0]
         first, text = top[0], shorten(source_text(part))
+        self._kept.listed.append(source_text(part))
+        if alias is not None:
+            self._kept.aliases[alias.casefold()] = source_text(part)
         called = len(top) > 2 and top[1].text == "(" and first.text.isidentifier()
         known = first.is_name and first.name.casefold() in self._columns
         statistic = read_sql_item(part)
         if statistic is not None:
-            self._statistic(first, statistic, alias)
+            self._kept.statistics.append((first.start, statistic))
         elif called and first.word in IN_SQL:
-            self._statistic(first, read_arguments(first.word, _inside(part)), alias)
+            self._kept.statistics.append((first.start, read_arguments(first.word, _inside(part))))
             self._after(top[3], part)
         elif known and (len(top) == 1 or (called and len(top) == 3)):
             self._kept.keys.append((first.start, source_text(part)))
@@ -369,14 +384,17 @@ class _Reader:
             pass  # an expression that is in GROUP BY
         elif first.text == "*" and len(top) == 1:
             self._refuse(first.start, "whole rows, *")
-        elif called and (first.word in _INSTEAD or refused_aggregate(first.word) is not None):
-            refused = refused_aggregate(first.word)
-            otherwise = ONE_QUESTION if refused is None else str(refused)
+        elif called and first.word in _INSTEAD:
+            self._refuse(first.start, f"an aggregate that does not exist here, {text}")
+            instead = [replace(first, text=_INSTEAD[first.word]), *part[1:]]
+            nearest = read_sql_item(instead) or read_arguments(_INSTEAD[first.word], _inside(part))
+            self._kept.statistics.append((first.end, nearest))
+        elif called and (
+            refused := refused_aggregate(first.word, shorten(source_text(_inside(part))) or "x")
+        ):
+            otherwise = refused.hint if first.word in ("MIN", "MAX") else ONE_QUESTION
             self._refuse(first.start, f"an aggregate that does not exist here, {text}", otherwise)
-            if first.word in _INSTEAD:
-                self._kept.statistics.append((first.end, read_arguments(_INSTEAD[first.word], _inside(part))))
-            else:
-                self._hopeless = True  # No other statistic is suggested instead.
+            self._hopeless = True  # No other statistic is suggested instead.
         else:
             self._refuse(first.start, f"something that is not an aggregate, {text}")
 
@@ -384,12 +402,6 @@ class _Reader:
         """Return whether an item is a key of GROUP BY in the same words, its edges left out or the same."""
         own = _lower_tokens(part)
         return any(key == own or key[: len(own) + 1] == (*own, "(") for key in self._group_tokens)
-
-    def _statistic(self, first: Token, statistic: StatisticText, alias: str | None) -> None:
-        """Keep a statistic, and the name that it is given."""
-        self._kept.statistics.append((first.start, statistic))
-        if alias is not None:
-            self._kept.aliases[alias.casefold()] = statistic
 
     def _after(self, piece: Token, part: list[Token]) -> None:
         """Refuse what follows an aggregate: a window, a FILTER, or anything else."""
@@ -407,10 +419,11 @@ class _Reader:
 def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
     """Return the clauses of a statement: keywords outside of quotes and parentheses, with their tokens."""
     parts: list[tuple[Token, list[Token]]] = []
-    for before, piece in zip([None, *pieces], pieces, strict=False):
-        within = before is not None and before.word == "WITHIN"  # WITHIN GROUP belongs to its statistic
-        heads = piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"
-        if piece.depth == 0 and heads and not within:
+    for i, piece in enumerate(pieces):
+        starts = piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"
+        # The GROUP of WITHIN GROUP (ORDER BY x), which no BY follows, is part of a statistic.
+        around = [near.word or near.text for near in pieces[max(i - 1, 0) : i + 2]]
+        if piece.depth == 0 and starts and around != ["WITHIN", "GROUP", "("]:
             parts.append((piece, []))
         elif parts:
             parts[-1][1].append(piece)

@@ -153,6 +153,7 @@ _SIGNS: dict[str, tuple[str, str]] = {
     ".": ("the sign . (qualified name)", "Write the name of a column alone."),
     **SIGNS,
 }
+_EXTREMES = {"MAX": ("0.99", "high"), "MIN": ("0.01", "low")}
 _WORDS = {word: (construct, hint) for construct, hint, words in _FAMILIES for word in words.split()}
 
 
@@ -196,12 +197,26 @@ def refused_word(name: str, columns: tuple[str, ...]) -> ExpressionRefused:
     return ExpressionRefused(f"the unknown column {shown}", hint, f"Unknown column {shown}.")
 
 
-def refused_aggregate(name: str) -> ExpressionRefused | None:
-    """Return the error for an aggregate that no query has, such as MEDIAN; None for another word."""
+def refused_aggregate(name: str, argument: str = "x") -> ExpressionRefused | None:
+    """Return the error for an aggregate that no query has, such as MAX; None for another word.
+
+    Parameters
+    ----------
+    name : str
+        Word before the parentheses, in any case.
+    argument : str
+        What stands in the parentheses, which the hint repeats.
+    """
     word = name.upper()
     if not _WORDS.get(word, ("",))[0].startswith(("an aggregate", "the aggregate")):
         return None
-    hint = "There are COUNT, SUM and MEAN."
+    hint = "Use COUNT, SUM, MEAN, VARIANCE, STDDEV, RATIO, MEDIAN or QUANTILE."
+    if word in _EXTREMES:
+        level, end = _EXTREMES[word]
+        hint = (
+            f"It would be the value of one row. QUANTILE({argument}, {level}) is a {end} value that hardly "
+            "depends on one row."
+        )
     return ExpressionRefused(f"an aggregate, {word}", hint, f"There is no {word}.")
 
 

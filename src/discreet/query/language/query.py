@@ -14,7 +14,13 @@ from discreet.errors import ExpressionRefused
 from discreet.query.language._expression import parse, parse_where
 from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
-from discreet.query.language._statistic import Statistic, StatisticText, build_statistics, read_list
+from discreet.query.language._statistic import (
+    Statistic,
+    StatisticText,
+    build_statistics,
+    read_list,
+    sum_of_known,
+)
 from discreet.query.language.lexer import Token, bare, is_plain, shorten, source_text, split_list, tokenize
 from discreet.query.language.lexer import write_name as write_column
 
@@ -227,7 +233,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     cut = split_select(text, _columns(schema))
     # What stands before a refused part is read first, so that the first error is named.
     statistics = build_statistics(cut.statistics, schema, sql=True) or (Statistic("count"),)
-    query = _build_parsed(statistics, cut.clauses, schema, cut.aliases)
+    query = _build_parsed(statistics, cut.clauses, schema, is_sql=True)
     if cut.refused is None:
         return query
     for nearest in cut.refused.nearest if suggest else ():
@@ -244,7 +250,8 @@ def _build_parsed(
     statistics: tuple[Statistic, ...],
     clauses: Mapping[str, Any],
     schema: Schema,
-    aliases: Mapping[str, StatisticText] | None = None,
+    *,
+    is_sql: bool = False,
 ) -> Query:
     """Read the clauses in the order in which they stand, so that the first mistake is named."""
     if len(statistics) > _MOST_STATISTICS:
@@ -254,18 +261,17 @@ def _build_parsed(
     condition = _condition(clauses.get("WHERE"), schema)
     if len(statistics) == 1 and (known := statistics[0].known) is not None:
         # A mean is over the rows where it is known: the question says so, and so does its reply.
-        known = known if condition is None else f"{known} AND {condition.canonical}"
-        condition = parse_where(known, schema)
+        if condition is None or not condition.is_constant:  # a constant one chooses no row
+            known = known if condition is None else f"{known} AND {condition.canonical}"
+            condition = parse_where(known, schema)
         statistics = (dataclasses.replace(statistics[0], known=None),)
     by = parse_groups(clauses.get("BY", ()), schema)
     query = Query(statistics, condition, by, schema)
-    order = _read_order(clauses.get("ORDER"), query, aliases)
+    order = _read_order(clauses.get("ORDER"), query, is_sql)
     return dataclasses.replace(query, order=order, limit=_read_limit(clauses.get("LIMIT"), query))
 
 
-def _read_order(
-    text: str | None, query: Query, aliases: Mapping[str, StatisticText] | None
-) -> tuple[OrderKey, ...]:
+def _read_order(text: str | None, query: Query, is_sql: bool) -> tuple[OrderKey, ...]:
     """Return what ORDER BY sorts groups by: statistics and keys by position, by name, or written again."""
     if text is None:
         return ()
@@ -275,40 +281,64 @@ def _read_order(
         )
     keys = []
     for part in split_list(tokenize(text)):
-        if not part:
+        named = part[:-1] if part and part[-1].word in ("ASC", "DESC") else part
+        if not named:
             raise ExpressionRefused(
                 "an empty place after ORDER BY", "Name a statistic, a column or its position."
             )
-        descending = part[-1].word == "DESC"
-        named = part[:-1] if part[-1].word in ("ASC", "DESC") else part
-        keys.append(_find_order_key(named, query, aliases)._replace(descending=descending))
+        key = _find_order_key(named, query, is_sql)
+        keys.append(key._replace(descending=part[-1].word == "DESC"))
     if len({key[:2] for key in keys}) < len(keys):
         raise ExpressionRefused("an order that names one column twice", "Write it once.")
     return tuple(keys)
 
 
-def _find_order_key(part: list[Token], query: Query, aliases: Mapping[str, StatisticText] | None) -> OrderKey:
+def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
     """Return the statistic or group key that an item of ORDER BY names."""
     text = source_text(part)
     keys = [key.written(query.schema) for key in query.by]
-    if text.isdigit() and 1 <= int(text) <= len(keys) + len(query.statistics):
+    if not is_sql and text.isdecimal() and 1 <= int(text) <= len(keys) + len(query.statistics):
         place = int(text) - 1
         is_statistic = place >= len(keys)
         return OrderKey(place - len(keys) if is_statistic else place, is_statistic, False)
-    folded = part[0].name.casefold() if len(part) == 1 and part[0].is_name else text.casefold()
-    for i, key in enumerate(query.by):
-        if folded in (key.name.casefold(), key.text.casefold(), keys[i].casefold()):
-            return OrderKey(i, False, False)
-    is_sql = aliases is not None
-    aliased = (aliases or {}).get(folded)
-    typed = [aliased] if aliased else _read_statistic(part, is_sql, query.schema)
-    for one in typed:
-        wanted = build_statistics([one], query.schema, sql=is_sql)[0]
-        for i, statistic in enumerate(query.statistics):
-            if statistic == wanted or statistic == dataclasses.replace(wanted, known=None):
-                return OrderKey(i, True, False)
-    names = ", ".join((*keys, *query.names))
-    raise ExpressionRefused(f"an order by {shorten(text)}, which is not returned", f"There are {names}.")
+    place = _find_group_key(part, query)
+    if place is not None:
+        return OrderKey(place, False, False)
+    for one in _read_statistic(part, is_sql, query.schema):
+        wanted = _as_in(query, build_statistics([one], query.schema, sql=is_sql)[0])
+        if wanted in query.statistics:
+            return OrderKey(query.statistics.index(wanted), True, False)
+    statistics = [one.write(_write_expression, sql=is_sql) for one in query.statistics]
+    names = shorten(", ".join((*keys, *statistics)))
+    raise ExpressionRefused(
+        f"an order by {shorten(text)}, which is not returned",
+        f"Order by one of these, or ask for it as well: {names}.",
+    )
+
+
+def _as_in(query: Query, statistic: Statistic) -> Statistic:
+    """Return a statistic as it would stand in a query, if it is over the same rows."""
+    if len(query.statistics) > 1:
+        return sum_of_known(statistic, query.schema)
+    if statistic.known is None or query.where is None:
+        return statistic
+    # The condition of a single statistic says that it is known.
+    where = parse_where(f"{statistic.known} AND {query.where.canonical}", query.schema)
+    same = where.canonical == query.where.canonical
+    return dataclasses.replace(statistic, known=None) if same else statistic
+
+
+def _find_group_key(part: list[Token], query: Query) -> int | None:
+    """Return the index of the group key that is named, with its edges or without them; None for another."""
+    if len(part) == 1 and part[0].is_name:
+        columns = [(key.column or key.name).casefold() for key in query.by]
+        named = part[0].name.casefold()
+        return columns.index(named) if named in columns else None
+    try:
+        (key,) = parse_groups(source_text(part), query.schema)
+    except ExpressionRefused:
+        return None
+    return query.by.index(key) if key in query.by else None
 
 
 def _read_statistic(part: list[Token], is_sql: bool, schema: Schema) -> list[StatisticText]:
@@ -325,6 +355,8 @@ def _read_limit(text: str | None, query: Query) -> int | None:
     if text is None:
         return None
     number = text.strip()
+    if not number:
+        raise ExpressionRefused("LIMIT without a number", "Write a whole number of groups: LIMIT 10.")
     if not number.isdigit() or not 1 <= int(number) < _LARGEST_LIMIT:
         raise ExpressionRefused(f"LIMIT {shorten(number)}", "Write a whole number of groups: LIMIT 10.")
     if not query.by:
