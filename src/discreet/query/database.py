@@ -117,6 +117,7 @@ class Database(QueryExecutor, PrivateTable):
                 chosen, curation, ledger=charged, random_state=random_state, version=version, slots=slots
             )
         except BaseException:
+            # Also when interrupted: the caller has no reference to close it by.
             chosen.close()
             raise
 

@@ -1,11 +1,15 @@
-"""Tables of results for notebooks: frames, budgets, and the history of what was paid for."""
+"""Frames for notebooks and files, budgets, and the history of what was paid for."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
 
@@ -15,11 +19,19 @@ from discreet.privacy import Promise, promise_from_dict
 from discreet.privacy.promises import describe_promise
 
 if TYPE_CHECKING:
+    import os
+
     from discreet.ledger import Ledger
     from discreet.privacy import Spending
 
 HISTORY_COLUMNS = ("row", "when", "receipt", "what", "question", "value", "sd", "law", "cost")
 """Columns of a history, in their order."""
+
+# Of a spreadsheet; the last four are wide forms, which some spreadsheets accept.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_PLAIN_NUMBER = re.compile(r"[+-][0-9]+(\.[0-9]+)?")
+
+Text = TypeVar("Text", bound=str)
 
 Amount: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """Finite amount of one currency."""
@@ -75,6 +87,50 @@ class Frame:
         return polars.DataFrame(
             self.columns, strict=False, schema_overrides=dict.fromkeys(nested, polars.Object)
         )
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Return the frame as CSV in full precision, or write it to a file in UTF-8.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write; None returns the text.
+
+        Notes
+        -----
+        A text that a spreadsheet would take for a formula, because it begins with one of ``= + - @`` and is
+        no number, gets an apostrophe in front.
+        """
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(map(_csv_cell, self.columns))
+        writer.writerows(map(_csv_cell, row) for row in zip(*self.columns.values(), strict=True))
+        return write_text(out.getvalue(), path)
+
+
+def _csv_cell(value: Any) -> Any:
+    """Return a cell for CSV: no text that a spreadsheet would evaluate, several numbers as JSON."""
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS) and not _PLAIN_NUMBER.fullmatch(value):
+        return "'" + value
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    return "" if value is None else value
+
+
+def write_text(text: Text, path: str | os.PathLike[str] | None) -> Text | None:
+    """Return a text, or write it to a file in UTF-8, with the line ends that it has.
+
+    Parameters
+    ----------
+    text : str
+        Text to return or to write.
+    path : path or None
+        File to write; None returns the text.
+    """
+    if path is None:
+        return text
+    Path(path).write_text(text, encoding="utf-8", newline="")
+    return None
 
 
 def _import_package(name: str) -> Any:

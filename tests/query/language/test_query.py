@@ -206,7 +206,9 @@ def test_what_stands_after_the_parentheses_is_not_taken_into_them(text: str) -> 
 
 @pytest.mark.parametrize("text", ["count )(", "count (", "count * *", "count ()()", "count(age) + 1"])
 def test_what_can_be_neither_rows_nor_a_column_is_not_counted(text: str) -> None:
-    with pytest.raises(ExpressionRefused, match=r"no meaning|not closed|something after COUNT"):
+    with pytest.raises(
+        ExpressionRefused, match=r"no meaning|not closed|without its|nothing after|something after COUNT"
+    ):
         parse_query(text, SCHEMA)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.query.aggregates._hierarchy import BoundHierarchy, HierarchicalHistogram
 from discreet.query.aggregates._joint import GroupedSums, JointAggregate
 from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._people import DistinctUnits
@@ -32,12 +33,14 @@ __all__ = [
     "MOST_CELLS",
     "Aggregate",
     "BoundAggregate",
+    "BoundHierarchy",
     "ClusterSums",
     "DistinctUnits",
     "GradientSums",
     "Gram",
     "GroupedSums",
     "HalfspaceSums",
+    "HierarchicalHistogram",
     "Histogram",
     "JointAggregate",
     "Moments",
@@ -53,6 +56,7 @@ AGGREGATES: dict[str, type[Aggregate]] = {
     for kind in (
         Sums,
         Histogram,
+        HierarchicalHistogram,
         GroupedSums,
         JointAggregate,
         NodeTables,

@@ -16,10 +16,9 @@ from discreet.query.aggregates.base import (
     check_cells,
     expression_text,
     parse_expression,
-    root_up,
     term_of,
 )
-from discreet.query.aggregates.histogram import bind_keys, check_edges, plain_edges
+from discreet.query.aggregates.histogram import bind_keys, canonical_keys, check_edges, plain_edges
 from discreet.query.curation import BITS
 from discreet.query.engines.base import EngineTask, Tables
 
@@ -32,6 +31,44 @@ if TYPE_CHECKING:
 
 _MOST_EXPRESSIONS = 64
 _MOST_PARTS = 32
+_MIXES = 48  # weights of staying and of leaving that are tried
+_SPARE_BITS = 12  # by which whole weights are finer than needed, so that rounding hardly moves a share
+
+
+def balanced_weights(stays: Sequence[int], leaves: Sequence[int]) -> list[int]:
+    """Return weights of sums, all of which one row moves together in one of two ways.
+
+    Parameters
+    ----------
+    stays, leaves : sequence of int
+        How far one row moves each sum in the one way and in the other: squares, or absolute values.
+
+    Notes
+    -----
+    With the weights ``w`` the sensitivity is ``D = max(sum w stays, sum w leaves)``, and the noise on a sum
+    is proportional to ``D / w``. The product of the noises is least where every weight is inverse to the
+    same mix of both ways; mixes in steps of 1/48 are compared.
+    """
+    if len(stays) == 1:
+        return [1]
+    # In whole numbers, so that every machine finds the same weights.
+    large = max(1 << (2 * BITS), max(*stays, *leaves) << _SPARE_BITS)
+    best: tuple[int, int, list[int]] | None = None
+    for part in range(_MIXES + 1):
+        mixed = [part * stay + (_MIXES - part) * leave for stay, leave in zip(stays, leaves, strict=True)]
+        if any(stay + leave and not one for one, stay, leave in zip(mixed, stays, leaves, strict=True)):
+            continue
+        weights = [-(-_MIXES * large // max(one, 1)) for one in mixed]
+        moved = max(_dot(weights, stays), _dot(weights, leaves)) ** len(weights)
+        product = math.prod(weights)
+        if best is None or moved * best[1] < best[0] * product:
+            best = moved, product, weights
+    assert best is not None
+    return best[2]
+
+
+def _dot(weights: Sequence[int], moves: Sequence[int]) -> int:
+    return sum(weight * move for weight, move in zip(weights, moves, strict=True))
 
 
 @dataclass(frozen=True)
@@ -55,14 +92,14 @@ class GroupedSums(Aggregate):
     what histograms of the expressions would have one by one: no row does both.
 
     Each expression has an equal share of the promise: its entries are weighted by the inverse of how far one
-    row moves them.
+    row moves them, in that mix of staying and leaving for which the noises are least, by their product.
 
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    kind: ClassVar[str] = "grouped-sums"
+    kind: ClassVar[str] = "grouped sums"
     columns: Sequence[str]
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
     expressions: Sequence[Any] = ()
@@ -93,16 +130,14 @@ class GroupedSums(Aggregate):
             IntegerTerm(None, 0, 1.0, 1.0, 1) if one is None else term_of(one, curation) for one in parsed
         ]
         check_cells(size * len(terms))
-        # Squares of how far one row moves the entries of one expression: staying in its cell, and else.
-        stays = [0 if neighbors == "add-remove" else term.top**2 for term in terms]
-        leaves = [term.reach**2 * (1 if neighbors == "add-remove" or size == 1 else 2) for term in terms]
-        if neighbors == "replace-one" and size == 1:
-            leaves = [0] * len(terms)
-        weights = [
-            -(-(2**BITS) // max(root_up(max(stay, leave)), 1)) if len(terms) > 1 else 1
-            for stay, leave in zip(stays, leaves, strict=True)
-        ]
-        cells_left = 1 if neighbors == "add-remove" else 2
+        # How far one row moves the entries of each expression: staying in its cell, and leaving it.
+        alone = neighbors == "add-remove"
+        cells_left = 1 if alone else 2 if size > 1 else 0
+        tops, reaches = [0 if alone else term.top for term in terms], [term.reach for term in terms]
+        stays, leaves = [top**2 for top in tops], [cells_left * reach**2 for reach in reaches]
+        precision = balanced_weights(stays, leaves)
+        far = [cells_left * reach for reach in reaches]
+        weight = balanced_weights(tops, far)
 
         def finish(integers: list[int], n_rows: int) -> list[int]:
             counts, rest, entries = integers[:size], iter(integers[size:]), []
@@ -114,28 +149,19 @@ class GroupedSums(Aggregate):
         return BoundAggregate(
             canonical={
                 "kind": self.kind,
-                "columns": list(self.columns),
-                "edges": plain_edges(self.edges),
+                **canonical_keys(curation, self.columns, self.edges),
                 "expressions": [None if one is None else str(one.canonical) for one in parsed],
                 "terms": [[term.top, term.anchor, term.step] for term in terms],
                 "shape": list(shape),
             },
-            squared=max(
-                sum(w * w * moved for w, moved in zip(weights, moves, strict=True))
-                for moves in (stays, leaves)
-            ),
-            absolute=max(
-                sum(w * math.isqrt(stay) for w, stay in zip(weights, stays, strict=True)),
-                sum(w * term.reach * cells_left for w, term in zip(weights, terms, strict=True))
-                if any(leaves)
-                else 0,
-            ),
-            precision=tuple(w * w for w in weights for _ in range(size)),
-            weight=tuple(w for w in weights for _ in range(size)),
+            squared=max(_dot(precision, stays), _dot(precision, leaves)),
+            absolute=max(_dot(weight, tops), _dot(weight, far)),
+            precision=tuple(p for p in precision for _ in range(size)),
+            weight=tuple(w for w in weight for _ in range(size)),
             unit=np.repeat([term.step for term in terms], size),
             shift=np.zeros(size * len(terms)),
             places=np.arange(size * len(terms)).reshape(len(terms), *shape),
-            plain_unit=abs(terms[0].step) if len({(t.step, t.top) for t in terms}) == 1 else None,
+            plain_unit=abs(terms[0].step) if len(terms) == 1 else None,
             wanted=Tables(((table, None), *((table, term.tree) for term in terms if term.tree is not None))),
             finish=finish,
             labels=(tuple(range(len(terms))), *labels),
@@ -149,6 +175,12 @@ class GroupedSums(Aggregate):
             "edges": plain_edges(self.edges),
             "expressions": [None if one is None else expression_text(one) for one in self.expressions],
         }
+
+
+def _share_factors(moves: Sequence[int], shares: Sequence[int]) -> list[int]:
+    """Return whole factors that make the sensitivities of several parts proportional to their shares."""
+    large = max(1 << (2 * BITS), max(moves) << _SPARE_BITS)
+    return [share * large // max(move, 1) for move, share in zip(moves, shares, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +256,13 @@ class JointAggregate(Aggregate):
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
         bounds = [part.bind(curation, neighbors) for part in self.parts]
         check_cells(sum(bound.size for bound in bounds))
-        # Factors that bring the squared sensitivity of each to its share times 4**BITS, and the absolute one
-        # to its share times 2**BITS.
-        shared = list(zip(bounds, self.shares, strict=True))
-        roots = [
-            max(1, math.isqrt((share << (2 * BITS)) // max(bound.squared, 1))) for bound, share in shared
-        ]
-        factors = [max(1, (share << BITS) // max(bound.absolute, 1)) for bound, share in shared]
+        # A unit may have several rows. A count of units is for all of them; the others are multiplied.
+        by_unit = any(bound.by_unit for bound in bounds)
+        rows = [curation.schema.max_rows_per_unit or 1 if by_unit and not b.by_unit else 1 for b in bounds]
+        squares = [bound.squared * times**2 for bound, times in zip(bounds, rows, strict=True)]
+        sizes = [bound.absolute * times for bound, times in zip(bounds, rows, strict=True)]
+        # Factors that bring the sensitivities of all parts to their shares.
+        finer, factors = _share_factors(squares, self.shares), _share_factors(sizes, self.shares)
         offsets = np.cumsum([0, *(bound.size for bound in bounds)]).tolist()
         places = np.concatenate(
             [
@@ -253,11 +285,9 @@ class JointAggregate(Aggregate):
                 "parts": [bound.canonical for bound in bounds],
                 "shares": list(self.shares),
             },
-            squared=sum(r * r * bound.squared for bound, r in zip(bounds, roots, strict=True)),
-            absolute=sum(f * bound.absolute for bound, f in zip(bounds, factors, strict=True)),
-            precision=tuple(
-                r * r * p for bound, r in zip(bounds, roots, strict=True) for p in bound.precision
-            ),
+            squared=_dot(finer, squares),
+            absolute=_dot(factors, sizes),
+            precision=tuple(f * p for bound, f in zip(bounds, finer, strict=True) for p in bound.precision),
             weight=tuple(f * w for bound, f in zip(bounds, factors, strict=True) for w in bound.weight),
             unit=np.concatenate([bound.unit for bound in bounds]),
             shift=np.concatenate([bound.shift for bound in bounds]),
@@ -265,6 +295,7 @@ class JointAggregate(Aggregate):
             plain_unit=None,
             wanted=_TaskList(tuple(bound.wanted for bound in bounds)),
             finish=finish,
+            by_unit=by_unit,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -159,6 +159,7 @@ class _Reader:
         self._kept = _Kept()
         self._first: tuple[int, str, str] | None = None
         self._hopeless = False
+        self._group_tokens: list[tuple[str, ...]] = []
 
     def cut(self) -> SelectParts:
         """Return the parts of the SELECT, with its first refusal; parts after the refusal are left out."""
@@ -179,7 +180,11 @@ class _Reader:
         )
 
     def _read(self, pieces: list[Token]) -> None:
-        for head, body in _segments(pieces):
+        segments = _segments(pieces)
+        for head, body in segments:
+            if head.word == "GROUP":
+                self._group_tokens += [_lower_tokens(part) for part in split_list(body[1:])]
+        for head, body in segments:
             if not self._take(head, body):
                 break
         self._check_whole()
@@ -375,6 +380,8 @@ class _Reader:
             self._after(top[3], part)
         elif known and (len(top) == 1 or (called and len(top) == 3)):
             self._kept.keys.append((first.start, source_text(part)))
+        elif self._is_grouped(part):
+            pass  # an expression that is in GROUP BY
         elif first.text == "*" and len(top) == 1:
             self._refuse(first.start, "whole rows, *")
         elif called and first.word in _INSTEAD:
@@ -390,6 +397,11 @@ class _Reader:
             self._hopeless = True  # No other statistic is suggested instead.
         else:
             self._refuse(first.start, f"something that is not an aggregate, {text}")
+
+    def _is_grouped(self, part: Sequence[Token]) -> bool:
+        """Return whether an item is a key of GROUP BY in the same words, its edges left out or the same."""
+        own = _lower_tokens(part)
+        return any(key == own or key[: len(own) + 1] == (*own, "(") for key in self._group_tokens)
 
     def _after(self, piece: Token, part: list[Token]) -> None:
         """Refuse what follows an aggregate: a window, a FILTER, or anything else."""
@@ -423,6 +435,10 @@ def _inside(pieces: Sequence[Token]) -> list[Token]:
     start = next((i for i, piece in enumerate(pieces) if piece.text == "("), len(pieces))
     end = next((i for i, p in enumerate(pieces) if i > start and p.text == ")" and p.depth == 0), len(pieces))
     return list(pieces[start + 1 : end])
+
+
+def _lower_tokens(part: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(token.text.casefold() for token in part)
 
 
 def _split_alias(part: list[Token]) -> tuple[list[Token], str | None]:

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language._expression import parse, parse_where
-from discreet.query.language._group_by import (
-    GroupKey,
-    parse_groups,
-    write_edge,
-    write_name,
-)
+from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
 from discreet.query.language._statistic import (
     Statistic,
@@ -100,7 +95,7 @@ class Query:
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
         statistics = [one.write(_write_expression, sql=True) for one in self.statistics]
         keys = [key.written(self.schema) for key in self.by]
-        columns = ", ".join([*(write_name(key.column) for key in self.by), *statistics])
+        columns = ", ".join([*(key.text for key in self.by), *statistics])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
         if self.where is not None:
             words += f" WHERE {_clause(self.where)}"
@@ -336,7 +331,7 @@ def _as_in(query: Query, statistic: Statistic) -> Statistic:
 def _find_group_key(part: list[Token], query: Query) -> int | None:
     """Return the index of the group key that is named, with its edges or without them; None for another."""
     if len(part) == 1 and part[0].is_name:
-        columns = [key.column.casefold() for key in query.by]
+        columns = [(key.column or key.name).casefold() for key in query.by]
         named = part[0].name.casefold()
         return columns.index(named) if named in columns else None
     try:

@@ -107,6 +107,7 @@ class ColumnResponse(ResponseModel, title="Column"):
     first_day: str | None
     sd: float | None
     margin: float | None
+    rank_margin: float | None
 
 
 class ExpectedMarginResponse(ResponseModel, title="ExpectedMargin"):
