@@ -210,7 +210,7 @@ def test_the_reference_is_what_it_should_be() -> None:
     assert found["refined"].refined
     assert found["refined"].sd < found["count"].sd
     assert found["mean"].group_by == ("ward",)
-    assert found["mean"].cells[2].interval == found["mean"].bounds
+    assert found["mean"].cells[2].interval == found["mean"].columns[0].bounds
     assert found["mean"].unreadable_below > 0
     assert found["history"]["question"][0] == "count where 40 < age"
 

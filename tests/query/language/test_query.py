@@ -225,8 +225,8 @@ COUNTED = {
     "SELECT AVG(change) FROM t WHERE change IS NOT NULL": "mean(change) where change IS NOT NULL",
     "mean(change) by sex": "mean(change) where change IS NOT NULL by sex",
     "mean(COALESCE(change, 0))": "mean(COALESCE(change, 0))",
-    "mean(change) where change IS NULL": "mean(change) where FALSE",
-    "mean(change) where FALSE": "mean(change) where FALSE",
+    "mean(change) where change IS NULL": "mean(change) where (change IS NOT NULL) AND FALSE",
+    "mean(change) where FALSE and age > 3": "mean(change) where (3 < age) AND (change IS NOT NULL) AND FALSE",
     "sum(change)": "sum(change)",
     "count where (change > 3) IS TRUE": "count where 3 < change",
 }

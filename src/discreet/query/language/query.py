@@ -261,9 +261,9 @@ def _build_parsed(
     condition = _condition(clauses.get("WHERE"), schema)
     if len(statistics) == 1 and (known := statistics[0].known) is not None:
         # A mean is over the rows where it is known: the question says so, and so does its reply.
-        if condition is None or not condition.is_constant:  # a constant one chooses no row
-            known = known if condition is None else f"{known} AND {condition.canonical}"
-            condition = parse_where(known, schema)
+        condition = _both(known, condition, schema)
+        # Of both where they contradict each other FALSE is left: once more, the text is read as the same.
+        condition = _both(known, condition, schema)
         statistics = (dataclasses.replace(statistics[0], known=None),)
     by = parse_groups(clauses.get("BY", ()), schema)
     query = Query(statistics, condition, by, schema)
@@ -323,7 +323,7 @@ def _as_in(query: Query, statistic: Statistic) -> Statistic:
     if statistic.known is None or query.where is None:
         return statistic
     # The condition of a single statistic says that it is known.
-    where = parse_where(f"{statistic.known} AND {query.where.canonical}", query.schema)
+    where = _both(statistic.known, query.where, query.schema)
     same = where.canonical == query.where.canonical
     return dataclasses.replace(statistic, known=None) if same else statistic
 
@@ -362,6 +362,11 @@ def _read_limit(text: str | None, query: Query) -> int | None:
     if not query.by:
         raise ExpressionRefused("LIMIT without groups", "There is one row: leave it out, or write GROUP BY.")
     return int(number)
+
+
+def _both(known: str, condition: Expression | None, schema: Schema) -> Expression:
+    """Return the condition that something is known and another condition is true."""
+    return parse_where(known if condition is None else f"{known} AND {condition.canonical}", schema)
 
 
 def _condition(text: str | None, schema: Schema) -> Expression | None:
