@@ -198,7 +198,7 @@ def refused_aggregate(name: str) -> ExpressionRefused | None:
     word = name.upper()
     if not _WORDS.get(word, ("",))[0].startswith(("an aggregate", "the aggregate")):
         return None
-    hint = "There are COUNT, SUM and MEAN."
+    hint = "Use COUNT, SUM or MEAN."
     return ExpressionRefused(f"an aggregate, {word}", hint, f"There is no {word}.")
 
 
@@ -492,6 +492,7 @@ class _Reader:
         return 2 if match[2] else 3
 
     def _word(self, word: str, *, called: bool) -> None:
+        """Append a keyword, a function or a column, or refuse the word."""
         upper = word.upper() if word.isascii() else ""
         if upper in KEYWORDS or (called and upper in _RESERVED):
             self._put(upper)
