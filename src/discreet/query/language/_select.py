@@ -8,6 +8,7 @@ is in the language.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from discreet.query.language._statistic import IN_SQL, StatisticText, read_arguments
@@ -87,6 +88,8 @@ class SelectParts:
         Text after WHERE, GROUP BY (as "BY"), ORDER BY (as "ORDER") and LIMIT, for those that are there.
     aliases : mapping of str to StatisticText
         Statistics by the casefolded names that AS gives them.
+    items : tuple of int or str
+        Items after SELECT in their order: the index of a statistic, or the casefolded name of a key.
     refused : SelectRefusal or None
         First construct that is refused; None if all is read.
     """
@@ -94,6 +97,7 @@ class SelectParts:
     statistics: tuple[StatisticText, ...]
     clauses: Mapping[str, str]
     aliases: Mapping[str, StatisticText]
+    items: tuple[int | str, ...]
     refused: SelectRefusal | None
 
 
@@ -172,10 +176,13 @@ class _Reader:
             clauses["WHERE"] = kept.where
         if kept.groups and "groups" in seen:
             clauses["BY"] = ", ".join(kept.groups)
+        shown: list[tuple[int, int | str]] = [(place, i) for i, (place, _) in enumerate(kept.statistics)]
+        shown += [(place, _split_key(key)[0]) for place, key in kept.keys]
         return SelectParts(
             statistics=tuple(one for place, one in kept.statistics if place < end),
             clauses={word: text for word, text in clauses.items() if word in ("WHERE", "BY") or word in seen},
             aliases=kept.aliases,
+            items=tuple(item for place, item in sorted(shown, key=itemgetter(0)) if place < end),
             refused=self._refusal(),
         )
 
@@ -358,7 +365,7 @@ class _Reader:
         elif called and first.word in IN_SQL:
             self._statistic(first, read_arguments(first.word, _inside(part)), alias)
             self._after(top[3], part)
-        elif known and (len(top) == 1 or (called and len(top) == 3)):
+        elif known and (len(top) == 1 or (len(top) == 3 and top[1].text == "(")):
             self._kept.keys.append((first.start, source_text(part)))
         elif first.text == "*" and len(top) == 1:
             self._refuse(first.start, "whole rows, *")
@@ -376,8 +383,8 @@ class _Reader:
     def _statistic(self, first: Token, statistic: StatisticText, alias: str | None) -> None:
         """Keep a statistic, and the name that it is given."""
         self._kept.statistics.append((first.start, statistic))
-        if alias is not None:
-            self._kept.aliases[alias.casefold()] = statistic
+        if alias is not None and self._kept.aliases.setdefault(alias.casefold(), statistic) != statistic:
+            self._refuse(first.start, f"a name that two statistics have, {shorten(alias)}", "Name one anew.")
 
     def _after(self, piece: Token, part: list[Token]) -> None:
         """Refuse what follows an aggregate: a window, a FILTER, or anything else."""
@@ -395,8 +402,10 @@ class _Reader:
 def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
     """Return the clauses of a statement: keywords outside of quotes and parentheses, with their tokens."""
     parts: list[tuple[Token, list[Token]]] = []
-    for piece in pieces:
-        if piece.depth == 0 and (piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"):
+    for i, piece in enumerate(pieces):
+        within = i > 0 and pieces[i - 1].word == "WITHIN"  # WITHIN GROUP (ORDER BY x) is part of a statistic
+        head = piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"
+        if piece.depth == 0 and head and not within:
             parts.append((piece, []))
         elif parts:
             parts[-1][1].append(piece)

@@ -7,6 +7,7 @@ stands inside them is read by the expression language.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,13 @@ from discreet.query.language._group_by import (
     write_name,
 )
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
-from discreet.query.language._statistic import Statistic, StatisticText, build_statistics, read_list
+from discreet.query.language._statistic import (
+    Statistic,
+    StatisticText,
+    build_statistics,
+    count_known,
+    read_list,
+)
 from discreet.query.language.lexer import Token, bare, is_plain, shorten, source_text, split_list, tokenize
 from discreet.query.language.lexer import write_name as write_column
 
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet.query.language import Expression
+    from discreet.query.language._select import SelectParts
     from discreet.schema import Schema
 
 _WORDS = ("WHERE", "BY", "ORDER", "LIMIT")
@@ -35,6 +43,7 @@ _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters of a query that an error repeats
 _MOST_STATISTICS = 16
 _LARGEST_LIMIT = 2**31
+_WHOLE = re.compile("[0-9]{1,12}")
 
 
 class OrderKey(NamedTuple):
@@ -232,7 +241,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     cut = split_select(text, _columns(schema))
     # What stands before a refused part is read first, so that the first error is named.
     statistics = build_statistics(cut.statistics, schema, sql=True) or (Statistic("count"),)
-    query = _build_parsed(statistics, cut.clauses, schema, cut.aliases)
+    query = _build_parsed(statistics, cut.clauses, schema, cut)
     if cut.refused is None:
         return query
     for nearest in cut.refused.nearest if suggest else ():
@@ -249,7 +258,7 @@ def _build_parsed(
     statistics: tuple[Statistic, ...],
     clauses: Mapping[str, Any],
     schema: Schema,
-    aliases: Mapping[str, StatisticText] | None = None,
+    cut: SelectParts | None = None,
 ) -> Query:
     """Read the clauses in the order in which they stand, so that the first mistake is named."""
     if len(statistics) > _MOST_STATISTICS:
@@ -264,13 +273,11 @@ def _build_parsed(
         statistics = (dataclasses.replace(statistics[0], known=None),)
     by = parse_groups(clauses.get("BY", ()), schema)
     query = Query(statistics, condition, by, schema)
-    order = _read_order(clauses.get("ORDER"), query, aliases)
+    order = _read_order(clauses.get("ORDER"), query, cut)
     return dataclasses.replace(query, order=order, limit=_read_limit(clauses.get("LIMIT"), query))
 
 
-def _read_order(
-    text: str | None, query: Query, aliases: Mapping[str, StatisticText] | None
-) -> tuple[OrderKey, ...]:
+def _read_order(text: str | None, query: Query, cut: SelectParts | None) -> tuple[OrderKey, ...]:
     """Return what ORDER BY sorts groups by: statistics and keys by position, by name, or written again."""
     if text is None:
         return ()
@@ -286,34 +293,50 @@ def _read_order(
             )
         descending = part[-1].word == "DESC"
         named = part[:-1] if part[-1].word in ("ASC", "DESC") else part
-        keys.append(_find_order_key(named, query, aliases)._replace(descending=descending))
+        keys.append(_find_order_key(named, query, cut)._replace(descending=descending))
     if len({key[:2] for key in keys}) < len(keys):
         raise ExpressionRefused("an order that names one column twice", "Write it once.")
     return tuple(keys)
 
 
-def _find_order_key(part: list[Token], query: Query, aliases: Mapping[str, StatisticText] | None) -> OrderKey:
+def _find_order_key(part: list[Token], query: Query, cut: SelectParts | None) -> OrderKey:
     """Return the statistic or group key that an item of ORDER BY names."""
     text = source_text(part)
     keys = [key.written(query.schema) for key in query.by]
-    if text.isdigit() and 1 <= int(text) <= len(keys) + len(query.statistics):
-        place = int(text) - 1
-        is_statistic = place >= len(keys)
-        return OrderKey(place - len(keys) if is_statistic else place, is_statistic, False)
+    place = _read_whole(text)
+    shown = _shown_columns(query, cut)
+    if place is not None and 1 <= place <= len(shown):
+        return shown[place - 1]
     folded = part[0].name.casefold() if len(part) == 1 and part[0].is_name else text.casefold()
-    for i, key in enumerate(query.by):
+    aliased = None if cut is None else cut.aliases.get(folded)
+    for i, key in enumerate(query.by if aliased is None else ()):
         if folded in (key.column.casefold(), keys[i].casefold()):
             return OrderKey(i, False, False)
-    is_sql = aliases is not None
-    aliased = (aliases or {}).get(folded)
-    typed = [aliased] if aliased else _read_statistic(part, is_sql, query.schema)
+    typed = [aliased] if aliased else _read_statistic(part, cut is not None, query.schema)
     for one in typed:
-        wanted = build_statistics([one], query.schema, sql=is_sql)[0]
+        (wanted,) = build_statistics([one], query.schema, sql=cut is not None)
+        same = (wanted, dataclasses.replace(wanted, known=None), count_known(wanted, query.schema))
+        if len(query.statistics) > 1:  # each of several says itself for which rows it is known
+            same = same[::2]
         for i, statistic in enumerate(query.statistics):
-            if statistic == wanted or statistic == dataclasses.replace(wanted, known=None):
+            if statistic in same:
                 return OrderKey(i, True, False)
     names = ", ".join((*keys, *query.names))
     raise ExpressionRefused(f"an order by {shorten(text)}, which is not returned", f"There are {names}.")
+
+
+def _shown_columns(query: Query, cut: SelectParts | None) -> list[OrderKey]:
+    """Return what positions in ORDER BY count: the items after SELECT, or in words keys, then statistics."""
+    keys = {key.column.casefold(): OrderKey(i, False, False) for i, key in enumerate(query.by)}
+    if cut is None:
+        return [*keys.values(), *(OrderKey(i, True, False) for i in range(len(query.statistics)))]
+    items = ((OrderKey(one, True, False) if isinstance(one, int) else keys.get(one)) for one in cut.items)
+    return [one for one in items if one is not None]
+
+
+def _read_whole(text: str) -> int | None:
+    """Return a whole number of few digits; None for any other text."""
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def _read_statistic(part: list[Token], is_sql: bool, schema: Schema) -> list[StatisticText]:
@@ -329,12 +352,12 @@ def _read_limit(text: str | None, query: Query) -> int | None:
     """Return the maximum number of groups."""
     if text is None:
         return None
-    number = text.strip()
-    if not number.isdigit() or not 1 <= int(number) < _LARGEST_LIMIT:
-        raise ExpressionRefused(f"LIMIT {shorten(number)}", "Write a whole number of groups: LIMIT 10.")
+    number = _read_whole(text.strip())
+    if number is None or not 1 <= number < _LARGEST_LIMIT:
+        raise ExpressionRefused(f"LIMIT {shorten(text.strip())}", "Write a whole number of groups: LIMIT 10.")
     if not query.by:
         raise ExpressionRefused("LIMIT without groups", "There is one row: leave it out, or write GROUP BY.")
-    return int(number)
+    return number
 
 
 def _condition(text: str | None, schema: Schema) -> Expression | None:
