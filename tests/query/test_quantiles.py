@@ -145,9 +145,7 @@ def test_counts_are_fitted_by_least_squares_with_exact_variances(leaves: int, br
         below, rows = _fit_prefixes(tree, counts, total)
         assert np.allclose(np.append(below, rows), np.cumsum(expected))
     fixed = inverse - np.outer(inverse @ ones, inverse @ ones) / (ones @ inverse @ ones)
-    for q, (covariance, total_known) in itertools.product(
-        (0.5, 0.9, 1.0), ((inverse, False), (fixed, True))
-    ):
+    for q, (covariance, total_known) in itertools.product((0.5, 0.9, 1.0), ((inverse, False), (fixed, True))):
         wanted = np.tri(leaves - 1, leaves) - q
         told = _excess_noise(tree, q, total_known)
         assert np.allclose(told.sd**2, np.einsum("ij,jk,ik->i", wanted, covariance, wanted))
@@ -190,7 +188,7 @@ def test_quantiles_of_a_database_are_those_of_its_rows() -> None:
             question = HierarchicalHistogram(text, ("sex",), where="age < 90")
             answer = db.ask(question, privacy=GaussianDP(mu=1e6))
             bound = question.bind(db.curation, db.neighbors)
-            told = estimate_quantiles(bound, answer.value, answer.sd, answer.law, qs, n_rows=n)
+            told = estimate_quantiles(bound, np.asarray(answer.value), answer.sd, answer.law, qs, n_rows=n)
             for g, q in itertools.product(range(2), range(len(qs))):
                 among = (rows["sex"] == "fm"[g]) & (rows["age"] < 90) & ~np.isnan(exact)
                 wanted = exact_quantile(np.sort(exact[among]), qs[q])
@@ -216,7 +214,9 @@ def test_a_higher_level_widens_the_interval_and_a_public_number_of_rows_narrows_
         widths.append(float(told.upper[0] - told.lower[0]))
     assert widths == sorted(set(widths))
     assert expected_rank_error(bound, sd, 0.9, n_rows=10_000) < expected_rank_error(bound, sd, 0.9)
-    filtered = HierarchicalHistogram("income", where="age > 3").bind(CostModel(SCHEMA).curation, "replace-one")
+    filtered = HierarchicalHistogram("income", where="age > 3").bind(
+        CostModel(SCHEMA).curation, "replace-one"
+    )
     assert expected_rank_error(filtered, sd, 0.9, n_rows=10_000) == expected_rank_error(filtered, sd, 0.9)
 
 

@@ -6,9 +6,10 @@ a person are used; ``engines`` compute exact integer sums; ``language`` is what 
 ``calibration`` turns a promise into noise on integers and its cost; ``answers`` has the protocol that
 learners use and the answer they get; ``execution`` charges, sums, adds noise and stores, for many callers at
 once. ``interface`` is what all databases have in common, and ``database`` the one at hand; ``text_query``
-plans and runs a text query, ``results`` is what it returns, ``combination`` adds and subtracts past results,
-``frames`` has tables for notebooks, and ``dummy_rows`` draws rows from the schema alone. ``vertical``
-queries several databases that hold columns of the same people.
+plans and runs a text query, ``intervals`` and ``quantiles`` make numbers and intervals of noisy counts,
+``results`` is what it returns, ``combination`` adds and subtracts past results, ``frames`` has tables for
+notebooks, and ``dummy_rows`` draws rows from the schema alone. ``vertical`` queries several databases that
+hold columns of the same people.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from discreet.query.aggregates import (
     GradientSums,
     Gram,
     HalfspaceSums,
+    HierarchicalHistogram,
     Histogram,
     Moments,
     NodeTables,
@@ -53,6 +55,7 @@ __all__ = [
     "GradientSums",
     "Gram",
     "HalfspaceSums",
+    "HierarchicalHistogram",
     "Histogram",
     "LawOption",
     "Moments",
