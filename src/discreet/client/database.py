@@ -37,7 +37,7 @@ from discreet.query.answers import Answer
 from discreet.query.calibration import CostModel, check_row_promise
 from discreet.query.curation import Curation
 from discreet.query.dummy import dummy_frame
-from discreet.query.frames import HISTORY_COLUMNS, Budget, Frame, history_row
+from discreet.query.frames import Budget, Frame, History, history_rows
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
 from discreet.query.results import Preview, QueryResult
@@ -272,7 +272,7 @@ class RemoteDatabase(PrivateTable):
         try:
             entry = next((entry for entry in entries if entry["receipt"] == receipt), None)
             if entry is not None:
-                history_row(entry)
+                history_rows(entry)
         except (KeyError, TypeError, AttributeError, DiscreetError):
             raise self._unexpected_response("a history that cannot be read") from None
         if entry is None:
@@ -362,7 +362,7 @@ class RemoteDatabase(PrivateTable):
         refuse_owner("budget", owner)
         return self._parse(Budget.model_validate, self._transport.get("/v1/budget"))
 
-    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> Frame:
+    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> History:
         """Return what the holder of the token has paid for, with the answers, oldest first. Free.
 
         It comes page by page: no response is larger than a few megabytes, however much there is.
@@ -377,8 +377,7 @@ class RemoteDatabase(PrivateTable):
             Refused: the service shows the charges of the token's holder alone.
         """
         refuse_owner("history", owner)
-        rows = [row for page in self._pages(after, last) for row in page]
-        return Frame.from_rows(HISTORY_COLUMNS, rows)
+        return History.from_entries(entry for page in self._pages(after, last) for entry in page)
 
     def _pages(self, after: int, last: int | None) -> Iterator[list[dict[str, Any]]]:
         """Yield the pages of a history; each begins after the last row of the one before."""
@@ -387,8 +386,8 @@ class RemoteDatabase(PrivateTable):
         while more:
             response = self._transport.get("/v1/history", after=after, **which, format="json")
             try:
-                page = [history_row(entry) for entry in response["entries"]]
-                rows, more = [entry["row"] for entry in page], response["more"]
+                page = list(response["entries"])
+                rows, more = [history_rows(entry)[0]["row"] for entry in page], response["more"]
                 # A page that is empty, or goes back, would be requested again without end.
                 onward = all(a < b for a, b in itertools.pairwise([after, *rows]))
                 fits = isinstance(more, bool) and onward and bool(rows or not more)

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
     from discreet.privacy import Spending
 
-HISTORY_COLUMNS = ("row", "when", "receipt", "what", "question", "value", "sd", "law", "cost")
+HISTORY_COLUMNS = (
+    *("row", "when", "receipt", "what", "question", "statistic", "group"),
+    *("value", "sd", "lower", "upper", "law", "cost"),
+)
 """Columns of a history, in their order."""
+_NUMBER_COLUMNS = ("statistic", "group", "value", "sd", "lower", "upper")
 
 # Of a spreadsheet; the last four are wide forms, which some spreadsheets accept.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -264,20 +268,51 @@ def question_words(asked: Mapping[str, Any] | None, what: str) -> str:
     return what
 
 
-def history_row(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one charge as a row with :data:`HISTORY_COLUMNS`; an answer of one number is that number.
+def history_rows(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one charge as rows with :data:`HISTORY_COLUMNS`: one for each number of a text query.
 
     Parameters
     ----------
     entry : mapping
-        Entry of ``/v1/history``: receipt, row, when, what, asked, cost, value, sd, law.
+        Entry of ``/v1/history``: receipt, row, when, what, asked, cost, value, sd, law, and the numbers of a
+        text query. An answer to another aggregate has one row, with the number or the list of all of them;
+        so has a charge whose query has its numbers at a later charge, with none.
     """
     asked = entry["asked"]
     question = asked.get("said") or json.dumps(asked.get("question"))
-    single = {
-        name: entry[name][0] if isinstance(entry[name], list) and len(entry[name]) == 1 else entry[name]
-        for name in ("value", "sd")
-    }
     cost = " and ".join(describe_promise(promise) for promise in entry["cost"])
-    row = {**entry, "question": question, "cost": cost, **single}
-    return {name: row[name] for name in HISTORY_COLUMNS}
+    common = {**dict.fromkeys(HISTORY_COLUMNS), **entry, "question": question, "cost": cost}
+    numbers = entry.get("numbers")
+    if numbers is None:
+        numbers = [{name: _unwrap(entry[name]) for name in ("value", "sd")}]
+    empty = dict.fromkeys(_NUMBER_COLUMNS)
+    rows = [{**common, **empty, **{name: one[name] for name in one}} for one in numbers or [empty]]
+    return [{name: row[name] for name in HISTORY_COLUMNS} for row in rows]
+
+
+def _unwrap(value: Any) -> Any:
+    """Return the number of a list of one, and everything else as it is."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+class History(Frame):
+    """What was paid for, oldest first: a frame with one row for each number of a text query.
+
+    Its columns are the row of the ledger, when it was charged, the receipt, the kind of charge, the question,
+    the statistic and the group of the number, value, sd, lower, upper, the law of the noise, and the cost of
+    the whole question.
+    """
+
+    @classmethod
+    def from_entries(cls, entries: Iterable[Mapping[str, Any]]) -> History:
+        """Return the history of charges, in the form that ``/v1/history`` has them in."""
+        rows = [row for entry in entries for row in history_rows(entry)]
+        return cls(Frame.from_rows(HISTORY_COLUMNS, rows).columns)
+
+    def __repr__(self) -> str:
+        return f"History({len(set(self.columns['row']))} charges, {len(self)} rows)"
+
+    def _repr_html_(self) -> str:
+        from discreet.query.result_drawing import draw_history  # only a notebook draws
+
+        return draw_history(self.columns)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import Answer
-    from discreet.query.frames import Budget, Frame
+    from discreet.query.frames import Budget, Frame, History
     from discreet.query.results import Preview, QueryResult
 
 
@@ -161,7 +161,7 @@ class PrivateTable(CostedTable, ABC):
         """
 
     @abstractmethod
-    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> Frame:
+    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> History:
         """Return what was paid for, with the answers, oldest first. Free.
 
         Parameters

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import unicodedata
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from discreet.formatting import format_share, name, number, printable, shorten
+import numpy as np
+
+from discreet.formatting import NumberFormat, date, format_share, name, number, printable, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from discreet.query.result_table import CellNumbers, ResultTable, TableColumn
 
@@ -248,6 +250,48 @@ def _number_cells(table: ResultTable, column: TableColumn) -> list[list[str]]:
             table.numbers(column)[:MAX_ROWS], table.texts(column)[:MAX_ROWS], strict=True
         )
     ]
+
+
+def draw_history(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return a history as HTML, newest first; what is the same for all numbers of a charge is said once.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence
+        Columns of the history, by their names.
+    """
+    shown = ("when", "question", "statistic", "group", "value", "95 % interval", "cost", "receipt")
+    body, last = [], None
+    order = sorted(range(len(columns["row"])), key=lambda i: (-columns["row"][i], i))
+    for i in order[:MAX_ROWS]:
+        row = {name: cells[i] for name, cells in columns.items()}
+        value, interval = _write_past(row)
+        again = row["receipt"] == last
+        said = {**row, "when": date(row["when"]), "value": value, "95 % interval": interval}
+        said |= dict.fromkeys(("when", "question", "cost", "receipt"), "") if again else {}
+        body.append(
+            [
+                write_cell(str(said[name] or ""), align="right" if name in shown[4:6] else "left")
+                for name in shown
+            ]
+        )
+        last = row["receipt"]
+    more = len(order) - MAX_ROWS
+    notes = [f"… {more:,} more; to_pandas() and to_csv() have all of them."] if more > 0 else []
+    return write_html("Paid for, newest first", [write_heading(name) for name in shown], body, notes)
+
+
+def _write_past(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return value and interval of a past number as texts: dates as they are, lists as their length."""
+    value, lower, upper = (row[name] for name in ("value", "lower", "upper"))
+    if isinstance(value, list):
+        return f"{np.size(value):,} numbers", ""
+    if not isinstance(value, int | float):
+        return str(value or ""), f"{lower} to {upper}" if isinstance(lower, str) else ""
+    if lower is None:
+        return NumberFormat.from_margins([row["sd"] or 0.0])(value), ""
+    write = NumberFormat.from_margins([(upper - lower) / 2])
+    return write(value), write.interval(lower, upper) if lower < upper else "exact"
 
 
 def draw_facts(

@@ -67,6 +67,16 @@ class TableColumn(NamedTuple):
         """Whether the numbers of two groups add up to that of both: one person may be in several groups."""
         return self.is_added_up and "distinct" not in self.name
 
+    def to_cells(self, numbers: CellNumbers) -> Any:
+        """Return numbers as cells of a frame: of dates the days, of an interval rounded outward."""
+        if self.first_day is None:
+            return numbers
+        days = (numbers.value and round(numbers.value), math.floor(numbers.lower), math.ceil(numbers.upper))
+        value, lower, upper = (
+            None if day is None else self.first_day + datetime.timedelta(days=day) for day in days
+        )
+        return numbers._replace(value=value, lower=lower, upper=upper)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTable:
@@ -99,6 +109,8 @@ class ResultTable:
     def number_format(self, column: TableColumn) -> NumberFormat:
         """Return how a column is written; intervals that were cut to what is possible do not decide it."""
         cells = self.numbers(column)
+        if column.is_count and all(float(end or 0).is_integer() for cell in cells for end in _shown(cell)):
+            return NumberFormat(None)
         whole = [cell for cell in cells if not {cell.lower, cell.upper} & set(column.bounds)]
         margins = [(cell.upper - cell.lower) / 2 for cell in whole or cells]
         return NumberFormat.from_margins(margins, column.first_day)
@@ -124,9 +136,9 @@ class ResultTable:
         keys = {name: [row.key[i] for row in self.rows] for i, name in enumerate(self.group_by)}
         numbers: dict[str, list[Any]] = {}
         for column in self.columns:
-            for kind in CellNumbers._fields:
-                cells = [_to_cell(getattr(cell, kind), kind, column) for cell in self.numbers(column)]
-                numbers[self._field_name(column, kind)] = cells
+            cells = [column.to_cells(cell) for cell in self.numbers(column)]
+            for i, kind in enumerate(CellNumbers._fields):
+                numbers[self._field_name(column, kind)] = [cell[i] for cell in cells]
         # A column of the table may have one of these names.
         return Frame({**keys, **{f"noisy {n}" if n in keys else n: cells for n, cells in numbers.items()}})
 
@@ -216,9 +228,5 @@ class SvgText(str):
         return str(self)
 
 
-def _to_cell(number: float | None, kind: str, column: TableColumn) -> Any:
-    """Return a number as a cell of a frame: of a column of dates the day, of an interval rounded outward."""
-    if number is None or column.first_day is None or kind == "sd":
-        return number
-    day = {"value": round(number), "lower": math.floor(number), "upper": math.ceil(number)}[kind]
-    return column.first_day + datetime.timedelta(days=day)
+def _shown(cell: CellNumbers) -> tuple[float | None, float, float]:
+    return cell.value, cell.lower, cell.upper

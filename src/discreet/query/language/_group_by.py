@@ -184,7 +184,7 @@ def _read_group(text: str, given: tuple[Any, ...] | None, schema: Schema) -> Gro
         try:
             key = parse_key(text, edges, schema)
         except ExpressionRefused as refusal:
-            raise _rephrased(refusal) from None
+            raise _rephrase_refusal(refusal) from None
         if isinstance(key, KeyExpression):
             return GroupKey(None, edges, key)
         column = schema.column(key)
@@ -197,7 +197,7 @@ def _read_group(text: str, given: tuple[Any, ...] | None, schema: Schema) -> Gro
     return GroupKey(column.name)
 
 
-def _rephrased(refusal: ExpressionRefused) -> ExpressionRefused:
+def _rephrase_refusal(refusal: ExpressionRefused) -> ExpressionRefused:
     """Return the error of a key: of words without a meaning, that they are no keys."""
     if not refusal.construct.startswith(("words in an order", "no text", "two values")):
         return refusal
@@ -285,7 +285,7 @@ def _given_group(item: str | Mapping[str, Any], schema: Schema) -> _Named:
         typed = [] if named or item.isidentifier() else _typed_groups(item, schema)
         return typed[0] if len(typed) == 1 else (write_name(item), None)
     given = dict(item) if isinstance(item, Mapping) else {}
-    (what,) = {"column", "expression"} & set(given) or {""}
+    what = "expression" if "expression" in given else "column"
     text, edges = given.get(what), given.get("edges", [] if what == "expression" else None)
     if not isinstance(text, str) or not isinstance(edges, list | tuple) or not set(given) <= {what, "edges"}:
         raise ParameterError(

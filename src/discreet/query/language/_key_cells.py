@@ -146,6 +146,7 @@ def parse_key(text: str, edges: Sequence[float], schema: Schema) -> KeyExpressio
 
 @lru_cache(maxsize=128)
 def _parse_cached(text: str, edges: tuple[float, ...], same: SchemaKey) -> KeyExpression | str:
+    """Return the key of a text; cached, because the same one is planned, previewed and asked."""
     schema = same.schema
     part = read_key(text, schema)
     if isinstance(part, Category):
@@ -161,6 +162,8 @@ def _parse_cached(text: str, edges: tuple[float, ...], same: SchemaKey) -> KeyEx
     if isinstance(node, Indicator):
         node = node.condition
     if edges:
+        if isinstance(node, Condition):
+            raise ExpressionRefused("edges of a condition", "Leave them out: its cells are true and false.")
         node = as_number(part)
     elif isinstance(node, Quotient):
         node = _whole_quotient(lowering, node)

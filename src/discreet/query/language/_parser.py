@@ -20,6 +20,8 @@ from discreet.query.language._parts import (
     Category,
     Part,
     Text,
+    add_dates,
+    add_numbers,
     are_dates,
     are_texts,
     as_condition,
@@ -27,21 +29,19 @@ from discreet.query.language._parts import (
     as_number,
     as_numbers,
     as_text,
-    ceiling,
     check_items,
-    checked_total,
     choose,
-    column_part,
     compare_parts,
-    field_reader,
     is_missing,
-    level_test,
     null_if,
+    read_column,
+    read_field_of,
     read_level,
-    remainder,
-    rounded,
-    total_of_dates,
-    truncated,
+    round_number,
+    round_up,
+    take_remainder,
+    test_levels,
+    truncate_date,
 )
 from discreet.query.language._text_nodes import TextCoalesce
 from discreet.query.language.lexer import (
@@ -139,7 +139,7 @@ class _Parser:
         self._stand_ins: dict[str, Part] = {
             **{f"v_{i}": Text(value) for i, value in enumerate(scanned.values)},
             **{
-                f"c_{i}": Category(column) if column.is_category else column_part(column)
+                f"c_{i}": Category(column) if column.is_category else read_column(column)
                 for i, column in enumerate(scanned.columns)
             },
         }
@@ -196,26 +196,26 @@ class _Parser:
             sign = -1 if (kind is exp.Sub) != minus else 1
             terms.append((sign, self.part(operand.this if minus else operand, depth)))
         if any(isinstance(part, Date) for _, part in terms):
-            return total_of_dates(terms)
-        return checked_total((sign, as_number(part)) for sign, part in terms)
+            return add_dates(terms)
+        return add_numbers((sign, as_number(part)) for sign, part in terms)
 
     def remainder(self, node: Any, depth: int) -> Part:
         return normal.remainder(self.number(node.this, depth), self.number(node.expression, depth))
 
-    def called(self, node: Any, depth: int) -> Part:
+    def call_function(self, node: Any, depth: int) -> Part:
         """Return a function that sqlglot does not know by the name it was given."""
         name = str(node.this).removeprefix(MARK)
         handlers: dict[str, tuple[Callable[..., Part], int, int]] = {
-            "CEIL": (ceiling, 1, 1),
-            "ROUND": (rounded, 1, 2),
-            "MOD": (remainder, 2, 2),
+            "CEIL": (round_up, 1, 1),
+            "ROUND": (round_number, 1, 2),
+            "MOD": (take_remainder, 2, 2),
             "NULLIF": (null_if, 2, 2),
             "DATE": (as_date, 1, 1),
-            "DATE_TRUNC": (truncated, 2, 2),
+            "DATE_TRUNC": (truncate_date, 2, 2),
         }
         if not str(node.this).startswith(MARK) or not (name in handlers or name in DATE_FIELDS):
             raise _ungrammatical()
-        handler, least, most = handlers.get(name, (field_reader(name), 1, 1))
+        handler, least, most = handlers.get(name, (read_field_of(name), 1, 1))
         if not least <= len(node.expressions) <= most:
             wanted = f"{least}" if least == most else f"{least} or {most}"
             raise ExpressionRefused(
@@ -297,7 +297,7 @@ class _Parser:
         if any(not isinstance(item, Constant | Text | Truth) for item in items):
             raise ExpressionRefused("a list of something else than values", "Write x IN (1, 2).")
         if isinstance(part, Category):
-            return normal.member(level_test(part.column, [read_level(part.column, item) for item in items]))
+            return normal.member(test_levels(part.column, [read_level(part.column, item) for item in items]))
         return normal.junction("OR", [compare_parts("=", part, item) for item in items])
 
     def null_test(self, node: Any, depth: int) -> Part:
@@ -376,7 +376,7 @@ _TABLE: dict[type, tuple[Callable[[_Parser, Any, int], Part], frozenset[str]]] =
     exp.Div: (_Parser.quotient, _TWO),
     exp.Mod: (_Parser.remainder, _TWO),
     exp.Pow: (_Parser.power, _TWO),
-    exp.Anonymous: (_Parser.called, frozenset(("this", "expressions"))),
+    exp.Anonymous: (_Parser.call_function, frozenset(("this", "expressions"))),
     exp.Least: (_Parser.extreme, frozenset(("this", "expressions", "ignore_nulls"))),
     exp.Greatest: (_Parser.extreme, frozenset(("this", "expressions", "ignore_nulls"))),
     exp.Coalesce: (_Parser.coalesce, frozenset(("this", "expressions"))),

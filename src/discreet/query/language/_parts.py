@@ -74,7 +74,7 @@ def compare_parts(relation: Any, left: Part, right: Part) -> Condition:
     if isinstance(right, Category) and not isinstance(left, Category):
         left, right, relation = right, left, _MIRRORED[relation]
     if isinstance(left, Category) and relation in ("=", "<>") and _is_listed(left, right):
-        test = normal.member(level_test(left.column, [read_level(left.column, right)]))
+        test = normal.member(test_levels(left.column, [read_level(left.column, right)]))
         return test if relation == "=" else normal.opposite(test)
     if are_dates([left, right]):
         return normal.compare(relation, as_date(left), as_date(right))
@@ -87,7 +87,7 @@ def compare_parts(relation: Any, left: Part, right: Part) -> Condition:
     return normal.compare(relation, number, as_number(right))
 
 
-def level_test(column: Column, levels: list[Level]) -> Member:
+def test_levels(column: Column, levels: list[Level]) -> Member:
     """Return the test of a category for some of its declared values."""
     codes = {_code(column, level) for level in levels}
     return Member(column.name, column.levels, tuple(sorted(codes)), False if column.required else None)
@@ -96,7 +96,7 @@ def level_test(column: Column, levels: list[Level]) -> Member:
 # Dates.
 
 
-def column_part(column: Column) -> Number | Date:
+def read_column(column: Column) -> Number | Date:
     """Return a column that is no category, with what it is."""
     reference = _reference(column)
     return DateColumn(reference, column.lower) if isinstance(column.lower, datetime.date) else reference
@@ -125,7 +125,7 @@ def as_date(part: Part) -> Date:
     return DateConstant(day)
 
 
-def total_of_dates(terms: list[tuple[int, Part]]) -> Part:
+def add_dates(terms: list[tuple[int, Part]]) -> Part:
     """Return a sum with dates in it: days between dates, a date some days later, or days since its first."""
     terms = [(sign, as_date(part) if isinstance(part, Text) else part) for sign, part in terms]
     plus, minus = (
@@ -133,10 +133,10 @@ def total_of_dates(terms: list[tuple[int, Part]]) -> Part:
         for way in (1, -1)
     )
     if (len(plus), len(minus)) == (0, 1):
-        return checked_total((sign, as_number(part)) for sign, part in terms)
+        return add_numbers((sign, as_number(part)) for sign, part in terms)
     if len(plus) - len(minus) not in (0, 1):
         raise _added_dates()
-    days = checked_total(
+    days = add_numbers(
         (
             *((1, normal.date_difference(*pair)) for pair in zip(plus, minus, strict=False)),
             *((sign, as_number(part)) for sign, part in terms if not isinstance(part, Date)),
@@ -146,7 +146,7 @@ def total_of_dates(terms: list[tuple[int, Part]]) -> Part:
     return days if len(plus) == len(minus) else normal.shift_date(plus[-1], days)
 
 
-def checked_total(terms: Iterable[tuple[int, Number]], most: int = 1) -> Number:
+def add_numbers(terms: Iterable[tuple[int, Number]], most: int = 1) -> Number:
     """Return a sum of numbers, in which at most so many are columns of dates counted from their first day."""
     result = normal.total(terms)
     inner = result.terms if isinstance(result, Sum) else ((1, result),)
@@ -176,10 +176,10 @@ def _date_number(date: Date) -> Number:
         raise ExpressionRefused(
             "DATE_TRUNC where a number is needed", "Group by it: BY DATE_TRUNC('month', admitted)."
         )
-    raise _undated()
+    raise _refuse_date()
 
 
-def _undated() -> ExpressionRefused:
+def _refuse_date() -> ExpressionRefused:
     return ExpressionRefused(
         "a date where a number is needed", "Say from which day to count: admitted - DATE '2020-01-01'."
     )
@@ -189,11 +189,11 @@ def as_numbers(parts: list[Part]) -> list[Number]:
     """Read parts as numbers to choose from; refuses dates that are counted from different days."""
     dates = [part.date if isinstance(part, DateShift) else part for part in parts if isinstance(part, Date)]
     if len({date.first for date in dates if isinstance(date, DateColumn)}) > 1:
-        raise _undated()
+        raise _refuse_date()
     return [as_number(part) for part in parts]
 
 
-def field_reader(name: str) -> Callable[[Part], Number]:
+def read_field_of(name: str) -> Callable[[Part], Number]:
     """Return the function that reads a field off a date."""
 
     def read_field(part: Part) -> Number:
@@ -207,7 +207,7 @@ def field_reader(name: str) -> Callable[[Part], Number]:
     return read_field
 
 
-def truncated(unit: Part, part: Part) -> Date:
+def truncate_date(unit: Part, part: Part) -> Date:
     """Return the first day of a week, month, quarter or year."""
     if not isinstance(unit, Text) or unit.value.lower() not in _UNITS:
         raise ExpressionRefused(
@@ -221,11 +221,11 @@ def truncated(unit: Part, part: Part) -> Date:
 # Functions of numbers.
 
 
-def ceiling(part: Part) -> Number:
+def round_up(part: Part) -> Number:
     return normal.call("CEIL", as_number(part))
 
 
-def rounded(part: Part, digits: Part | None = None) -> Number:
+def round_number(part: Part, digits: Part | None = None) -> Number:
     """Return a number rounded, to a whole number or to some digits."""
     if digits is None:
         return normal.call("ROUND", as_number(part))
@@ -237,7 +237,7 @@ def rounded(part: Part, digits: Part | None = None) -> Number:
     return normal.rounded(as_number(part), int(digits.value))
 
 
-def remainder(numerator: Part, denominator: Part) -> Number:
+def take_remainder(numerator: Part, denominator: Part) -> Number:
     return normal.remainder(as_number(numerator), as_number(denominator))
 
 
@@ -286,7 +286,7 @@ def as_text(part: Part) -> TextNode:
         raise ExpressionRefused(
             "a category of texts and other values where a text is needed", "Choose between texts."
         )
-    return TextColumn(level_test(part.column, []))
+    return TextColumn(test_levels(part.column, []))
 
 
 def as_number(part: Part) -> Number:
@@ -322,7 +322,7 @@ def as_condition(part: Part) -> Condition:
     if isinstance(part, Indicator):
         return part.condition
     if isinstance(part, Category) and _holds_only(part.column, bool):
-        return normal.member(level_test(part.column, [True] if True in part.column.levels else []))
+        return normal.member(test_levels(part.column, [True] if True in part.column.levels else []))
     raise ExpressionRefused("a number or value where a condition is needed", "Compare it: x > 0.")
 
 

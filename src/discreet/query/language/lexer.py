@@ -515,6 +515,7 @@ class _Reader:
         return 2 if match[2] else 3
 
     def _word(self, word: str, *, called: bool) -> None:
+        """Append a keyword, a function or a column, or refuse the word."""
         upper = word.upper() if word.isascii() else ""
         if upper in KEYWORDS or (called and upper in _RESERVED):
             self._put(upper)
