@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from discreet.errors import ExpressionRefused
 from discreet.query.aggregates import (
     DistinctUnits,
     GroupedSums,
@@ -421,11 +420,6 @@ def _statistic_sums(query: Query, statistic: Statistic, n_rows: int | None) -> l
         case "ratio":
             assert statistic.expression is not None
             assert statistic.denominator is not None
-            if statistic.denominator.lower < 0 < statistic.denominator.upper:
-                raise ExpressionRefused(
-                    "a ratio to a sum that may have either sign",
-                    "The second expression must be nowhere negative, or nowhere positive: RATIO(x, ABS(y)).",
-                )
             return [_among(query, statistic.expression), _among(query, statistic.denominator)]
         case "mean":
             assert statistic.expression is not None

@@ -173,6 +173,8 @@ class _Reader:
             clauses["WHERE"] = kept.where
         if kept.groups and "groups" in seen:
             clauses["BY"] = ", ".join(kept.groups)
+        shown: list[tuple[int, int | str]] = [(place, i) for i, (place, _) in enumerate(kept.statistics)]
+        shown += [(place, _split_key(key)[0]) for place, key in kept.keys]
         return SelectParts(
             statistics=tuple(one for place, one in kept.statistics if place < end),
             clauses={word: text for word, text in clauses.items() if word in ("WHERE", "BY") or word in seen},
@@ -396,7 +398,7 @@ class _Reader:
         elif called and first.word in IN_SQL:
             self._kept.statistics.append((first.start, read_arguments(first.word, _inside(part))))
             self._after(top[3], part)
-        elif known and (len(top) == 1 or (called and len(top) == 3)):
+        elif known and (len(top) == 1 or (len(top) == 3 and top[1].text == "(")):
             self._kept.keys.append((first.start, source_text(part)))
         elif self._is_grouped(part):
             pass  # an expression that is in GROUP BY

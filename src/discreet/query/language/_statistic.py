@@ -84,6 +84,7 @@ _OTHER_WORDS = {
     "PERCENTILE": "QUANTILE",
 }
 _OLD = ("COUNT", "SUM", "MEAN")  # may stand without parentheses, so no column can be called like them
+_OPERATORS = ("IN", "IS", "NOT", "BETWEEN", "AND", "OR")
 _NUMBER = re.compile(r"[0-9]*\.?[0-9]+(?:[eE]-?[0-9]+)?")
 
 
@@ -213,13 +214,21 @@ def _read_item(part: list[Token], text: str, columns: Collection[str]) -> Statis
 
 def read_arguments(word: str, inside: Sequence[Token]) -> StatisticText:
     """Return a statistic from its word and the tokens in its parentheses."""
-    distinct = bool(inside) and inside[0].word == "DISTINCT"
+    distinct = bool(inside) and inside[0].word == "DISTINCT" and not _is_operand(word, inside)
     depth = min((piece.depth for piece in inside), default=0)
     parts = split_list(list(inside[distinct:]), depth)
     arguments = tuple(source_text(part) for part in parts if part)
     if word == "COUNT" and not distinct and arguments == ("*",):
         arguments = ()
     return StatisticText(word, arguments, distinct)
+
+
+def _is_operand(word: str, inside: Sequence[Token]) -> bool:
+    """Return whether the first of some tokens is a column that is called DISTINCT: an operator follows it."""
+    if len(inside) == 1:
+        return word != "COUNT"
+    after = inside[1]
+    return after.word in _OPERATORS or (after.kind == "sign" and after.text != "(")
 
 
 def build_statistics(
@@ -265,10 +274,20 @@ def _build_statistic(typed: StatisticText, kind: Kind, schema: Schema) -> Statis
         return _build_quantile(typed, schema)
     first = parse(given[0], schema)
     if kind == "ratio":
-        return Statistic("ratio", first, parse(given[1], schema))
+        return _build_ratio(first, parse(given[1], schema))
     if kind == "sum":
         return Statistic("sum", first)
     return Statistic(kind, first, known=first.known)
+
+
+def _build_ratio(numerator: Expression, denominator: Expression) -> Statistic:
+    """Return a ratio of two sums; refuses a sum that may have either sign below the line."""
+    if denominator.lower < 0 < denominator.upper:
+        raise ExpressionRefused(
+            "a ratio to a sum that may have either sign",
+            "The second expression must be nowhere negative, or nowhere positive: RATIO(x, ABS(y)).",
+        )
+    return Statistic("ratio", numerator, denominator)
 
 
 def _build_distinct(typed: StatisticText, schema: Schema) -> Statistic:
