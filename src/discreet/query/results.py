@@ -44,6 +44,7 @@ _SUMMED: dict[type[Promise], tuple[str, ...]] = {
     GaussianDP: ("mu",),
     ZCDP: ("rho",),
 }
+_OVER_COUNTS = ("count", "mean", "var", "stddev")  # how the names of statistics begin that need a count
 _CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
 
 
@@ -581,7 +582,7 @@ class QueryResult(TabularResult):
             if self.refined
             else None
         )
-        return [*filter(None, (merged, self.group_words, self.unreadable_words))]
+        return [*filter(None, (merged, self.choice_words, self.group_words, self.unreadable_words))]
 
     def __str__(self) -> str:
         values = (f"  {line}" for line in self.value_lines())
@@ -597,11 +598,25 @@ class QueryResult(TabularResult):
         return f"{type(self).__name__}({self.question!r}: {shown})"
 
     @property
+    def choice_words(self) -> str | None:
+        """That noisy numbers chose the groups, and what it does to intervals; None if they did not."""
+        if self.simultaneous == 1:
+            return None
+        return (
+            f"Chosen from {self.simultaneous:,} groups by noisy numbers: the intervals are wider, so that they "
+            "hold whichever groups are chosen."
+        )
+
+    @property
     def group_words(self) -> str | None:
         """Which groups are too small to be read; None where that is not known."""
         if self.unreadable_below is None:
             return None
-        return f"Noise makes groups below about {self.unreadable_below:,} rows unreadable."
+        # The first of the statistics that are over a count is the one that it follows from.
+        counted = next((one for one in self.columns if one.name.startswith(_OVER_COUNTS)), None)
+        units = counted is not None and counted.name.startswith("count(distinct")
+        noun = (counted and units and counted.measure) or "rows"
+        return f"Noise makes groups below about {self.unreadable_below:,} {noun} unreadable."
 
     @property
     def unreadable_words(self) -> str | None:
