@@ -493,8 +493,8 @@ class QueryResult(TabularResult):
         return ResultInterval(*map(float, ends))
 
     @property
+    def receipt(self) -> Receipt | None:
         """Receipt of the charge, as the ledger wrote it; None if free, or if a service sent the result."""
-        """Receipt of the charge, as the ledger wrote it; None for a free result and one that a service sent."""
         return self.charges[-1] if self.charges else None
 
     @property
