@@ -29,7 +29,7 @@ from discreet.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from discreet.query import Gram, Histogram, PosteriorOdds, Sums, VerticalDatabases
+from discreet.query import DistinctUnits, Gram, Histogram, PosteriorOdds, Sums, VerticalDatabases
 from discreet.schema import Column, Schema
 from tests.server.scripted import SILENCE, Heard, Say, served
 from tests.server.stand_in import MU, N_ROWS, SCHEMA, TOKEN, StandIn, closed_port, public, standing_in
@@ -69,9 +69,8 @@ def test_it_answers_like_the_database_behind_it_bit_for_bit() -> None:
     with standing_in() as (stand_in, db):
         assert (db.schema, db.n_rows, db.neighbors, db.dataset) == (SCHEMA, N_ROWS, "replace-one", "survey")
         questions: list[Callable[[Any], Answer]] = [
-            lambda who: who.sum("share * 3", privacy=MU),
-            lambda who: who.count("age > 40", privacy=PureDP(epsilon=0.7)),
-            lambda who: who.mean("age / 7", privacy=MU),
+            lambda who: who.ask(Sums("share * 3"), privacy=MU),
+            lambda who: who.ask(Sums("age > 40"), privacy=PureDP(epsilon=0.7)),
             lambda who: who.histogram(["job", "age"], edges={"age": [30, 60]}, variance=4.0),
             lambda who: who.ask(Gram(("age", "share")), privacy=MU),
         ]
@@ -100,8 +99,8 @@ class Rounding(RemoteDatabase):
 def test_a_client_that_rounds_would_be_seen() -> None:
     stand_in = StandIn()
     with served(stand_in) as url, Rounding(url, TOKEN) as db:
-        far = db.sum("share * 3", privacy=MU)
-    assert far.value != stand_in.database.sum("share * 3", privacy=MU).value
+        far = db.ask(Sums("share * 3"), privacy=MU)
+    assert far.value != stand_in.database.ask(Sums("share * 3"), privacy=MU).value
 
 
 def test_prices_and_noise_are_known_without_a_request() -> None:
@@ -119,8 +118,8 @@ def test_prices_and_noise_are_known_without_a_request() -> None:
     [
         (lambda db: db.sum("salary", privacy=MU), ExpressionRefused),
         (lambda db: db.sum("age"), ParameterError),
-        (lambda db: db.sum("age", privacy=MU, variance=1.0), ParameterError),
-        (lambda db: db.count("age", privacy=MU), ParameterError),
+        (lambda db: db.ask(Sums("age"), privacy=MU, variance=1.0), ParameterError),
+        (lambda db: db.count("age", privacy=MU), ExpressionRefused),
         (lambda db: db.histogram("share", privacy=MU), ParameterError),
         (lambda db: db.sum("age", privacy=GaussianDP(mu=1, covers=("age",))), PromiseError),
         (lambda db: db.sum("age", privacy=ADDED), PromiseError),
@@ -144,10 +143,10 @@ def test_the_papers_own_budget_is_asked_for_as_what_it_comes_to() -> None:
     odds = PosteriorOdds(epsilon=1.0, delta=1e-3, queries=10)
     with standing_in() as (stand_in, db):
         with pytest.raises(PromiseError, match=r"cost\(\)"):
-            db.sum("age", privacy=odds)
+            db.ask(Sums("age"), privacy=odds)
         assert not stand_in.heard
         (promise,) = db.cost(Sums("age"), privacy=odds)
-        assert db.sum("age", privacy=promise).cost[0].to_dict() == promise.to_dict()
+        assert db.ask(Sums("age"), privacy=promise).cost[0].to_dict() == promise.to_dict()
 
 
 # The token.
@@ -196,7 +195,7 @@ def test_the_token_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
         shown = [repr(db), str(vars(db)), repr(vars(db._transport)), pickle.dumps(db).decode("latin-1")]
         for _ in range(3):
             with pytest.raises(DiscreetError) as told:
-                db.sum("age", privacy=MU)
+                db.ask(Sums("age"), privacy=MU)
             shown.append(everything_about(told.value))
         with pytest.raises(ParameterError, match="DISCREET_TOKEN"):
             pickle.dumps(db._transport._token)
@@ -247,7 +246,7 @@ def test_copies_are_the_same_and_pickles_connect_anew(monkeypatch: pytest.Monkey
         with pickle.loads(text) as again:
             assert again.schema == db.schema
             assert (again._transport.timeout, again._transport.retries) == (7.0, 2)
-            assert again.sum("age", privacy=MU).value == db.sum("age", privacy=MU).value
+            assert again.ask(Sums("age"), privacy=MU).value == db.ask(Sums("age"), privacy=MU).value
 
 
 # The address.
@@ -328,13 +327,13 @@ def test_parameters_outside_their_domain_are_refused(name: str, value: Any) -> N
 def test_many_threads_may_ask_at_once() -> None:
     with standing_in() as (stand_in, db):
         with ThreadPoolExecutor(16) as pool:
-            found = list(pool.map(lambda i: db.sum(f"age + {i % 8}", privacy=MU).value, range(64)))
+            found = list(pool.map(lambda i: db.ask(Sums(f"age + {i % 8}"), privacy=MU).value, range(64)))
         # Whoever asks the same at the same time may share a key; different questions never do.
         assert len({heard.body for heard in stand_in.heard}) == 8
         assert len({(heard.headers["idempotency-key"], heard.body) for heard in stand_in.heard}) == len(
             set(stand_in.keys)
         )
-        local = [stand_in.database.sum(f"age + {i % 8}", privacy=MU).value for i in range(64)]
+        local = [stand_in.database.ask(Sums(f"age + {i % 8}"), privacy=MU).value for i in range(64)]
         assert found == local
 
 
@@ -344,10 +343,10 @@ def test_a_fork_gets_connections_of_its_own() -> None:
     import os, sys
     from discreet import GaussianDP, RemoteDatabase
     db = RemoteDatabase(sys.argv[1], "t")
-    before = db.sum("age", privacy=GaussianDP(mu=0.5)).value
+    before = db.ask(Sums("age"), privacy=GaussianDP(mu=0.5)).value
     child = os.fork()
     for _ in range(20):
-        assert db.sum("age", privacy=GaussianDP(mu=0.5)).value == before
+        assert db.ask(Sums("age"), privacy=GaussianDP(mu=0.5)).value == before
     if child:
         assert os.waitpid(child, 0)[1] == 0
         print("both")
@@ -368,7 +367,7 @@ def test_after_its_end_nothing_is_asked() -> None:
         db.close()
         db.close()
         with pytest.raises(ServiceError, match="must not be closed"):
-            db.sum("age", privacy=MU)
+            db.ask(Sums("age"), privacy=MU)
         assert not stand_in.heard
 
 
@@ -402,6 +401,28 @@ def test_two_services_are_asked_as_one() -> None:
     ):
         remote = VerticalDatabases([far, there], key="study 7").correlation(privacy=MU)
     local = VerticalDatabases([who.database for who in pair()], key="study 7").correlation(privacy=MU)
+    assert np.array_equal(remote.value, local.value)
+    assert np.array_equal(remote.sd, local.sd)
+    assert remote.cost == local.cost
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_people_are_counted_through_a_service(most: int) -> None:
+    rows = {"id": np.arange(600) % 200, "dose": np.arange(600) / 600}
+    schema = Schema(
+        columns=[Column("id", role="id"), Column("dose", lower=0, upper=1)],
+        id_column="id",
+        max_rows_per_unit=most,
+    )
+    question = DistinctUnits("dose", {"dose": [0.5]}, "dose > 0.1")
+    asked = StandIn()
+    asked.database = Database(rows, schema=schema, random_state=1)
+    asked.public = public(schema=schema.to_dict(), digest=schema.digest, n_rows=asked.database.n_rows)
+    with served(asked) as url, RemoteDatabase(url, TOKEN) as far:
+        remote = far.ask(question, privacy=MU)
+        assert far.cost(question, privacy=MU) == remote.cost
+    local = asked.database.ask(question, privacy=MU)
+    assert local.cached
     assert np.array_equal(remote.value, local.value)
     assert np.array_equal(remote.sd, local.sd)
     assert remote.cost == local.cost

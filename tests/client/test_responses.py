@@ -23,6 +23,8 @@ from tests.server.stand_in import MU, N_ROWS, TOKEN, StandIn, public, standing_i
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+WRONG = "count where age > 9"
+
 
 @pytest.mark.parametrize(
     "said",
@@ -143,11 +145,11 @@ def test_an_answer_that_is_not_to_this_question_at_this_price_is_refused(
 
 def test_an_infinite_number_in_json_is_none() -> None:
     with standing_in() as (stand_in, db):
-        db.sum("age", privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
         text = json.dumps({"kind": "answer", "answer": {**_last(stand_in), "value": ["@"]}})
         stand_in.script = [Say(200, text.replace('"@"', "1e999").encode())]
         with pytest.raises(ServiceError, match="numbers that are none"):
-            db.sum("age", privacy=MU)
+            db.ask(Sums("age"), privacy=MU)
 
 
 def _last(stand_in: StandIn) -> dict[str, Any]:
@@ -214,13 +216,13 @@ def test_a_reply_of_another_shape_is_refused(change: dict[str, Any]) -> None:
     def respond(heard: Heard) -> Say:
         if heard.path == "/v1/schema":
             return Say.json(public())
-        text = json.dumps({**told, **change} if heard.values["text"] == "wrong" else told)
+        text = json.dumps({**told, **change} if heard.values["text"] == WRONG else told)
         return Say(200, text.replace("Infinity", "1e999").encode())
 
     with served(respond) as url, RemoteDatabase(url, TOKEN) as db:
-        assert db.query("right", privacy=MU).value == 1.0
+        assert db.query("count", privacy=MU).value == 1.0
         with pytest.raises(ServiceError, match=r"cannot be read.*may have been charged"):
-            db.query("wrong", privacy=MU)
+            db.query(WRONG, privacy=MU)
 
 
 @pytest.mark.parametrize(
@@ -268,9 +270,9 @@ def test_a_frame_without_its_library_names_it(library: str, monkeypatch: pytest.
 
 def test_what_follows_from_public_facts_costs_nothing() -> None:
     with standing_in() as (stand_in, db):
-        answer = db.sum("3", privacy=MU)
+        answer = db.ask(Sums("3"), privacy=MU)
         assert (answer.value, answer.sd, answer.cost) == (3.0 * N_ROWS, 0.0, ())
         assert stand_in.ledger.spent().charges == 0
         stand_in.alter = _with(cost=[MU.to_dict()])
         with pytest.raises(ServiceError, match="another price"):
-            db.sum("3", privacy=MU)
+            db.ask(Sums("3"), privacy=MU)

@@ -140,7 +140,7 @@ def database_cases(source: Any = None, version: str | None = None) -> dict[str, 
             found[f"{name} cost"] = of_json(rounded([p.to_dict() for p in costs], 8))
             found[f"{name} sd"] = of_array(sd, step=1e-6)
     for law, privacy in PROMISES.items() if source is None else ():
-        rows, schema = {**people(), "who": np.arange(500) * 37 % 200}, _schema_with_id(2)
+        rows, schema = {**people(), "who": np.arange(500) * 37 % 200}, _schema_with_id(3)
         with Database(rows, schema=schema, ledger=Ledger.open(":memory:"), random_state=11) as database:
             found[f"distinct units {law}"] = _answer(
                 query(database, AGGREGATES["distinct units"], privacy=privacy)
@@ -149,7 +149,8 @@ def database_cases(source: Any = None, version: str | None = None) -> dict[str, 
         privacy = GaussianDP(mu=0.5)
         found["count"] = _answer(database.count("age > 40", privacy=privacy))
         found["sum"] = _answer(database.sum("height", privacy=privacy))
-        found["mean"] = _answer(database.mean("height", privacy=privacy))
+        mean = database.mean("height", privacy=privacy)
+        found["mean"] = of_json(rounded([cell.to_dict() for cell in mean.cells], 9))
         found["histogram of levels"] = _answer(database.histogram(["job"], privacy=privacy))
         found["count repeated"] = database.count("40 < age", privacy=privacy).cached
         found["unknown column"] = error_of(lambda: database.sum("weight", privacy=privacy))
@@ -222,7 +223,7 @@ def _database(source: Any, version: str | None, *, target: str | None = None) ->
 
 
 def _schema_with_id(most: int) -> Schema:
-    """Return the schema of rows of which `most` of each person are used."""
+    """Return the schema of rows of which up to `most` of each person are used."""
     columns = [Column("who", role="id"), *SCHEMA.columns]
     return Schema(columns=columns, id_column="who", max_rows_per_unit=most, dataset="golden-visits")
 
@@ -234,7 +235,7 @@ def _answer(answer: Any) -> str:
             of_array(answer.value),
             of_array(answer.sd, step=1e-9),
             answer.law,
-            answer.labels,
+            getattr(answer, "labels", None),
             rounded([promise.to_dict() for promise in answer.cost], 8),
             answer.cached,
         ]

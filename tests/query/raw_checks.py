@@ -169,8 +169,9 @@ def difference(
     if value is None:
         return f"no value, not {wanted!r}"
     width, margin = 0.0, 1e-9  # what noise there is
-    if query.expression is not None:
-        lower, upper = query.expression.lower, query.expression.upper
+    (statistic,) = query.statistics
+    if statistic.expression is not None:
+        lower, upper = statistic.expression.lower, statistic.expression.upper
         width = max(upper, 0.0) - min(lower, 0.0)
         margin += steps * width * (2.0**-GRID_BITS + 1e-12)
     rows = max(known, 1) if question.verb == "mean" else 1

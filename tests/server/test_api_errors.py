@@ -432,6 +432,15 @@ def test_a_budget_that_is_too_small_says_in_words_what_would_fit_and_that_does(
     assert service.ask({"kind": "count", "where": "age > 40", **again}).status_code == 200
 
 
+def test_a_model_that_is_too_dear_is_refused_in_the_words_of_a_query(service: RunningService) -> None:
+    asked = {"kind": "perceptron", "target": "owner", "parameters": {"rounds": 3}}
+    error = service.ask({**asked, "privacy": {"kind": "zcdp", "rho": 6}}).json()["error"]
+    assert error["message"].startswith("Not enough budget of 'ana': this takes 120.0\u00a0% of it and 100.0")
+    assert error["hint"] == "Nothing was charged. At most rho 5 would fit what is left for you."
+    assert service.backend.dataset.ledger.spent().charges == 0
+    assert service.ask({**asked, "privacy": error["details"]["fits"]}).status_code == 200
+
+
 def test_a_mean_by_groups_that_is_too_dear_names_what_all_of_it_costs_and_whose_limit_it_is(
     service: RunningService,
 ) -> None:

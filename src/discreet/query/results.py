@@ -17,7 +17,7 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, Spending, promi
 from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
 from discreet.privacy.promises import describe_promise
 from discreet.privacy.rounding import four_digits
-from discreet.query.frames import Frame
+from discreet.query.consistency import ConsistentResult
 from discreet.query.intervals import (
     LEVEL,
     UNBOUNDED,
@@ -26,6 +26,7 @@ from discreet.query.intervals import (
     simultaneous_level,
     sum_intervals,
 )
+from discreet.query.result_table import CellNumbers, ResultTable, TableColumn, TableRow, TabularResult
 
 if TYPE_CHECKING:
     from typing import Self
@@ -320,6 +321,8 @@ class ResultColumn(NamedTuple):
     margin : float or None
         In a preview, half the width that each interval would have before it is cut to what is possible;
         None where it is not known in advance.
+    rank_margin : float or None
+        In a preview of a quantile, by how many rows its rank may be off; None for other statistics.
     """
 
     name: str
@@ -328,6 +331,7 @@ class ResultColumn(NamedTuple):
     first_day: datetime.date | None = None
     sd: float | None = None
     margin: float | None = None
+    rank_margin: float | None = None
 
     @property
     def unit(self) -> str | None:
@@ -343,6 +347,7 @@ class ResultColumn(NamedTuple):
             "first_day": None if self.first_day is None else self.first_day.isoformat(),
             "sd": self.sd,
             "margin": self.margin,
+            "rank_margin": self.rank_margin,
         }
 
     @classmethod
@@ -361,11 +366,12 @@ class ResultColumn(NamedTuple):
             first_day=None if day is None else _read_first_day(day, bounds),
             sd=_read_number(values["sd"], least=0.0),
             margin=_read_number(values["margin"], least=0.0),
+            rank_margin=_read_number(values["rank_margin"], least=0.0),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult:
+class QueryResult(TabularResult):
     """Result of a text query, of a table at hand or behind a service.
 
     Attributes
@@ -547,9 +553,13 @@ class QueryResult:
         return [*filter(None, (merged, self.group_words, self.unreadable_words))]
 
     def __str__(self) -> str:
-        cost = "nothing; it was paid for before" if self.cached and self.cost else self.cost_words
         values = (f"  {line}" for line in self.value_lines())
-        return "\n".join((printable(self.question), *values, *self.value_words, f"Cost: {cost}."))
+        return "\n".join((printable(self.question), *values, *self.value_words, self._paid_words))
+
+    @property
+    def _paid_words(self) -> str:
+        cost = "nothing; it was paid for before" if self.cached and self.cost else self.cost_words
+        return f"Cost: {cost}."
 
     def __repr__(self) -> str:
         shown = f"{len(self.cells)} groups" if self.group_by else "".join(self.value_lines())
@@ -573,27 +583,51 @@ class QueryResult:
         which = f"{unreadable} of {len(self.cells)} {noun} {have}" if len(self.cells) > 1 else "There are"
         return f"{which} too few rows for the noise: nothing can be read from the number."
 
-    @property
-    def frame(self) -> Frame:
-        """One row for each group: its columns, then value, sd, lower and upper of each statistic."""
+    def table_columns(self) -> tuple[TableColumn, ...]:
+        """Return the statistics of each group, in their order."""
+        return tuple(TableColumn(*column[:4]) for column in self.columns)
+
+    def table_rows(self) -> tuple[TableRow, ...]:
+        """Return the groups in their order, each with its numbers by the name of the statistic."""
         width = len(self.columns)
-        keys = {name: [cell.key[i] for cell in self.cells[::width]] for i, name in enumerate(self.group_by)}
-        numbers: dict[str, list[Any]] = {}
-        for i, column in enumerate(self.columns):
-            for part in ("value", "sd", "lower", "upper"):
-                named = part if width == 1 else column.name + ("" if part == "value" else f" {part}")
-                # A column of the table may have one of these names.
-                named = f"noisy {named}" if named in keys else named
-                numbers[named] = [getattr(cell, part) for cell in self.cells[i::width]]
-        return Frame({**keys, **numbers})
+        groups = [self.cells[i : i + width] for i in range(0, len(self.cells), width)]
+        return tuple(
+            TableRow(
+                group[0].key,
+                {
+                    self.columns[cell.column].name: CellNumbers(cell.value, cell.sd, cell.lower, cell.upper)
+                    for cell in group
+                },
+            )
+            for group in groups
+        )
 
-    def to_pandas(self) -> Any:
-        """Return the cells as a pandas data frame."""
-        return self.frame.to_pandas()
+    def consistent(self) -> ConsistentResult:
+        """Return the numbers adjusted to what is possible: whole counts, none negative, groups that add up.
 
-    def to_polars(self) -> Any:
-        """Return the cells as a polars data frame."""
-        return self.frame.to_polars()
+        Free post-processing for tables that are shown or published; these numbers stay as they are. The
+        adjusted numbers have a smaller squared error, and a bias:
+        :class:`~discreet.query.ConsistentResult` says which, and what their intervals mean.
+        """
+        # A row is in exactly one group, but with WHERE it may be in none, and LIMIT leaves groups out.
+        partial = " where " in self.question or " limit " in self.question
+        totals = {
+            column.name: column.bounds.upper
+            for column in self.table_columns()
+            if column.name == "count" and math.isfinite(column.bounds.upper) and not partial
+        }
+        return ConsistentResult.from_table(self.table, self.law, totals)
+
+    @property
+    def table(self) -> ResultTable:
+        """Numbers in rows and columns, with the sentences about them and what they cost."""
+        return ResultTable(
+            title=self.question,
+            group_by=self.group_by,
+            columns=self.table_columns(),
+            rows=self.table_rows(),
+            notes=(*self.value_words, self._paid_words),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as the command line prints them."""
@@ -836,16 +870,18 @@ class Preview(QueryResult):
     @property
     def margin_words(self) -> str:
         """How noisy the result would be, and over how many rows that is."""
-        known = [column for column in self.columns if column.margin is not None]
-        if not known:
-            return "the noise depends on the number of rows, which is not public"
         several = len(self.columns) > 1
         margins = []
-        for column in known:
-            assert column.margin is not None
+        for column in self.columns:
+            margin = column.margin if column.rank_margin is None else column.rank_margin
+            if margin is None:
+                continue
             unit = f" {printable(column.measure)}" if column.measure else ""
-            margin = NumberFormat.from_margins([column.margin])(column.margin, "up")
-            margins.append(f"{f'{column.name} ' if several else ''}± {margin}{unit}")
+            rank = " rows in rank" if column.rank_margin is not None else unit
+            written = NumberFormat.from_margins([margin])(margin, "up")
+            margins.append(f"{f'{column.name} ' if several else ''}± {written}{rank}")
+        if not margins:
+            return "the noise depends on the number of rows, which is not public"
         text = f"would be {', '.join(margins)}"
         if self.n_rows is None:
             return f"{text}{' in each group' if self.group_by else ''} at 95 %"
@@ -861,6 +897,17 @@ class Preview(QueryResult):
 
     def __repr__(self) -> str:
         return f"Preview({self.question!r}: {self.margin_words})"
+
+    def _repr_html_(self) -> str:
+        from discreet.query.result_drawing import draw_facts  # only a notebook draws
+
+        law = (self.law_words or "").removeprefix("Noise: ")
+        facts = {"as SQL": self.sql, "numbers": self.margin_words, "noise": law}
+        facts |= {"would cost": "nothing" if self.is_free else self.cost_words}
+        drawn = None
+        if self.used is not None and self.takes is not None and not self.is_free:
+            drawn = (self.used["share"] or 0.0, self.takes["share"] or 0.0)
+        return draw_facts(self.question, [(name, text) for name, text in facts.items() if text], drawn)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the preview as the HTTP interface has it."""

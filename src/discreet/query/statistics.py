@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from discreet.query.aggregates import GroupedSums, Histogram, Sums
+from discreet.query.aggregates import (
+    DistinctUnits,
+    GroupedSums,
+    HierarchicalHistogram,
+    Histogram,
+    JointAggregate,
+    Sums,
+)
 from discreet.query.aggregates.histogram import bind_keys
 from discreet.query.curation import Curation
 from discreet.query.intervals import (
@@ -24,12 +31,13 @@ from discreet.query.intervals import (
 from discreet.query.language import parse
 from discreet.query.language._expression import parse_where
 from discreet.query.language._statistic import SPREADS
+from discreet.query.quantiles import estimate_quantiles, expected_rank_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from discreet._types import Floats
-    from discreet.query.aggregates import Aggregate
+    from discreet.query.aggregates import Aggregate, BoundHierarchy
     from discreet.query.calibration import Law
     from discreet.query.language import Expression
     from discreet.query.language._statistic import Statistic
@@ -49,8 +57,39 @@ class StatisticValues(NamedTuple):
     upper: Floats
 
 
+class PlanPart(NamedTuple):
+    """One aggregate of a plan.
+
+    Attributes
+    ----------
+    aggregate : Aggregate
+        Sums, a count of units, or a tree of counts.
+    sums : int
+        Number of its sums in each group, by which it shares the promise: 1 for a tree.
+    tree : BoundHierarchy or None
+        Tree of counts on its table, whose nodes each have a count; None for sums.
+    """
+
+    aggregate: Aggregate
+    sums: int
+    tree: BoundHierarchy | None
+
+    @classmethod
+    def from_aggregate(cls, aggregate: Aggregate, sums: int, curation: Curation) -> PlanPart:
+        """Return the part of an aggregate; a tree is bound, for its shape follows from the schema alone."""
+        tree = None
+        if isinstance(aggregate, HierarchicalHistogram):
+            tree = aggregate.bind(curation, curation.schema.neighbors)
+        return cls(aggregate, sums, tree)
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of the tree; 1 for sums."""
+        return 1 if self.tree is None else self.tree.tree.nodes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class QueryPlan:
+class AggregatePlan:
     """The aggregate of a query, and where the sums of each statistic are in its answer.
 
     Attributes
@@ -59,19 +98,31 @@ class QueryPlan:
         Parsed query that is answered.
     n_rows : int or None
         Number of rows where it is public; None where it is not.
-    aggregate : Aggregate
-        Aggregate that is charged and answered: one for all statistics.
+    parts : tuple of PlanPart
+        Sums, counts of units and trees of counts that the statistics need.
     labels : tuple
         Levels along each group key; empty without groups.
     entries : tuple of tuple of int
-        For each statistic, the indices of its sums among those of the aggregate.
+        For each statistic, the index of its part, then those of its sums in the part.
     """
 
     query: Query
     n_rows: int | None
-    aggregate: Aggregate
+    parts: tuple[PlanPart, ...]
     labels: tuple[tuple[Any, ...], ...]
     entries: tuple[tuple[int, ...], ...]
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """Aggregate that is charged and answered: one for all statistics."""
+        if len(self.parts) == 1:
+            return self.parts[0].aggregate
+        return JointAggregate([part.aggregate for part in self.parts], [part.sums for part in self.parts])
+
+    @property
+    def sums(self) -> int:
+        """Number of sums, or trees, of each group, which have equal shares of the promise."""
+        return sum(part.sums for part in self.parts)
 
     @property
     def n_groups(self) -> int:
@@ -89,16 +140,28 @@ class QueryPlan:
         """Level of each interval: higher if the noisy numbers decide which of the groups are returned."""
         return simultaneous_level(self.simultaneous)
 
-    @property
-    def n_entries(self) -> int:
-        """Number of sums in each group, each with an equal share of the promise."""
-        return 1 + max((index for entry in self.entries for index in entry), default=0)
+    def split(self, values: Floats) -> list[Floats]:
+        """Return the numbers of an answer by parts: an axis for their sums, or nodes, and one for groups."""
+        ends = np.cumsum([part.sums * part.nodes * self.n_groups for part in self.parts])[:-1]
+        parts = np.split(np.ravel(values), ends)
+        return [
+            numbers.reshape(self.n_groups, part.nodes).T if part.tree else numbers.reshape(part.sums, -1)
+            for part, numbers in zip(self.parts, parts, strict=True)
+        ]
 
-    def count_entry(self) -> int | None:
-        """Return the index of the first count of rows among the sums of a group; None if there is none."""
-        for statistic, entry in zip(self.query.statistics, self.entries, strict=True):
-            if statistic.kind == "count" or (len(entry) > 1 and statistic.kind in ("mean", *SPREADS)):
-                return entry[-1]
+    def count_sd(self, sds: Floats) -> float | None:
+        """Return the standard deviation of the counts that statistics are over; None if none is.
+
+        Parameters
+        ----------
+        sds : array
+            Standard deviations of the answer to the aggregate.
+        """
+        for statistic, (part, *entry) in zip(self.query.statistics, self.entries, strict=True):
+            if statistic.kind in ("count", "distinct") or (
+                len(entry) > 1 and statistic.kind in ("mean", *SPREADS)
+            ):
+                return float(self.split(sds)[part][entry[-1]][0])
         return None
 
     def combine(self, values: Floats, sds: Floats, law: Law) -> list[StatisticValues]:
@@ -111,18 +174,33 @@ class QueryPlan:
         law : {"gaussian", "laplace"}
             Distribution of the noise; "laplace" if any part has it.
         """
-        shape = (self.n_entries, self.n_groups)
-        sums = NoisySum(np.reshape(values, shape), np.reshape(sds, shape))
-        return [
-            self._combine_one(statistic, [NoisySum(sums.value[i], sums.sd[i]) for i in entry], law)
-            for statistic, entry in zip(self.query.statistics, self.entries, strict=True)
-        ]
+        parts = list(zip(self.split(values), self.split(sds), strict=True))
+        combined = []
+        for statistic, (index, *entry) in zip(self.query.statistics, self.entries, strict=True):
+            part, (value, sd) = self.parts[index], parts[index]
+            if part.tree is None:
+                sums = [NoisySum(value[i], sd[i]) for i in entry]
+                combined.append(self._combine_one(statistic, sums, law))
+            else:
+                combined.append(self._combine_quantile(statistic, part.tree, NoisySum(value.T, sd.T), law))
+        return combined
+
+    def _combine_quantile(
+        self, statistic: Statistic, tree: BoundHierarchy, counts: NoisySum, law: Law
+    ) -> StatisticValues:
+        """Return a quantile of every group from the noisy counts of its tree."""
+        assert statistic.level is not None
+        found = estimate_quantiles(
+            tree, counts.value, counts.sd, law, [statistic.level], level=self.level, n_rows=self.n_rows
+        )
+        value, lower, upper = (np.ravel(array) for array in found)
+        return StatisticValues(value, np.full(self.n_groups, np.nan), lower, upper)
 
     def _combine_one(self, statistic: Statistic, sums: list[NoisySum], law: Law) -> StatisticValues:
         """Return the numbers of one statistic from its sums."""
         bounds, width = self.possible_values(statistic), interval_width(law, self.level)
         unknown = np.full(self.n_groups, np.nan)
-        if statistic.kind in ("count", "sum"):
+        if statistic.kind in ("count", "distinct", "sum"):
             return StatisticValues(*sums[0], *sum_intervals(*sums[0], width, bounds))
         if statistic.kind == "ratio":
             above, below = sums
@@ -162,6 +240,25 @@ class QueryPlan:
             value, lower, upper = np.sqrt(value), np.sqrt(lower), np.sqrt(upper)
         unknown = np.full_like(value, np.nan)
         return np.minimum(value, bounds.upper), unknown, lower, np.minimum(upper, bounds.upper)
+
+    def expected_rank_margin(self, i: int, sds: Floats, law: Law) -> float | None:
+        """Return by how many rows the rank of a quantile may be off; None for other statistics.
+
+        Parameters
+        ----------
+        i : int
+            Index of the statistic.
+        sds : array
+            Standard deviations of the answer to the aggregate.
+        law : {"gaussian", "laplace"}
+            Distribution of the noise.
+        """
+        statistic, (part, *_) = self.query.statistics[i], self.entries[i]
+        tree = self.parts[part].tree
+        if tree is None or statistic.level is None:
+            return None
+        error = expected_rank_error(tree, self.split(sds)[part], statistic.level, n_rows=self.n_rows)
+        return error * interval_width(law, self.level)
 
     def expected_spread_margin(
         self, statistic: Statistic, sds: Sequence[float], n_rows: float, law: Law
@@ -227,7 +324,7 @@ def _sample_factor(counts: Floats) -> Floats:
     return factor
 
 
-def plan_query(query: Query, n_rows: int | None) -> QueryPlan:
+def plan_query(query: Query, n_rows: int | None) -> AggregatePlan:
     """Return the aggregate of a query and how its statistics follow from the noisy sums.
 
     Parameters
@@ -246,22 +343,59 @@ def plan_query(query: Query, n_rows: int | None) -> QueryPlan:
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    expressions: dict[str | None, Any] = {}
-    entries = []
+    columns, edges = (
+        [key.axis for key in query.by],
+        {key.axis: key.edges for key in query.by if key.edges},
+    )
+    curation = Curation.from_schema(query.schema)
+    labels = bind_keys(curation, columns, edges)[1] if columns else ()
+    # Sums first, whichever statistic needs them; counts of units and trees after them, each once.
+    sums: dict[str | None, Any] = {}
+    others: dict[tuple[str, str | None], Aggregate] = {}
+    needs: list[tuple[tuple[str, str | None], list[Any]]] = []
+    key: tuple[str, str | None]
     for statistic in query.statistics:
-        needed = _statistic_sums(query, statistic, n_rows)
-        for one in needed:
-            expressions.setdefault(_canonical(one), one)
-        entries.append(tuple(list(expressions).index(_canonical(one)) for one in needed))
-    sums = list(expressions.values())
-    if not query.by:
-        aggregate: Aggregate = Sums(["TRUE" if one is None else one for one in sums])
-        return QueryPlan(query, n_rows, aggregate, (), tuple(entries))
-    columns = [key.column for key in query.by]
-    edges = {key.column: key.edges for key in query.by if key.edges}
-    _, labels = bind_keys(Curation.from_schema(query.schema), columns, edges)
-    aggregate = Histogram(columns, edges, sums[0]) if len(sums) == 1 else GroupedSums(columns, edges, sums)
-    return QueryPlan(query, n_rows, aggregate, labels, tuple(entries))
+        rows = _rows(query, statistic)
+        if statistic.kind == "distinct":
+            key = ("distinct", None)
+            others.setdefault(key, DistinctUnits(columns, edges, rows))
+            needs.append((key, [0]))
+        elif statistic.kind == "quantile":
+            assert statistic.expression is not None
+            key = (statistic.expression.canonical, _canonical(rows))
+            others.setdefault(key, HierarchicalHistogram(statistic.expression, columns, edges, rows))
+            needs.append((key, []))
+        else:
+            needed = [_canonical(one) for one in _add_sums(sums, _statistic_sums(query, statistic, n_rows))]
+            needs.append((_SUMS, [list(sums).index(one) for one in needed]))
+    aggregates = dict(others)
+    if sums:
+        aggregates = {_SUMS: _sum_aggregate(list(sums.values()), columns, edges), **others}
+    parts = tuple(
+        PlanPart.from_aggregate(aggregate, len(sums) if key == _SUMS else 1, curation)
+        for key, aggregate in aggregates.items()
+    )
+    entries = tuple((list(aggregates).index(key), *indices) for key, indices in needs)
+    return AggregatePlan(query, n_rows, parts, labels, entries)
+
+
+_SUMS = ("sums", None)
+
+
+def _add_sums(sums: dict[str | None, Any], needed: list[Any]) -> list[Any]:
+    """Add expressions to those that are summed, unless they are there, and return them."""
+    for one in needed:
+        sums.setdefault(_canonical(one), one)
+    return needed
+
+
+def _sum_aggregate(
+    sums: list[Any], columns: Sequence[str], edges: Mapping[str, Sequence[float]]
+) -> Aggregate:
+    """Return the aggregate of some sums, by groups if there are columns; None counts all rows."""
+    if not columns:
+        return Sums(["TRUE" if one is None else one for one in sums])
+    return Histogram(columns, edges, sums[0]) if len(sums) == 1 else GroupedSums(columns, edges, sums)
 
 
 def counted_groups(query: Query) -> Histogram | None:
@@ -269,8 +403,8 @@ def counted_groups(query: Query) -> Histogram | None:
     (statistic,) = query.statistics if len(query.statistics) == 1 else (None,)
     if statistic is None or statistic.kind != "mean" or not query.by:
         return None
-    edges = {key.column: key.edges for key in query.by if key.edges}
-    return Histogram([key.column for key in query.by], edges, _rows(query, statistic))
+    edges = {key.axis: key.edges for key in query.by if key.edges}
+    return Histogram([key.axis for key in query.by], edges, _rows(query, statistic))
 
 
 def _statistic_sums(query: Query, statistic: Statistic, n_rows: int | None) -> list[Any]:

@@ -12,9 +12,9 @@ from discreet.batching import run_one
 from discreet.errors import ParameterError
 from discreet.query.calibration import CostModel, budget_share, least_charge
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals
-from discreet.query.language._group_by import write_edge
+from discreet.query.language._statistic import SPREADS
 from discreet.query.results import ExpectedMargin, LawOption, Preview, QueryResult, ResultCell, ResultColumn
-from discreet.query.statistics import QueryPlan, counted_groups, plan_query
+from discreet.query.statistics import AggregatePlan, counted_groups, plan_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from discreet.query.database import Database
     from discreet.query.language.query import Query
     from discreet.query.statistics import StatisticValues
-    from discreet.schema import Column, Schema
+    from discreet.schema import Schema
 
 
 _SMALLEST_SD = 1e-150  # its square is still a number
@@ -55,7 +55,7 @@ def requested_variance(query: Query, privacy: Promise | None, sd: float | None) 
         )
     if sd is None:
         return None
-    if len(query.statistics) > 1 or query.statistics[0].kind not in ("count", "sum"):
+    if len(query.statistics) > 1 or query.statistics[0].kind not in ("count", "distinct", "sum"):
         asked = (
             "several statistics were" if len(query.statistics) > 1 else f"a {query.statistics[0].kind} was"
         )
@@ -80,6 +80,7 @@ def run_query(
     owner: str | None = None,
     refines: Sequence[str] = (),
     request: str | None = None,
+    plan: Sequence[Promise] = (),
 ) -> QueryResult:
     """Charge and answer a parsed query.
 
@@ -100,6 +101,8 @@ def run_query(
         charged, and merged with it.
     request : str, optional
         Key of this request: sent again under the same key, it is never charged twice.
+    plan : sequence of Promise
+        Promises that will be asked for after this query: refused unless all of them fit too.
 
     Returns
     -------
@@ -120,7 +123,9 @@ def run_query(
     docs/explanation/theorems/sulq-sensitivity.md.
     """
     return run_one(
-        query_task(db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
+        query_task(
+            db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request, plan=plan
+        )
     )
 
 
@@ -132,6 +137,7 @@ class TextQueryOptions(TypedDict, total=False):
     owner: str | None
     refines: Sequence[str]
     request: str | None
+    plan: Sequence[Promise]
 
 
 def query_task(
@@ -156,21 +162,22 @@ def query_task(
     owner, refines = options.get("owner"), options.get("refines", ())
     privacy = options.get("privacy")
     variance = requested_variance(query, privacy, options.get("sd"))
-    plan = plan_query(query, db.n_rows)
+    planned = plan_query(query, db.n_rows)
     how: dict[str, Any] = {
         "privacy": privacy,
         "variance": variance,
         "owner": owner,
+        "plan": list(options.get("plan", ())),
         "refines": _single_receipt(refines),
         "request": options.get("request"),
         "said": str(query),
     }
     make_task = getattr(db, "ask_task", None)
     if make_task is None:
-        answer: Answer = db.ask(plan.aggregate, **how)
+        answer: Answer = db.ask(planned.aggregate, **how)
     else:
-        answer = yield from make_task(plan.aggregate, **how)
-    return _build_result(plan, answer)
+        answer = yield from make_task(planned.aggregate, **how)
+    return _build_result(planned, answer)
 
 
 def _single_receipt(refines: Sequence[str]) -> str | None:
@@ -182,23 +189,19 @@ def _single_receipt(refines: Sequence[str]) -> str | None:
     return refines[0] if refines else None
 
 
-def _build_result(plan: QueryPlan, answer: Answer) -> QueryResult:
+def _build_result(plan: AggregatePlan, answer: Answer) -> QueryResult:
     """Return the result of a query from the answer to its aggregate."""
     query, paid = plan.query, bool(answer.cost)
     combined = plan.combine(np.asarray(answer.value), np.asarray(answer.sd), answer.law)
-    count = plan.count_entry()
-    count_sd = (
-        None if count is None else float(np.ravel(np.reshape(answer.sd, (plan.n_entries, -1))[count])[0])
-    )
     return QueryResult(
         question=str(query),
         columns=_columns(plan),
-        group_by=tuple(axis.column for axis in query.by),
+        group_by=tuple(key.name for key in query.by),
         cells=_cells(plan, combined),
         law=answer.law,
         cost=tuple(answer.receipt.promises) if paid else (),
-        unreadable_below=_unreadable_below(query, count_sd, answer.law),
-        sums=plan.n_entries,
+        unreadable_below=_unreadable_below(query, plan.count_sd(np.asarray(answer.sd)), answer.law),
+        sums=plan.sums,
         simultaneous=plan.simultaneous,
         cached=paid and answer.cached,
         receipts=(answer.receipt.id,) if paid else (),
@@ -208,17 +211,21 @@ def _build_result(plan: QueryPlan, answer: Answer) -> QueryResult:
     )
 
 
-def _columns(plan: QueryPlan) -> tuple[ResultColumn, ...]:
+def _columns(plan: AggregatePlan) -> tuple[ResultColumn, ...]:
     """Return the columns of a result, one for each statistic."""
     return tuple(
         ResultColumn(
             name=name,
-            measure=statistic.measure,
+            measure=_plural(plan.query.schema.unit) if statistic.kind == "distinct" else statistic.measure,
             bounds=plan.possible_values(statistic),
             first_day=statistic.first_day,
         )
         for name, statistic in zip(plan.query.names, plan.query.statistics, strict=True)
     )
+
+
+def _plural(noun: str) -> str:
+    return "people" if noun == "person" else f"{noun}s"
 
 
 def is_free(
@@ -317,11 +324,10 @@ def preview_query(
     options = [_Option(bound, noise) for noise in candidates]
     chosen = options[least_charge([[option.noise] for option in options], accounts)]
     noise = chosen.noise
-    sds = np.reshape(chosen.sds, (plan.n_entries, -1))[:, 0]  # alike in all groups
-    count = plan.count_entry()
+    sds = chosen.sds
     size = None if n_rows is None else n_rows / plan.n_groups
     columns = tuple(
-        column._replace(sd=sd, margin=margin)
+        column._replace(sd=sd, margin=margin, rank_margin=plan.expected_rank_margin(i, sds, noise.law))
         for i, column in enumerate(_columns(plan))
         for sd, margin in (_expected_noise(plan, i, sds, size, noise.law),)
     )
@@ -331,21 +337,22 @@ def preview_query(
     if counted is not None:
         sizes = np.maximum(np.ravel(counted.value), 0.0).tolist()
         bounds = plan.possible_values(query.statistics[0])
-        margins = [_mean_margin(sds[0], sds[1], rows, noise.law, bounds) for rows in sizes]
+        sum_sd, count_sd = (float(one[0]) for one in plan.split(sds)[0])
+        margins = [_mean_margin(sum_sd, count_sd, rows, noise.law, bounds) for rows in sizes]
         keyed = zip(_keys(plan), sizes, margins, strict=True)
         expected = tuple(ExpectedMargin(key=key, n_rows=rows, margin=half) for key, rows, half in keyed)
-    depends = any(statistic.kind not in ("count", "sum") for statistic in query.statistics)
+    depends = any(statistic.kind in ("mean", *SPREADS) for statistic in query.statistics)
     return Preview(
         question=str(query),
         sql=query.sql,
         is_free=noise.promise is None,
         columns=columns,
-        group_by=tuple(axis.column for axis in query.by),
+        group_by=tuple(key.name for key in query.by),
         cells=(),
         law=noise.law,
         cost=() if noise.promise is None else (noise.promise,),
-        unreadable_below=_unreadable_below(query, None if count is None else float(sds[count]), noise.law),
-        sums=plan.n_entries,
+        unreadable_below=_unreadable_below(query, plan.count_sd(sds), noise.law),
+        sums=plan.sums,
         simultaneous=plan.simultaneous,
         n_rows=size if depends else None,
         expected=expected,
@@ -356,7 +363,7 @@ def preview_query(
 
 
 def _expected_noise(
-    plan: QueryPlan, i: int, sds: Any, n_rows: float | None, law: Law
+    plan: AggregatePlan, i: int, sds: Any, n_rows: float | None, law: Law
 ) -> tuple[float | None, float | None]:
     """Return the sd and the margin that the numbers of a statistic would have, over so many rows each.
 
@@ -365,9 +372,12 @@ def _expected_noise(
     A mean is taken to be at the middle of its range, and for a spread values to be spread evenly over it;
     what depends on the data otherwise, as a ratio does, has no margin in advance.
     """
-    statistic, own = plan.query.statistics[i], [float(sds[k]) for k in plan.entries[i]]
+    statistic, (part, *entry) = plan.query.statistics[i], plan.entries[i]
+    if plan.parts[part].tree is not None:
+        return None, None
+    own = [float(plan.split(sds)[part][k][0]) for k in entry]  # alike in all groups
     width = interval_width(law, plan.level)
-    if statistic.kind in ("count", "sum"):
+    if statistic.kind in ("count", "distinct", "sum"):
         return own[0], own[0] * width
     if statistic.kind == "mean" and len(own) == 1:
         assert n_rows
@@ -429,7 +439,7 @@ def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | N
     return math.ceil(2 * (count_sd * interval_width(law)))
 
 
-def _cells(plan: QueryPlan, combined: Sequence[StatisticValues]) -> tuple[ResultCell, ...]:
+def _cells(plan: AggregatePlan, combined: Sequence[StatisticValues]) -> tuple[ResultCell, ...]:
     """Return the cells of a result, group by group in the order that is asked for, cut to the limit."""
     numbers = [list(zip(*(np.ravel(array).tolist() for array in one), strict=True)) for one in combined]
     keys = _keys(plan)
@@ -442,43 +452,31 @@ def _cells(plan: QueryPlan, combined: Sequence[StatisticValues]) -> tuple[Result
     )
 
 
-def _sort_groups(plan: QueryPlan, numbers: Sequence[Sequence[Sequence[float]]]) -> list[int]:
-    """Return the indices of the groups in the order of ORDER BY; numbers that are not known come last."""
+def _sort_groups(plan: AggregatePlan, numbers: Sequence[Sequence[Sequence[float]]]) -> list[int]:
+    """Return the groups by index in the order of ORDER BY, those whose number says nothing last."""
     order = list(range(plan.n_groups))
     places = list(itertools.product(*(range(len(axis)) for axis in plan.labels)))
     # The least important key first: sorting is stable.
     for key in reversed(plan.query.order):
         sign = -1 if key.descending else 1
+        if not key.is_statistic:
+            order.sort(key=lambda group: sign * places[group][key.place])
+            continue
+        bounds = plan.possible_values(plan.query.statistics[key.place])
         ranks = [
-            (math.isnan(numbers[key.place][g][0]), sign * numbers[key.place][g][0])
-            if key.is_statistic
-            else (False, sign * places[g][key.place])
-            for g in range(plan.n_groups)
+            (math.isnan(value) or (lower < upper and (lower, upper) == bounds), sign * value)
+            for value, _, lower, upper in numbers[key.place]
         ]
         order.sort(key=ranks.__getitem__)
     return order
 
 
-def _keys(plan: QueryPlan) -> list[tuple[str, ...]]:
+def _keys(plan: AggregatePlan) -> list[tuple[str, ...]]:
     """Return the keys of the groups, in their declared order: one without values if there are no groups."""
-    columns = [plan.query.schema.column(axis.column) for axis in plan.query.by]
-    named = ([_label(value, of) for value in axis] for axis, of in zip(plan.labels, columns, strict=True))
+    pairs = zip(plan.labels, plan.query.by, strict=True)
+    named = ([key.label(value, plan.query.schema) for value in axis] for axis, key in pairs)
     return list(itertools.product(*named))
 
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _label(value: Any, column: Column) -> str:
-    """Return a value of a column, or the two ends of a cell, as text."""
-    if value is None:
-        return "(missing)"
-    if isinstance(value, tuple):
-        low, high = (write_edge(end, column).strip("'") for end in value)
-        is_date = column.type == "date"
-        if math.isinf(value[1]):
-            return f"from {low}" if is_date else f"{low} or more"
-        before = f"{'before' if is_date else 'below'} {high}"
-        return before if math.isinf(value[0]) else f"{low} to {before}"
-    return write_edge(float(value), column).strip("'") if column.type == "date" else str(value)

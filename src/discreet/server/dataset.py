@@ -299,6 +299,7 @@ def open_ledger(config: Config, schema: Schema) -> Ledger:
     try:
         ledger.bind(config.dataset)
     except BaseException:
+        # Also when interrupted: nobody else has a reference to close it by.
         ledger.close()
         raise
     return ledger

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError
 from discreet.query import DistinctUnits, GroupedSums, Histogram, JointAggregate, NodeTables, Sums
+from discreet.query.language import parse_axis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ MOST_SUMS = 64
 
 def check_query_size(query: Query, curation: Curation, most: int) -> None:
     """Refuse a text query with more than `most` numbers."""
-    groups = math.prod(_axis_cells(curation, axis.column, axis.edges) for axis in query.by)
+    groups = math.prod(_axis_cells(curation, key.axis, key.edges) for key in query.by)
     _check(groups * len(query.statistics), most)
 
 
@@ -71,7 +72,10 @@ def _product(curation: Curation, names: Iterable[str], edges: Mapping[str, Seque
 
 
 def _axis_cells(curation: Curation, name: str, edges: Sequence[float]) -> int:
-    """Return the number of cells of a column along an axis, at least 1 even for one refused later."""
+    """Return the number of cells of a column or expression, at least 1 even for one refused later."""
+    key = parse_axis(name, edges, curation.schema)
+    if key is not None:
+        return len(key.labels)
     column = curation.column(name)
     if column.is_category:
         return len(column.levels)

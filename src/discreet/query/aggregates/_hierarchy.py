@@ -18,7 +18,7 @@ from discreet.query.aggregates.base import (
     expression_text,
     parse_expression,
 )
-from discreet.query.aggregates.histogram import _group_key, check_edges, plain_edges
+from discreet.query.aggregates.histogram import _group_key, canonical_keys, check_edges, plain_edges
 from discreet.query.engines.base import EngineCells, Tables
 from discreet.query.language._expression import parse_where
 from discreet.query.language._sql import bigint, write
@@ -255,7 +255,7 @@ class HierarchicalHistogram(Aggregate):
     through consistency (2010): docs/explanation/theorems/quantiles.md.
     """
 
-    kind: ClassVar[str] = "hierarchical-histogram"
+    kind: ClassVar[str] = "hierarchical histogram"
     expression: Any
     columns: Sequence[str] = ()
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -302,8 +302,7 @@ class HierarchicalHistogram(Aggregate):
             canonical={
                 "kind": self.kind,
                 "expression": str(expression.canonical),
-                "columns": list(self.columns),
-                "edges": plain_edges(self.edges),
+                **canonical_keys(curation, self.columns, self.edges),
                 "where": None if where is None else str(where.canonical),
                 "cells": [cells.first, cells.width, cells.octave],
                 "sizes": list(tree.sizes),

@@ -18,7 +18,7 @@ from discreet.query.aggregates.base import (
     parse_expression,
     term_of,
 )
-from discreet.query.aggregates.histogram import bind_keys, check_edges, plain_edges
+from discreet.query.aggregates.histogram import bind_keys, canonical_keys, check_edges, plain_edges
 from discreet.query.curation import BITS
 from discreet.query.engines.base import EngineTask, Tables
 
@@ -99,7 +99,7 @@ class GroupedSums(Aggregate):
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    kind: ClassVar[str] = "grouped-sums"
+    kind: ClassVar[str] = "grouped sums"
     columns: Sequence[str]
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
     expressions: Sequence[Any] = ()
@@ -149,8 +149,7 @@ class GroupedSums(Aggregate):
         return BoundAggregate(
             canonical={
                 "kind": self.kind,
-                "columns": list(self.columns),
-                "edges": plain_edges(self.edges),
+                **canonical_keys(curation, self.columns, self.edges),
                 "expressions": [None if one is None else str(one.canonical) for one in parsed],
                 "terms": [[term.top, term.anchor, term.step] for term in terms],
                 "shape": list(shape),

@@ -21,6 +21,7 @@ from discreet.query.aggregates.base import (
     term_of,
 )
 from discreet.query.engines.base import EngineCells, Tables
+from discreet.query.language import parse_axis
 from discreet.query.language._sql import double
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ class _Key:
 
 
 def _group_key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) -> _Key:
-    """Return the cells of a column: levels, intervals between edges, or whole numbers; then missing."""
+    """Return the cells of a column or expression: levels, intervals or whole numbers; then missing."""
+    key = parse_axis(name, edges.get(name, ()), curation.schema)
+    if key is not None:
+        return _Key(key.integer_sql(curation.sql_column), key.labels)
     column = curation.column(name)
     if column.is_category:
         if name in edges:
@@ -118,6 +122,22 @@ def _bin_column(column: Curated, edges: Sequence[float]) -> tuple[Tree, tuple[An
     return search(0, len(starts)), tuple(itertools.pairwise(bounds))
 
 
+def canonical_keys(
+    curation: Curation, columns: Sequence[str], edges: Mapping[str, Sequence[float]]
+) -> dict[str, Any]:
+    """Return columns and edges with one text for all spellings of an expression; refuses it twice."""
+    names = {}
+    for name in columns:
+        key = parse_axis(name, edges.get(name, ()), curation.schema)
+        names[name] = name if key is None else key.canonical
+    if len(set(names.values())) < len(names):
+        raise ParameterError("columns of a question must be different expressions, and two are the same one.")
+    return {
+        "columns": list(names.values()),
+        "edges": plain_edges({names[name]: edges[name] for name in edges}),
+    }
+
+
 def plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """Return edges as JSON values, sorted by column."""
     return {name: [float(edge) for edge in edges[name]] for name in sorted(edges)}
@@ -139,9 +159,9 @@ class Histogram(Aggregate):
     Parameters
     ----------
     columns : sequence of str
-        Columns of the groups; the answer has one axis for each.
+        Columns of the groups, or expressions such as ``YEAR(born)``; the answer has one axis for each.
     edges : mapping of str to sequence of float
-        For numbers, where cells begin; a whole number with few values needs none.
+        For numbers, where cells begin, by column or expression; a whole number with few values needs none.
     expression : str or Expression, optional
         What to sum in each cell, 0 for a row where it is unknown; counts rows if left out.
 
@@ -193,8 +213,7 @@ class Histogram(Aggregate):
         return BoundAggregate(
             canonical={
                 "kind": self.kind,
-                "columns": list(self.columns),
-                "edges": plain_edges(self.edges),
+                **canonical_keys(curation, self.columns, self.edges),
                 "expression": None if expression is None else str(expression.canonical),
                 "term": [term.top, term.anchor, term.step],
                 "shape": list(shape),

@@ -77,6 +77,7 @@ class SqlText:
             exp.Anonymous: lambda tree: f"{tree.args['this']}({self._list(tree.args['expressions'])})",
             exp.Sum: lambda tree: f"SUM({self.write(tree.args['this'])})",
             exp.Count: lambda tree: f"COUNT({self.write(tree.args['this'])})",
+            exp.Distinct: lambda tree: f"DISTINCT {self._list(tree.args['expressions'])}",
             exp.Coalesce: lambda tree: (
                 f"COALESCE({self._list([tree.args['this'], *tree.args['expressions']])})"
             ),

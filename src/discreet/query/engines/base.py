@@ -348,13 +348,13 @@ class Engine(ABC):
         rows = self._selection([*keys, exp.alias_(unit, "unit_", copy=False)])
         if self.fences:
             rows = rows.offset(0, copy=False)
-        # Not COUNT(DISTINCT), for which PostgreSQL sorts all rows; hashing pairs of cell and unit is faster.
-        pairs = _group(rows, [*names, "unit_"], [], "rows_")
-        is_none = exp.EQ(this=exp.column("unit_"), expression=exp.Literal.number(0))
-        none = exp.If(this=is_none, true=exp.Literal.number(0))
-        counted = exp.Sum(this=exp.Case(ifs=[none], default=exp.Literal.number(1)))
-        # Without rows a sum is NULL.
-        query = _group(pairs, names, [exp.func("COALESCE", counted, exp.Literal.number(0))], "units_")
+        # NULL is not counted.
+        unit_or_null = exp.Anonymous(this="NULLIF", expressions=[exp.column("unit_"), exp.Literal.number(0)])
+        counted = exp.Count(this=exp.Distinct(expressions=[unit_or_null]))
+        query = exp.Select(expressions=[*map(exp.column, names), counted])
+        query.set(FROM, exp.From(this=rows.subquery("rows_", copy=False)))
+        if names:
+            query.set("group", exp.Group(expressions=[exp.column(name) for name in names]))
         self._check_version()
         found = self.run(lambda: self._fetch(query))
         return _dense(found, list(range(len(names))), len(names), len(names), table.shape)
@@ -509,16 +509,6 @@ def _split_integers(integers: list[int], tasks: Sequence[EngineTask]) -> list[li
 def _text(expression: Tree) -> Tree:
     """Return a large integer cast to text: drivers convert 128-bit integers to floats, or refuse."""
     return exp.Cast(this=expression, to=exp.DataType(this=exp.DataType.Type.TEXT))
-
-
-def _group(inner: exp.Select, names: Sequence[str], totals: Sequence[Tree], alias: str) -> exp.Select:
-    """Return the selection of `totals` over another one, grouped by its columns `names`."""
-    columns = [exp.column(name) for name in names]
-    query = exp.Select(expressions=[*columns, *totals])
-    if names:
-        query.set("group", exp.Group(expressions=[exp.column(name) for name in names]))
-    query.set(FROM, exp.From(this=inner.subquery(alias, copy=False)))
-    return query
 
 
 def _dense(

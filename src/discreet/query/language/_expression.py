@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -10,19 +11,23 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import ParameterError
+from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.curation import BITS, Curation, SchemaKey
 from discreet.query.language import _sql as sql
 from discreet.query.language._lowering import Lowering
 from discreet.query.language._normal_form import is_missing, opposite, where_true
-from discreet.query.language._parser import read, read_counted
+from discreet.query.language._parser import read, read_counted, read_key
 from discreet.query.language._program import Columns, Program, values
-from discreet.query.language.nodes import Condition, Indicator, Reference, Truth
+from discreet.query.language.lexer import MOST_DEPTH
+from discreet.query.language.nodes import Condition, Indicator, Reference, Truth, too_long
 
 if TYPE_CHECKING:
     from discreet._types import Ints
     from discreet.query.language._program import Interval
     from discreet.schema import Schema
+
+
+_SURELY_SHORT = 800  # characters, which have fewer parts than a text may have
 
 
 class Grid(NamedTuple):
@@ -259,6 +264,7 @@ def _build_expression(text: object, schema: Schema, use: _Use) -> Expression:
     inner = node.condition if isinstance(node, Indicator) else node
     if use == "where" and isinstance(inner, Condition):
         inner = where_true(inner)
+    check_readable(inner.text, schema)
     lowering = Lowering(Curation.from_schema(schema))
     program, bare, known_place = lowering.program, None, None
     if isinstance(inner, Condition):
@@ -286,6 +292,17 @@ def _build_expression(text: object, schema: Schema, use: _Use) -> Expression:
         place=place,
         known_place=known_place,
     )
+
+
+def check_readable(canonical: str, schema: Schema) -> None:
+    """Refuse a text that could not be read again, for it is longer or deeper than what was typed."""
+    depth = max(itertools.accumulate((sign == "(") - (sign == ")") for sign in canonical))
+    if len(canonical) <= _SURELY_SHORT and depth + canonical.count("CASE") < MOST_DEPTH:
+        return
+    try:
+        read_key(canonical, schema)
+    except ExpressionRefused:
+        raise too_long() from None
 
 
 def _indicator_tree(tree: sql.Tree) -> sql.Tree:

@@ -7,13 +7,13 @@ is in the language.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from operator import itemgetter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from discreet.query.language._statistic import IN_SQL, StatisticText, read_arguments
 from discreet.query.language.lexer import (
     Token,
+    read_whole,
     refused_aggregate,
     shorten,
     source_text,
@@ -46,6 +46,7 @@ _JOINS = "JOIN INNER LEFT RIGHT FULL CROSS NATURAL ASOF POSITIONAL SEMI ANTI LAT
 _INSTEAD = {
     **dict.fromkeys(("MEAN", "AVERAGE"), "AVG"),
     **dict.fromkeys(("TOTAL", "COUNTIF", "COUNT_IF", "SUMIF"), "SUM"),
+    **{f"{word}_CONT": f"{word}_DISC" for word in ("QUANTILE", "PERCENTILE")},
 }
 WORDS = frozenset((*_ENDINGS, "FROM", "WHERE", "GROUP", "BY", "ORDER", "LIMIT"))
 """Words that end a part of a query where they stand outside of quotes and parentheses."""
@@ -85,19 +86,14 @@ class SelectParts:
     statistics : tuple of StatisticText
         Statistics after SELECT, by their SQL words.
     clauses : mapping of str to str
-        Text after WHERE, GROUP BY (as "BY"), ORDER BY (as "ORDER") and LIMIT, for those that are there.
-    aliases : mapping of str to StatisticText
-        Statistics by the casefolded names that AS gives them.
-    items : tuple of int or str
-        Items after SELECT in their order: the index of a statistic, or the casefolded name of a key.
+        Text after WHERE, GROUP BY (as "BY"), ORDER BY (as "ORDER") and LIMIT, for those that are there. What
+        ORDER BY calls by its position after SELECT, or by a name that AS gives, is written out.
     refused : SelectRefusal or None
         First construct that is refused; None if all is read.
     """
 
     statistics: tuple[StatisticText, ...]
     clauses: Mapping[str, str]
-    aliases: Mapping[str, StatisticText]
-    items: tuple[int | str, ...]
     refused: SelectRefusal | None
 
 
@@ -136,7 +132,8 @@ class _Kept:
     """Parts of a statement that can be read, and their places in the text."""
 
     statistics: list[tuple[int, StatisticText]] = field(default_factory=list)
-    aliases: dict[str, StatisticText] = field(default_factory=dict)
+    listed: list[str] = field(default_factory=list)
+    aliases: dict[str, str] = field(default_factory=dict)
     where: str | None = None
     table: str = ANY_TABLE
     keys: list[tuple[int, str]] = field(default_factory=list)
@@ -151,8 +148,8 @@ class _Kept:
         if self.where:
             words += f" WHERE {self.where}"
         words += f" GROUP BY {', '.join(self.groups)}" if self.groups else ""
-        for word, ending in self.endings.items():
-            words += f" {'ORDER BY' if word == 'ORDER' else word} {ending}"
+        for word, shown in (("ORDER", "ORDER BY"), ("LIMIT", "LIMIT")):
+            words += f" {shown} {self.endings[word]}" if word in self.endings else ""
         return words
 
 
@@ -163,6 +160,7 @@ class _Reader:
         self._kept = _Kept()
         self._first: tuple[int, str, str] | None = None
         self._hopeless = False
+        self._group_tokens: list[tuple[str, ...]] = []
 
     def cut(self) -> SelectParts:
         """Return the parts of the SELECT, with its first refusal; parts after the refusal are left out."""
@@ -176,18 +174,18 @@ class _Reader:
             clauses["WHERE"] = kept.where
         if kept.groups and "groups" in seen:
             clauses["BY"] = ", ".join(kept.groups)
-        shown: list[tuple[int, int | str]] = [(place, i) for i, (place, _) in enumerate(kept.statistics)]
-        shown += [(place, _split_key(key)[0]) for place, key in kept.keys]
         return SelectParts(
             statistics=tuple(one for place, one in kept.statistics if place < end),
             clauses={word: text for word, text in clauses.items() if word in ("WHERE", "BY") or word in seen},
-            aliases=kept.aliases,
-            items=tuple(item for place, item in sorted(shown, key=itemgetter(0)) if place < end),
             refused=self._refusal(),
         )
 
     def _read(self, pieces: list[Token]) -> None:
-        for head, body in _segments(pieces):
+        segments = _segments(pieces)
+        for head, body in segments:
+            if head.word == "GROUP":
+                self._group_tokens += [_lower_tokens(part) for part in split_list(body[1:])]
+        for head, body in segments:
             if not self._take(head, body):
                 break
         self._check_whole()
@@ -301,11 +299,24 @@ class _Reader:
         if len(body) < 2 or body[0].word != "BY":
             self._refuse(head.start, "ORDER without BY", "Write ORDER BY and a statistic or a column.")
             return
-        self._kept.endings["ORDER"] = source_text(body[1:])
+        self._kept.endings["ORDER"] = ", ".join(self._order_key(part) for part in split_list(body[1:]))
+
+    def _order_key(self, part: list[Token]) -> str:
+        """Return an item of ORDER BY; its position after SELECT, or its name, is replaced by what it is."""
+        end = part[-1:] if part and part[-1].word in ("ASC", "DESC") else []
+        named, kept = part[: len(part) - len(end)], self._kept
+        text = source_text(named)
+        if len(named) == 1:
+            position = (read_whole(text) or 0) - 1
+            if 0 <= position < len(kept.listed):
+                text = kept.listed[position]
+            elif named[0].is_name:
+                text = kept.aliases.get(named[0].name.casefold(), text)
+        return " ".join(filter(None, (text, source_text(end))))
 
     def _limit(self, head: Token, body: list[Token]) -> None:
         if len(body) != 1:
-            self._refuse(head.start, "LIMIT without one number", "Write a whole number of groups: LIMIT 10.")
+            self._refuse(head.start, "LIMIT without a number", "Write a whole number of groups: LIMIT 10.")
             return
         self._kept.endings["LIMIT"] = body[0].text
 
@@ -357,34 +368,41 @@ class _Reader:
         """Read one item after SELECT: a statistic, or a column to group by."""
         top = [piece for piece in part if piece.depth == 0]
         first, text = top[0], shorten(source_text(part))
+        self._kept.listed.append(source_text(part))
+        if alias is not None:
+            self._kept.aliases[alias.casefold()] = source_text(part)
         called = len(top) > 2 and top[1].text == "(" and first.text.isidentifier()
         known = first.is_name and first.name.casefold() in self._columns
         statistic = read_sql_item(part)
         if statistic is not None:
-            self._statistic(first, statistic, alias)
+            self._kept.statistics.append((first.start, statistic))
         elif called and first.word in IN_SQL:
-            self._statistic(first, read_arguments(first.word, _inside(part)), alias)
+            self._kept.statistics.append((first.start, read_arguments(first.word, _inside(part))))
             self._after(top[3], part)
-        elif known and (len(top) == 1 or (len(top) == 3 and top[1].text == "(")):
+        elif known and (len(top) == 1 or (called and len(top) == 3)):
             self._kept.keys.append((first.start, source_text(part)))
+        elif self._is_grouped(part):
+            pass  # an expression that is in GROUP BY
         elif first.text == "*" and len(top) == 1:
             self._refuse(first.start, "whole rows, *")
-        elif called and (first.word in _INSTEAD or refused_aggregate(first.word) is not None):
-            refused = refused_aggregate(first.word)
-            otherwise = ONE_QUESTION if refused is None else str(refused)
+        elif called and first.word in _INSTEAD:
+            self._refuse(first.start, f"an aggregate that does not exist here, {text}")
+            instead = [replace(first, text=_INSTEAD[first.word]), *part[1:]]
+            nearest = read_sql_item(instead) or read_arguments(_INSTEAD[first.word], _inside(part))
+            self._kept.statistics.append((first.end, nearest))
+        elif called and (
+            refused := refused_aggregate(first.word, shorten(source_text(_inside(part))) or "x")
+        ):
+            otherwise = refused.hint if first.word in ("MIN", "MAX") else ONE_QUESTION
             self._refuse(first.start, f"an aggregate that does not exist here, {text}", otherwise)
-            if first.word in _INSTEAD:
-                self._kept.statistics.append((first.end, read_arguments(_INSTEAD[first.word], _inside(part))))
-            else:
-                self._hopeless = True  # No other statistic is suggested instead.
+            self._hopeless = True  # No other statistic is suggested instead.
         else:
             self._refuse(first.start, f"something that is not an aggregate, {text}")
 
-    def _statistic(self, first: Token, statistic: StatisticText, alias: str | None) -> None:
-        """Keep a statistic, and the name that it is given."""
-        self._kept.statistics.append((first.start, statistic))
-        if alias is not None and self._kept.aliases.setdefault(alias.casefold(), statistic) != statistic:
-            self._refuse(first.start, f"a name that two statistics have, {shorten(alias)}", "Name one anew.")
+    def _is_grouped(self, part: Sequence[Token]) -> bool:
+        """Return whether an item is a key of GROUP BY in the same words, its edges left out or the same."""
+        own = _lower_tokens(part)
+        return any(key == own or key[: len(own) + 1] == (*own, "(") for key in self._group_tokens)
 
     def _after(self, piece: Token, part: list[Token]) -> None:
         """Refuse what follows an aggregate: a window, a FILTER, or anything else."""
@@ -403,9 +421,10 @@ def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:
     """Return the clauses of a statement: keywords outside of quotes and parentheses, with their tokens."""
     parts: list[tuple[Token, list[Token]]] = []
     for i, piece in enumerate(pieces):
-        within = i > 0 and pieces[i - 1].word == "WITHIN"  # WITHIN GROUP (ORDER BY x) is part of a statistic
-        head = piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"
-        if piece.depth == 0 and head and not within:
+        starts = piece.word in _ORDER or piece.word in _ENDINGS or piece.text == ";"
+        # The GROUP of WITHIN GROUP (ORDER BY x), which no BY follows, is part of a statistic.
+        around = [near.word or near.text for near in pieces[max(i - 1, 0) : i + 2]]
+        if piece.depth == 0 and starts and around != ["WITHIN", "GROUP", "("]:
             parts.append((piece, []))
         elif parts:
             parts[-1][1].append(piece)
@@ -417,6 +436,10 @@ def _inside(pieces: Sequence[Token]) -> list[Token]:
     start = next((i for i, piece in enumerate(pieces) if piece.text == "("), len(pieces))
     end = next((i for i, p in enumerate(pieces) if i > start and p.text == ")" and p.depth == 0), len(pieces))
     return list(pieces[start + 1 : end])
+
+
+def _lower_tokens(part: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(token.text.casefold() for token in part)
 
 
 def _split_alias(part: list[Token]) -> tuple[list[Token], str | None]:

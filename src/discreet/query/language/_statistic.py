@@ -97,6 +97,11 @@ class StatisticText(NamedTuple):
 
     def written(self) -> str:
         """Return the text again, as it stands in a SELECT."""
+        if self.word in ("RATIO", "PERCENTILE_DISC") and len(self.arguments) == 2:
+            first, second = self.arguments
+            if self.word == "RATIO":
+                return f"SUM({first}) / SUM({second})"
+            return f"{self.word}({first}) WITHIN GROUP (ORDER BY {second})"
         inside = ", ".join(self.arguments) or "*"
         return f"{self.word}({'DISTINCT ' if self.distinct else ''}{inside})"
 
@@ -190,8 +195,10 @@ def _read_item(part: list[Token], text: str, columns: Collection[str]) -> Statis
     called = len(part) > 1 and part[1].text == "("
     if word in _OTHER_WORDS and word.casefold() not in columns:
         raise ExpressionRefused(f"the word {word}", f"Write {_OTHER_WORDS[word]} instead.")
-    if word not in IN_WORDS and called and (refused := refused_aggregate(word)) is not None:
-        raise refused
+    if word not in IN_WORDS and called:
+        refused = refused_aggregate(word, shorten(source_text(part[2:-1])) or "x")
+        if refused is not None:
+            raise refused
     if word not in IN_WORDS or not (called or word in _OLD or word.casefold() not in columns):
         return source_text(part)
     outside = [piece for piece in part[1:] if piece.depth == 0]
@@ -232,15 +239,18 @@ def build_statistics(
     built = [_build_statistic(one, table[one.word], schema) for one in typed]
     if len(built) == 1:
         return tuple(built)
-    built = [count_known(one, schema) for one in built]
+    built = [sum_of_known(one, schema) for one in built]
     if len(set(built)) < len(built):
         raise ExpressionRefused("a statistic that comes twice", "Write it once.")
     return tuple(built)
 
 
-def count_known(statistic: Statistic, schema: Schema) -> Statistic:
-    """Return a count of something among other statistics: the sum of the condition that it is known."""
-    if statistic.kind != "count" or statistic.known is None:
+def sum_of_known(statistic: Statistic, schema: Schema) -> Statistic:
+    """Return a count of something as the sum of the condition that it is known; others as they are.
+
+    Among several statistics it is one: the condition of the query is that of all of them.
+    """
+    if statistic.kind != "count" or not statistic.known:
         return statistic
     return Statistic("sum", parse(statistic.known, schema))
 
@@ -285,19 +295,18 @@ def _build_distinct(typed: StatisticText, schema: Schema) -> Statistic:
     unit = schema.id_column
     if typed.word != "COUNT" or len(typed.arguments) != 1:
         raise ExpressionRefused(
-            f"{typed.word} of DISTINCT values", "DISTINCT stands in COUNT(DISTINCT x) alone."
-        )
-    if unit is None:
-        raise ExpressionRefused(
-            "COUNT(DISTINCT ...) of a table without an id column",
-            f"Every row is a {schema.unit} of its own: COUNT(*) counts them.",
+            f"{typed.word} of DISTINCT values", "Leave out DISTINCT, which only COUNT of an id column has."
         )
     (piece, *rest) = tokenize(typed.arguments[0])
-    if rest or not piece.is_name or piece.name.casefold() != unit.casefold():
+    if unit is None or rest or not piece.is_name or piece.name.casefold() != unit.casefold():
+        counted = (
+            f"Every row is a {schema.unit} of its own, and COUNT(*) counts them."
+            if unit is None
+            else f"COUNT(DISTINCT {write_name(unit)}) counts every {schema.unit} once."
+        )
         raise ExpressionRefused(
             f"a count of the distinct values of {shorten(typed.arguments[0])}",
-            f"Which values occur would tell about rows. COUNT(DISTINCT {write_name(unit)}) counts the "
-            "units; GROUP BY counts the rows of each declared value.",
+            f"GROUP BY counts the rows of each declared value. {counted}",
         )
     return Statistic("distinct", unit_column=unit)
 

@@ -7,34 +7,36 @@ stands inside them is read by the expression language.
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language._expression import parse, parse_where
-from discreet.query.language._group_by import (
-    GroupKey,
-    parse_groups,
-    write_edge,
-    write_name,
-)
+from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
 from discreet.query.language._statistic import (
     Statistic,
     StatisticText,
     build_statistics,
-    count_known,
     read_list,
+    sum_of_known,
 )
-from discreet.query.language.lexer import Token, bare, is_plain, shorten, source_text, split_list, tokenize
+from discreet.query.language.lexer import (
+    Token,
+    bare,
+    is_plain,
+    read_whole,
+    shorten,
+    source_text,
+    split_list,
+    tokenize,
+)
 from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet.query.language import Expression
-    from discreet.query.language._select import SelectParts
     from discreet.schema import Schema
 
 _WORDS = ("WHERE", "BY", "ORDER", "LIMIT")
@@ -43,7 +45,6 @@ _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters of a query that an error repeats
 _MOST_STATISTICS = 16
 _LARGEST_LIMIT = 2**31
-_WHOLE = re.compile("[0-9]{1,12}")
 
 
 class OrderKey(NamedTuple):
@@ -103,7 +104,7 @@ class Query:
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
         statistics = [one.write(_write_expression, sql=True) for one in self.statistics]
         keys = [key.written(self.schema) for key in self.by]
-        columns = ", ".join([*(write_name(key.column) for key in self.by), *statistics])
+        columns = ", ".join([*(key.text for key in self.by), *statistics])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
         if self.where is not None:
             words += f" WHERE {_clause(self.where)}"
@@ -241,7 +242,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     cut = split_select(text, _columns(schema))
     # What stands before a refused part is read first, so that the first error is named.
     statistics = build_statistics(cut.statistics, schema, sql=True) or (Statistic("count"),)
-    query = _build_parsed(statistics, cut.clauses, schema, cut)
+    query = _build_parsed(statistics, cut.clauses, schema, is_sql=True)
     if cut.refused is None:
         return query
     for nearest in cut.refused.nearest if suggest else ():
@@ -258,7 +259,8 @@ def _build_parsed(
     statistics: tuple[Statistic, ...],
     clauses: Mapping[str, Any],
     schema: Schema,
-    cut: SelectParts | None = None,
+    *,
+    is_sql: bool = False,
 ) -> Query:
     """Read the clauses in the order in which they stand, so that the first mistake is named."""
     if len(statistics) > _MOST_STATISTICS:
@@ -268,16 +270,17 @@ def _build_parsed(
     condition = _condition(clauses.get("WHERE"), schema)
     if len(statistics) == 1 and (known := statistics[0].known) is not None:
         # A mean is over the rows where it is known: the question says so, and so does its reply.
-        known = known if condition is None else f"{known} AND {condition.canonical}"
-        condition = parse_where(known, schema)
+        condition = _both(known, condition, schema)
+        # Of both where they contradict each other FALSE is left: once more, the text is read as the same.
+        condition = _both(known, condition, schema)
         statistics = (dataclasses.replace(statistics[0], known=None),)
     by = parse_groups(clauses.get("BY", ()), schema)
     query = Query(statistics, condition, by, schema)
-    order = _read_order(clauses.get("ORDER"), query, cut)
+    order = _read_order(clauses.get("ORDER"), query, is_sql)
     return dataclasses.replace(query, order=order, limit=_read_limit(clauses.get("LIMIT"), query))
 
 
-def _read_order(text: str | None, query: Query, cut: SelectParts | None) -> tuple[OrderKey, ...]:
+def _read_order(text: str | None, query: Query, is_sql: bool) -> tuple[OrderKey, ...]:
     """Return what ORDER BY sorts groups by: statistics and keys by position, by name, or written again."""
     if text is None:
         return ()
@@ -287,56 +290,64 @@ def _read_order(text: str | None, query: Query, cut: SelectParts | None) -> tupl
         )
     keys = []
     for part in split_list(tokenize(text)):
-        if not part:
+        named = part[:-1] if part and part[-1].word in ("ASC", "DESC") else part
+        if not named:
             raise ExpressionRefused(
                 "an empty place after ORDER BY", "Name a statistic, a column or its position."
             )
-        descending = part[-1].word == "DESC"
-        named = part[:-1] if part[-1].word in ("ASC", "DESC") else part
-        keys.append(_find_order_key(named, query, cut)._replace(descending=descending))
+        key = _find_order_key(named, query, is_sql)
+        keys.append(key._replace(descending=part[-1].word == "DESC"))
     if len({key[:2] for key in keys}) < len(keys):
         raise ExpressionRefused("an order that names one column twice", "Write it once.")
     return tuple(keys)
 
 
-def _find_order_key(part: list[Token], query: Query, cut: SelectParts | None) -> OrderKey:
+def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
     """Return the statistic or group key that an item of ORDER BY names."""
     text = source_text(part)
     keys = [key.written(query.schema) for key in query.by]
-    place = _read_whole(text)
-    shown = _shown_columns(query, cut)
-    if place is not None and 1 <= place <= len(shown):
-        return shown[place - 1]
-    folded = part[0].name.casefold() if len(part) == 1 and part[0].is_name else text.casefold()
-    aliased = None if cut is None else cut.aliases.get(folded)
-    for i, key in enumerate(query.by if aliased is None else ()):
-        if folded in (key.column.casefold(), keys[i].casefold()):
-            return OrderKey(i, False, False)
-    typed = [aliased] if aliased else _read_statistic(part, cut is not None, query.schema)
-    for one in typed:
-        (wanted,) = build_statistics([one], query.schema, sql=cut is not None)
-        same = (wanted, dataclasses.replace(wanted, known=None), count_known(wanted, query.schema))
-        if len(query.statistics) > 1:  # each of several says itself for which rows it is known
-            same = same[::2]
-        for i, statistic in enumerate(query.statistics):
-            if statistic in same:
-                return OrderKey(i, True, False)
-    names = ", ".join((*keys, *query.names))
-    raise ExpressionRefused(f"an order by {shorten(text)}, which is not returned", f"There are {names}.")
+    place = None if is_sql else read_whole(text)
+    if place is not None and 1 <= place <= len(keys) + len(query.statistics):
+        is_statistic = place > len(keys)
+        return OrderKey(place - 1 - is_statistic * len(keys), is_statistic, False)
+    place = _find_group_key(part, query)
+    if place is not None:
+        return OrderKey(place, False, False)
+    for one in _read_statistic(part, is_sql, query.schema):
+        wanted = _as_in(query, build_statistics([one], query.schema, sql=is_sql)[0])
+        if wanted in query.statistics:
+            return OrderKey(query.statistics.index(wanted), True, False)
+    statistics = [one.write(_write_expression, sql=is_sql) for one in query.statistics]
+    names = shorten(", ".join((*keys, *statistics)))
+    raise ExpressionRefused(
+        f"an order by {shorten(text)}, which is not returned",
+        f"Order by one of these, or ask for it as well: {names}.",
+    )
 
 
-def _shown_columns(query: Query, cut: SelectParts | None) -> list[OrderKey]:
-    """Return what positions in ORDER BY count: the items after SELECT, or in words keys, then statistics."""
-    keys = {key.column.casefold(): OrderKey(i, False, False) for i, key in enumerate(query.by)}
-    if cut is None:
-        return [*keys.values(), *(OrderKey(i, True, False) for i in range(len(query.statistics)))]
-    items = ((OrderKey(one, True, False) if isinstance(one, int) else keys.get(one)) for one in cut.items)
-    return [one for one in items if one is not None]
+def _as_in(query: Query, statistic: Statistic) -> Statistic:
+    """Return a statistic as it would stand in a query, if it is over the same rows."""
+    if len(query.statistics) > 1:
+        return sum_of_known(statistic, query.schema)
+    if statistic.known is None or query.where is None:
+        return statistic
+    # The condition of a single statistic says that it is known.
+    where = _both(statistic.known, query.where, query.schema)
+    same = where.canonical == query.where.canonical
+    return dataclasses.replace(statistic, known=None) if same else statistic
 
 
-def _read_whole(text: str) -> int | None:
-    """Return a whole number of few digits; None for any other text."""
-    return int(text) if _WHOLE.fullmatch(text) else None
+def _find_group_key(part: list[Token], query: Query) -> int | None:
+    """Return the index of the group key that is named, with its edges or without them; None for another."""
+    if len(part) == 1 and part[0].is_name:
+        columns = [(key.column or key.name).casefold() for key in query.by]
+        named = part[0].name.casefold()
+        return columns.index(named) if named in columns else None
+    try:
+        (key,) = parse_groups(source_text(part), query.schema)
+    except ExpressionRefused:
+        return None
+    return query.by.index(key) if key in query.by else None
 
 
 def _read_statistic(part: list[Token], is_sql: bool, schema: Schema) -> list[StatisticText]:
@@ -352,12 +363,20 @@ def _read_limit(text: str | None, query: Query) -> int | None:
     """Return the maximum number of groups."""
     if text is None:
         return None
-    number = _read_whole(text.strip())
+    typed = text.strip()
+    if not typed:
+        raise ExpressionRefused("LIMIT without a number", "Write a whole number of groups: LIMIT 10.")
+    number = read_whole(typed)
     if number is None or not 1 <= number < _LARGEST_LIMIT:
-        raise ExpressionRefused(f"LIMIT {shorten(text.strip())}", "Write a whole number of groups: LIMIT 10.")
+        raise ExpressionRefused(f"LIMIT {shorten(typed)}", "Write a whole number of groups: LIMIT 10.")
     if not query.by:
         raise ExpressionRefused("LIMIT without groups", "There is one row: leave it out, or write GROUP BY.")
     return number
+
+
+def _both(known: str, condition: Expression | None, schema: Schema) -> Expression:
+    """Return the condition that something is known and another condition is true."""
+    return parse_where(known if condition is None else f"{known} AND {condition.canonical}", schema)
 
 
 def _condition(text: str | None, schema: Schema) -> Expression | None:

@@ -107,6 +107,7 @@ class ColumnResponse(ResponseModel, title="Column"):
     first_day: str | None
     sd: float | None
     margin: float | None
+    rank_margin: float | None
 
 
 class ExpectedMarginResponse(ResponseModel, title="ExpectedMargin"):
@@ -238,7 +239,11 @@ class BudgetResponse(ResponseModel, title="Budget"):
 
 
 class HistoryEntry(ResponseModel):
-    """One charge, with what was asked and answered; value and sd are null for very large answers."""
+    """One charge, with what was asked and answered; value and sd are null for very large answers.
+
+    The numbers of a text query are listed with group, interval and statistic, at the last of its charges;
+    they are null for other charges.
+    """
 
     receipt: str
     row: int
@@ -250,6 +255,7 @@ class HistoryEntry(ResponseModel):
     value: Any
     sd: Any
     law: str | None
+    numbers: list[dict[str, Any]] | None
 
 
 class HistoryResponse(ResponseModel, title="History"):

@@ -14,10 +14,11 @@ import numpy as np
 from starlette.responses import JSONResponse
 
 from discreet import formatting
-from discreet.errors import DiscreetError
-from discreet.formatting import CURRENCY_SYMBOLS, currency_symbol, format_amount
+from discreet.errors import NOTHING_CHARGED, DiscreetError
 from discreet.noise import Stream
+from discreet.privacy.rounding import four_digits
 from discreet.query import Database
+from discreet.query.intervals import interval_width
 from discreet.query.language.lexer import write_name
 from discreet.query.language.nodes import write_level
 from discreet.query.text_query import run_query
@@ -25,7 +26,7 @@ from discreet.server.api import requests
 from discreet.server.api.responses import query_response
 from discreet.server.errors import ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_view
-from discreet.server.pages.budget import budget_view, cost_in_currency, price_view, remaining_amount
+from discreet.server.pages.budget import budget_view, cost_in_currency, price_view
 from discreet.server.pages.forms import AskForm, FieldError
 from discreet.server.pages.history import (
     caller_budget,
@@ -372,25 +373,25 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
     if problem.code in ("failed", "unauthorized"):
         raise error
     if problem.code == "budget-exceeded":
-        return {"amount": _budget_message(page_request, problem.details)}, problem.status
+        return {"amount": FieldMessage(problem.message, _budget_hint(problem))}, problem.status
     message = problem.message
     if problem.code == "refused":
         message = f"This is not part of the query language: {problem.details['refused']}."
     return {_problem_field(problem): FieldMessage(message, problem.hint)}, problem.status
 
 
-def _budget_message(page_request: PageRequest, details: Mapping[str, Any]) -> FieldMessage:
-    """Return the message with what is left under both limits; the ledger names only the first one met."""
-    currency = details["currency"]
-    left = remaining_amount(page_request.service.budget(page_request.caller), currency)
-    if left is None or currency not in CURRENCY_SYMBOLS:
-        return FieldMessage("This costs more than is left. Nothing was charged.", "Ask for less.")
-    symbol = currency_symbol(currency)
-    price, rest = format_amount(details["asked"], up=True), format_amount(left, up=False)
-    comparison = f"It costs {symbol} = {price}, and {symbol} = {rest} is left."
-    return FieldMessage(
-        "This costs more than is left. Nothing was charged.", f"{comparison} Ask for less, or less exactly."
-    )
+def _budget_hint(problem: ApiError) -> str:
+    """Return what would fit in the words of the form: a price by its letter, a margin in place of an sd."""
+    fits = problem.details["fits"]
+    if fits is None:
+        return problem.hint
+    if "sd" in fits:
+        margin = four_digits(fits["sd"] * interval_width("gaussian"), up=True)
+        most = f"A margin of error of ±\u00a0{margin:g} or more"
+    else:
+        (currency,) = fits.keys() - {"kind", "delta"}
+        most = f"At most {formatting.currency_symbol(currency)} = {fits[currency]:g}"
+    return f"{NOTHING_CHARGED} {most} would fit what is left for you."
 
 
 def _problem_field(problem: ApiError) -> str:
@@ -454,5 +455,5 @@ def _refine_form(page_request: PageRequest, past: PastAnswer) -> RefineForm | No
         receipts=",".join(past.receipts),
         exact=exact,
         amount=f"{paid:.4g}",
-        letter=currency_symbol(exact),
+        letter=formatting.currency_symbol(exact),
     )

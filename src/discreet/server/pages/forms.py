@@ -85,11 +85,12 @@ class AskForm:
     @classmethod
     def from_query(cls, query: Query, default: AskForm) -> AskForm:
         """Return a form that shows a parsed query, both in single fields and as SQL."""
-        axes = [(axis.column, ", ".join(f"{edge:g}" for edge in axis.edges)) for axis in query.by]
+        axes = [(key.column or "", ", ".join(f"{edge:g}" for edge in key.edges)) for key in query.by]
         first, second = (*axes, ("", ""), ("", ""))[:2]
         statistic = query.statistics[0]
         verb = "median" if statistic.level == 0.5 else statistic.kind
-        if len(query.statistics) > 1 or len(axes) > 2 or query.order or query.limit or verb not in VERBS:
+        plain = len(query.statistics) == 1 and verb in VERBS and not query.order and not query.limit
+        if not plain or len(axes) > 2 or any(key.column is None for key in query.by):
             return replace(default, source="sql", sql=query.sql)
         return replace(
             default,
