@@ -169,7 +169,7 @@ def test_a_sentence_of_parts_is_the_typed_one() -> None:
         (("max(age)", None, []), "There is no MAX"),
         (("sum(age)", "age", []), "something else than a condition"),
         (("count", None, ["agee"]), "Unknown column agee. Did you mean age"),
-        (("count", None, ['sex", "age']), "Unknown column"),
+        (("count", None, ['sex", "age']), "double quotes that is not a column"),
         (("count", None, ["sex", "SEX"]), "comes twice"),
         (("count", None, ["hours-per-week"]), 'BY "hours-per-week" \\(25, 50, 75\\)'),
         (("count", None, [{"column": "age", "edges": []}]), "rising numbers"),

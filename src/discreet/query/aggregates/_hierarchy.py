@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,7 +23,7 @@ from discreet.query.language._expression import parse_where
 from discreet.query.language._sql import bigint, write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sqlglot.expressions import Expr as Tree
 
@@ -118,13 +117,14 @@ class ValueCells:
     def starts(self) -> Floats:
         """Return where each cell begins, and where the last ends; within the declared range."""
         index = np.arange(self.first, self.first + self.size + 1)
-        if self.octave is None:
-            edges: Floats = index * self.width
-        else:
+        inside, doublings = index, np.zeros_like(index)
+        if self.octave is not None:
             doublings = np.where(index >= 0, index, -index - 1) // self.octave - 1
             doublings = np.maximum(doublings, 0)
-            edges = np.ldexp((index - np.sign(index) * doublings * self.octave) * self.width, doublings)
-        return np.clip(edges, self.lower, self.upper)
+            inside = index - np.sign(index) * doublings * self.octave
+        edges = np.ldexp(inside * self.width, doublings)
+        starts: Floats = np.clip(edges, self.lower, self.upper).astype(np.float64)
+        return starts
 
     def ends(self) -> Floats:
         """Return the largest value of each cell, or the number that its values stay below."""
@@ -154,7 +154,8 @@ class ValueCells:
         cell = program.add(program.floor(program.multiply(place, scale)), offset)
         if expression.known_place is not None:
             cell = program.select(expression.known_place, cell, program.constant(-1.0))
-        return write(program, cell, curation.sql_column, bigint)
+        tree: Tree = write(program, cell, curation.sql_column, bigint)
+        return tree
 
 
 @dataclass(frozen=True, slots=True)

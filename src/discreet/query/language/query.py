@@ -208,8 +208,9 @@ def build_query(
     where : str or None
         Condition that chooses rows; None for all of them.
     by : sequence of str or mapping
-        Columns to group by: names, or ``{"column": "age", "edges": [30, 45, 60]}`` with where the cells of a
-        number begin; of a date in days since its first, or as ``"2024-01-31"``.
+        Keys to group by: names of columns or expressions, or ``{"column": "age", "edges": [30, 45, 60]}`` with
+        where the cells of a number begin; of a date in days since its first, or as ``"2024-01-31"``. An
+        expression with edges is ``{"expression": "income / 12", "edges": [1000, 2000]}``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
 
