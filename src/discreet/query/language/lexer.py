@@ -549,8 +549,6 @@ class _Reader:
                 "a name in double quotes that is not a column",
                 "Values of a category stand in single quotes, numbers without quotes.",
             )
-        if is_plain(name):
-            raise ExpressionRefused('the sign "', "Write the name of a column as it is.")
         self._column(column)
 
     def _column(self, column: Column) -> None:

@@ -7,6 +7,7 @@ stands inside them is read by the expression language.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _WORDS = ("WHERE", "BY", "ORDER", "LIMIT")
 _RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
+_COUNT_OF_KNOWN = re.compile(r'^sum\(("(?:[^"]|"")+"|\w+) IS NOT NULL\)$', re.IGNORECASE)
 _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters of a query that an error repeats
 _MOST_STATISTICS = 16
@@ -95,14 +97,14 @@ class Query:
     @property
     def names(self) -> tuple[str, ...]:
         """Canonical text of each statistic, by which its column of a result is called."""
-        return tuple(one.write(_write_expression) for one in self.statistics)
+        return self.write_statistics(sql=False)
 
     @property
     def sql(self) -> str:
         """The query as a SELECT, which is parsed as the same query."""
         named = self.schema.dataset or ""
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
-        statistics = [one.write(_write_expression, sql=True) for one in self.statistics]
+        statistics = self.write_statistics(sql=True)
         keys = [key.written(self.schema) for key in self.by]
         columns = ", ".join([*(key.text for key in self.by), *statistics])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
@@ -111,6 +113,13 @@ class Query:
         if keys:
             words += f" GROUP BY {', '.join(keys)}"
         return words + self._ending(statistics, keys, sql=True)
+
+    def write_statistics(self, *, sql: bool) -> tuple[str, ...]:
+        """Return the statistics as texts that are read as the same ones."""
+        texts = [one.write(_write_expression, sql=sql) for one in self.statistics]
+        # Among several, a count of what is known is a sum: see sum_of_known.
+        several, count = len(texts) > 1, r"COUNT(\1)" if sql else r"count(\1)"
+        return tuple(_COUNT_OF_KNOWN.sub(count, text) if several else text for text in texts)
 
     def _ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
         """Return ORDER BY and LIMIT as text; empty without them."""
@@ -208,8 +217,8 @@ def build_query(
     where : str or None
         Condition that chooses rows; None for all of them.
     by : sequence of str or mapping
-        Keys to group by: names of columns or expressions, or ``{"column": "age", "edges": [30, 45, 60]}`` with
-        where the cells of a number begin; of a date in days since its first, or as ``"2024-01-31"``. An
+        Keys to group by: names of columns or expressions, or ``{"column": "age", "edges": [30, 45, 60]}``
+        with where the cells of a number begin; of a date in days since its first, or as ``"2024-01-31"``. An
         expression with edges is ``{"expression": "income / 12", "edges": [1000, 2000]}``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
@@ -318,8 +327,7 @@ def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
         wanted = _as_in(query, build_statistics([one], query.schema, sql=is_sql)[0])
         if wanted in query.statistics:
             return OrderKey(query.statistics.index(wanted), True, False)
-    statistics = [one.write(_write_expression, sql=is_sql) for one in query.statistics]
-    names = shorten(", ".join((*keys, *statistics)))
+    names = shorten(", ".join((*keys, *query.write_statistics(sql=is_sql))))
     raise ExpressionRefused(
         f"an order by {shorten(text)}, which is not returned",
         f"Order by one of these, or ask for it as well: {names}.",
