@@ -572,8 +572,8 @@ class QueryResult(TabularResult):
         if self.simultaneous == 1:
             return None
         return (
-            f"Chosen from {self.simultaneous:,} groups by noisy numbers: the intervals are wider, so that they "
-            "hold whichever groups are chosen."
+            f"Chosen from {self.simultaneous:,} groups by noisy numbers: the intervals are wider, so that "
+            "they hold whichever groups are chosen."
         )
 
     @property

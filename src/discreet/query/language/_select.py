@@ -303,7 +303,7 @@ class _Reader:
         self._kept.places["groups"] = head.start
 
     def _group_key(self, part: list[Token], items: Sequence[tuple[list[Token], str | None]]) -> list[Token]:
-        """Return a key of GROUP BY; its position after SELECT, or its name there, is replaced by what it is."""
+        """Return a key of GROUP BY; a position after SELECT, or a name there, is replaced by what it is."""
         if len(part) != 1 or part[0].name.casefold() in self._columns:
             return part
         text, name = part[0].text, part[0].name.casefold() if part[0].is_name else None
