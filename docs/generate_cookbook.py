@@ -14,23 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet import ZCDP, Database, Ledger, datasets
-from discreet.cli.answers import show_values
+from discreet import ZCDP, ApproxDP, Database, Ledger, datasets
+from discreet.cli.answers import show_plan, show_values
 from discreet.cli.console import Console
+from discreet.pipeline.query_plan import plan_queries
+from discreet.pipeline.query_session import QuerySession
+from discreet.pipeline.question_file import decode_questions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from discreet.query.results import QueryResult
 
 PAGE = Path(__file__).parent / "howto" / "cookbook.md"
 SEED = 1
 RHO = 0.01
 """Promise of every question that does not ask for another."""
-LIMIT = {"epsilon": 6.0, "delta": 1e-6}
+LIMIT = ApproxDP(epsilon=6, delta=1e-6, unit="patient")
 _WIDTH = 62  # characters of an answer on the page
 _QUESTION = re.compile(
     r"^### (\d+)\. ([^\n]+)\n\n((?:[^\n]+\n)+)\n```sql\n(.*?)```\n\n```text\n(.*?)```$",
     re.MULTILINE | re.DOTALL,
 )
+_REPORT = re.compile(r"^```sql\n(-- report.*?)```\n.*?^```text\n(.*?)```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def answer_questions(questions: list[Question]) -> list[QueryResult]:
     results: list[QueryResult] = []
     receipts: dict[str, tuple[str, ...]] = {}
     with (
-        Ledger.open(":memory:") as ledger,
+        Ledger.open(":memory:", limit=LIMIT) as ledger,
         Database(table.path, schema=table.schema, ledger=ledger, random_state=SEED) as db,
     ):
         for question in questions:
@@ -93,14 +99,32 @@ def answer_questions(questions: list[Question]) -> list[QueryResult]:
 
 def write_answer(result: QueryResult) -> str:
     """Return an answer as the command line prints it, without its question."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), Console() as console:
+    with _printed() as lines, Console() as console:
         show_values(console, result, question=False)
-    lines = [line.rstrip().removeprefix("  ") for line in out.getvalue().splitlines()]
-    if not result.cost:
-        lines.append("Cost: nothing. It follows from public facts.")
+        if not result.cost:
+            console.line("Cost: nothing. It follows from public facts.")
+        elif result.cached:
+            console.line("Cost: nothing. The answer was paid for before.")
     wrapped = (textwrap.wrap(line, _WIDTH) if line.endswith(".") else [line] for line in lines)
-    return "".join(f"{line}\n" for part in wrapped for line in part)
+    return "".join(f"{line.removeprefix('  ')}\n" for part in wrapped for line in part)
+
+
+def write_plan(report: str) -> str:
+    """Return what the command line prints for the file of questions, with ``--dry-run``."""
+    with QuerySession("demo:hospital", ledger=False) as session:
+        plan = plan_queries(session, decode_questions(report.encode(), "report"), privacy=ZCDP(rho=3 * RHO))
+        with _printed() as lines, Console() as console:
+            show_plan(console, plan, LIMIT.delta)
+    return "".join(f"{line}\n" for line in lines)
+
+
+@contextlib.contextmanager
+def _printed() -> Iterator[list[str]]:
+    """Collect what is printed, without blanks at the ends of lines."""
+    out, lines = io.StringIO(), []
+    with contextlib.redirect_stdout(out):
+        yield lines
+    lines += [line.rstrip() for line in out.getvalue().splitlines()]
 
 
 def write_page(text: str) -> str:
@@ -110,7 +134,10 @@ def write_page(text: str) -> str:
     def put(found: re.Match[str]) -> str:
         return text[found.start() : found.start(5)] + next(answers) + text[found.end(5) : found.end()]
 
-    return _QUESTION.sub(put, text)
+    page = _QUESTION.sub(put, text)
+    report = _REPORT.search(page)
+    assert report is not None
+    return page[: report.start(2)] + write_plan(report[1]) + page[report.end(2) :]
 
 
 if __name__ == "__main__":
