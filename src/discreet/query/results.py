@@ -461,10 +461,41 @@ class QueryResult(TabularResult):
         """Standard deviation of the noise of a result without groups, in its unit; None with groups."""
         return None if self._single is None else self._single.sd
 
+    def interval(self, level: float = LEVEL) -> ResultInterval:
+        """Return the interval that holds the exact number of a result that is one number.
+
+        Parameters
+        ----------
+        level : float
+            Probability with which it holds the number; another than :data:`LEVEL` for a count or a sum alone.
+
+        Raises
+        ------
+        ParameterError
+            There are several numbers, whose intervals are in ``cells``, or the number has no sd.
+        """
+        single = self._single
+        if single is None:
+            raise ParameterError(
+                f"interval of a result must be asked of one number, and there are {len(self.cells)}. Each of "
+                "`cells` has its own."
+            )
+        if level == LEVEL:
+            return single.interval
+        if single.sd is None or single.value is None or not 0 < level < 1:
+            raise ParameterError(
+                f"level of interval must be {LEVEL:g}, or of a count or a sum between 0 and 1, was {level!r}."
+            )
+        width = max(
+            interval_width(law, level) for law in {self.law, "gaussian" if self.refined else self.law}
+        )
+        ends = sum_intervals(np.asarray(single.value), np.asarray(single.sd), width, self.columns[0].bounds)
+        return ResultInterval(*map(float, ends))
+
     @property
-    def interval(self) -> ResultInterval | None:
-        """Interval of a result without groups at :data:`LEVEL`; None with groups."""
-        return None if self._single is None else self._single.interval
+    def receipt(self) -> Receipt | None:
+        """Receipt of the charge, as the ledger wrote it; None if free, or if a service sent the result."""
+        return self.charges[-1] if self.charges else None
 
     @property
     def _single(self) -> ResultCell | None:
@@ -669,7 +700,7 @@ class QueryResult(TabularResult):
 
     def to_wire(self) -> dict[str, Any]:
         """Return the result as the HTTP interface has it."""
-        ends = self.interval or (None, None)
+        ends = (None, None) if self._single is None else self._single.interval
         return {
             "kind": "answer",
             "question": self.question,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from discreet.query.language._statistic import IN_SQL, StatisticText, read_arguments
 from discreet.query.language.lexer import (
     Token,
+    read_whole,
     refused_aggregate,
     shorten,
     source_text,
@@ -173,8 +174,6 @@ class _Reader:
             clauses["WHERE"] = kept.where
         if kept.groups and "groups" in seen:
             clauses["BY"] = ", ".join(kept.groups)
-        shown: list[tuple[int, int | str]] = [(place, i) for i, (place, _) in enumerate(kept.statistics)]
-        shown += [(place, _split_key(key)[0]) for place, key in kept.keys]
         return SelectParts(
             statistics=tuple(one for place, one in kept.statistics if place < end),
             clauses={word: text for word, text in clauses.items() if word in ("WHERE", "BY") or word in seen},
@@ -326,7 +325,7 @@ class _Reader:
         named, kept = part[: len(part) - len(end)], self._kept
         text = source_text(named)
         if len(named) == 1:
-            position = int(text) - 1 if text.isdecimal() and text.isascii() else -1
+            position = (read_whole(text) or 0) - 1
             if 0 <= position < len(kept.listed):
                 text = kept.listed[position]
             elif named[0].is_name:
@@ -398,7 +397,7 @@ class _Reader:
         elif called and first.word in IN_SQL:
             self._kept.statistics.append((first.start, read_arguments(first.word, _inside(part))))
             self._after(top[3], part)
-        elif known and (len(top) == 1 or (len(top) == 3 and top[1].text == "(")):
+        elif known and (len(top) == 1 or (called and len(top) == 3)):
             self._kept.keys.append((first.start, source_text(part)))
         elif self._is_grouped(part):
             pass  # an expression that is in GROUP BY

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 
+_WHOLE = re.compile(r"[0-9]{1,12}")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_CHARACTERS = 4096
 MOST_NODES = 400
@@ -375,6 +376,11 @@ def unwrap_arguments(text: str) -> str:
     ends = [token.end for token in tokens]
     blanks = ["", *(" " * (after.start - end) for after, end in zip(tokens[1:], ends, strict=False))]
     return "".join(blanks[i] + token.text for i, token in enumerate(tokens) if i not in dropped)
+
+
+def read_whole(text: str) -> int | None:
+    """Return a whole number of at most 12 digits; None for any other text."""
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def shorten(text: str) -> str:
