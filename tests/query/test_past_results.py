@@ -60,12 +60,6 @@ def test_dates_are_days_and_other_answers_are_lists(db: Database) -> None:
     assert repr(history) == "History(2 charges, 2 rows)"
 
 
-def test_half_of_an_answer_is_shown_as_what_it_is(db: Database) -> None:
-    """A page may begin between the two charges of a mean by groups."""
-    db.mean("age", by="sex", privacy=MU)
-    assert isinstance(db.history(last=1).columns["value"][0], list)
-
-
 def test_a_history_is_legible_and_harmless() -> None:
     schema = Schema(columns=[Column("town", values=("<script>", "=1+1"))])
     with Database({"town": ["<script>", "=1+1"] * 50}, schema=schema, random_state=1) as db:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats
     from discreet.query.calibration import Law
-    from discreet.query.language._statistic import Statistic
+    from discreet.query.language._statistic import QueryStatistic
 
 LAWS: tuple[Law, ...] = ("gaussian", "laplace")
 PROMISES: dict[str, Any] = {"gaussian": GaussianDP(mu=0.5), "laplace": PureDP(epsilon=0.5)}
@@ -111,7 +111,7 @@ def draw(planned: Planned, exact: Mapping[int, float], law: Law, name: str, draw
     return many.combine(np.stack(noisy), np.repeat(np.array(planned.sds)[:, None], draws, axis=1), law)
 
 
-def exact_sums(statistic: Statistic, rows: float, shape: tuple[float, float]) -> list[float]:
+def exact_sums(statistic: QueryStatistic, rows: float, shape: tuple[float, float]) -> list[float]:
     """Return the exact sums of a mean or a spread over rows of a shape."""
     assert statistic.expression is not None
     half = (statistic.expression.upper - statistic.expression.lower) / 2
@@ -121,7 +121,7 @@ def exact_sums(statistic: Statistic, rows: float, shape: tuple[float, float]) ->
     return [rows * mean, rows * (square - half * half / 2), rows]
 
 
-def exact_number(statistic: Statistic, rows: float, shape: tuple[float, float]) -> float:
+def exact_number(statistic: QueryStatistic, rows: float, shape: tuple[float, float]) -> float:
     """Return the exact mean or spread of rows of a shape."""
     assert statistic.expression is not None
     half = (statistic.expression.upper - statistic.expression.lower) / 2

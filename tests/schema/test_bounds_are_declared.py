@@ -45,6 +45,21 @@ EXEMPT_ROOMS = {
 
 # "module:function" -> why what it computes never becomes a bound, a list or a scale.
 ALLOWED = {
+    **{
+        f"query.interface:PrivateTable.{verb}": "the word of a noisy statistic in a query, not SQL"
+        for verb in ("count_distinct", "median", "quantile", "stddev", "variance")
+    },
+    **{
+        f"query.language.{place}": "words of the query language in a table or a message, not SQL"
+        for place in (
+            "_select:",
+            "_statistic:_build_distinct",
+            "_statistic:_build_quantile",
+            "_statistic:_wrong_arguments",
+            "lexer:refused_aggregate",
+        )
+    },
+    "query.results:QueryResult.group_words": "a sentence about a result",
     "query.answers:Answer.merged": "over the public noise of several answers, not over rows",
     "tables.writers:_is_within": "checks that codes about to be written are inside their list",
     "learn._closeness:_Derivative.__init__": "the conditioning of a linear system, not a scale of rows",

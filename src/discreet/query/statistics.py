@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from discreet.query.aggregates import Aggregate, BoundHierarchy
     from discreet.query.calibration import Law
     from discreet.query.language import Expression
-    from discreet.query.language._statistic import Statistic
+    from discreet.query.language._statistic import QueryStatistic
     from discreet.query.language.query import Query
-    from discreet.schema import Schema
 
 
 class StatisticValues(NamedTuple):
@@ -186,7 +185,7 @@ class AggregatePlan:
         return combined
 
     def _combine_quantile(
-        self, statistic: Statistic, tree: BoundHierarchy, counts: NoisySum, law: Law
+        self, statistic: QueryStatistic, tree: BoundHierarchy, counts: NoisySum, law: Law
     ) -> StatisticValues:
         """Return a quantile of every group from the noisy counts of its tree."""
         assert statistic.level is not None
@@ -196,7 +195,7 @@ class AggregatePlan:
         value, lower, upper = (np.ravel(array) for array in found)
         return StatisticValues(value, np.full(self.n_groups, np.nan), lower, upper)
 
-    def _combine_one(self, statistic: Statistic, sums: list[NoisySum], law: Law) -> StatisticValues:
+    def _combine_one(self, statistic: QueryStatistic, sums: list[NoisySum], law: Law) -> StatisticValues:
         """Return the numbers of one statistic from its sums."""
         bounds, width = self.possible_values(statistic), interval_width(law, self.level)
         unknown = np.full(self.n_groups, np.nan)
@@ -218,7 +217,7 @@ class AggregatePlan:
         return StatisticValues(*self._combine_spread(statistic, sums, law, bounds))
 
     def _combine_spread(
-        self, statistic: Statistic, sums: list[NoisySum], law: Law, bounds: ResultInterval
+        self, statistic: QueryStatistic, sums: list[NoisySum], law: Law, bounds: ResultInterval
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Return variances or standard deviations; those of a sample are divided by one row less."""
         assert statistic.expression is not None
@@ -261,13 +260,13 @@ class AggregatePlan:
         return error * interval_width(law, self.level)
 
     def expected_spread_margin(
-        self, statistic: Statistic, sds: Sequence[float], n_rows: float, law: Law
+        self, statistic: QueryStatistic, sds: Sequence[float], n_rows: float, law: Law
     ) -> float:
         """Return half the width of the interval of a spread, for values spread evenly over their range.
 
         Parameters
         ----------
-        statistic : Statistic
+        statistic : QueryStatistic
             Variance or standard deviation of the query.
         sds : sequence of float
             Standard deviations of its sums.
@@ -283,12 +282,12 @@ class AggregatePlan:
         *_, lower, upper = self._combine_spread(statistic, sums, law, self.possible_values(statistic))
         return float(upper[0] / 2 - lower[0] / 2)
 
-    def possible_values(self, statistic: Statistic) -> ResultInterval:
+    def possible_values(self, statistic: QueryStatistic) -> ResultInterval:
         """Return the least and the largest number that a statistic can have, by what is declared and public.
 
         Parameters
         ----------
-        statistic : Statistic
+        statistic : QueryStatistic
             Statistic of the query whose number is bounded.
 
         Privacy
@@ -414,7 +413,7 @@ def counted_groups(query: Query) -> Histogram | None:
     return Histogram([key.axis for key in query.by], edges, _rows(query, statistic))
 
 
-def _statistic_sums(query: Query, statistic: Statistic, n_rows: int | None) -> list[Any]:
+def _statistic_sums(query: Query, statistic: QueryStatistic, n_rows: int | None) -> list[Any]:
     """Return the expressions whose sums over the rows of WHERE give a statistic; None counts these rows."""
     rows = None if statistic.known is None else parse_where(statistic.known, query.schema)
     exact_count = rows is None and query.where is None and not query.by and bool(n_rows)
@@ -442,7 +441,7 @@ def _canonical(expression: Expression | str | None) -> str | None:
     return expression if expression is None or isinstance(expression, str) else expression.canonical
 
 
-def _rows(query: Query, statistic: Statistic) -> Expression | None:
+def _rows(query: Query, statistic: QueryStatistic) -> Expression | None:
     """Return the condition on the rows of a statistic; None for all rows."""
     if statistic.known is None:
         return query.where
@@ -456,12 +455,8 @@ def _among(where: Expression, expression: Expression | None) -> Expression:
     if expression is None:
         return where
     if expression.is_condition:
-        return _parsed(f"({where.canonical}) AND ({expression.canonical})", where.schema)
-    return _parsed(_zero_outside(expression.canonical, where), where.schema)
-
-
-def _parsed(text: str, schema: Schema) -> Expression:
-    return parse(text, schema)
+        return parse(f"({where.canonical}) AND ({expression.canonical})", where.schema)
+    return parse(_zero_outside(expression.canonical, where), where.schema)
 
 
 def _zero_outside(text: str, rows: Expression | None) -> str:
@@ -482,13 +477,13 @@ def _displacement_text(expression: Expression) -> str:
     return f"({text}) - ({middle!r})" if middle else text
 
 
-def _displacement(statistic: Statistic, rows: Expression | None) -> Expression:
+def _displacement(statistic: QueryStatistic, rows: Expression | None) -> Expression:
     """Return the averaged expression less the middle of its range, 0 outside the rows."""
     assert statistic.expression is not None
-    return _parsed(_zero_outside(_displacement_text(statistic.expression), rows), statistic.expression.schema)
+    return parse(_zero_outside(_displacement_text(statistic.expression), rows), statistic.expression.schema)
 
 
-def _squared_displacement(statistic: Statistic, rows: Expression | None) -> Expression:
+def _squared_displacement(statistic: QueryStatistic, rows: Expression | None) -> Expression:
     """Return the square of the displacement less half of the largest, 0 outside the rows.
 
     Less half of it a row moves the sum by half as much, and the count of rows that it is added back with is
@@ -498,4 +493,4 @@ def _squared_displacement(statistic: Statistic, rows: Expression | None) -> Expr
     assert expression is not None
     half = (expression.upper - expression.lower) / 2
     square = f"POWER({_displacement_text(expression)}, 2) - ({half * half / 2!r})"
-    return _parsed(_zero_outside(square, rows), expression.schema)
+    return parse(_zero_outside(square, rows), expression.schema)

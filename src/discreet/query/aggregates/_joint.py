@@ -120,6 +120,7 @@ class GroupedSums(Aggregate):
     where: Any = None
 
     def __post_init__(self) -> None:
+        """Check columns and expressions, and keep them as tuples."""
         columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
         if (not columns and self.where is None) or len(set(columns)) != len(columns):
             raise ParameterError(
@@ -266,6 +267,7 @@ class JointAggregate(Aggregate):
     shares: Sequence[int]
 
     def __post_init__(self) -> None:
+        """Check parts and shares, and keep them as tuples."""
         parts, shares = tuple(self.parts), tuple(self.shares)
         if not 0 < len(parts) <= _MOST_PARTS or len(parts) != len(shares):
             raise ParameterError(

@@ -181,6 +181,7 @@ class _Reader:
         )
 
     def _read(self, pieces: list[Token]) -> None:
+        """Read clause by clause, after those whose items others may name."""
         segments = _segments(pieces)
         items = [
             _split_alias(part)

@@ -107,7 +107,7 @@ class StatisticText(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Statistic:
+class QueryStatistic:
     """A number that is computed of the chosen rows.
 
     Attributes
@@ -233,7 +233,7 @@ def _is_operand(word: str, inside: Sequence[Token]) -> bool:
 
 def build_statistics(
     typed: Sequence[StatisticText], schema: Schema, *, sql: bool = False
-) -> tuple[Statistic, ...]:
+) -> tuple[QueryStatistic, ...]:
     """Return the statistics of typed ones; of several, each says itself for which rows it is known."""
     table = IN_SQL if sql else IN_WORDS
     built = [_build_statistic(one, table[one.word], schema) for one in typed]
@@ -245,17 +245,17 @@ def build_statistics(
     return tuple(built)
 
 
-def sum_of_known(statistic: Statistic, schema: Schema) -> Statistic:
+def sum_of_known(statistic: QueryStatistic, schema: Schema) -> QueryStatistic:
     """Return a count of something as the sum of the condition that it is known; others as they are.
 
     Among several statistics it is one: the condition of the query is that of all of them.
     """
     if statistic.kind != "count" or not statistic.known:
         return statistic
-    return Statistic("sum", parse(statistic.known, schema))
+    return QueryStatistic("sum", parse(statistic.known, schema))
 
 
-def _build_statistic(typed: StatisticText, kind: Kind, schema: Schema) -> Statistic:
+def _build_statistic(typed: StatisticText, kind: Kind, schema: Schema) -> QueryStatistic:
     """Return one statistic; refuses another number of arguments than it has."""
     word, given = typed.word, typed.arguments
     if typed.distinct:
@@ -264,9 +264,13 @@ def _build_statistic(typed: StatisticText, kind: Kind, schema: Schema) -> Statis
         if len(given) > 1:
             raise ExpressionRefused("COUNT of several things", "Write COUNT(*), or COUNT of one column.")
         if not given:
-            return Statistic("count")
+            return QueryStatistic("count")
         counted = parse_counted(given[0], schema)
-        return Statistic("count") if counted.is_constant else Statistic("count", known=counted.canonical)
+        return (
+            QueryStatistic("count")
+            if counted.is_constant
+            else QueryStatistic("count", known=counted.canonical)
+        )
     wanted = 2 if kind == "ratio" or (kind == "quantile" and word != "MEDIAN") else 1
     if len(given) != wanted:
         raise _wrong_arguments(word, kind, len(given))
@@ -276,21 +280,21 @@ def _build_statistic(typed: StatisticText, kind: Kind, schema: Schema) -> Statis
     if kind == "ratio":
         return _build_ratio(first, parse(given[1], schema))
     if kind == "sum":
-        return Statistic("sum", first)
-    return Statistic(kind, first, known=first.known)
+        return QueryStatistic("sum", first)
+    return QueryStatistic(kind, first, known=first.known)
 
 
-def _build_ratio(numerator: Expression, denominator: Expression) -> Statistic:
+def _build_ratio(numerator: Expression, denominator: Expression) -> QueryStatistic:
     """Return a ratio of two sums; refuses a sum that may have either sign below the line."""
     if denominator.lower < 0 < denominator.upper:
         raise ExpressionRefused(
             "a ratio to a sum that may have either sign",
             "The second expression must be nowhere negative, or nowhere positive: RATIO(x, ABS(y)).",
         )
-    return Statistic("ratio", numerator, denominator)
+    return QueryStatistic("ratio", numerator, denominator)
 
 
-def _build_distinct(typed: StatisticText, schema: Schema) -> Statistic:
+def _build_distinct(typed: StatisticText, schema: Schema) -> QueryStatistic:
     """Return the count of the units that the rows belong to."""
     unit = schema.id_column
     if typed.word != "COUNT" or len(typed.arguments) != 1:
@@ -308,10 +312,10 @@ def _build_distinct(typed: StatisticText, schema: Schema) -> Statistic:
             f"a count of the distinct values of {shorten(typed.arguments[0])}",
             f"GROUP BY counts the rows of each declared value. {counted}",
         )
-    return Statistic("distinct", unit_column=unit)
+    return QueryStatistic("distinct", unit_column=unit)
 
 
-def _build_quantile(typed: StatisticText, schema: Schema) -> Statistic:
+def _build_quantile(typed: StatisticText, schema: Schema) -> QueryStatistic:
     """Return a quantile; its level is written first in PERCENTILE_DISC, as in SQL, and last elsewhere."""
     expression, *levels = typed.arguments
     if typed.word == "PERCENTILE_DISC":
@@ -330,7 +334,7 @@ def _build_quantile(typed: StatisticText, schema: Schema) -> Statistic:
         raise ExpressionRefused(
             "a quantile of a condition", "Ask for its MEAN: the part of rows where it is true."
         )
-    return Statistic("quantile", parsed, level=level, known=parsed.known)
+    return QueryStatistic("quantile", parsed, level=level, known=parsed.known)
 
 
 def _wrong_arguments(word: str, kind: Kind, given: int) -> ExpressionRefused:

@@ -16,7 +16,7 @@ from discreet.query.language._expression import parse, parse_where
 from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
 from discreet.query.language._statistic import (
-    Statistic,
+    QueryStatistic,
     StatisticText,
     build_statistics,
     read_list,
@@ -63,7 +63,7 @@ class Query:
 
     Attributes
     ----------
-    statistics : tuple of Statistic
+    statistics : tuple of QueryStatistic
         Numbers that are computed of the rows, at least one.
     where : Expression or None
         Condition that is true for the rows that are chosen; None for all of them. Of a single statistic,
@@ -78,7 +78,7 @@ class Query:
         Maximum number of groups that are returned; None for all of them.
     """
 
-    statistics: tuple[Statistic, ...]
+    statistics: tuple[QueryStatistic, ...]
     where: Expression | None
     by: tuple[GroupKey, ...]
     schema: Schema
@@ -92,7 +92,7 @@ class Query:
         keys = [key.written(self.schema) for key in self.by]
         if keys:
             words += f" by {', '.join(keys)}"
-        return words + self._ending(self.names, keys)
+        return words + self._write_ending(self.names, keys)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class Query:
             words += f" WHERE {_clause(self.where)}"
         if keys:
             words += f" GROUP BY {', '.join(keys)}"
-        return words + self._ending(statistics, keys, sql=True)
+        return words + self._write_ending(statistics, keys, sql=True)
 
     def write_statistics(self, *, sql: bool) -> tuple[str, ...]:
         """Return the statistics as texts that are read as the same ones."""
@@ -121,7 +121,7 @@ class Query:
         several, count = len(texts) > 1, r"COUNT(\1)" if sql else r"count(\1)"
         return tuple(_COUNT_OF_KNOWN.sub(count, text) if several else text for text in texts)
 
-    def _ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
+    def _write_ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
         """Return ORDER BY and LIMIT as text; empty without them."""
         order, down, limit = (" ORDER BY ", " DESC", " LIMIT ") if sql else (" order by ", " desc", " limit ")
         items = [
@@ -196,10 +196,10 @@ def parse_query(text: str, schema: Schema) -> Query:
 def _read_expression(text: str, parts: Mapping[str, str], schema: Schema) -> Query:
     """Return the query of an expression without a word before it: its sum, or the count of a condition."""
     expression = parse(text, schema)
-    query = _build_parsed((Statistic("sum", expression),), parts, schema)
+    query = _build_parsed((QueryStatistic("sum", expression),), parts, schema)
     if not expression.is_condition or query.where is not None:
         return query
-    return dataclasses.replace(query, statistics=(Statistic("count"),), where=expression)
+    return dataclasses.replace(query, statistics=(QueryStatistic("count"),), where=expression)
 
 
 def build_query(
@@ -251,7 +251,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
     """Return the query of a SELECT, or refuse it with the nearest one that the schema lets be read."""
     cut = split_select(text, _columns(schema))
     # What stands before a refused part is read first, so that the first error is named.
-    statistics = build_statistics(cut.statistics, schema, sql=True) or (Statistic("count"),)
+    statistics = build_statistics(cut.statistics, schema, sql=True) or (QueryStatistic("count"),)
     query = _build_parsed(statistics, cut.clauses, schema, is_sql=True)
     if cut.refused is None:
         return query
@@ -266,7 +266,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
 
 
 def _build_parsed(
-    statistics: tuple[Statistic, ...],
+    statistics: tuple[QueryStatistic, ...],
     clauses: Mapping[str, Any],
     schema: Schema,
     *,
@@ -334,7 +334,7 @@ def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
     )
 
 
-def _as_in(query: Query, statistic: Statistic) -> Statistic:
+def _as_in(query: Query, statistic: QueryStatistic) -> QueryStatistic:
     """Return a statistic as it would stand in a query, if it is over the same rows."""
     if len(query.statistics) > 1:
         return sum_of_known(statistic, query.schema)
