@@ -46,7 +46,7 @@ def test_every_number_has_its_group_and_its_interval(db: Database) -> None:
     assert rows_of(history, first.question) == means
     assert [row[2] for row in rows_of(history, second.question)] == [second.value, refined.value]
     assert set(history.columns["receipt"]) >= {*first.receipts, *second.receipts, *refined.receipts}
-    assert rows_of(db.history(last=1), second.question)[0][2:] == (refined.value, *(refined.interval or ()))
+    assert rows_of(db.history(last=1), second.question)[0][2:] == (refined.value, *refined.interval())
 
 
 def test_dates_are_days_and_other_answers_are_lists(db: Database) -> None:

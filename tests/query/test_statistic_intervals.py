@@ -17,7 +17,7 @@ from discreet.noise import Stream
 from discreet.query.calibration import CostModel
 from discreet.query.intervals import LEVEL, interval_width, simultaneous_level
 from discreet.query.language.query import parse_query
-from discreet.query.statistics import QueryPlan, plan_query
+from discreet.query.statistics import AggregatePlan, plan_query
 from discreet.query.text_query import _cells
 
 if TYPE_CHECKING:
@@ -68,20 +68,21 @@ def noise(law: Law, sd: float, name: str, size: int) -> Floats:
 class Planned(NamedTuple):
     """A query, and the standard deviations of its sums under a promise."""
 
-    plan: QueryPlan
+    plan: AggregatePlan
     sds: list[float]
 
     @classmethod
     def of(cls, text: str, law: Law) -> Planned:
         plan, costs = plan_query(parse_query(text, SCHEMA), N), CostModel(SCHEMA, N)
         bound, drawn = costs.calibrate(plan.aggregate, privacy=PROMISES[law])
-        sds = np.reshape(bound.arrange(drawn.sd(bound), 0.0), (plan.n_entries, -1))[:, 0]
+        (sds,) = plan.split(bound.arrange(drawn.sd(bound), 0.0))
+        sds = sds[:, 0]
         return cls(plan, sds.tolist())
 
     def count_sd(self) -> float:
         """Standard deviation of the count of rows, or of the sum that a ratio is divided by."""
-        count = self.plan.count_entry()
-        return self.sds[self.plan.entries[0][-1] if count is None else count]
+        found = self.plan.count_sd(np.repeat(self.sds, self.plan.n_groups))
+        return self.sds[self.plan.entries[0][-1]] if found is None else found
 
 
 class Trial(NamedTuple):
@@ -184,7 +185,7 @@ def joint_trials(law: Law, draws: int) -> list[Trial]:
             sums: dict[int, float] = {}
             exact: list[float | None] = []
             number: float | None
-            for statistic, entry in zip(plan.query.statistics, plan.entries, strict=True):
+            for statistic, (_, *entry) in zip(plan.query.statistics, plan.entries, strict=True):
                 if statistic.kind in ("count", "sum", "ratio"):
                     parts = {"count": [rows], "sum": [-4 * rows], "ratio": [30 * rows, 2 * rows]}
                     found = parts[statistic.kind]

@@ -434,6 +434,29 @@ def test_somebody_elses_answer_is_not_told_from_one_that_never_was(service: Runn
     assert "40 < age" not in cura.get("/history").text
 
 
+def test_what_paid_sums_answer_too_is_shown_as_it_was_asked(service: RunningService) -> None:
+    visitor, price = Visitor(service), {"source": "sql", "exact": "rho", "amount": "0.1"}
+    visitor.ask(sql="SELECT MEDIAN(age) FROM t", **price)
+    before = charges(service)
+    response = visitor.send(
+        visitor.get("/"), "/ask", do="ask", sql="quantile(age, 0.1), quantile(age, 0.9)", **price
+    )
+    page = visitor.get(response.headers["location"])
+    told = json.loads(page.one(id="answer-json").text)
+    assert [column["name"] for column in told["columns"]] == ["quantile(age, 0.1)", "quantile(age, 0.9)"]
+    assert "asked before: free" in page.text
+    assert charges(service) == before
+    # Refined it stays what was asked.
+    finer = visitor.send(page, "/refine").headers["location"]
+    told = json.loads(visitor.get(finer).one(id="answer-json").text)
+    assert [column["name"] for column in told["columns"]] == ["quantile(age, 0.1)", "quantile(age, 0.9)"]
+    assert charges(service) == before + 1
+    # Other sums, and what cannot be read, are not answered by that receipt.
+    place = response.headers["location"].partition("?")[0]
+    for other in ("median(income)", "mean(age)", "nothing"):
+        assert visitor.client.get(place, params={"question": other}).status_code == 404
+
+
 # Sums and differences.
 
 

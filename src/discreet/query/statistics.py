@@ -370,7 +370,7 @@ def plan_query(query: Query, n_rows: int | None) -> AggregatePlan:
             needs.append((_SUMS, [list(sums).index(one) for one in needed]))
     aggregates = dict(others)
     if sums:
-        aggregates = {_SUMS: _sum_aggregate(list(sums.values()), columns, edges), **others}
+        aggregates = {_SUMS: _sum_aggregate(list(sums.values()), columns, edges, query.where), **others}
     parts = tuple(
         PlanPart.from_aggregate(aggregate, len(sums) if key == _SUMS else 1, curation)
         for key, aggregate in aggregates.items()
@@ -390,12 +390,19 @@ def _add_sums(sums: dict[str | None, Any], needed: list[Any]) -> list[Any]:
 
 
 def _sum_aggregate(
-    sums: list[Any], columns: Sequence[str], edges: Mapping[str, Sequence[float]]
+    sums: list[Any],
+    columns: Sequence[str],
+    edges: Mapping[str, Sequence[float]],
+    where: Expression | None,
 ) -> Aggregate:
-    """Return the aggregate of some sums, by groups if there are columns; None counts all rows."""
-    if not columns:
-        return Sums(["TRUE" if one is None else one for one in sums])
-    return Histogram(columns, edges, sums[0]) if len(sums) == 1 else GroupedSums(columns, edges, sums)
+    """Return the aggregate of some sums over chosen rows, by groups if there are columns; None counts."""
+    if len(sums) > 1 and (columns or where is not None):
+        return GroupedSums(columns, edges, sums, where)
+    if where is not None:
+        sums = [_among(where, sums[0])]
+    if columns:
+        return Histogram(columns, edges, sums[0])
+    return Sums(["TRUE" if one is None else one for one in sums])
 
 
 def counted_groups(query: Query) -> Histogram | None:
@@ -408,19 +415,19 @@ def counted_groups(query: Query) -> Histogram | None:
 
 
 def _statistic_sums(query: Query, statistic: Statistic, n_rows: int | None) -> list[Any]:
-    """Return the expressions whose sums give a statistic; None counts all rows."""
-    rows = _rows(query, statistic)
-    exact_count = rows is None and not query.by and bool(n_rows)
+    """Return the expressions whose sums over the rows of WHERE give a statistic; None counts these rows."""
+    rows = None if statistic.known is None else parse_where(statistic.known, query.schema)
+    exact_count = rows is None and query.where is None and not query.by and bool(n_rows)
     match statistic.kind:
         case "count":
             return [rows]
         case "sum":
             assert statistic.expression is not None
-            return [_among(query, statistic.expression)]
+            return [statistic.expression]
         case "ratio":
             assert statistic.expression is not None
             assert statistic.denominator is not None
-            return [_among(query, statistic.expression), _among(query, statistic.denominator)]
+            return [statistic.expression, statistic.denominator]
         case "mean":
             assert statistic.expression is not None
             if exact_count:
@@ -444,13 +451,13 @@ def _rows(query: Query, statistic: Statistic) -> Expression | None:
     return parse_where(f"{statistic.known} AND {query.where.canonical}", query.schema)
 
 
-def _among(query: Query, expression: Expression) -> Any:
-    """Return the expression whose sum over all rows is that over the rows of WHERE."""
-    if query.where is None:
-        return expression
+def _among(where: Expression, expression: Expression | None) -> Expression:
+    """Return the expression whose sum over all rows is that over the rows of a condition; None counts."""
+    if expression is None:
+        return where
     if expression.is_condition:
-        return _parsed(f"({query.where.canonical}) AND ({expression.canonical})", query.schema)
-    return _parsed(_zero_outside(expression.canonical, query.where), query.schema)
+        return _parsed(f"({where.canonical}) AND ({expression.canonical})", where.schema)
+    return _parsed(_zero_outside(expression.canonical, where), where.schema)
 
 
 def _parsed(text: str, schema: Schema) -> Expression:

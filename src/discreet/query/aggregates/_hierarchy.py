@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sqlglot import exp
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates.base import (
@@ -17,7 +16,13 @@ from discreet.query.aggregates.base import (
     expression_text,
     parse_expression,
 )
-from discreet.query.aggregates.histogram import _group_key, canonical_keys, check_edges, plain_edges
+from discreet.query.aggregates.histogram import (
+    _group_key,
+    canonical_keys,
+    check_edges,
+    key_among,
+    plain_edges,
+)
 from discreet.query.engines.base import EngineCells, Tables
 from discreet.query.language._expression import parse_where
 from discreet.query.language._sql import bigint, write
@@ -289,7 +294,7 @@ class HierarchicalHistogram(Aggregate):
         check_cells(size)
         key = cells.key(expression, curation)
         if where is not None:
-            key = _among(where.integer_sql(curation.sql_column), key)
+            key = key_among(where.integer_sql(curation.sql_column), key)
         table = EngineCells((*((one.tree, len(one.labels)) for one in keys), (key, cells.size)))
 
         def finish(integers: list[int], n_rows: int) -> list[int]:
@@ -341,12 +346,6 @@ def _cells_of(expression: Any, curation: Curation) -> ValueCells:
     known = expression.program.interval(expression.place)
     is_date = expression.bare is not None and curation.schema.column(expression.bare).type == "date"
     return ValueCells.from_range(expression.lower, expression.upper, known.quantum, even=is_date)
-
-
-def _among(holds: Tree, key: Tree) -> Tree:
-    """Return a key that is -1, of no cell, for rows where a condition does not hold."""
-    chosen = exp.If(this=exp.EQ(this=holds, expression=exp.Literal.number(1)), true=key)
-    return exp.Case(ifs=[chosen], default=bigint(exp.Neg(this=exp.Literal.number(1))))
 
 
 def _moved_nodes(neighbors: Neighbors, depth: int, n_cells: int, *, all_known: bool) -> int:

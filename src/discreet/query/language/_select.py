@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from discreet.query.language._statistic import IN_SQL, StatisticText, read_arguments
 from discreet.query.language.lexer import (
     Token,
+    read_whole,
     refused_aggregate,
     shorten,
     source_text,
@@ -86,7 +87,7 @@ class SelectParts:
         Statistics after SELECT, by their SQL words.
     clauses : mapping of str to str
         Text after WHERE, GROUP BY (as "BY"), ORDER BY (as "ORDER") and LIMIT, for those that are there. What
-        ORDER BY calls by its position after SELECT, or by a name that AS gives, is written out.
+        GROUP BY and ORDER BY call by its position after SELECT, or by a name that AS gives, is written out.
     refused : SelectRefusal or None
         First construct that is refused; None if all is read.
     """
@@ -159,7 +160,7 @@ class _Reader:
         self._kept = _Kept()
         self._first: tuple[int, str, str] | None = None
         self._hopeless = False
-        self._group_tokens: list[tuple[str, ...]] = []
+        self._groups: list[list[Token]] = []
 
     def cut(self) -> SelectParts:
         """Return the parts of the SELECT, with its first refusal; parts after the refusal are left out."""
@@ -173,8 +174,6 @@ class _Reader:
             clauses["WHERE"] = kept.where
         if kept.groups and "groups" in seen:
             clauses["BY"] = ", ".join(kept.groups)
-        shown: list[tuple[int, int | str]] = [(place, i) for i, (place, _) in enumerate(kept.statistics)]
-        shown += [(place, _split_key(key)[0]) for place, key in kept.keys]
         return SelectParts(
             statistics=tuple(one for place, one in kept.statistics if place < end),
             clauses={word: text for word, text in clauses.items() if word in ("WHERE", "BY") or word in seen},
@@ -183,9 +182,15 @@ class _Reader:
 
     def _read(self, pieces: list[Token]) -> None:
         segments = _segments(pieces)
+        items = [
+            _split_alias(part)
+            for head, body in segments
+            if head.word == "SELECT"
+            for part in split_list(body)
+        ]
         for head, body in segments:
             if head.word == "GROUP":
-                self._group_tokens += [_lower_tokens(part) for part in split_list(body[1:])]
+                self._groups += [self._group_key(part, items) for part in split_list(body[1:])]
         for head, body in segments:
             if not self._take(head, body):
                 break
@@ -293,8 +298,20 @@ class _Reader:
         if len(body) < 2 or body[0].word != "BY":
             self._refuse(head.start, "GROUP without BY and a column", "Write GROUP BY and names of columns.")
             return
-        self._kept.groups[:0] = [source_text(part) for part in split_list(body[1:])]
+        self._kept.groups[:0] = [source_text(part) for part in self._groups]
         self._kept.places["groups"] = head.start
+
+    def _group_key(self, part: list[Token], items: Sequence[tuple[list[Token], str | None]]) -> list[Token]:
+        """Return a key of GROUP BY; a position after SELECT, or a name there, is replaced by what it is."""
+        if len(part) != 1 or part[0].name.casefold() in self._columns:
+            return part
+        text, name = part[0].text, part[0].name.casefold() if part[0].is_name else None
+        keys = [(item, alias) for item, alias in items if item]
+        if text.isdecimal() and text.isascii() and 1 <= int(text) <= len(keys):
+            named = [keys[int(text) - 1][0]]
+        else:
+            named = [item for item, alias in keys if alias is not None and alias.casefold() == name]
+        return named[0] if named and read_sql_item(named[0]) is None else part
 
     def _order(self, head: Token, body: list[Token]) -> None:
         if len(body) < 2 or body[0].word != "BY":
@@ -308,7 +325,7 @@ class _Reader:
         named, kept = part[: len(part) - len(end)], self._kept
         text = source_text(named)
         if len(named) == 1:
-            position = int(text) - 1 if text.isdecimal() and text.isascii() else -1
+            position = (read_whole(text) or 0) - 1
             if 0 <= position < len(kept.listed):
                 text = kept.listed[position]
             elif named[0].is_name:
@@ -380,7 +397,7 @@ class _Reader:
         elif called and first.word in IN_SQL:
             self._kept.statistics.append((first.start, read_arguments(first.word, _inside(part))))
             self._after(top[3], part)
-        elif known and (len(top) == 1 or (len(top) == 3 and top[1].text == "(")):
+        elif known and (len(top) == 1 or (called and len(top) == 3)):
             self._kept.keys.append((first.start, source_text(part)))
         elif self._is_grouped(part):
             pass  # an expression that is in GROUP BY
@@ -403,7 +420,8 @@ class _Reader:
     def _is_grouped(self, part: Sequence[Token]) -> bool:
         """Return whether an item is a key of GROUP BY in the same words, its edges left out or the same."""
         own = _lower_tokens(part)
-        return any(key == own or key[: len(own) + 1] == (*own, "(") for key in self._group_tokens)
+        keys = map(_lower_tokens, self._groups)
+        return any(key == own or key[: len(own) + 1] == (*own, "(") for key in keys)
 
     def _after(self, piece: Token, part: list[Token]) -> None:
         """Refuse what follows an aggregate: a window, a FILTER, or anything else."""
@@ -444,7 +462,7 @@ def _lower_tokens(part: Sequence[Token]) -> tuple[str, ...]:
 
 
 def _split_alias(part: list[Token]) -> tuple[list[Token], str | None]:
-    """Return an item without ``AS name``, and the name, by which ORDER BY may call it."""
+    """Return an item without ``AS name``, and the name, by which GROUP BY and ORDER BY may call it."""
     named = len(part) > 2 and part[-2].word == "AS" and part[-2].depth == 0 and part[-1].is_name
     return (part[:-2], part[-1].name) if named else (part, None)
 

@@ -22,7 +22,16 @@ from discreet.query.language._statistic import (
     read_list,
     sum_of_known,
 )
-from discreet.query.language.lexer import Token, bare, is_plain, shorten, source_text, split_list, tokenize
+from discreet.query.language.lexer import (
+    Token,
+    bare,
+    is_plain,
+    read_whole,
+    shorten,
+    source_text,
+    split_list,
+    tokenize,
+)
 from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
@@ -33,11 +42,11 @@ if TYPE_CHECKING:
 
 _WORDS = ("WHERE", "BY", "ORDER", "LIMIT")
 _RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
+_COUNT_OF_KNOWN = re.compile(r'^sum\(("(?:[^"]|"")+"|\w+) IS NOT NULL\)$', re.IGNORECASE)
 _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters of a query that an error repeats
 _MOST_STATISTICS = 16
 _LARGEST_LIMIT = 2**31
-_WHOLE = re.compile("[0-9]{1,12}")
 
 
 class OrderKey(NamedTuple):
@@ -88,14 +97,14 @@ class Query:
     @property
     def names(self) -> tuple[str, ...]:
         """Canonical text of each statistic, by which its column of a result is called."""
-        return tuple(one.write(_write_expression) for one in self.statistics)
+        return self.write_statistics(sql=False)
 
     @property
     def sql(self) -> str:
         """The query as a SELECT, which is parsed as the same query."""
         named = self.schema.dataset or ""
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
-        statistics = [one.write(_write_expression, sql=True) for one in self.statistics]
+        statistics = self.write_statistics(sql=True)
         keys = [key.written(self.schema) for key in self.by]
         columns = ", ".join([*(key.text for key in self.by), *statistics])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
@@ -104,6 +113,13 @@ class Query:
         if keys:
             words += f" GROUP BY {', '.join(keys)}"
         return words + self._ending(statistics, keys, sql=True)
+
+    def write_statistics(self, *, sql: bool) -> tuple[str, ...]:
+        """Return the statistics as texts that are read as the same ones."""
+        texts = [one.write(_write_expression, sql=sql) for one in self.statistics]
+        # Among several, a count of what is known is a sum: see sum_of_known.
+        several, count = len(texts) > 1, r"COUNT(\1)" if sql else r"count(\1)"
+        return tuple(_COUNT_OF_KNOWN.sub(count, text) if several else text for text in texts)
 
     def _ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
         """Return ORDER BY and LIMIT as text; empty without them."""
@@ -201,8 +217,8 @@ def build_query(
     where : str or None
         Condition that chooses rows; None for all of them.
     by : sequence of str or mapping
-        Keys to group by: names of columns or expressions, or ``{"column": "age", "edges": [30, 45, 60]}`` with
-        where the cells of a number begin; of a date in days since its first, or as ``"2024-01-31"``. An
+        Keys to group by: names of columns or expressions, or ``{"column": "age", "edges": [30, 45, 60]}``
+        with where the cells of a number begin; of a date in days since its first, or as ``"2024-01-31"``. An
         expression with edges is ``{"expression": "income / 12", "edges": [1000, 2000]}``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
@@ -300,10 +316,10 @@ def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
     """Return the statistic or group key that an item of ORDER BY names."""
     text = source_text(part)
     keys = [key.written(query.schema) for key in query.by]
-    position = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0
-    if not is_sql and 1 <= position <= len(keys) + len(query.statistics):
-        is_statistic = position > len(keys)
-        return OrderKey(position - 1 - (len(keys) if is_statistic else 0), is_statistic, False)
+    place = None if is_sql else read_whole(text)
+    if place is not None and 1 <= place <= len(keys) + len(query.statistics):
+        is_statistic = place > len(keys)
+        return OrderKey(place - 1 - is_statistic * len(keys), is_statistic, False)
     place = _find_group_key(part, query)
     if place is not None:
         return OrderKey(place, False, False)
@@ -311,8 +327,7 @@ def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
         wanted = _as_in(query, build_statistics([one], query.schema, sql=is_sql)[0])
         if wanted in query.statistics:
             return OrderKey(query.statistics.index(wanted), True, False)
-    statistics = [one.write(_write_expression, sql=is_sql) for one in query.statistics]
-    names = shorten(", ".join((*keys, *statistics)))
+    names = shorten(", ".join((*keys, *query.write_statistics(sql=is_sql))))
     raise ExpressionRefused(
         f"an order by {shorten(text)}, which is not returned",
         f"Order by one of these, or ask for it as well: {names}.",
@@ -357,17 +372,15 @@ def _read_limit(text: str | None, query: Query) -> int | None:
     """Return the maximum number of groups."""
     if text is None:
         return None
-    number = text.strip()
-    if not number:
+    typed = text.strip()
+    if not typed:
         raise ExpressionRefused("LIMIT without a number", "Write a whole number of groups: LIMIT 10.")
-    if (
-        not (number.isascii() and number.isdecimal() and len(number) < 11)
-        or not 1 <= int(number) < _LARGEST_LIMIT
-    ):
-        raise ExpressionRefused(f"LIMIT {shorten(number)}", "Write a whole number of groups: LIMIT 10.")
+    number = read_whole(typed)
+    if number is None or not 1 <= number < _LARGEST_LIMIT:
+        raise ExpressionRefused(f"LIMIT {shorten(typed)}", "Write a whole number of groups: LIMIT 10.")
     if not query.by:
         raise ExpressionRefused("LIMIT without groups", "There is one row: leave it out, or write GROUP BY.")
-    return int(number)
+    return number
 
 
 def _both(known: str, condition: Expression | None, schema: Schema) -> Expression:
