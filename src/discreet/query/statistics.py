@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from discreet.query.language import Expression
     from discreet.query.language._statistic import Statistic
     from discreet.query.language.query import Query
-    from discreet.schema import Schema
 
 
 class StatisticValues(NamedTuple):
@@ -456,12 +455,8 @@ def _among(where: Expression, expression: Expression | None) -> Expression:
     if expression is None:
         return where
     if expression.is_condition:
-        return _parsed(f"({where.canonical}) AND ({expression.canonical})", where.schema)
-    return _parsed(_zero_outside(expression.canonical, where), where.schema)
-
-
-def _parsed(text: str, schema: Schema) -> Expression:
-    return parse(text, schema)
+        return parse(f"({where.canonical}) AND ({expression.canonical})", where.schema)
+    return parse(_zero_outside(expression.canonical, where), where.schema)
 
 
 def _zero_outside(text: str, rows: Expression | None) -> str:
@@ -485,7 +480,7 @@ def _displacement_text(expression: Expression) -> str:
 def _displacement(statistic: Statistic, rows: Expression | None) -> Expression:
     """Return the averaged expression less the middle of its range, 0 outside the rows."""
     assert statistic.expression is not None
-    return _parsed(_zero_outside(_displacement_text(statistic.expression), rows), statistic.expression.schema)
+    return parse(_zero_outside(_displacement_text(statistic.expression), rows), statistic.expression.schema)
 
 
 def _squared_displacement(statistic: Statistic, rows: Expression | None) -> Expression:
@@ -498,4 +493,4 @@ def _squared_displacement(statistic: Statistic, rows: Expression | None) -> Expr
     assert expression is not None
     half = (expression.upper - expression.lower) / 2
     square = f"POWER({_displacement_text(expression)}, 2) - ({half * half / 2!r})"
-    return _parsed(_zero_outside(square, rows), expression.schema)
+    return parse(_zero_outside(square, rows), expression.schema)

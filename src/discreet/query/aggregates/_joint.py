@@ -120,6 +120,7 @@ class GroupedSums(Aggregate):
     where: Any = None
 
     def __post_init__(self) -> None:
+        """Normalize the fields, and refuse columns that come twice or none, and too many expressions."""
         columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
         if (not columns and self.where is None) or len(set(columns)) != len(columns):
             raise ParameterError(
@@ -266,6 +267,7 @@ class JointAggregate(Aggregate):
     shares: Sequence[int]
 
     def __post_init__(self) -> None:
+        """Normalize the fields, and refuse parts that are too many, joint or without a share."""
         parts, shares = tuple(self.parts), tuple(self.shares)
         if not 0 < len(parts) <= _MOST_PARTS or len(parts) != len(shares):
             raise ParameterError(

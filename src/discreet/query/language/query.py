@@ -92,7 +92,7 @@ class Query:
         keys = [key.written(self.schema) for key in self.by]
         if keys:
             words += f" by {', '.join(keys)}"
-        return words + self._ending(self.names, keys)
+        return words + self._write_ending(self.names, keys)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class Query:
             words += f" WHERE {_clause(self.where)}"
         if keys:
             words += f" GROUP BY {', '.join(keys)}"
-        return words + self._ending(statistics, keys, sql=True)
+        return words + self._write_ending(statistics, keys, sql=True)
 
     def write_statistics(self, *, sql: bool) -> tuple[str, ...]:
         """Return the statistics as texts that are read as the same ones."""
@@ -121,7 +121,7 @@ class Query:
         several, count = len(texts) > 1, r"COUNT(\1)" if sql else r"count(\1)"
         return tuple(_COUNT_OF_KNOWN.sub(count, text) if several else text for text in texts)
 
-    def _ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
+    def _write_ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
         """Return ORDER BY and LIMIT as text; empty without them."""
         order, down, limit = (" ORDER BY ", " DESC", " LIMIT ") if sql else (" order by ", " desc", " limit ")
         items = [
