@@ -147,10 +147,22 @@ def same_again(text: str) -> Query:
     """Read a text, and what is written of it, in words and as SQL."""
     query = parse_query(text, SCHEMA)
     for written in (str(query), query.sql):
-        again = parse_query(written, SCHEMA)
+        try:
+            again = parse_query(written, SCHEMA)
+        except ExpressionRefused as refused:
+            raise AssertionError((text, written)) from refused
         assert again == query, (text, written)
         assert (str(again), again.sql) == (str(query), query.sql)
     return query
+
+
+def refusal(text: str) -> str | None:
+    """Return why a text is refused, by the language's own error and never by another; None if it is read."""
+    try:
+        same_again(text)
+    except ExpressionRefused as refused:
+        return str(refused)
+    return None
 
 
 @pytest.mark.parametrize("sql", [False, True])
@@ -159,14 +171,9 @@ def test_drawn_queries_are_read_from_what_is_written_of_them(sql: bool) -> None:
     read = 0
     for _ in range(700):
         text = texts.query(sql)
-        try:
-            query = same_again(text)
-        except ExpressionRefused as refused:
-            # Twice the same in other words, a level that does not exist, or an order by it.
-            assert any(word in str(refused) for word in ("twice", "either sign")), (text, str(refused))
-            continue
-        read += 1
-        assert len(query.statistics) >= 1
+        said = refusal(text)
+        assert said is None or "twice" in said, (text, said)  # the same in other words
+        read += said is None
     assert read > 550
 
 
@@ -181,12 +188,12 @@ def test_drawn_queries_are_read_from_what_is_written_of_them(sql: bool) -> None:
         ('count by "desc" (0) order by "desc" desc', None),
         ('count by "asc" (0) order by "asc"', None),
         ("SELECT COUNT(*) AS n FROM t GROUP BY sex ORDER BY n DESC", "count by sex order by count desc"),
-        ('SELECT COUNT(*) AS "desc" FROM t GROUP BY sex ORDER BY "desc" DESC', "count by sex order by count desc"),
+        ('SELECT COUNT(*) AS "desc" FROM t GROUP BY sex ORDER BY "desc"', "count by sex order by count"),
         ("SELECT sex, AVG(age) FROM t GROUP BY sex ORDER BY 2", "mean(age) by sex order by mean(age)"),
         ("SELECT AVG(age), sex FROM t GROUP BY sex ORDER BY sex", "mean(age) by sex order by sex"),
         ("count, count(part) by sex order by count(part)", None),
         ("count(part) by sex order by count(part)", "count where part IS NOT NULL by sex order by count"),
-        ("mean(part) by sex order by mean(part)", "mean(part) where part IS NOT NULL by sex order by mean(part)"),
+        ("mean(part) by sex order by 2", "mean(part) where part IS NOT NULL by sex order by mean(part)"),
         ("mean(part), mean(age) by sex order by mean(part)", None),
         ('mean(mean), sum(sum), sum(count), ratio(ratio, sum)', None),
         ('mean("a""b") by "by ward" order by "by ward"', None),
@@ -210,29 +217,20 @@ def test_a_position_counts_what_select_shows() -> None:
 
 
 SOUP = (
-    *("count", "COUNT(*)", "sum(", "mean(", "stddev(age)", "ratio(", "median(", "quantile(age, 0.9)", "AVG(age)"),
-    *("count(distinct person)", "PERCENTILE_DISC(0.9)", "WITHIN", "GROUP", "SELECT", "FROM t", "WHERE", "by", "BY"),
-    *("order", "ORDER BY", "limit", "LIMIT 3", "desc", "asc", "AS", "n", "age", "sex", '"limit"', '"', "'", "''"),
-    *("(", ")", ",", "*", "/", "+", "-", "1", "0", "99", "0.5", "1e999", "-1", ";", "--", "/*", "distinct"),
-    *("sex = 'f'", "AND", "OR", "NOT", "IN", "NULL", "CASE", "END", "\x00", "\n", "é", "ı", "²", "١", "𝟏", "½"),
-    *("day ('2020-06-01')", "age (30, 60)", "HAVING", "OFFSET", "UNION", "OVER ()", "FILTER (WHERE age > 3)", "."),
+    "count", "COUNT(*)", "sum(", "mean(", "stddev(age)", "ratio(", "median(", "quantile(age, 0.9)",
+    "AVG(age)", "count(distinct person)", "PERCENTILE_DISC(0.9)", "WITHIN", "GROUP", "SELECT", "FROM t",
+    "WHERE", "by", "BY", "order", "ORDER BY", "limit", "LIMIT 3", "desc", "asc", "AS", "n", "age", "sex",
+    '"limit"', '"', "'", "''", "(", ")", ",", "*", "/", "+", "-", "1", "0", "99", "0.5", "1e999", "-1",
+    ";", "--", "/*", "distinct", "sex = 'f'", "AND", "OR", "NOT", "IN", "NULL", "CASE", "END", "\x00",
+    "\n", "é", "ı", "²", "١", "𝟏", "½", "day ('2020-06-01')", "age (30, 60)", "HAVING", "OFFSET", "UNION",
+    "OVER ()", "FILTER (WHERE age > 3)", ".",
 )  # fmt: skip
-
-
-def refused_or_read(text: str) -> bool:
-    """Whether a text is read; what is not is refused by the language's own error, never by another."""
-    try:
-        same_again(text)
-    except ExpressionRefused as refused:
-        assert str(refused)
-        return False
-    return True
 
 
 def test_soups_of_words_are_refused_or_read() -> None:
     draws = Draws("soup of statistics")
     for _ in range(6_000):
-        refused_or_read(" ".join(draws.choice(SOUP) for _ in range(draws.whole(1, 9))))
+        refusal(" ".join(draws.choice(SOUP) for _ in range(draws.whole(1, 9))))
 
 
 @pytest.mark.parametrize("sql", [False, True])
@@ -244,7 +242,7 @@ def test_spoiled_queries_are_refused_or_read(sql: bool) -> None:
         for _ in range(draws.whole(1, 2)):
             at, length = draws.whole(0, len(text)), draws.whole(0, 6)
             text = text[:at] + draws.choice(("", " ", *SOUP)) + text[at + length :]
-        read += refused_or_read(text)
+        read += refusal(text) is None
     assert 0 < read < 1_200
 
 
@@ -254,7 +252,9 @@ def test_spoiled_queries_are_refused_or_read(sql: bool) -> None:
         "count order by count", "count limit 3", "count by sex limit 0", "count by sex limit -1",
         "count by sex limit 2.5", "count by sex limit many", "count by sex limit", "count by sex order by",
         "count by sex order by count,", "count by sex order by age", "count by sex order by 3",
-        "count by sex order by 0", "count by sex order by count, count desc", "count by sex limit 3 order by count",
+        "count by sex order by 0", "count by sex order by count, count desc",
+        "count by sex limit 3 order by count", f"count by sex limit {'9' * 5000}",
+        f"count by sex order by {'9' * 5000}", f"SELECT COUNT(*) FROM t GROUP BY sex ORDER BY {'9' * 5000}",
         "count order by count by sex", "count, count", "mean(age), mean(AGE)", "mean()", "mean(age, part)",
         "ratio(age)", "ratio(age, part, age)", "ratio(age, part - 0.5)", "quantile(age)", "quantile(age, 1)",
         "quantile(age, 0)", "quantile(age, part)", "quantile(age, -0.5)", "median(age > 3)", "median(sex)",
