@@ -341,24 +341,6 @@ def test_what_the_language_has_not_is_refused_before_anything_is_made(survey: Pa
     assert sorted(survey.iterdir()) == before
 
 
-def test_the_reference_page_shows_how_questions_are_understood_and_refused() -> None:
-    page = (ROOT / "docs/reference/expressions.md").read_text()
-    names: dict[str, Any] = {}
-    for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S):
-        exec(compile(block, "page", "exec"), names)
-    whole = page.split("\n## Whole questions\n")[1]
-    rows = re.findall(r"^\| `([^|]+?)` \| `([^|]+?)` \|$", whole, re.M)
-    assert len(rows) >= 12
-    for question, understood in rows:
-        assert str(parse_query(question, names["schema"])) == understood
-    refused = re.findall(r"^\| `([^|]+?)` \| ([^`|]+?) \| `([^|]+?)` \|$", whole, re.M)
-    assert len(refused) >= 14
-    for statement, construct, nearest in refused:
-        with pytest.raises(ExpressionRefused) as problem:
-            parse_query(statement, names["schema"])
-        assert (problem.value.construct, problem.value.hint) == (construct, f"Write: {nearest}")
-
-
 def test_words_in_quotes_are_no_keywords(schema: Schema) -> None:
     odd = Schema.from_yaml(DECLARED.replace("[f, m, x]", "[f, 'where by', x]").replace("hours", "group by"))
     found = parse_query("sum(\"group by\") where sex = 'where by' group by sex", odd)

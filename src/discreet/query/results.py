@@ -927,7 +927,9 @@ class Preview(QueryResult):
             written = NumberFormat.from_margins([margin])(margin, "up")
             margins.append(f"{f'{column.name} ' if several else ''}± {written}{rank}")
         if not margins:
-            return "the noise depends on the number of rows, which is not public"
+            of_ratio = any(column.name.startswith("ratio(") for column in self.columns)
+            depends_on = "its second sum" if of_ratio else "the number of rows"
+            return f"the noise depends on {depends_on}, which is not public"
         text = f"would be {', '.join(margins)}"
         if self.n_rows is None:
             return f"{text}{' in each group' if self.group_by else ''} at 95 %"

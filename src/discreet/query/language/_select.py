@@ -306,12 +306,11 @@ class _Reader:
         """Return a key of GROUP BY; a position after SELECT, or a name there, is replaced by what it is."""
         if len(part) != 1 or part[0].name.casefold() in self._columns:
             return part
-        text, name = part[0].text, part[0].name.casefold() if part[0].is_name else None
-        keys = [(item, alias) for item, alias in items if item]
-        if text.isdecimal() and text.isascii() and 1 <= int(text) <= len(keys):
-            named = [keys[int(text) - 1][0]]
+        place, name = read_whole(part[0].text), part[0].name.casefold()
+        if place is None:
+            named = [item for item, alias in items if alias is not None and alias.casefold() == name]
         else:
-            named = [item for item, alias in keys if alias is not None and alias.casefold() == name]
+            named = [item for item, _ in items[place - 1 : place] if place]
         return named[0] if named and read_sql_item(named[0]) is None else part
 
     def _order(self, head: Token, body: list[Token]) -> None:

@@ -159,7 +159,7 @@ def parse_query(text: str, schema: Schema) -> Query:
 
     Reference
     ---------
-    ``docs/reference/expressions.md``; ``docs/decisions/0010-questions-are-sentences.md``.
+    ``docs/reference/queries.md``; ``docs/decisions/0010-questions-are-sentences.md``.
 
     Examples
     --------
@@ -230,7 +230,7 @@ def build_query(
 
     Reference
     ---------
-    ``docs/reference/expressions.md``.
+    ``docs/reference/queries.md``.
 
     Examples
     --------
