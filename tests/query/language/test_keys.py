@@ -214,16 +214,16 @@ def test_spellings_of_a_key_are_one_key_and_one_question(one: str, other: str) -
 
 
 def test_keys_are_given_in_parts_too() -> None:
-    parts = [
+    parts: list[Any] = [
         {"expression": "income / 12", "edges": [1000, 2000]},
         {"expression": "age / 10"},
         "kids > 2",
         "sex",
     ]
-    query = build_query("count", None, None, parts, SCHEMA)
+    query = build_query("count", None, parts, SCHEMA)
     assert query == parse_query("count by income / 12 (1000, 2000), age / 10, kids > 2, sex", SCHEMA)
     with pytest.raises(ParameterError, match="holds something else"):
-        build_query("count", None, None, [{"expression": "age", "column": "age", "edges": []}], SCHEMA)
+        build_query("count", None, [{"expression": "age", "column": "age", "edges": []}], SCHEMA)
 
 
 def test_a_histogram_of_an_expression_is_written_and_read_and_named_by_its_canonical_text() -> None:
