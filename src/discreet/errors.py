@@ -67,6 +67,8 @@ class ExpressionRefused(ParameterError):
         First construct in the text that the language does not have.
     hint : str
         Sentence that suggests the nearest construct of the language.
+    problem : str
+        Sentence that says what is wrong: the message without the hint.
 
     Parameters
     ----------
@@ -81,10 +83,16 @@ class ExpressionRefused(ParameterError):
     """
 
     def __init__(self, construct: str, hint: str, problem: str | None = None) -> None:
-        said = problem or f"An expression must keep to the query language, and this one has {construct}."
+        said = problem or f"Not understood: {construct}."
         super().__init__(f"{said} {hint}")
         self.construct = construct
         self.hint = hint
+        self.problem = said
+
+    @classmethod
+    def not_allowed(cls, construct: str, hint: str) -> ExpressionRefused:
+        """Return the error for what has a meaning, but no bounds, too many parts or no row."""
+        return cls(construct, hint, f"Not allowed: {construct}.")
 
 
 class KeyReused(ParameterError):

@@ -82,7 +82,8 @@ class FailedAttempt:
             return self._budget_exceeded()
         if self.code == "refused" and {"refused", "nearest"} <= self.details.keys():
             what, nearest = (shorten(str(self.details[k]), _MAX_MESSAGE) for k in ("refused", "nearest"))
-            return ExpressionRefused(what, nearest)
+            said = shorten(self.message.removesuffix(self.hint).strip(), _MAX_MESSAGE)
+            return ExpressionRefused(what, nearest, said)
         if self.code in (*_INVALID_CODES, "refused"):
             return _EXCEPTIONS.get(str(self.details.get("error")), ParameterError)(message)
         if self.code == "engine-failed":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError, ParameterError
 from discreet.formatting import name
-from discreet.query.language.query import parse_query
+from discreet.query.language.query import parse_stored_query
 from discreet.query.text_query import run_query
 
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ def recall_results(
             stored: Any = _StoredAnswers(db, same, recall)
             try:
                 # Nothing is charged: the promise only says which law of noise is planned for.
-                result = run_query(stored, parse_query(said, db.schema), privacy=same[0].receipt.promises[0])
+                result = run_query(
+                    stored, parse_stored_query(said, db.schema), privacy=same[0].receipt.promises[0]
+                )
             except DiscreetError:  # answered under an earlier schema, or in part
                 same.pop(0)
                 continue

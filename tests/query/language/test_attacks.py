@@ -159,9 +159,9 @@ ATTACKS: list[tuple[str, str]] = [
     ("ward = age", "a category compared with something else than a value"),
     ("'a' = 'a'", "a value in quotes where a number is needed"),
     ("'a' 'b'", "two values side by side"),
-    ("age = 'x'", "a value in quotes that is not beside a category or a date"),
-    ("admitted > 'yesterday'", "a value beside a date that is none"),
-    ("admitted > '2024-02-30'", "a value beside a date that is none"),
+    ("age = 'x'", "a value in quotes beside a number"),
+    ("admitted > 'yesterday'", "a date in another form"),
+    ("admitted > '2024-02-30'", "a date in another form"),
     ("'surgery'", "a value in quotes where a number is needed"),
     ("ward = 'surgery", "a quote that is not closed"),
     ("DATE '2020-01-01'", "a date where a number is needed"),
@@ -188,7 +188,7 @@ ATTACKS: list[tuple[str, str]] = [
     ("information_schema", "the unknown column information_schema"),
     # other shapes
     ("$1", "the sign $ (parameter)"),
-    ("?", "the sign ? (parameter)"),
+    ("?", "the sign ?"),
     (":age", "the sign : (cast, parameter)"),
     ("@age", "the sign @"),
     ("[age, 1]", "the sign [ (list)"),
@@ -223,7 +223,7 @@ ATTACKS: list[tuple[str, str]] = [
     ("NOT age", "a number or value where a condition is needed"),
     ("age AND smoker", "a number or value where a condition is needed"),
     ("age IN (income)", "a list of something else than values"),
-    ("age IN ()", "words in an order that has no meaning"),
+    ("age IN ()", "IN without values"),
     ("(age, income)", "a list outside IN"),
     ("age AS x", "an alias, AS"),
     ("age income", "two values side by side"),
@@ -276,7 +276,7 @@ ATTACKS: list[tuple[str, str]] = [
     ("smoker = NOT " * 300 + "smoker", "more than 40 levels"),
     ("CASE WHEN " * 300, "more than 40 levels"),
     ("age" + "/2" * 60, "more than 40 levels"),
-    ("smoker = " * 150 + "smoker", "more than 40 levels"),
+    ("smoker = " * 150 + "smoker", "a comparison of a comparison"),
     ("+".join(["age"] * 1000), "more than 400 parts"),
     (" + ".join(["age"] * 401), "more than 400 parts"),
     ("age IN (" + ",".join(map(str, range(65))) + ")", "a list of more than 64 items"),
@@ -294,7 +294,7 @@ def test_what_is_not_in_the_language_is_refused_in_public_words(text: str, const
     assert refusal.construct.startswith(construct)
     assert refusal.hint
     assert refusal.hint.endswith((".", "?"))
-    said = f"An expression must keep to the query language, and this one has {refusal.construct}."
+    said = refusal.problem
     if refusal.construct.startswith("the unknown column"):
         said = f"U{refusal.construct.removeprefix('the u')}."
     assert str(refusal) == f"{said} {refusal.hint}"
@@ -307,7 +307,7 @@ def test_there_are_as_many_attacks_as_were_promised() -> None:
 
 @pytest.mark.parametrize("given", [None, 3, b"age", ["age"], exp.column("age")])
 def test_something_else_than_text_is_refused(given: object) -> None:
-    with pytest.raises(ExpressionRefused, match="has no text"):
+    with pytest.raises(ExpressionRefused, match="Not understood: no text"):
         parse(given, SCHEMA)  # type: ignore[arg-type]
 
 

@@ -119,7 +119,7 @@ def test_spellings_of_dates_are_one_expression(one: str, other: str) -> None:
         ("YEAR(admitted + 3e6)", "a date that could be before the year 1 or after 9999"),
         ("COALESCE(discharged, admitted)", "a date where a number is needed"),
         ("CASE WHEN x > 0 THEN discharged ELSE admitted END", "a date where a number is needed"),
-        ("admitted < DATE '2020-02-30'", "a value beside a date that is none"),
+        ("admitted < DATE '2020-02-30'", "a date in another form"),
         ("admitted + INTERVAL '1' MONTH < discharged", "an interval of something else than whole days"),
         ("EXTRACT(week FROM admitted)", "EXTRACT of something else than a part of a date"),
         ("DATE_TRUNC('month', admitted) < discharged", "DATE_TRUNC outside of BY"),

@@ -49,11 +49,11 @@ REFUSED = [
     ("FLOOR(income)", "an expression to group by with more than 4096 values"),
     ("1", "a constant to group by"),
     ("'surgery'", "a constant to group by"),
-    ("ward,", "something else than columns"),
+    ("ward,", "nothing beside a comma after BY"),
     ("wards", "the unknown column wards"),
     ("person", "the unknown column person"),
     ("GROUPING SETS ((ward))", "the unknown column GROUPING"),
-    ("", "something else than columns"),
+    ("", "nothing after BY"),
 ]
 
 

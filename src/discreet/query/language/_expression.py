@@ -243,24 +243,47 @@ def parse_counted(text: str, schema: Schema) -> Expression:
     return _parse(text, schema, "counted")
 
 
-_Use: TypeAlias = Literal["value", "where", "counted"]
+Use: TypeAlias = Literal["value", "where", "counted"]
 
 
-def _parse(text: object, schema: Schema, use: _Use) -> Expression:
+def parse_typed(text: str, schema: Schema, use: Use = "value", *, typed: bool = True) -> Expression:
+    """Read what a person typed; refuses what can be read, but hardly means what it says.
+
+    Parameters
+    ----------
+    text : str
+        Text of a part of a question.
+    schema : Schema
+        Schema with the columns that may be named.
+    use : {"value", "where", "counted"}
+        Whether it is summed, chooses rows, or is counted where it is known.
+    typed : bool
+        Whether it was typed; False for the text of a question that was answered before.
+
+    Raises
+    ------
+    ExpressionRefused
+        As :func:`parse`; and for a date beside a number, or a comparison that no row fulfills.
+    """
+    return _parse(text, schema, use, typed)
+
+
+def _parse(text: object, schema: Schema, use: Use, typed: bool = False) -> Expression:
     if isinstance(text, str):
-        return _parse_cached(text, SchemaKey(schema), use)
-    return _build_expression(text, schema, use)
+        return _parse_cached(text, SchemaKey(schema), use, typed)
+    return _build_expression(text, schema, use, typed)
 
 
 @lru_cache(maxsize=128)
-def _parse_cached(text: str, same: SchemaKey, use: _Use) -> Expression:
+def _parse_cached(text: str, same: SchemaKey, use: Use, typed: bool) -> Expression:
     # Cached, because the same text is calibrated, previewed and asked one after the other.
-    return _build_expression(text, same.schema, use)
+    return _build_expression(text, same.schema, use, typed)
 
 
-def _build_expression(text: object, schema: Schema, use: _Use) -> Expression:
+def _build_expression(text: object, schema: Schema, use: Use, typed: bool) -> Expression:
     """Return the expression of a text: its program, range, columns and canonical form."""
-    node = read_counted(text, schema) if use == "counted" else read(text, schema)
+    read_node = read_counted if use == "counted" else read
+    node = read_node(text, schema, typed=typed)
     inner = node.condition if isinstance(node, Indicator) else node
     if use == "where" and isinstance(inner, Condition):
         inner = where_true(inner)

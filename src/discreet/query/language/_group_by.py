@@ -108,7 +108,9 @@ class GroupKey:
         return write_edge(float(value), column).strip("'") if column.type == "date" else str(value)
 
 
-def parse_groups(groups: str | Sequence[str | Mapping[str, Any]], schema: Schema) -> tuple[GroupKey, ...]:
+def parse_groups(
+    groups: str | Sequence[str | Mapping[str, Any]], schema: Schema, *, typed: bool = False
+) -> tuple[GroupKey, ...]:
     """Return the keys of a GROUP BY; their cells are known without a look at rows.
 
     Parameters
@@ -119,6 +121,8 @@ def parse_groups(groups: str | Sequence[str | Mapping[str, Any]], schema: Schema
         [1000, 2000]}``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
+    typed : bool
+        Whether a person typed it, so that what hardly means what it says is refused.
 
     Raises
     ------
@@ -146,7 +150,7 @@ def parse_groups(groups: str | Sequence[str | Mapping[str, Any]], schema: Schema
         if isinstance(groups, str)
         else [_given_group(item, schema) for item in groups]
     )
-    keys = [_read_group(text, edges, schema) for text, edges in named]
+    keys = [_read_group(text, edges, schema, typed) for text, edges in named]
     if len({key.axis for key in keys}) < len(keys):
         raise ExpressionRefused("a column to group by that comes twice", "Write it once.")
     _check_size([_count_cells(key, schema) for key in keys if key.expression or not key.edges])
@@ -176,20 +180,23 @@ def parse_axis(axis: str, edges: Sequence[float], schema: Schema) -> KeyExpressi
     return None if isinstance(found, str) else found
 
 
-def _read_group(text: str, given: tuple[Any, ...] | None, schema: Schema) -> GroupKey:
+def _read_group(text: str, given: tuple[Any, ...] | None, schema: Schema, typed: bool) -> GroupKey:
     """Return the key of a column or an expression, with edges if some were given."""
     column = _find_column(text, schema)
     if column is None:
         edges = () if given is None else _numbers(given)
         try:
-            key = parse_key(text, edges, schema)
+            key = parse_key(text, edges, schema, typed=typed)
         except ExpressionRefused as refusal:
             raise _rephrase_refusal(refusal) from None
         if isinstance(key, KeyExpression):
             return GroupKey(None, edges, key)
         column = schema.column(key)
     if given is not None:
-        return GroupKey(column.name, _edges(given, column))
+        read = _edges(given, column)
+        if typed:
+            _check_edges(given, read, column)
+        return GroupKey(column.name, read)
     if column.is_number and column.type == "number":
         raise ExpressionRefused(
             "a column of numbers to group by", f"Say where its cells begin: BY {_example_edges(column)}."
@@ -240,15 +247,23 @@ def declared_cells(column: Column) -> tuple[Level | datetime.date, ...]:
 def _check_size(sizes: Sequence[int]) -> None:
     """Refuse more cells than anyone could read."""
     if max(sizes, default=0) > MOST_CELLS:
-        raise ExpressionRefused(f"more than {MOST_CELLS} groups", "Group by a column with fewer values.")
+        raise ExpressionRefused.not_allowed(
+            f"more than {MOST_CELLS} groups", "Group by a column with fewer values."
+        )
     if math.prod(sizes) > MOST_CELLS:
-        raise ExpressionRefused(f"more than {MOST_CELLS} groups", "Group by fewer columns.")
+        raise ExpressionRefused.not_allowed(f"more than {MOST_CELLS} groups", "Group by fewer columns.")
 
 
 def _typed_groups(text: str, schema: Schema) -> list[_Named]:
     """Read keys as typed, each with its edges in parentheses where it has some."""
     groups: list[_Named] = []
-    for part in split_list(tokenize(text)):
+    tokens = tokenize(text)
+    if not tokens:
+        raise ExpressionRefused("nothing after BY", "Name a column: BY sex.")
+    for part in split_list(tokens):
+        if not part:
+            raise ExpressionRefused("nothing beside a comma after BY", "Leave it out, or name a column.")
+        _check_commas(part, schema)
         opening = _find_edges(part, schema)
         if opening is None:
             groups.append((source_text(part), None))
@@ -256,6 +271,16 @@ def _typed_groups(text: str, schema: Schema) -> list[_Named]:
             edges = tuple(source_text(edge) for edge in split_list(part[opening + 1 : -1], depth=1))
             groups.append((source_text(part[:opening]), edges))
     return groups
+
+
+def _check_commas(part: Sequence[Token], schema: Schema) -> None:
+    """Refuse columns to group by with AND between them, in place of a comma."""
+    for before, token, after in zip(part, part[1:], part[2:], strict=False):
+        names = [one.is_name and _match_column(one, schema) for one in (before, after)]
+        if token.word == "AND" and len(part) == 3 and all(names):
+            raise ExpressionRefused(
+                "AND between columns to group by", f"Write a comma: BY {before.text}, {after.text}."
+            )
 
 
 def _find_edges(part: Sequence[Token], schema: Schema) -> int | None:
@@ -346,6 +371,19 @@ def _edges(given: Sequence[Any], column: Column) -> tuple[float, ...]:
         )
         raise ExpressionRefused("cells that are not a column of numbers and rising numbers", hint)
     return tuple(edge + 0.0 for edge in edges)
+
+
+def _check_edges(given: Sequence[Any], edges: Sequence[float], column: Column) -> None:
+    """Refuse cells that no row can be in, and days that were typed as numbers."""
+    example = f"Write where cells begin: BY {_example_edges(column)}."
+    if column.type == "date" and any(isinstance(edge, str) and _NUMBER.fullmatch(edge) for edge in given):
+        raise ExpressionRefused("a number where a cell of dates begins", example)
+    low, high = column.range
+    if not low <= min(edges) <= max(edges) <= high:
+        first, last = (write_edge(end, column).strip("'") for end in (low, high))
+        raise ExpressionRefused.not_allowed(
+            "cells that no row can be in", f"{write_name(column.name)} is declared from {first} to {last}."
+        )
 
 
 def _edge(given: Any, column: Column) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import re
 from typing import TYPE_CHECKING
 
 from discreet.errors import ExpressionRefused
@@ -34,11 +36,28 @@ _MEANT: dict[str, str] = {
     ),
     **dict.fromkeys(("PER", "EACH"), "Write BY before the columns of the groups."),
     **dict.fromkeys(("FOR", "IF"), "Write WHERE before a condition."),
+    **dict.fromkeys(("COUNT", "SUM", "MEAN"), "An expression speaks of one row: ask for it by itself."),
     "TO": "Write age BETWEEN 40 AND 60.",
     "EQUALS": "Write a = b.",
 }
 _RELATIONS = ("=", "<>", "!=", "<", "<=", ">", ">=")
-_NEED_MORE = (*_RELATIONS, "AND", "OR", "NOT", "+", "-", "*", "/", ",", "IN", "BETWEEN", "IS", "WHEN", "THEN")
+_NEED_MORE = (
+    *_RELATIONS,
+    "AND",
+    "OR",
+    "NOT",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    ",",
+    "IN",
+    "BETWEEN",
+    "IS",
+    "WHEN",
+    "THEN",
+)
 _CANNOT_BEGIN = (
     *_RELATIONS,
     "AND",
@@ -58,11 +77,43 @@ _CASE = "Write CASE WHEN age < 40 THEN 1 ELSE 0 END."
 _MORE = {
     **dict.fromkeys(("+", "-", "*", "/", ","), "Write a column or a number after it."),
     **dict.fromkeys(("WHEN", "THEN"), _CASE),
+    "%": "Write a percentage as a number: 0.4, or 40.",
     "IN": "Write age IN (40, 50).",
     "BETWEEN": "Write age BETWEEN 40 AND 60.",
     "IS": "Write x IS NULL, or x = 1.",
 }
 _NOTHING = "Write a condition such as age > 40 AND sex = 'F'."
+
+
+_DAY_FORMS = (
+    re.compile(r"(?P<year>[0-9]{4})[-/.](?P<month>[0-9]{1,2})[-/.](?P<day>[0-9]{1,2})"),
+    re.compile(r"(?P<day>[0-9]{1,2})\.(?P<month>[0-9]{1,2})\.(?P<year>[0-9]{4})"),
+    re.compile(r"(?P<day>1[3-9]|2[0-9]|3[01])[-/](?P<month>[0-9]{1,2})[-/](?P<year>[0-9]{4})"),
+    re.compile(r"(?P<month>[0-9]{1,2})[-/](?P<day>1[3-9]|2[0-9]|3[01])[-/](?P<year>[0-9]{4})"),
+)
+_YEAR_OR_MONTH = re.compile(r"([12][0-9]{3})(?:-[0-9]{2})?")
+
+
+def explain_day(text: str, column: str) -> str:
+    """Return the hint for a date in another form than the language has: that very day, if it is clear which.
+
+    Parameters
+    ----------
+    text : str
+        What was typed, without quotes.
+    column : str
+        Name of a column of dates for an example.
+    """
+    for form in _DAY_FORMS:
+        match = form.fullmatch(text.strip())
+        try:
+            if match is not None:
+                return f"Write '{datetime.date(*(int(match[part]) for part in ('year', 'month', 'day')))}'."
+        except ValueError:
+            return "There is no such day. Write a day as '2024-01-31'."
+    if match := _YEAR_OR_MONTH.fullmatch(text.strip()):
+        return f"Write a day as '{match[1]}-12-31', or YEAR({column}) = {match[1]}."
+    return "Write a day as '2024-01-31'."
 
 
 def explain_word(word: str, columns: Collection[Column]) -> ExpressionRefused | None:
@@ -81,7 +132,8 @@ def explain_word(word: str, columns: Collection[Column]) -> ExpressionRefused | 
         for level in column.levels:
             if isinstance(level, str) and level.casefold() == folded:
                 quoted = "'{}'".format(level.replace("'", "''"))
-                hint = f"Write the value of {column.name} in single quotes: {quoted}."
+                name = f'"{column.name}"' if not column.name.isidentifier() else column.name
+                hint = f"Write a value in single quotes: {name} = {quoted}."
                 return ExpressionRefused(f"the unknown column {word}", hint, problem)
     for column in columns:
         if column.measure is not None and column.measure.casefold() == folded:
@@ -92,9 +144,40 @@ def explain_word(word: str, columns: Collection[Column]) -> ExpressionRefused | 
         return ExpressionRefused(f"the word {capitals}", _MEANT[capitals])
     if nearest(word, tuple(column.name for column in columns)) is None:
         close = nearest(capitals, _BEGINNINGS)
-        if close is not None and capitals not in _BEGINNINGS:
+        if close is not None and capitals not in _BEGINNINGS and capitals[:1] == close[:1]:
             return ExpressionRefused(f"the unknown column {word}", f"Did you mean {close}?", problem)
     return None
+
+
+COMPARED_TWICE = (
+    "a comparison of a comparison",
+    "Write 40 < age AND age < 60, or put one of them in parentheses: (age > 40) = smoker.",
+)
+_BOUNDARIES = ("AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "END", "(", ")", ",")
+
+
+def check_tests(tokens: Sequence[str]) -> None:
+    """Refuse IS after a comparison without parentheses: engines disagree about what it tests.
+
+    Parameters
+    ----------
+    tokens : sequence of str
+        Words, numbers and signs of an expression; stand-ins for its columns and values.
+    """
+    compared = {0: False}
+    depth = 0
+    for word in tokens:
+        depth -= word == ")"
+        if word in _BOUNDARIES:
+            # What follows a closing parenthesis still belongs to the comparison before it.
+            compared[depth] = compared.get(depth, False) and word in "()"
+        elif word in _RELATIONS:
+            compared[depth] = True
+        elif word == "IS" and compared.get(depth, False):
+            raise ExpressionRefused(*COMPARED_TWICE)
+        depth += word == "("
+        if word == "(":
+            compared[depth] = False
 
 
 def explain_order(tokens: Sequence[str]) -> tuple[str, str]:
@@ -147,6 +230,8 @@ def _explain_pair(word: str, after: str) -> tuple[str, str] | None:
         return "IN without a list in parentheses", "Write age IN (40, 50)."
     if word == "(" and after == ")":
         return "nothing in parentheses", "Write a column or a number in them: ABS(age)."
+    if _is_number(word) and _is_number(after):
+        return "two numbers side by side", "Write one number without blanks, or a sign between two."
     if _is_operand(word) and _is_operand(after):
         return "two values side by side", "Write a sign, AND or OR between them."
     return None

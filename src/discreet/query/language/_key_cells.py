@@ -124,7 +124,9 @@ class _Cells(NamedTuple):
     place: int
 
 
-def parse_key(text: str, edges: Sequence[float], schema: Schema) -> KeyExpression | str:
+def parse_key(
+    text: str, edges: Sequence[float], schema: Schema, *, typed: bool = False
+) -> KeyExpression | str:
     """Return the expression of a group key, or the name of the column that it is nothing but.
 
     Parameters
@@ -135,20 +137,22 @@ def parse_key(text: str, edges: Sequence[float], schema: Schema) -> KeyExpressio
         Where the cells of a number begin; empty if its values shall be the cells.
     schema : Schema
         Declaration of the table, whose released columns may be named.
+    typed : bool
+        Whether a person typed it, so that what hardly means what it says is refused.
 
     Raises
     ------
     ExpressionRefused
         If the text is not in the language, or if its cells do not follow from the schema.
     """
-    return _parse_cached(text, tuple(float(edge) for edge in edges), SchemaKey(schema))
+    return _parse_cached(text, tuple(float(edge) for edge in edges), SchemaKey(schema), typed)
 
 
 @lru_cache(maxsize=128)
-def _parse_cached(text: str, edges: tuple[float, ...], same: SchemaKey) -> KeyExpression | str:
+def _parse_cached(text: str, edges: tuple[float, ...], same: SchemaKey, typed: bool) -> KeyExpression | str:
     """Return the key of a text; cached, because the same one is planned, previewed and asked."""
     schema = same.schema
-    part = read_key(text, schema)
+    part = read_key(text, schema, typed=typed)
     if isinstance(part, Category):
         return part.column.name
     if isinstance(part, DateColumn):

@@ -266,11 +266,13 @@ class Lowering:
             place = write(node)
             self._check(place)
         except TooWide:
-            raise ExpressionRefused(
+            raise ExpressionRefused.not_allowed(
                 "a value that could pass 1e100", "Put bounds on a part of it: LEAST(x, 1000)."
             ) from None
         if self.program.weight > _MOST_OPERATIONS:
-            raise ExpressionRefused("too much to compute for one row", "Ask in several questions.")
+            raise ExpressionRefused.not_allowed(
+                "too much to compute for one row", "Ask in several questions."
+            )
         places[node.text] = place
         return place
 
@@ -330,12 +332,14 @@ class Lowering:
             case DateChoice(items=items):
                 return self._extreme("LEAST" if node.function == "LEAST" else "GREATEST", items)
         assert isinstance(node, DateTrunc)
-        raise ExpressionRefused("DATE_TRUNC outside of BY", "Group by it: BY DATE_TRUNC('month', admitted).")
+        raise ExpressionRefused.not_allowed(
+            "DATE_TRUNC outside of BY", "Group by it: BY DATE_TRUNC('month', admitted)."
+        )
 
     def _shift(self, date: int, days: int) -> int:
         """Record a date some days later; refuses fractions of a day, and days that the calendar has not."""
         if self.program.interval(days).quantum < 0:
-            raise ExpressionRefused(
+            raise ExpressionRefused.not_allowed(
                 "a date and a number of days that need not be whole", "Write admitted + FLOOR(x)."
             )
         place = self.program.add(date, days)
@@ -480,7 +484,7 @@ class Lowering:
                 value = program.add(program.constant(values[0]), self._cell(column))
                 return program.least(value, program.constant(values[-1]))  # of a missing cell too
             if len(values) > _MOST_VALUES:
-                raise ExpressionRefused(
+                raise ExpressionRefused.not_allowed(
                     "a category of many values that are not consecutive where a number is needed",
                     "Compare it with its declared values.",
                 )
@@ -549,7 +553,7 @@ class Lowering:
 
     def _quotient(self, above: int, below: int) -> int:
         if self.program.interval(below).magnitude[0] < SMALLEST_DENOMINATOR:
-            raise ExpressionRefused(
+            raise ExpressionRefused.not_allowed(
                 "a division by something that could be zero",
                 "Keep the denominator away from zero: x / GREATEST(y, 1).",
             )
@@ -560,11 +564,11 @@ class Lowering:
         program = self.program
         one, two = program.interval(above), program.interval(below)
         if min(one.quantum, two.quantum) < 0 or max(one.magnitude[1], two.magnitude[1]) >= _LARGEST_WHOLE:
-            raise ExpressionRefused(
+            raise ExpressionRefused.not_allowed(
                 "MOD of a number that need not be whole", "Write MOD(FLOOR(x), 10), of a number within 2**53."
             )
         if two.magnitude[0] < 1.0:
-            raise ExpressionRefused(
+            raise ExpressionRefused.not_allowed(
                 "a remainder of a division by something that could be zero",
                 "Keep the divisor away from zero: MOD(x, GREATEST(y, 1)).",
             )
@@ -609,26 +613,26 @@ class Lowering:
             return program.absolute(argument)
         if node.function == "SQRT":
             if interval.lower < 0.0:
-                raise ExpressionRefused(
+                raise ExpressionRefused.not_allowed(
                     "SQRT of something that could be negative", "Write SQRT(GREATEST(x, 0))."
                 )
             return program.sqrt(argument)
         if node.function == "LN":
             if interval.lower < LN_SMALLEST:
-                raise ExpressionRefused(
+                raise ExpressionRefused.not_allowed(
                     f"LN of something that could be below {LN_SMALLEST:g}",
                     "Write LN(GREATEST(x, 1)).",
                 )
             return logarithm(program, argument)
         if node.function == "EXP":
             if interval.upper > EXP_LARGEST:
-                raise ExpressionRefused(
+                raise ExpressionRefused.not_allowed(
                     f"EXP of something that could pass {EXP_LARGEST:g}", "Write EXP(LEAST(x, 10))."
                 )
             return exponential(program, argument)
         word = node.function
         if interval.magnitude[1] > _LARGEST_WHOLE:
-            raise ExpressionRefused(
+            raise ExpressionRefused.not_allowed(
                 f"{word} of something that could pass 2**53", f"Write {word}(LEAST(x, 1e6))."
             )
         if word == "ROUND":

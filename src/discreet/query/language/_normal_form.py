@@ -157,7 +157,7 @@ def quotient(numerator: Number, denominator: Number) -> Number:
     lower_sign, below = _unsigned(denominator)
     if isinstance(below, Constant):
         if not below.value:
-            raise ExpressionRefused("a division by zero", "Divide by a number that is not zero.")
+            raise ExpressionRefused.not_allowed("a division by zero", "Divide by a number that is not zero.")
         if isinstance(above, Constant):
             return constant(upper_sign * lower_sign * above.value / below.value)
         if below.value == 1:
@@ -211,7 +211,7 @@ def remainder(numerator: Number, denominator: Number) -> Number:
     """Return what is left of one whole number divided by another, with the sign of the first."""
     if isinstance(denominator, Constant):
         if not denominator.value:
-            raise ExpressionRefused(
+            raise ExpressionRefused.not_allowed(
                 "a remainder of a division by zero", "Divide by a number that is not zero."
             )
         if isinstance(numerator, Constant):
@@ -273,7 +273,7 @@ def shift_date(date: Date, days: Number) -> Date:
 
 def beyond_calendar() -> ExpressionRefused:
     """Return the error for a date that the calendar does not have."""
-    return ExpressionRefused(
+    return ExpressionRefused.not_allowed(
         "a date that could be before the year 1 or after 9999", "Add a smaller number of days."
     )
 
@@ -316,6 +316,10 @@ def _compare_dates(relation: Relation, left: Date, right: Date) -> Condition:
         if whole and isinstance(base, DateColumn) and isinstance(day, DateConstant):
             assert isinstance(days, Constant)
             fixed = constant((day.day - base.first).days - days.value)
+            try:
+                base.first + datetime.timedelta(days=int(fixed.value))
+            except OverflowError:
+                raise beyond_calendar() from None
             sides = (base.reference, fixed) if date is left else (fixed, base.reference)
             return compare(relation, *sides)
     if relation in ("=", "<>"):

@@ -15,7 +15,9 @@ from sqlglot import exp
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language import _normal_form as normal
-from discreet.query.language._hints import explain_order
+from discreet.query.language._hints import COMPARED_TWICE, check_tests, explain_order
+from discreet.query.language._mistakes import check_ends, check_node, check_types
+from discreet.query.language._normal_form import where_true
 from discreet.query.language._parts import (
     Category,
     Part,
@@ -32,6 +34,7 @@ from discreet.query.language._parts import (
     check_items,
     choose,
     compare_parts,
+    holds_only,
     is_missing,
     null_if,
     read_column,
@@ -62,6 +65,7 @@ from discreet.query.language.nodes import (
     Condition,
     Constant,
     Date,
+    Indicator,
     Null,
     Number,
     Truth,
@@ -77,39 +81,66 @@ _MOST_EXPONENT = 200
 _NUMBER = re.compile(r"([0-9]*)\.?([0-9]*)(?:[eE]([+-]?[0-9]{1,6}))?")
 
 
-def read(text: object, schema: Schema) -> Number | Condition:
+def read(text: object, schema: Schema, *, typed: bool = False) -> Number | Condition:
     """Parse an analyst's text.
 
+    Parameters
+    ----------
+    text : object
+        Text as it was given, which is refused if it is no string.
+    schema : Schema
+        Declaration of the table, whose released columns may be named.
+    typed : bool
+        Whether a person typed it, so that what hardly means what it says is refused.
+
     Raises
     ------
     ExpressionRefused
         If it is not in the language.
     """
-    part = _read_part(text, schema)
-    return part if isinstance(part, Condition) else as_number(part)
+    part = _read_part(text, schema, typed)
+    node = part if isinstance(part, Condition) else as_number(part)
+    if typed:
+        whole = node.condition if isinstance(node, Indicator) else node
+        check_node(where_true(whole) if isinstance(whole, Condition) else whole, _words(text, schema), schema)
+    return node
 
 
-def read_key(text: object, schema: Schema) -> Part:
+def _words(text: object, schema: Schema) -> list[str]:
+    return scan(text, schema).text.split()
+
+
+def read_key(text: object, schema: Schema, *, typed: bool = False) -> Part:
     """Parse the text of a key of groups, which may be a category or a date, or a CASE of texts.
 
+    Parameters
+    ----------
+    text, schema, typed
+        As those of :func:`read`.
+
     Raises
     ------
     ExpressionRefused
         If it is not in the language.
     """
-    return _read_part(text, schema)
+    return _read_part(text, schema, typed)
 
 
-def read_counted(text: object, schema: Schema) -> Condition:
+def read_counted(text: object, schema: Schema, *, typed: bool = False) -> Condition:
     """Return the test whether what COUNT was given, a number or a category, is known.
+
+    Parameters
+    ----------
+    text, schema, typed
+        As those of :func:`read`.
 
     Raises
     ------
     ExpressionRefused
         If it is not in the language, or is a condition.
     """
-    part = _read_part(text, schema)
-    if isinstance(part, Condition):
+    part = _read_part(text, schema, typed)
+    if isinstance(part, Condition) or (isinstance(part, Category) and holds_only(part.column, bool)):
         # SQL would count the rows where it is false too, which is hardly what was meant.
         shown = shorten(bare(source_text(tokenize(str(text)))))
         raise ExpressionRefused(
@@ -118,23 +149,25 @@ def read_counted(text: object, schema: Schema) -> Condition:
     return normal.opposite(is_missing(part))
 
 
-def _read_part(text: object, schema: Schema) -> Part:
+def _read_part(text: object, schema: Schema, typed: bool) -> Part:
     """Return the part that a text stands for."""
     scanned = scan(text, schema)
+    check_tests(scanned.text.split())
     try:
         tree = sqlglot.parse_one(scanned.text)
     except RecursionError:
         raise too_deep() from None
     except Exception:  # whatever the parser says about words that are all ours, it is a matter of grammar
         raise ExpressionRefused(*explain_order(scanned.text.split())) from None
-    return _Parser(scanned).part(tree, 0)
+    return _Parser(scanned, typed).part(tree, 0)
 
 
 class _Parser:
     """One walk over a tree of sqlglot."""
 
-    def __init__(self, scanned: ScannedExpression) -> None:
+    def __init__(self, scanned: ScannedExpression, typed: bool) -> None:
         self._scanned = scanned
+        self._typed = typed
         self._nodes = 0
         self._stand_ins: dict[str, Part] = {
             **{f"v_{i}": Text(value) for i, value in enumerate(scanned.values)},
@@ -221,7 +254,10 @@ class _Parser:
             raise ExpressionRefused(
                 f"{name} of {len(node.expressions)} arguments", f"Give it {wanted}, separated by commas."
             )
-        return handler(*(self.part(argument, depth) for argument in node.expressions))
+        arguments = [self.part(argument, depth) for argument in node.expressions]
+        if name == "NULLIF" and self._typed:
+            check_types("=", *arguments)
+        return handler(*arguments)
 
     def product(self, node: Any, depth: int) -> Part:
         return normal.product(self.number(operand, depth) for _, operand in self._spine(node, (exp.Mul,)))
@@ -270,7 +306,7 @@ class _Parser:
             if type(branch) is not exp.If or branch.args.get("false") is not None:
                 raise _ungrammatical()
             part = self.part(branch.this, depth)
-            conditions.append(as_condition(part) if subject is None else compare_parts("=", subject, part))
+            conditions.append(as_condition(part) if subject is None else self._compare("=", subject, part))
             values.append(self._branch(branch.args["true"], depth))
         default = node.args.get("default")
         return choose(conditions, values, Null() if default is None else self._branch(default, depth))
@@ -279,13 +315,25 @@ class _Parser:
         return Null() if type(node) is exp.Null else self.part(node, depth)
 
     def compare(self, node: Any, depth: int) -> Part:
+        """Return a comparison; refuses one of a comparison that is not in parentheses: 40 < age < 60."""
         relation: Any = _RELATIONS[type(node)]
-        return compare_parts(relation, self.part(node.this, depth), self.part(node.expression, depth))
+        if any(type(side) in _RELATIONS or type(side) in _TESTS for side in (node.this, node.expression)):
+            # PostgreSQL refuses it too; others compare 40 < age, which is 0 or 1, with 60.
+            raise ExpressionRefused(*COMPARED_TWICE)
+        return self._compare(relation, self.part(node.this, depth), self.part(node.expression, depth))
+
+    def _compare(self, relation: Any, left: Part, right: Part) -> Condition:
+        if self._typed:
+            check_types(relation, left, right)
+        return compare_parts(relation, left, right)
 
     def between(self, node: Any, depth: int) -> Part:
+        """Return ``x BETWEEN low AND high`` as two comparisons."""
         part = self.part(node.this, depth)
         low, high = (self.part(node.args[end], depth) for end in ("low", "high"))
-        return normal.junction("AND", [compare_parts("<=", low, part), compare_parts("<=", part, high)])
+        if self._typed:
+            check_ends(*(as_date(end) if are_dates([part, end]) else end for end in (low, high)))
+        return normal.junction("AND", [self._compare("<=", low, part), self._compare("<=", part, high)])
 
     def among(self, node: Any, depth: int) -> Part:
         """Return ``x IN (...)`` as a test of levels, or as equalities of a number."""
@@ -293,12 +341,14 @@ class _Parser:
         check_items(node.expressions)
         items = [self.part(item, depth) for item in node.expressions]
         if not items:
-            raise _ungrammatical()
+            raise ExpressionRefused("IN without values", "Write age IN (40, 50).")
+        if any(type(item) is exp.Sub for item in node.expressions):
+            raise ExpressionRefused("a difference in a list", "Write age BETWEEN 40 AND 60.")
         if any(not isinstance(item, Constant | Text | Truth) for item in items):
             raise ExpressionRefused("a list of something else than values", "Write x IN (1, 2).")
         if isinstance(part, Category):
             return normal.member(test_levels(part.column, [read_level(part.column, item) for item in items]))
-        return normal.junction("OR", [compare_parts("=", part, item) for item in items])
+        return normal.junction("OR", [self._compare("=", part, item) for item in items])
 
     def null_test(self, node: Any, depth: int) -> Part:
         """Return ``x IS NULL``, or a condition with IS TRUE or IS FALSE."""
@@ -363,6 +413,8 @@ _RELATIONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
 
+_TESTS = (exp.Between, exp.In, exp.Not)
+
 _ONE = frozenset(("this",))
 _TWO = frozenset(("this", "expression"))
 _TABLE: dict[type, tuple[Callable[[_Parser, Any, int], Part], frozenset[str]]] = {
@@ -394,7 +446,7 @@ _CONSTRUCTS: dict[str, tuple[str, str]] = {
     "Star": ("*", "Write the name of a column."),
     "Null": ("NULL outside a branch of CASE", "Write x IS NULL to ask for missing cells."),
     "Tuple": ("a list outside IN", "Write x IN (1, 2)."),
-    "Alias": ("two values side by side", "Put an operator between them."),
+    "Alias": ("two values side by side", "Write a sign, AND or OR between them."),
 }
 _ARGUMENTS: dict[tuple[type, str], tuple[str, str]] = {
     (exp.Floor, "decimals"): ("FLOOR of two arguments", "Write FLOOR(x * 100) / 100."),

@@ -22,8 +22,9 @@ from discreet.query.language._date_nodes import (
     DateShift,
     DateTrunc,
 )
+from discreet.query.language._hints import explain_day
 from discreet.query.language._text_nodes import TextCase, TextColumn, TextConstant, TextNode
-from discreet.query.language.lexer import MOST_ITEMS
+from discreet.query.language.lexer import MOST_ITEMS, write_name
 from discreet.query.language.nodes import (
     Condition,
     Constant,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from discreet.schema import Column, Level
 
+_LONGEST_NUMBER = 20  # characters of a number that a hint repeats
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOST_ROUNDED = 9  # digits after the point, or before it
 _UNITS = ("year", "quarter", "month", "week", "day")
@@ -80,9 +82,14 @@ def compare_parts(relation: Any, left: Part, right: Part) -> Condition:
         return normal.compare(relation, as_date(left), as_date(right))
     number = as_number(left)
     if isinstance(right, Text):
+        quoted = right.value.strip()
+        numeric = quoted.replace(".", "", 1).isdecimal() and quoted.isascii()
         raise ExpressionRefused(
-            "a value in quotes that is not beside a category or a date",
-            "Compare a category with its declared values, a date with 'YYYY-MM-DD'.",
+            "a value in quotes beside a number",
+            f"Numbers stand without quotes: {quoted}."
+            if numeric and len(quoted) < _LONGEST_NUMBER
+            else "Numbers stand without quotes; compare a category with its declared values, a date with "
+            "'YYYY-MM-DD'.",
         )
     return normal.compare(relation, number, as_number(right))
 
@@ -121,7 +128,7 @@ def as_date(part: Part) -> Date:
     except ValueError:
         day = None
     if day is None:
-        raise ExpressionRefused("a value beside a date that is none", "Write it as 'YYYY-MM-DD'.")
+        raise ExpressionRefused("a date in another form", explain_day(part.value, "admitted"))
     return DateConstant(day)
 
 
@@ -266,8 +273,7 @@ def are_texts(parts: list[Part]) -> bool:
     return all(
         isinstance(part, Text | TextNode)
         or (
-            isinstance(part, Category)
-            and not (_holds_only(part.column, bool) or _holds_only(part.column, int))
+            isinstance(part, Category) and not (holds_only(part.column, bool) or holds_only(part.column, int))
         )
         for part in parts
     ) and bool(parts)
@@ -282,7 +288,7 @@ def as_text(part: Part) -> TextNode:
     if isinstance(part, Null):
         return TextConstant(None)
     assert isinstance(part, Category)
-    if not _holds_only(part.column, str):
+    if not holds_only(part.column, str):
         raise ExpressionRefused(
             "a category of texts and other values where a text is needed", "Choose between texts."
         )
@@ -306,9 +312,9 @@ def as_number(part: Part) -> Number:
         raise ExpressionRefused(
             "a value in quotes where a number is needed", "Compare a category with it: ward = 'surgery'."
         )
-    if _holds_only(part.column, bool):
+    if holds_only(part.column, bool):
         return normal.indicator(as_condition(part))
-    if _holds_only(part.column, int):
+    if holds_only(part.column, int):
         return _reference(part.column)
     raise ExpressionRefused(
         "a category where a number is needed", "Compare it with its declared values: ward = 'surgery'."
@@ -321,17 +327,22 @@ def as_condition(part: Part) -> Condition:
         return part
     if isinstance(part, Indicator):
         return part.condition
-    if isinstance(part, Category) and _holds_only(part.column, bool):
+    if isinstance(part, Category) and holds_only(part.column, bool):
         return normal.member(test_levels(part.column, [True] if True in part.column.levels else []))
+    if isinstance(part, Text | Constant):
+        raise ExpressionRefused(
+            "a value by itself where a condition is needed",
+            "Name the column again: age = 40 OR age = 50; or write a list: age IN (40, 50).",
+        )
     raise ExpressionRefused("a number or value where a condition is needed", "Compare it: x > 0.")
 
 
 def _is_listed(category: Category, part: Part) -> bool:
     """Whether a category is compared with a value rather than used as a number."""
-    return isinstance(part, Text | Constant | Truth) or not _holds_only(category.column, int)
+    return isinstance(part, Text | Constant | Truth) or not holds_only(category.column, int)
 
 
-def _holds_only(column: Column, kind: type) -> bool:
+def holds_only(column: Column, kind: type) -> bool:
     """Return whether all values of a category are of a kind; a missing cell is no value."""
     return all(isinstance(level, kind) for level in column.levels if level is not None)
 
@@ -375,10 +386,20 @@ def _code(column: Column, level: Level) -> int:
             return code
     words = [value for value in column.levels if isinstance(value, str)]
     close = nearest(level, words) if isinstance(level, str) else None
-    listed = ", ".join(repr(value) for value in column.levels[:8] if value is not None)
+    listed = ", ".join(_write_level(value) for value in column.levels[:8] if value is not None)
     more = ", ..." if len(column.levels) > 8 else ""
-    hint = f"Did you mean {close!r}?" if close else f"It may hold {listed}{more}."
+    hint = f"Did you mean {_write_level(close)}?" if close else f"It may hold {listed}{more}."
+    if holds_only(column, bool):
+        name = write_name(column.name)
+        hint = f"Write {name} = TRUE or {name} alone, {name} = FALSE or NOT {name}."
     raise ExpressionRefused(f"a value that is not declared for {column.name}", hint)
+
+
+def _write_level(level: Level) -> str:
+    """Return a declared value as it is written in a text."""
+    if isinstance(level, bool):
+        return str(level).upper()
+    return "'{}'".format(level.replace("'", "''")) if isinstance(level, str) else str(level)
 
 
 def check_items(items: list[Any]) -> None:

@@ -44,7 +44,6 @@ _SECOND = ("UNION", "INTERSECT", "EXCEPT", "SELECT", ";")
 _ORDER = ("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "LIMIT")
 _JOINS = "JOIN INNER LEFT RIGHT FULL CROSS NATURAL ASOF POSITIONAL SEMI ANTI LATERAL"
 _INSTEAD = {
-    **dict.fromkeys(("MEAN", "AVERAGE"), "AVG"),
     **dict.fromkeys(("TOTAL", "COUNTIF", "COUNT_IF", "SUMIF"), "SUM"),
     **{f"{word}_CONT": f"{word}_DISC" for word in ("QUANTILE", "PERCENTILE")},
 }
@@ -55,6 +54,7 @@ ONE_QUESTION = (
     "A question is SELECT COUNT(*), SUM(x), AVG(x), STDDEV(x) or MEDIAN(x) FROM a table, then WHERE, GROUP "
     "BY, ORDER BY and LIMIT."
 )
+_COMPUTE = "Ask for the aggregate alone, and compute with the answer."
 _CLOSE = "Close it; a quote inside quotes is written twice."
 
 
@@ -290,6 +290,7 @@ class _Reader:
     def _where(self, head: Token, body: list[Token]) -> None:
         if not body:
             self._refuse(head.start, "nothing after WHERE", "Write a condition: WHERE age > 40.")
+            self._hopeless = True
             return
         filtered = self._kept.where
         self._kept.where = f"({filtered}) AND ({source_text(body)})" if filtered else source_text(body)
@@ -414,6 +415,9 @@ class _Reader:
             otherwise = refused.hint if first.word in ("MIN", "MAX") else ONE_QUESTION
             self._refuse(first.start, f"an aggregate that does not exist here, {text}", otherwise)
             self._hopeless = True  # No other statistic is suggested instead.
+        elif any(piece.word in IN_SQL for piece in part):
+            self._refuse(first.start, f"something around an aggregate, {text}", _COMPUTE)
+            self._hopeless = True
         else:
             self._refuse(first.start, f"something that is not an aggregate, {text}")
 
@@ -433,7 +437,11 @@ class _Reader:
             if condition and condition[0].word == "WHERE":
                 self._kept.where = source_text(condition[1:])
         else:
-            self._refuse(piece.start, f"something after an aggregate, {shorten(piece.text)}")
+            self._refuse(piece.start, f"something after an aggregate, {shorten(piece.text)}", _COMPUTE)
+            words = [one.word or one.text for one in part if one.start >= piece.start]
+            place, first = self._kept.statistics[-1]
+            if words[:2] == ["/", "COUNT"] and first.word == "SUM":
+                self._kept.statistics[-1] = (place, first._replace(word="AVG"))
 
 
 def _segments(pieces: Sequence[Token]) -> list[tuple[Token, list[Token]]]:

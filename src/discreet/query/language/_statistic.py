@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from discreet.errors import ExpressionRefused
-from discreet.query.language._expression import parse, parse_counted
+from discreet.query.language._expression import parse, parse_typed
 from discreet.query.language.lexer import (
     Token,
     refused_aggregate,
@@ -46,6 +46,8 @@ IN_WORDS: dict[str, Kind] = {
     "COUNT": "count",
     "SUM": "sum",
     "MEAN": "mean",
+    "AVG": "mean",
+    "AVERAGE": "mean",
     "PROPORTION": "mean",
     "VARIANCE": "variance",
     "STDDEV": "stddev",
@@ -61,6 +63,8 @@ IN_SQL: dict[str, Kind] = {
     "COUNT": "count",
     "SUM": "sum",
     "AVG": "mean",
+    "MEAN": "mean",
+    "AVERAGE": "mean",
     "VARIANCE": "variance",
     "STDDEV": "stddev",
     "VAR_POP": "variance_pop",
@@ -74,15 +78,14 @@ IN_SQL: dict[str, Kind] = {
     "RATIO": "ratio",
 }
 _OTHER_WORDS = {
-    "AVG": "MEAN",
-    "AVERAGE": "MEAN",
     "TOTAL": "SUM",
     "NUMBER": "COUNT",
     "STD": "STDDEV",
     "SD": "STDDEV",
     "VAR": "VARIANCE",
-    "PERCENTILE": "QUANTILE",
+    "PERCENTILE": "QUANTILE(age, 0.9), with a level between 0 and 1",
 }
+_CLAUSES = {"WHERE": "WHERE sex = 'F'", "BY": "BY sex", "LIMIT": "BY sex LIMIT 3"}
 _OLD = ("COUNT", "SUM", "MEAN")  # may stand without parentheses, so no column can be called like them
 _OPERATORS = ("IN", "IS", "NOT", "BETWEEN", "AND", "OR")
 _NUMBER = re.compile(r"[0-9]*\.?[0-9]+(?:[eE]-?[0-9]+)?")
@@ -194,7 +197,7 @@ def _read_item(part: list[Token], text: str, columns: Collection[str]) -> Statis
     word = part[0].word
     called = len(part) > 1 and part[1].text == "("
     if word in _OTHER_WORDS and word.casefold() not in columns:
-        raise ExpressionRefused(f"the word {word}", f"Write {_OTHER_WORDS[word]} instead.")
+        raise ExpressionRefused(f"the word {word}", f"Write {_OTHER_WORDS[word]}.")
     if word not in IN_WORDS and called:
         refused = refused_aggregate(word, shorten(source_text(part[2:-1])) or "x")
         if refused is not None:
@@ -202,14 +205,37 @@ def _read_item(part: list[Token], text: str, columns: Collection[str]) -> Statis
     if word not in IN_WORDS or not (called or word in _OLD or word.casefold() not in columns):
         return source_text(part)
     outside = [piece for piece in part[1:] if piece.depth == 0]
-    if len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
-        # SUM(a) + 1 would be read as SUM(a + 1), which is something else.
+    clause = next((p.word for p in part if p.depth and p.word in _CLAUSES), "")
+    if clause and clause.casefold() not in columns:
         raise ExpressionRefused(
-            f"something after {word}(...), {shorten(outside[2].text)}",
-            f"Put all that is computed of a row inside the parentheses: {word}(age * 2).",
+            f"{clause} inside parentheses", f"Close them before it: {word}(age) {_CLAUSES[clause]}."
         )
+    if len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
+        raise _refuse_rest(part, outside[2])
+    if word == "COUNT" and outside and outside[0].text in ("+", "-", "*", "/"):
+        # COUNT - 5 would be read as COUNT(-5), which counts all rows.
+        raise _refuse_rest(part, outside[0])
     inside = part[2:-1] if called and len(outside) == 2 else part[1:]
     return read_arguments(word, inside)
+
+
+def _refuse_rest(part: Sequence[Token], first: Token) -> ExpressionRefused:
+    """Return the error for what follows a statistic: SUM(a) + 1 would be read as SUM(a + 1)."""
+    before = [piece for piece in part if piece.start < first.start]
+    after = [piece.word or piece.text for piece in part if piece.start >= first.start]
+    statistic = shorten(source_text(before))
+    construct = f"{shorten(first.text)} after {statistic}"
+    inner = source_text(before[2:-1])
+    if first.word in IN_WORDS:
+        return ExpressionRefused(construct, "Write a comma between two statistics.")
+    if first.kind != "sign":
+        return ExpressionRefused(construct, "Write WHERE before a condition, BY before groups.")
+    if before[0].word == "SUM" and after[:2] == ["/", "COUNT"]:
+        return ExpressionRefused(construct, f"Write MEAN({shorten(inner)}).")
+    if before[0].word == "SUM" and after[:3] == ["/", "SUM", "("] and after[-1] == ")":
+        below = source_text([piece for piece in part if piece.start >= first.start][3:-1])
+        return ExpressionRefused(construct, f"Write RATIO({shorten(inner)}, {shorten(below)}).")
+    return ExpressionRefused(construct, f"Ask for {statistic}, and compute with the answer.")
 
 
 def read_arguments(word: str, inside: Sequence[Token]) -> StatisticText:
@@ -232,11 +258,23 @@ def _is_operand(word: str, inside: Sequence[Token]) -> bool:
 
 
 def build_statistics(
-    typed: Sequence[StatisticText], schema: Schema, *, sql: bool = False
+    texts: Sequence[StatisticText], schema: Schema, *, sql: bool = False, typed: bool = False
 ) -> tuple[QueryStatistic, ...]:
-    """Return the statistics of typed ones; of several, each says itself for which rows it is known."""
+    """Return the statistics of their texts; of several, each says itself for which rows it is known.
+
+    Parameters
+    ----------
+    texts : sequence of StatisticText
+        Statistics as they were written.
+    schema : Schema
+        Declaration of the table, whose released columns may be named.
+    sql : bool
+        Whether they have the words of SQL.
+    typed : bool
+        Whether a person typed them, so that what hardly means what it says is refused.
+    """
     table = IN_SQL if sql else IN_WORDS
-    built = [_build_statistic(one, table[one.word], schema) for one in typed]
+    built = [_build_statistic(one, table[one.word], schema, typed) for one in texts]
     if len(built) == 1:
         return tuple(built)
     built = [sum_of_known(one, schema) for one in built]
@@ -255,17 +293,17 @@ def sum_of_known(statistic: QueryStatistic, schema: Schema) -> QueryStatistic:
     return QueryStatistic("sum", parse(statistic.known, schema))
 
 
-def _build_statistic(typed: StatisticText, kind: Kind, schema: Schema) -> QueryStatistic:
+def _build_statistic(text: StatisticText, kind: Kind, schema: Schema, typed: bool) -> QueryStatistic:
     """Return one statistic; refuses another number of arguments than it has."""
-    word, given = typed.word, typed.arguments
-    if typed.distinct:
-        return _build_distinct(typed, schema)
+    word, given = text.word, text.arguments
+    if text.distinct:
+        return _build_distinct(text, schema)
     if kind == "count":
         if len(given) > 1:
             raise ExpressionRefused("COUNT of several things", "Write COUNT(*), or COUNT of one column.")
         if not given:
             return QueryStatistic("count")
-        counted = parse_counted(given[0], schema)
+        counted = parse_typed(given[0], schema, "counted", typed=typed)
         return (
             QueryStatistic("count")
             if counted.is_constant
@@ -275,10 +313,19 @@ def _build_statistic(typed: StatisticText, kind: Kind, schema: Schema) -> QueryS
     if len(given) != wanted:
         raise _wrong_arguments(word, kind, len(given))
     if kind == "quantile":
-        return _build_quantile(typed, schema)
-    first = parse(given[0], schema)
+        return _build_quantile(text, schema, typed)
+    first, *others = (parse_typed(one, schema, typed=typed) for one in given)
+    if typed and kind in ("sum", "ratio"):
+        for one in (first, *others):
+            check_summed(kind, one)
+    if typed and word == "PROPORTION" and not first.is_condition:
+        raise ExpressionRefused.not_allowed(
+            "a proportion of a number", f"Write PROPORTION of a condition, or MEAN({shorten(given[0])})."
+        )
     if kind == "ratio":
-        return _build_ratio(first, parse(given[1], schema))
+        if typed and others[0].lower == others[0].upper == 0:
+            raise ExpressionRefused.not_allowed("a ratio to a sum of zeros", "Divide by something else.")
+        return _build_ratio(first, others[0])
     if kind == "sum":
         return QueryStatistic("sum", first)
     return QueryStatistic(kind, first, known=first.known)
@@ -292,6 +339,18 @@ def _build_ratio(numerator: Expression, denominator: Expression) -> QueryStatist
             "The second expression must be nowhere negative, or nowhere positive: RATIO(x, ABS(y)).",
         )
     return QueryStatistic("ratio", numerator, denominator)
+
+
+def check_summed(kind: str, expression: Expression) -> None:
+    """Refuse the sum or ratio of a column of dates, which would be one of days since its first."""
+    column = None if expression.bare is None else expression.schema.column(expression.bare)
+    if column is not None and column.type == "date":
+        name = write_name(column.name)
+        raise ExpressionRefused.not_allowed(
+            f"a {kind} of dates",
+            f"Write MEAN({name}) for their mean, or say from which day to count: "
+            f"{name} - DATE '{column.lower}'.",
+        )
 
 
 def _build_distinct(typed: StatisticText, schema: Schema) -> QueryStatistic:
@@ -315,21 +374,25 @@ def _build_distinct(typed: StatisticText, schema: Schema) -> QueryStatistic:
     return QueryStatistic("distinct", unit_column=unit)
 
 
-def _build_quantile(typed: StatisticText, schema: Schema) -> QueryStatistic:
+def _build_quantile(text: StatisticText, schema: Schema, typed: bool) -> QueryStatistic:
     """Return a quantile; its level is written first in PERCENTILE_DISC, as in SQL, and last elsewhere."""
-    expression, *levels = typed.arguments
-    if typed.word == "PERCENTILE_DISC":
-        expression, levels = typed.arguments[1], [typed.arguments[0]]
+    expression, *levels = text.arguments
+    if text.word == "PERCENTILE_DISC":
+        expression, levels = text.arguments[1], [text.arguments[0]]
     level = 0.5
     if levels:
         number = levels[0].strip()
         level = float(number) if _NUMBER.fullmatch(number) else -1.0
         if not 0 < level < 1:
+            percent = number.removesuffix("%").strip()
+            written = percent.isdecimal() and percent.isascii() and 0 < int(percent) < 100
+            example = f"{int(percent) / 100:g}" if written else "0.9"
             raise ExpressionRefused(
                 f"the level {shorten(number)} of a quantile",
-                "It is the part of the rows that lie below, between 0 and 1: QUANTILE(age, 0.9).",
+                "It is the part of the rows that lie below, between 0 and 1: "
+                f"QUANTILE({shorten(expression) if written else 'age'}, {example}).",
             )
-    parsed = parse(expression, schema)
+    parsed = parse_typed(expression, schema, typed=typed)
     if parsed.is_condition:
         raise ExpressionRefused(
             "a quantile of a condition", "Ask for its MEAN: the part of rows where it is true."

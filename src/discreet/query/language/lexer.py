@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import ExpressionRefused
 from discreet.query.curation import SchemaKey
-from discreet.query.language._hints import SIGNS, explain_word
+from discreet.query.language._hints import SIGNS, explain_day, explain_word
 from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ MARK = "F_"
 """Prefix of the names under which functions are handed to sqlglot, which knows none by such a name."""
 
 _ROW = "An expression speaks of one row alone: write a condition such as age < 40."
-_SUMMED = "Leave it out: the database sums the expression over all rows itself."
+_SUMMED = "An expression speaks of one row: ask for it by itself, then write its number."
 _COLUMNS = "An expression may depend on the columns of its row alone."
 _LISTED = "Compare a category with its declared values: ward IN ('surgery', 'medicine')."
 _MISSING = "Write COALESCE(x, 0), or CASE WHEN x = 99 THEN NULL ELSE x END."
@@ -139,10 +139,13 @@ _SIGNS: dict[str, tuple[str, str]] = {
     "^": ("the sign ^ (power, bits)", "Write POWER(x, 2)."),
     "~": ("the sign ~ (bits, text matching)", "Write NOT before a condition."),
     ":": ("the sign : (cast, parameter)", _NUMBER),
-    ";": ("the sign ; (a second statement)", "Write one expression."),
+    ";": ("the sign ; (a second statement)", "Ask one question at a time."),
     "@": ("the sign @", "Write ABS(x) for a number without its sign."),
     "$": ("the sign $ (parameter)", "Write the number itself."),
-    "?": ("the sign ? (parameter)", "Write the number itself."),
+    "?": (
+        "the sign ?",
+        "Leave it out. Write questions as COUNT WHERE age > 40, with the numbers themselves.",
+    ),
     "#": ("the sign #", "Leave it out."),
     "\\": ("the sign \\", "Leave it out; a quote inside quotes is written twice."),
     "[": ("the sign [ (list)", "Lists stand in parentheses after IN: x IN (1, 2)."),
@@ -242,7 +245,7 @@ _TOKEN = re.compile(
     r"|(?P<comment>--[^\n]*|/\*(?:.*?\*/|.*))"
     r"|(?P<value>'(?:[^']|'')*')"
     r'|(?P<name>"(?:[^"]|"")*")'
-    r"|(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2}(?![\w.])|[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{4}(?![\w.]))"
+    r"|(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2}(?![\w.])|[12][0-9]{3}-(?:0[1-9]|1[0-2])(?![\w.-])|[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{4}(?![\w.]))"
     r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+(?!\w))?)"
     r"|(?P<word>[^\W\d]\w*)"
     r"|(?P<doubled>//|\*\*|==|<=>|<<|>>|->|=>)"
@@ -252,6 +255,7 @@ _TOKEN = re.compile(
 )
 _BLANKS = " \t\r\n"  # of an expression; a query may be set with others between its clauses
 _LONGEST_SHOWN = 64
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{2}0")
 _RUNS_ON = re.compile(r"[\w.]")
 _DOUBLED = {
     "//": "Write FLOOR(x / 10).",
@@ -471,8 +475,15 @@ class _Reader:
         if token.kind == "doubled":
             raise ExpressionRefused(f"the sign {token.text}", _DOUBLED.get(token.text, "Leave it out."))
         if token.kind == "day":
-            raise ExpressionRefused("a date without quotes", "Write a day as '2024-01-31'.")
+            raise ExpressionRefused("a date without quotes", explain_day(token.text, "admitted"))
         if token.kind == "number":
+            if _THOUSANDS.fullmatch(token.text):
+                whole, part = token.text.split(".")
+                written = f"{whole}.{part.rstrip('0')}".removesuffix(".")
+                raise ExpressionRefused(
+                    f"the number {token.text}",
+                    f"Write {written}, or {whole}{part} if the point sets thousands apart.",
+                )
             if after is not None and after.start == token.end and _RUNS_ON.match(after.text):
                 raise ExpressionRefused("a number that runs into a word", "Write numbers as 12, 0.5 or 1e6.")
             self._operand(token.text)
@@ -581,12 +592,16 @@ def _check_blanks(blanks: str) -> None:
 
 def too_deep() -> ExpressionRefused:
     """Return the error for a text with too many levels."""
-    return ExpressionRefused(f"more than {MOST_DEPTH} levels", "Ask in several questions, each of a part.")
+    return ExpressionRefused.not_allowed(
+        f"more than {MOST_DEPTH} levels", "Ask in several questions, each of a part."
+    )
 
 
 def too_many() -> ExpressionRefused:
     """Return the error for a text with too many parts."""
-    return ExpressionRefused(f"more than {MOST_NODES} parts", "Ask in several questions, each of a part.")
+    return ExpressionRefused.not_allowed(
+        f"more than {MOST_NODES} parts", "Ask in several questions, each of a part."
+    )
 
 
 def _unreadable(sign: str) -> ExpressionRefused:

@@ -400,7 +400,7 @@ class Junction(Condition):
 
 def too_long() -> ExpressionRefused:
     """Return the error for an expression whose canonical text is too long to be read again."""
-    return ExpressionRefused(
+    return ExpressionRefused.not_allowed(
         "an expression that is too long or too deep once it is written out in full",
         "Ask in several questions, each of a part.",
     )

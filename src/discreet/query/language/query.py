@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import ExpressionRefused
-from discreet.query.language._expression import parse, parse_where
+from discreet.query.language._expression import parse_typed, parse_where
 from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
 from discreet.query.language._statistic import (
     QueryStatistic,
     StatisticText,
     build_statistics,
+    check_summed,
     read_list,
     sum_of_known,
 )
@@ -171,32 +172,68 @@ def parse_query(text: str, schema: Schema) -> Query:
     >>> print(parse_query("SELECT COUNT(*) FROM people WHERE age > 40", schema))
     count where 40 < age
     """
+    return _parse(text, schema, typed=True)
+
+
+def parse_stored_query(text: str, schema: Schema) -> Query:
+    """Return the query of a text that was answered before, whatever a person may type today.
+
+    Parameters
+    ----------
+    text : str
+        Canonical text of a query, as a ledger keeps it.
+    schema : Schema
+        Declaration of the table, whose released columns may be named.
+
+    Raises
+    ------
+    ExpressionRefused
+        As :func:`parse_query`, but for what only a person would mistake.
+
+    Reference
+    ---------
+    ``docs/reference/expressions.md``.
+    """
+    return _parse(text, schema, typed=False)
+
+
+def _parse(text: str, schema: Schema, *, typed: bool) -> Query:
+    """Return the query of a text in words or as SQL."""
     if not isinstance(text, str):
         raise ExpressionRefused("no text", "Write a question such as COUNT WHERE age > 40.")
     if len(text) > _MOST:
         raise ExpressionRefused(f"more than {_MOST} characters", "Ask a shorter question.")
+    text = _strip_end(text)
     if is_select(text, _columns(schema)):
-        return _read_select(text, schema, suggest=True)
+        return _read_select(text, schema, suggest=True, typed=typed)
     parts = _split_clauses(text)
-    typed = read_list(parts.pop("", ""), _columns(schema))
-    if not typed or typed == [""]:
+    listed = read_list(parts.pop("", ""), _columns(schema))
+    if not listed or listed == [""]:
         raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age), then WHERE or BY.")
-    if typed == [only := typed[0]] and isinstance(only, str):
-        return _read_expression(only, parts, schema)
-    for one in typed:
+    if listed == [only := listed[0]] and isinstance(only, str):
+        return _read_expression(only, parts, schema, typed)
+    for one in listed:
         if isinstance(one, str):
             raise ExpressionRefused(
                 f"an item without a statistic, {shorten(one)}",
                 f"Write SUM({shorten(one)}) or MEAN({shorten(one)}).",
             )
-    statistics = build_statistics([one for one in typed if not isinstance(one, str)], schema)
-    return _build_parsed(statistics, parts, schema)
+    texts = [one for one in listed if not isinstance(one, str)]
+    return _build_parsed(build_statistics(texts, schema, typed=typed), parts, schema, typed=typed)
 
 
-def _read_expression(text: str, parts: Mapping[str, str], schema: Schema) -> Query:
+def _strip_end(text: str) -> str:
+    """Return a text without the one semicolon that may end a statement."""
+    last = next(reversed(tokenize(text)), None) if text.rstrip().endswith(";") else None
+    return text if last is None or last.text != ";" else text[: last.start]
+
+
+def _read_expression(text: str, parts: Mapping[str, str], schema: Schema, typed: bool) -> Query:
     """Return the query of an expression without a word before it: its sum, or the count of a condition."""
-    expression = parse(text, schema)
-    query = _build_parsed((QueryStatistic("sum", expression),), parts, schema)
+    expression = parse_typed(text, schema, typed=typed)
+    if typed:
+        check_summed("sum", expression)
+    query = _build_parsed((QueryStatistic("sum", expression),), parts, schema, typed=typed)
     if not expression.is_condition or query.where is not None:
         return query
     return dataclasses.replace(query, statistics=(QueryStatistic("count"),), where=expression)
@@ -244,20 +281,21 @@ def build_query(
     if not texts or len(texts) < len(typed):
         raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age).")
     parts: dict[str, Any] = {} if where is None else {"WHERE": where}
-    return _build_parsed(build_statistics(texts, schema), {**parts, "BY": by}, schema)
+    statistics_read = build_statistics(texts, schema, typed=True)
+    return _build_parsed(statistics_read, {**parts, "BY": by}, schema, typed=True)
 
 
-def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
+def _read_select(text: str, schema: Schema, *, suggest: bool, typed: bool) -> Query:
     """Return the query of a SELECT, or refuse it with the nearest one that the schema lets be read."""
     cut = split_select(text, _columns(schema))
     # What stands before a refused part is read first, so that the first error is named.
-    statistics = build_statistics(cut.statistics, schema, sql=True) or (QueryStatistic("count"),)
-    query = _build_parsed(statistics, cut.clauses, schema, is_sql=True)
+    statistics = build_statistics(cut.statistics, schema, sql=True, typed=typed) or (QueryStatistic("count"),)
+    query = _build_parsed(statistics, cut.clauses, schema, is_sql=True, typed=typed)
     if cut.refused is None:
         return query
     for nearest in cut.refused.nearest if suggest else ():
         try:
-            _read_select(nearest, schema, suggest=False)
+            _read_select(nearest, schema, suggest=False, typed=typed)
         except ExpressionRefused:
             continue
         if len(nearest) <= _LONGEST_NEAREST:
@@ -271,20 +309,21 @@ def _build_parsed(
     schema: Schema,
     *,
     is_sql: bool = False,
+    typed: bool,
 ) -> Query:
     """Read the clauses in the order in which they stand, so that the first mistake is named."""
     if len(statistics) > _MOST_STATISTICS:
         raise ExpressionRefused(
             f"{len(statistics)} statistics", f"Ask for at most {_MOST_STATISTICS} at once."
         )
-    condition = _condition(clauses.get("WHERE"), schema)
+    condition = _condition(clauses.get("WHERE"), schema, typed)
     if len(statistics) == 1 and (known := statistics[0].known) is not None:
         # A mean is over the rows where it is known: the question says so, and so does its reply.
         condition = _both(known, condition, schema)
         # Of both where they contradict each other FALSE is left: once more, the text is read as the same.
         condition = _both(known, condition, schema)
         statistics = (dataclasses.replace(statistics[0], known=None),)
-    by = parse_groups(clauses.get("BY", ()), schema)
+    by = parse_groups(clauses.get("BY", ()), schema, typed=typed)
     query = Query(statistics, condition, by, schema)
     order = _read_order(clauses.get("ORDER"), query, is_sql)
     return dataclasses.replace(query, order=order, limit=_read_limit(clauses.get("LIMIT"), query))
@@ -320,9 +359,9 @@ def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
     if place is not None and 1 <= place <= len(keys) + len(query.statistics):
         is_statistic = place > len(keys)
         return OrderKey(place - 1 - is_statistic * len(keys), is_statistic, False)
-    place = _find_group_key(part, query)
-    if place is not None:
-        return OrderKey(place, False, False)
+    found = _find_group_key(part, query)
+    if found is not None:
+        return OrderKey(found, False, False)
     for one in _read_statistic(part, is_sql, query.schema):
         wanted = _as_in(query, build_statistics([one], query.schema, sql=is_sql)[0])
         if wanted in query.statistics:
@@ -388,10 +427,13 @@ def _both(known: str, condition: Expression | None, schema: Schema) -> Expressio
     return parse_where(known if condition is None else f"{known} AND {condition.canonical}", schema)
 
 
-def _condition(text: str | None, schema: Schema) -> Expression | None:
+def _condition(text: str | None, schema: Schema, typed: bool) -> Expression | None:
+    """Return the condition after WHERE; None without one, or if every row fulfills it."""
     if text is None:
         return None
-    where = parse_where(text, schema)
+    if isinstance(text, str) and not text.strip():
+        raise ExpressionRefused("nothing after WHERE", "Write a condition: WHERE age > 40.")
+    where = parse_typed(text, schema, "where", typed=typed)
     if not where.is_condition:
         raise ExpressionRefused(
             "something else than a condition after WHERE", "Compare it with something: WHERE age > 40."
@@ -404,6 +446,8 @@ def _split_clauses(text: str) -> dict[str, str]:
     """Return the clauses of a query in words by their word, what is computed under the empty one."""
     starts: dict[str, tuple[int, int]] = {"": (0, 0)}
     tokens = tokenize(text)
+    if tokens and tokens[-1].depth + (tokens[-1].text == "(") > 0:
+        raise ExpressionRefused("a ( that is not closed", "Close it.")
     for i, piece in enumerate(tokens):
         before = tokens[i - 1].word if i and tokens[i - 1].depth == 0 else ""
         word, start = piece.word, piece.start
@@ -454,14 +498,26 @@ def _write_dates(text: str, schema: Schema) -> str:
         return text
     inside = f"({text})"
     days: list[tuple[Token, str]] = []
-    tokens = tokenize(inside)
+    tokens = _join_signs(tokenize(inside))
     for before, left, relation, right, after in zip(*(tokens[i:] for i in range(5)), strict=False):
         # A comparison stands in parentheses, so that what is beside it cannot be part of a sum.
         if (before.text, after.text) != ("(", ")") or relation.text not in _RELATIONS:
             continue
         for day, name in ((left, right), (right, left)):
-            if day.text.isdigit() and name.text in dates:
+            if day.text.removeprefix("-").isdigit() and name.text in dates:
                 days.append((day, write_edge(float(day.text), dates[name.text])))
     for day, written in reversed(days):
         inside = inside[: day.start] + written + inside[day.end :]
     return inside[1:-1]
+
+
+def _join_signs(tokens: Sequence[Token]) -> list[Token]:
+    """Return tokens with each minus before a number, after a parenthesis or a relation, as one with it."""
+    joined: list[Token] = []
+    for token in tokens:
+        before = joined[-2].text if len(joined) > 1 else ""
+        if token.kind == "number" and joined[-1:] and joined[-1].text == "-" and before in ("(", *_RELATIONS):
+            minus = joined.pop()
+            token = dataclasses.replace(token, text=f"-{token.text}", start=minus.start)
+        joined.append(token)
+    return joined

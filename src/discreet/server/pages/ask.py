@@ -390,7 +390,7 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
         return {"amount": FieldMessage(problem.message, _budget_hint(problem))}, problem.status
     message = problem.message
     if problem.code == "refused":
-        message = f"This is not part of the query language: {problem.details['refused']}."
+        message = message.removesuffix(problem.hint).strip()
     return {_problem_field(problem): FieldMessage(message, problem.hint)}, problem.status
 
 

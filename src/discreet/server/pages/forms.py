@@ -184,9 +184,7 @@ def _check(field: str, text: str, schema: Schema) -> None:
     try:
         expression = parse(text, schema)
     except ExpressionRefused as error:
-        raise FieldError(
-            field, f"This is not part of the query language: {error.construct}.", error.hint
-        ) from None
+        raise FieldError(field, error.problem, error.hint) from None
     if field == "where" and not expression.is_condition:
         raise FieldError(field, "This is not a condition.", "Compare it with something: age > 40.")
 

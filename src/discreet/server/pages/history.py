@@ -16,7 +16,7 @@ from discreet.formatting import append_unit
 from discreet.privacy import promise_from_dict
 from discreet.query.combination import ResultTerm, combine_results
 from discreet.query.frames import question_words
-from discreet.query.language.query import Query, parse_query
+from discreet.query.language.query import Query, parse_stored_query
 from discreet.query.text_query import preview_query, run_query
 from discreet.report.charts.bars import IntervalMark, interval_bar
 from discreet.server.api.responses import query_response
@@ -130,7 +130,7 @@ def recall_answer(
             request["refines"] = list(refined)
     merged = [part for parts in result.parts for part in parts]
     return PastAnswer(
-        asked=parse_query(text, service.dataset.schema),
+        asked=parse_stored_query(text, service.dataset.schema),
         answer=query_response(result, left),
         earlier=query_response(recall_result(service, caller.name, refined, text), left) if refined else None,
         request=request,
@@ -175,7 +175,7 @@ def recall_result(
     # The result is cached, so the audit log is written first.
     service.audit_log.cover_receipts(owner, [entry.receipt for entry in entries])
     stored_answers: Any = _StoredAnswers(service, receipts, owner, _n_rows(entries[0]))
-    query = parse_query(question or text, service.dataset.schema)
+    query = parse_stored_query(question or text, service.dataset.schema)
     # Nothing is charged here: the promise only determines the noise law.
     result = run_query(stored_answers, query, privacy=entries[0].receipt.promises[0])
     if len(result.receipts) != len(receipts):
@@ -198,7 +198,7 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """Return `privacy` or `sd` of a request that would be charged the same; None if none is found."""
     queries = [entry.asked or {} for entry in entries]
     charged = [entry.receipt.promises[0] for entry in entries]
-    query, n_rows = parse_query(queries[0]["said"], service.dataset.schema), _n_rows(entries[0])
+    query, n_rows = parse_stored_query(queries[0]["said"], service.dataset.schema), _n_rows(entries[0])
     context: dict[str, Any] = {
         "unit": service.dataset.schema.unit,
         "neighbors": service.dataset.schema.neighbors,
