@@ -56,6 +56,7 @@ def of_discreet() -> dict[str, Noise]:
     """Return our noise, as databases without a limit say it."""
     from discreet import ApproxDP, Column, Database, Schema
     from discreet.query import Histogram, Sums
+    from discreet.query.intervals import interval_width
 
     found: dict[str, Noise] = {}
     for neighbors in ("add-remove", "replace-one"):
@@ -78,7 +79,10 @@ def of_discreet() -> dict[str, Noise]:
             noise = {
                 name: float(np.ravel(db.expected_sd(q, privacy=privacy))[0]) for name, q in asked.items()
             }
-            noise["mean"] = float(db.mean("x", privacy=privacy).sd)
+            mean = db.mean("x", privacy=privacy)
+            # Over a noisy count a mean has no sd: that of a normal noise with the same interval.
+            half = (mean.cells[0].upper - mean.cells[0].lower) / 2
+            noise["mean"] = half / interval_width(mean.law)
             grouped = [cell.sd for cell in db.query("mean(x) by g", privacy=privacy).cells]
             noise["mean by group"] = float(np.mean([sd for sd in grouped if sd is not None]))
         found[neighbors] = noise

@@ -3,13 +3,13 @@
     python benchmarks/quantiles.py
 
 OpenDP runs in the interpreter that ``DISCREET_OPENDP`` names, or else in this one; it is left out where it
-does not import. All methods choose among the same cells, which follow from the declared range. A rank error is
-the mean number of rows by which the rank of a value misses the one that was asked for, 0 if the cell of the
-value holds it. Ours comes with an interval at 95 %; the exponential mechanism gets one by choosing at two
+does not import. All methods choose among the same cells, which follow from the declared range. A rank error
+is the mean number of rows by which the rank of a value misses the one that was asked for, 0 if the cell of
+the value holds it. Ours comes with an interval at 95 %; the exponential mechanism gets one by choosing at two
 shifted ranks, each with half of the promise, so far apart that they hold the quantile whatever the rows are.
 An interval is as wide as the share of all rows whose values are in it. ``bisection`` is
-:func:`~discreet.learn.private_quantiles`, which asks one comparison after the other for one number. The result
-is written to ``benchmarks/results/quantiles.json``.
+:func:`~discreet.learn.private_quantiles`, which asks one comparison after the other for one number. The
+result is written to ``benchmarks/results/quantiles.json``.
 """
 
 from __future__ import annotations
@@ -75,19 +75,17 @@ def of_discreet(case: Case, schema: Any) -> dict[str, Any]:
     from discreet.query.quantiles import estimate_quantiles
 
     about = {"neighbors": case["neighbors"]}
-    privacy: Any = PureDP(epsilon=EPSILON, **about) if case["promise"] == "epsilon" else ZCDP(rho=RHO, **about)
+    privacy: Any = (
+        PureDP(epsilon=EPSILON, **about) if case["promise"] == "epsilon" else ZCDP(rho=RHO, **about)
+    )
     costs = CostModel(schema, case["rows"] if case["neighbors"] == "replace-one" else None)
     question = HierarchicalHistogram(case["table"])
     _, noise = costs.calibrate(question, privacy=privacy)
     bound = question.bind(costs.curation, costs.neighbors)
     counts = np.array(case["counts"])
     exact, draws = bound.tree.add_levels(counts).tolist(), SeededNoise(Stream.from_seed(1))
-    noisy = np.array(
-        [noise.values(noise.add_noise(exact, draws), bound, costs.n_rows) for _ in range(DRAWS)]
-    )
-    told = estimate_quantiles(
-        bound, noisy, noise.sd(bound)[0], noise.law, FRACTIONS, n_rows=costs.n_rows
-    )
+    noisy = np.array([noise.values(noise.add_noise(exact, draws), bound, costs.n_rows) for _ in range(DRAWS)])
+    told = estimate_quantiles(bound, noisy, noise.sd(bound)[0], noise.law, FRACTIONS, n_rows=costs.n_rows)
     starts, ends = bound.cells.starts()[:-1], np.cumsum(counts)
     place = np.searchsorted(starts, told.values, side="right") - 1
     first = np.searchsorted(starts, told.lower, side="right") - 1
@@ -208,7 +206,10 @@ def main() -> None:
     middles = {name: one.middles().tolist() for name, one in cells.items()}
     peer = run_opendp({"starts": starts, "middles": middles})
     result = []
-    print("| neighbors | promise | table | rows | q | rank error: ours | bisection | exponential | OpenDP |", end="")
+    print(
+        "| neighbors | promise | table | rows | q | rank error: ours | bisection | exponential | OpenDP |",
+        end="",
+    )
     print(" rows in the interval: ours | held | exponential |")
     print("|---|---|---|---:|---:|" + "---:|" * 7)
     for i, case in enumerate(cases(starts)):
@@ -220,10 +221,10 @@ def main() -> None:
             told = f"{found['bisection'][0]:.1f}" if k == 0 else ""
             other = "" if peer is None else f"{found['opendp'][k]:.1f}"
             print(
-                f"| {found['neighbors']} | {found['promise']} {PROMISES[found['promise']]} | {found['table']} "
-                f"| {found['rows']} | {q} | {found['ours'][k]:.1f} | {told} | {found['exponential'][k]:.1f} "
-                f"| {other} | {found['interval'][k]:.1%} | {found['held'][k]:.0%} "
-                f"| {found['exponential interval'][k]:.1%} |"
+                f"| {found['neighbors']} | {found['promise']} {PROMISES[found['promise']]} "
+                f"| {found['table']} | {found['rows']} | {q} | {found['ours'][k]:.1f} | {told} "
+                f"| {found['exponential'][k]:.1f} | {other} | {found['interval'][k]:.1%} "
+                f"| {found['held'][k]:.0%} | {found['exponential interval'][k]:.1%} |"
             )
     versions = {"discreet": importlib.metadata.version("discreet"), "opendp": peer and peer["version"]}
     save("quantiles", {"cases": result, "fractions": FRACTIONS, "promises": PROMISES, "versions": versions})

@@ -228,7 +228,7 @@ def test_an_answer_is_refined_written_and_drawn(survey: Path) -> None:
     assert "Merged from 2 answers" in out
     assert charges() == 2
     lines = (survey / "a.csv").read_text().splitlines()
-    assert lines[0].startswith("sex,value,lower,upper")
+    assert lines[0].startswith("sex,value,sd,lower,upper")
     assert [line.partition(",")[0] for line in lines[1:]] == ["f", "m", "x"]
     assert (survey / "a.svg").read_text().startswith("<svg")
 
@@ -238,8 +238,8 @@ def test_a_file_is_asked_as_one_plan(survey: Path) -> None:
     out, script = converse("\\i q.sql", "n", "\\i q.sql", "y", "\\csv all.csv")
     assert script.prompts.count("Pay? [Y/n] ") == 2
     assert "Together: ε = 0.1." in out
-    assert charges() == 3
-    assert (survey / "all.csv").read_text().startswith("question,sex,value,lower,upper\n")
+    assert charges() == 2
+    assert (survey / "all.csv").read_text().startswith("question,sex,value,sd,lower,upper\n")
 
 
 def test_columns_budget_history_and_help_are_listed(survey: Path) -> None:

@@ -89,12 +89,12 @@ def test_a_file_that_is_no_text_is_refused(content: bytes, tmp_path: Path) -> No
 
 def test_the_promise_is_shared_equally_among_different_questions_that_cost_something(survey: Path) -> None:
     found = json.loads(query(survey, "--file", "q.sql", "--json", "--rho", "0.03").out)["results"]
-    assert [len(one["cost"]) for one in found] == [1, 2, 1, 0, 1]
+    assert [len(one["cost"]) for one in found] == [1, 1, 1, 0, 1]
     mu = [sum(cost["mu"] ** 2 for cost in one["cost"]) for one in found]
     assert [mu[0], mu[1], mu[2]] == pytest.approx([0.02] * 3, rel=1e-9)
     assert found[0]["answers"] == found[4]["answers"]
     assert found[0]["rows"] == found[4]["rows"]
-    assert charged(survey) == 4
+    assert charged(survey) == 3
     with Ledger.open(survey / "survey-2024.ledger") as ledger:
         assert float(ledger.spent().gaussian) <= 0.03
 
@@ -120,7 +120,7 @@ def test_all_answers_get_noise_of_one_law(survey: Path, privacy: Any, kinds: set
 def test_each_question_can_have_the_whole_promise_or_its_own_noise(survey: Path) -> None:
     each = json.loads(query(survey, "--file", "q.sql", "--each", "--dry-run", "--json", "--mu", "0.1").out)
     assert each["questions"][0]["cost"][0]["mu"] == pytest.approx(0.1)
-    assert len(each["cost"]) == 4
+    assert len(each["cost"]) == 3
     (survey / "counts.sql").write_text("age > 40\nage > 41")
     noisy = json.loads(query(survey, "--file", "counts.sql", "--dry-run", "--json", "--sd", "20").out)
     assert [one["sd"] for one in noisy["questions"]] == pytest.approx([20, 20], rel=1e-6)
@@ -144,12 +144,12 @@ def test_answers_are_listed_with_what_they_cost_together(survey: Path) -> None:
     done = query(survey, "--file", "q.sql", "--epsilon", "0.03")
     assert done.code == 0, done.err
     told = " ".join(done.out.split())
-    assert "Cost: ε = 0.03; rows 2, 4, 6, 8 of the ledger." in told or "Cost: ε = 0.03; rows 2," in told
+    assert re.search(r"Cost: ε = 0\.03; rows \d+, \d+, \d+ of the ledger\.", told)
     assert re.search(r"It took ([\d.]+) % of the budget\. \1 % of the budget is used", told)
     assert done.out.index("count where 40 < age") < done.out.index("mean(hours) by sex")
     again = query(survey, "--file", "q.sql", "--epsilon", "0.03")
     assert "Cost: nothing. All answers were paid for before" in again.out
-    assert charged(survey) == 4
+    assert charged(survey) == 3
 
 
 def test_a_file_that_does_not_fit_is_refused_as_a_whole(survey: Path) -> None:
@@ -189,13 +189,13 @@ def test_after_a_crash_the_answered_questions_are_free_and_the_rest_still_fits(
         plan = plan_queries(session, questions, privacy=promise)
         with pytest.raises(EngineFailed):
             run_plan(session, plan)
-    assert charged(survey) == 3
+    assert charged(survey) == 2
     with QuerySession(survey / "people.csv") as session:
         plan = plan_queries(session, questions, privacy=promise)
         assert len(plan.cost) == 1
         results = run_plan(session, plan)
         assert [one.cached for one in results[:3]] == [True, True, False]
-    assert charged(survey) == 4
+    assert charged(survey) == 3
 
 
 def test_all_wrong_questions_are_named_with_their_lines_and_none_is_charged(survey: Path) -> None:

@@ -96,6 +96,9 @@ def test_database_sums_counts_and_makes_histograms(tmp_path: Path) -> None:
             assert type(result).__name__ == "QueryResult"
             assert isinstance(result.value, float)
             assert isinstance(result.sd, float)
+            assert result.receipt is not None
+            lower, upper = result.interval(0.9)
+            assert lower < upper
         assert type(database.histogram(["sex"], privacy=cost)).__name__ == "Answer"
 
 

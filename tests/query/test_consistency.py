@@ -142,10 +142,8 @@ def test_other_numbers_stay_as_they_are(db: Database) -> None:
     mean = db.query("mean(age) by sex", privacy=MU)
     assert mean.consistent().frame.columns["value"] == mean.frame.columns["value"]
     total = db.query("sum(age) by sex", privacy=MU)
-    values = total.consistent().frame.columns["value"]
-    assert values == [
-        min(max(cell.value or 0, total.bounds.lower), total.bounds.upper) for cell in total.cells
-    ]
+    values, bounds = total.consistent().frame.columns["value"], total.columns[0].bounds
+    assert values == [min(max(cell.value or 0, bounds.lower), bounds.upper) for cell in total.cells]
 
 
 # Intervals.

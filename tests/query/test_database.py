@@ -121,10 +121,10 @@ def test_means_where_the_number_of_rows_is_private_divide_by_a_noisy_count() -> 
         assert answer.value == 53.5 + np.asarray(parts.value)[0] / np.asarray(parts.value)[1]
         assert low < cell.value < high
         # Nothing can be read at this much noise: the interval is the declared range.
-        assert db.mean("age", privacy=GaussianDP(mu=1e-6, neighbors="add-remove")).interval == (17.0, 90.0)
+        assert db.mean("age", privacy=GaussianDP(mu=1e-6, neighbors="add-remove")).interval() == (17.0, 90.0)
     empty = {name: values[:0] for name, values in rows().items()}
     with Database(empty, schema=SCHEMA) as db:
-        assert db.mean("age", privacy=CLASSIC).interval == (17.0, 90.0)
+        assert db.mean("age", privacy=CLASSIC).interval() == (17.0, 90.0)
 
 
 def test_means_over_a_public_number_of_rows_are_within_the_declared_range() -> None:
@@ -132,7 +132,7 @@ def test_means_over_a_public_number_of_rows_are_within_the_declared_range() -> N
         answer = db.mean("age", privacy=PureDP(epsilon=1e-6))
         assert isinstance(answer.value, float)
         assert 17 <= answer.value <= 90
-        assert answer.interval == (17.0, 90.0)
+        assert answer.interval() == (17.0, 90.0)
         result = db.query("mean(age)", privacy=PureDP(epsilon=0.5))
         again = db.mean("age", privacy=PureDP(epsilon=0.5))
         assert (again.cells, again.cached) == (result.cells, True)

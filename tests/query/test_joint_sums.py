@@ -110,6 +110,14 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
     (GroupedSums(**BY, expressions=(MIDDLE, SQUARE, None)), False, True),
     (GroupedSums(("job", "a"), expressions=("x", None)), True, True),
     (GroupedSums(("a", "opt"), {"opt": [0.0]}, ("x", MIDDLE, None)), False, True),
+    # Rows that a condition chooses are in a cell, the others in none.
+    (GroupedSums(expressions=(MIDDLE, None), where="a >= 1"), True, True),
+    (GroupedSums(expressions=("x", "a", None), where="opt IS NOT NULL"), True, True),
+    (GroupedSums(expressions=(MIDDLE, SQUARE, None), where="opt > 0"), False, True),
+    (GroupedSums(expressions=("opt", "opt IS NOT NULL", None), where="a < 2"), True, True),
+    (GroupedSums(**BY, expressions=(MIDDLE, None), where="a >= 1"), True, True),
+    (GroupedSums(("a", "job"), expressions=("opt", None), where="x > 10.2"), True, True),
+    (GroupedSums(expressions=("x", None), where="1 = 2"), False, False),
     (JointAggregate((Histogram("job"),), (3,)), True, True),
     (JointAggregate((Histogram("job"), Histogram("a")), (1, 1)), True, True),
     (JointAggregate((Histogram("job"), Sums("x")), (1, 3)), True, True),
@@ -256,6 +264,10 @@ def test_a_mean_by_groups_costs_less_than_two_halves(neighbors: Neighbors) -> No
 
     mean = plan_query(parse_query("mean(x) by job", costs.schema), 100).aggregate
     assert isinstance(mean, GroupedSums)
+    chosen = GroupedSums(expressions=(MIDDLE, None), where="a >= 1")
+    summed = costs.expected_sd(Sums((WHERE, "a >= 1")), privacy=GaussianDP(mu=1, neighbors=neighbors))
+    least = costs.expected_sd(chosen, privacy=GaussianDP(mu=1, neighbors=neighbors)) / summed
+    assert least == pytest.approx([1, 1] if neighbors == "add-remove" else [0.5**0.5, (2 / 3) ** 0.5])
     if neighbors == "add-remove":
         assert ratios(MIDDLE, None) == pytest.approx([1, 1])
         assert ratios(MIDDLE, SQUARE, None) == pytest.approx([1, 1, 1])
@@ -333,6 +345,17 @@ def test_a_row_that_leaves_one_cell_and_enters_none_is_caught() -> None:
         squared = sum(p * r**2 for p, r in zip(bound.precision[::2], reaches, strict=True))
         absolute = sum(w * r for w, r in zip(bound.weight[::2], reaches, strict=True))
         assert _is_caught(replace(bound, squared=squared, absolute=absolute), "replace-one")
+
+
+def test_a_chosen_row_that_is_not_let_go_is_caught() -> None:
+    """The wrong twin: as if a condition held for the same rows in both tables."""
+    bound = GroupedSums(expressions=(MIDDLE, None), where="a >= 1").bind(CURATION, "replace-one")
+    top = max(abs(_changes(bound, "replace-one")[:, 0]))
+    stays = replace(bound, squared=bound.precision[0] * top**2, absolute=bound.weight[0] * top)
+    assert not _is_caught(bound, "replace-one")
+    assert stays.squared <= bound.squared  # balanced: as far as by leaving
+    far = replace(bound, precision=(1, 4 * top**2), weight=(1, 2 * top))
+    assert _is_caught(replace(far, squared=top**2, absolute=top), "replace-one")
 
 
 def test_a_charge_for_staying_alone_or_for_leaving_alone_is_caught() -> None:

@@ -188,7 +188,7 @@ def test_quantiles_of_a_database_are_those_of_its_rows() -> None:
             question = HierarchicalHistogram(text, ("sex",), where="age < 90")
             answer = db.ask(question, privacy=GaussianDP(mu=1e6))
             bound = question.bind(db.curation, db.neighbors)
-            told = estimate_quantiles(bound, answer.value, answer.sd, answer.law, qs, n_rows=n)
+            told = estimate_quantiles(bound, np.asarray(answer.value), answer.sd, answer.law, qs, n_rows=n)
             for g, q in itertools.product(range(2), range(len(qs))):
                 among = (rows["sex"] == "fm"[g]) & (rows["age"] < 90) & ~np.isnan(exact)
                 wanted = exact_quantile(np.sort(exact[among]), qs[q])

@@ -160,13 +160,19 @@ def test_what_is_beyond_the_language_is_refused_with_the_nearest_allowed_form(
         "SELECT * FROM town",
         "SELECT COUNT(*) FROM town; DROP TABLE town",
         "SELECT COUNT(*) FROM town WHERE age IN (SELECT age FROM town)",
-        "median(age)",
+        "max(age)",
+        "SELECT MIN(age) FROM town",
+        "count by sex order by age",
+        "count limit 3",
         "count where age > (select 1)",
     ):
         error = error_of(shared_service.ask({"kind": "sentence", "text": text, "privacy": PRIVACY}))
         assert error["code"] == "refused", text
         assert error["details"]["refused"]
         assert error["details"]["nearest"]
+    for expression in ("age), mean(age", "age, age", "age) where (age"):
+        error = error_of(shared_service.ask({"kind": "sum", "expression": expression, "privacy": PRIVACY}))
+        assert error["code"] == "refused", expression
     assert shared_service.backend.dataset.ledger.spent().charges == 0
 
 
@@ -388,12 +394,13 @@ def unwritable(service: RunningService, monkeypatch: pytest.MonkeyPatch) -> Iter
     disk.full = False
 
 
-def test_a_mean_by_groups_with_a_wrong_receipt_is_refused_before_its_first_half(
+def test_a_mean_by_groups_with_a_wrong_receipt_is_refused_before_it_is_charged(
     service: RunningService,
 ) -> None:
     first = service.ask(MEAN).json()["receipts"]
+    other = service.ask({"kind": "count", "by": MEAN["by"], "privacy": MEAN["privacy"]}).json()["receipts"]
     before = service.backend.dataset.ledger.spent()
-    for refines in ([first[0], first[0]], first[::-1], [first[0], "nope-00"]):
+    for refines in (other, [first[0], first[0]], [first[0], other[0]], ["nope-00"]):
         assert service.ask({**MEAN, "refines": refines}).status_code == 422
     assert service.backend.dataset.ledger.spent() == before
     assert service.ask({**MEAN, "refines": first}).status_code == 200

@@ -16,6 +16,7 @@ from discreet.query.language.query import parse_query
 from discreet.report.charts.bars import spending_steps
 from discreet.schema import Column, Schema
 from discreet.server.api.openapi import openapi_document, reference_page
+from discreet.server.pages import history
 from discreet.server.pages.ask import column_views
 from discreet.server.pages.curator import refusal_lines
 from discreet.server.pages.page import asset_address
@@ -254,12 +255,20 @@ def test_the_command_on_the_card_gets_the_same_answer_for_free(
     compile(page.one(id="answer-python").text, "card", "exec")
 
 
-def test_a_command_that_might_be_charged_again_is_not_shown(service: RunningService) -> None:
-    # Halves of this promise are rounded, so that what was named cannot be told from what was charged.
+def test_a_command_that_might_be_charged_again_is_not_shown(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     odd = {"kind": "approx-dp", "epsilon": 0.123456789012, "delta": 1.23456789e-6}
     service.ask({"kind": "mean", "expression": "income", "by": ["sex"], "privacy": odd})
     visitor = Visitor(service)
     (link,) = visitor.get("/history").one("table", class_="stack").all("a")
+    page = visitor.get(link.attributes["href"])
+    words = shlex.split(page.one(id="answer-curl").text.replace("\\\n", " "))
+    assert service.ask(json.loads(words[words.index("-d") + 1])).json()["cached"]
+    assert charges(service) == 1
+    # The price is another one now, as if the other law of noise took less of the budget.
+    quote = history.preview_query
+    monkeypatch.setattr(history, "preview_query", lambda *of, **how: replace(quote(*of, **how), cost=()))
     page = visitor.get(link.attributes["href"])
     assert page.one(id="answer-json")
     assert not list(page.all(id="answer-curl"))
@@ -298,7 +307,7 @@ def test_groups_that_noise_hides_are_named_and_faint(service: RunningService) ->
     assert "including empty ones" in card.one("caption").text
 
 
-def test_the_two_charges_of_an_average_by_groups_are_one_line_and_one_page(service: RunningService) -> None:
+def test_an_average_by_groups_is_one_line_and_one_page(service: RunningService) -> None:
     visitor = Visitor(service)
     visitor.ask(verb="mean", of="income", by1="sex", exact="rho", amount="0.5")
     visitor.ask(where="age > 40")
@@ -308,9 +317,8 @@ def test_the_two_charges_of_an_average_by_groups_are_one_line_and_one_page(servi
     card = visitor.get(links[1].attributes["href"]).one("section", class_="answer")
     assert [row.one("th").text for row in card.one("tbody").all("tr")] == ["f", "m", "other"]
     assert "ρ = 0.5" in page.one("table", class_="stack").text
-    first, second = links[1].attributes["href"].removeprefix("/answers/").split(",")
-    other = links[0].attributes["href"].removeprefix("/answers/")
-    for wrong in ([first], [second, first], [first, first], [first, second, second], [other, second]):
+    other, receipt = (link.attributes["href"].removeprefix("/answers/") for link in links)
+    for wrong in ([receipt, receipt], [other, receipt], ["nope-1"], [receipt, "nope-1"]):
         assert visitor.client.get(f"/answers/{','.join(wrong)}").status_code == 404
 
 
@@ -426,6 +434,29 @@ def test_somebody_elses_answer_is_not_told_from_one_that_never_was(service: Runn
     assert "40 < age" not in cura.get("/history").text
 
 
+def test_what_paid_sums_answer_too_is_shown_as_it_was_asked(service: RunningService) -> None:
+    visitor, price = Visitor(service), {"source": "sql", "exact": "rho", "amount": "0.1"}
+    visitor.ask(sql="SELECT MEDIAN(age) FROM t", **price)
+    before = charges(service)
+    response = visitor.send(
+        visitor.get("/"), "/ask", do="ask", sql="quantile(age, 0.1), quantile(age, 0.9)", **price
+    )
+    page = visitor.get(response.headers["location"])
+    told = json.loads(page.one(id="answer-json").text)
+    assert [column["name"] for column in told["columns"]] == ["quantile(age, 0.1)", "quantile(age, 0.9)"]
+    assert "asked before: free" in page.text
+    assert charges(service) == before
+    # Refined it stays what was asked.
+    finer = visitor.send(page, "/refine").headers["location"]
+    told = json.loads(visitor.get(finer).one(id="answer-json").text)
+    assert [column["name"] for column in told["columns"]] == ["quantile(age, 0.1)", "quantile(age, 0.9)"]
+    assert charges(service) == before + 1
+    # Other sums, and what cannot be read, are not answered by that receipt.
+    place = response.headers["location"].partition("?")[0]
+    for other in ("median(income)", "mean(age)", "nothing"):
+        assert visitor.client.get(place, params={"question": other}).status_code == 404
+
+
 # Sums and differences.
 
 
@@ -514,8 +545,8 @@ def test_a_name_with_a_slash_has_its_page_too(service: RunningService) -> None:
 
 
 def test_an_average_of_dates_is_in_days() -> None:
-    assert parse_query("mean(admitted)", ADMITTED).measure == "days"
-    assert parse_query("mean(stays)", ADMITTED).measure is None
+    assert parse_query("mean(admitted)", ADMITTED).statistics[0].measure == "days"
+    assert parse_query("mean(stays)", ADMITTED).statistics[0].measure is None
 
 
 def test_amounts_of_the_picture_of_spending_are_above_what_would_hide_them() -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _DRY_RUN = "Dry run: no cell was read, and nothing was charged or drawn."
 _LONGEST_QUESTION = 60  # characters in a table of a plan
+_LONGEST_KEY = 30  # characters of an expression above its groups
 _MOST_GROUPS = 100
 _WHISKER = 24  # characters
 
@@ -111,7 +112,7 @@ def show_values(console: Console, result: "QueryResult", *, question: bool = Tru
 
 def _show_groups(console: Console, result: "QueryResult") -> None:
     """Print one line for each group, with an interval drawn on a common scale."""
-    from discreet.formatting import name
+    from discreet.formatting import name, shorten
 
     texts, width = result.cell_texts(), len(result.columns)
     for i, column in enumerate(result.columns):
@@ -127,7 +128,8 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
             for cell, text in zip(shown, texts[i::width], strict=False)
         ]
         unit = column.unit or column.name.partition("(")[0]
-        headings = (*map(name, result.group_by), unit, "at 95 %", "")
+        keys = [shorten(name(key), _LONGEST_KEY) for key in result.group_by]
+        headings = (*keys, unit, "at 95 %", "")
         console.table(column.name if width > 1 else "", headings, rows, left=len(result.group_by))
     if len(result.cells) > width * _MOST_GROUPS:
         console.line(f"{len(result.cells) // width - _MOST_GROUPS} more groups are in --csv and --json.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PASSPHRASE = "DISCREET_PASSPHRASE"  # noqa: S105 - the name of an environment variable
 TABLE = (
     "A .csv, .tsv, .parquet or .duckdb file, duckdb://FILE?table=NAME, postgresql://...?table=NAME, "
-    "or demo:census, demo:clinic."
+    "or demo:census, demo:clinic, demo:hospital."
 )
 Table = Annotated[str, typer.Argument(help=TABLE, metavar="TABLE")]
 SchemaFile = Annotated[

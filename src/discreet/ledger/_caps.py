@@ -411,7 +411,8 @@ class Caps:
             if actual is not None and actual != expected:
                 raise PromiseError(
                     f"{name} of the charge must be the limit's, {expected!r}, got {actual!r}. "
-                    "Different relations between tables are never added up: keep one ledger for each."
+                    "Different relations between tables are never added up: keep one ledger for each. "
+                    f"On the command line, create it with --{name} {actual}."
                 )
         wanted = self.limit.covers
         if cost.covers is None or wanted is None or isinstance(self.limit, ErrorFloor):

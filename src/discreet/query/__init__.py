@@ -9,6 +9,8 @@ once. ``interface`` is what all databases have in common, and ``database`` the o
 plans and runs a text query, ``results`` is what it returns, ``result_table`` its numbers in rows and columns,
 ``result_drawing`` a picture of them, and ``past_results`` what was paid for before; ``consistency`` adjusts
 numbers to what is possible, ``combination`` adds and subtracts past results, ``frames`` has tables for
+plans and runs a text query, ``intervals`` and ``quantiles`` make numbers and intervals of noisy counts,
+``results`` is what it returns, ``combination`` adds and subtracts past results, ``frames`` has tables for
 notebooks, and ``dummy_rows`` draws rows from the schema alone. ``vertical`` queries several databases that
 hold columns of the same people.
 """
@@ -24,6 +26,7 @@ from discreet.query.aggregates import (
     Gram,
     GroupedSums,
     HalfspaceSums,
+    HierarchicalHistogram,
     Histogram,
     JointAggregate,
     Moments,
@@ -62,6 +65,7 @@ __all__ = [
     "Gram",
     "GroupedSums",
     "HalfspaceSums",
+    "HierarchicalHistogram",
     "Histogram",
     "History",
     "JointAggregate",

@@ -185,7 +185,7 @@ def variance_intervals(
     squares : NoisySum
         Sums of ``d**2 - half**2 / 2``.
     counts : NoisySum
-        Numbers of rows.
+        Numbers of rows in each group.
     half : float
         Half the declared range, which no displacement exceeds.
     law : {"gaussian", "laplace"}

@@ -2,7 +2,8 @@
 
 A quantile of fraction ``q`` is the least value of which at least ``q`` of the known rows are not larger, as
 ``PERCENTILE_DISC`` has it. The *excess* at a cut between two cells is the number of rows below it less ``q``
-times all rows: it rises from cut to cut, and the quantile is in the last cell that begins where it is below 0.
+times all rows. It rises from cut to cut, and the quantile is in the last cell that begins where it is below
+0.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class _NodeVariances(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _node_variances(tree: CountTree) -> _NodeVariances:
-    own, children = [np.ones(tree.leaves)], []
+    own, children = [np.ones(tree.leaves)], list["Floats"]()
     for _ in tree.sizes[1:]:
         children.insert(0, _add_children(own[0], tree))
         own.insert(0, 1 / (1 + 1 / children[0]))

@@ -44,6 +44,7 @@ _SUMMED: dict[type[Promise], tuple[str, ...]] = {
     GaussianDP: ("mu",),
     ZCDP: ("rho",),
 }
+_OVER_COUNTS = ("count", "mean", "var", "stddev")  # how the names of statistics begin that need a count
 _CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
 
 
@@ -460,10 +461,41 @@ class QueryResult(TabularResult):
         """Standard deviation of the noise of a result without groups, in its unit; None with groups."""
         return None if self._single is None else self._single.sd
 
+    def interval(self, level: float = LEVEL) -> ResultInterval:
+        """Return the interval that holds the exact number of a result that is one number.
+
+        Parameters
+        ----------
+        level : float
+            Probability with which it holds the number; another than :data:`LEVEL` for a count or a sum alone.
+
+        Raises
+        ------
+        ParameterError
+            There are several numbers, whose intervals are in ``cells``, or the number has no sd.
+        """
+        single = self._single
+        if single is None:
+            raise ParameterError(
+                f"interval of a result must be asked of one number, and there are {len(self.cells)}. Each of "
+                "`cells` has its own."
+            )
+        if level == LEVEL:
+            return single.interval
+        if single.sd is None or single.value is None or not 0 < level < 1:
+            raise ParameterError(
+                f"level of interval must be {LEVEL:g}, or of a count or a sum between 0 and 1, was {level!r}."
+            )
+        width = max(
+            interval_width(law, level) for law in {self.law, "gaussian" if self.refined else self.law}
+        )
+        ends = sum_intervals(np.asarray(single.value), np.asarray(single.sd), width, self.columns[0].bounds)
+        return ResultInterval(*map(float, ends))
+
     @property
-    def interval(self) -> ResultInterval | None:
-        """Interval of a result without groups at :data:`LEVEL`; None with groups."""
-        return None if self._single is None else self._single.interval
+    def receipt(self) -> Receipt | None:
+        """Receipt of the charge, as the ledger wrote it; None if free, or if a service sent the result."""
+        return self.charges[-1] if self.charges else None
 
     @property
     def _single(self) -> ResultCell | None:
@@ -550,7 +582,7 @@ class QueryResult(TabularResult):
             if self.refined
             else None
         )
-        return [*filter(None, (merged, self.group_words, self.unreadable_words))]
+        return [*filter(None, (merged, self.choice_words, self.group_words, self.unreadable_words))]
 
     def __str__(self) -> str:
         values = (f"  {line}" for line in self.value_lines())
@@ -566,11 +598,25 @@ class QueryResult(TabularResult):
         return f"{type(self).__name__}({self.question!r}: {shown})"
 
     @property
+    def choice_words(self) -> str | None:
+        """That noisy numbers chose the groups, and what it does to intervals; None if they did not."""
+        if self.simultaneous == 1:
+            return None
+        return (
+            f"Chosen from {self.simultaneous:,} groups by noisy numbers: the intervals are wider, so that "
+            "they hold whichever groups are chosen."
+        )
+
+    @property
     def group_words(self) -> str | None:
         """Which groups are too small to be read; None where that is not known."""
         if self.unreadable_below is None:
             return None
-        return f"Noise makes groups below about {self.unreadable_below:,} rows unreadable."
+        # The first of the statistics that are over a count is the one that it follows from.
+        counted = next((one for one in self.columns if one.name.startswith(_OVER_COUNTS)), None)
+        units = counted is not None and counted.name.startswith("count(distinct")
+        noun = (counted and units and counted.measure) or "rows"
+        return f"Noise makes groups below about {self.unreadable_below:,} {noun} unreadable."
 
     @property
     def unreadable_words(self) -> str | None:
@@ -654,7 +700,7 @@ class QueryResult(TabularResult):
 
     def to_wire(self) -> dict[str, Any]:
         """Return the result as the HTTP interface has it."""
-        ends = self.interval or (None, None)
+        ends = (None, None) if self._single is None else self._single.interval
         return {
             "kind": "answer",
             "question": self.question,
@@ -881,7 +927,9 @@ class Preview(QueryResult):
             written = NumberFormat.from_margins([margin])(margin, "up")
             margins.append(f"{f'{column.name} ' if several else ''}± {written}{rank}")
         if not margins:
-            return "the noise depends on the number of rows, which is not public"
+            of_ratio = any(column.name.startswith("ratio(") for column in self.columns)
+            depends_on = "its second sum" if of_ratio else "the number of rows"
+            return f"the noise depends on {depends_on}, which is not public"
         text = f"would be {', '.join(margins)}"
         if self.n_rows is None:
             return f"{text}{' in each group' if self.group_by else ''} at 95 %"

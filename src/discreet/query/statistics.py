@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from discreet.errors import ExpressionRefused
 from discreet.query.aggregates import (
     DistinctUnits,
     GroupedSums,
@@ -41,9 +40,8 @@ if TYPE_CHECKING:
     from discreet.query.aggregates import Aggregate, BoundHierarchy
     from discreet.query.calibration import Law
     from discreet.query.language import Expression
-    from discreet.query.language._statistic import Statistic
+    from discreet.query.language._statistic import QueryStatistic
     from discreet.query.language.query import Query
-    from discreet.schema import Schema
 
 
 class StatisticValues(NamedTuple):
@@ -187,7 +185,7 @@ class AggregatePlan:
         return combined
 
     def _combine_quantile(
-        self, statistic: Statistic, tree: BoundHierarchy, counts: NoisySum, law: Law
+        self, statistic: QueryStatistic, tree: BoundHierarchy, counts: NoisySum, law: Law
     ) -> StatisticValues:
         """Return a quantile of every group from the noisy counts of its tree."""
         assert statistic.level is not None
@@ -197,7 +195,7 @@ class AggregatePlan:
         value, lower, upper = (np.ravel(array) for array in found)
         return StatisticValues(value, np.full(self.n_groups, np.nan), lower, upper)
 
-    def _combine_one(self, statistic: Statistic, sums: list[NoisySum], law: Law) -> StatisticValues:
+    def _combine_one(self, statistic: QueryStatistic, sums: list[NoisySum], law: Law) -> StatisticValues:
         """Return the numbers of one statistic from its sums."""
         bounds, width = self.possible_values(statistic), interval_width(law, self.level)
         unknown = np.full(self.n_groups, np.nan)
@@ -219,7 +217,7 @@ class AggregatePlan:
         return StatisticValues(*self._combine_spread(statistic, sums, law, bounds))
 
     def _combine_spread(
-        self, statistic: Statistic, sums: list[NoisySum], law: Law, bounds: ResultInterval
+        self, statistic: QueryStatistic, sums: list[NoisySum], law: Law, bounds: ResultInterval
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Return variances or standard deviations; those of a sample are divided by one row less."""
         assert statistic.expression is not None
@@ -262,13 +260,13 @@ class AggregatePlan:
         return error * interval_width(law, self.level)
 
     def expected_spread_margin(
-        self, statistic: Statistic, sds: Sequence[float], n_rows: float, law: Law
+        self, statistic: QueryStatistic, sds: Sequence[float], n_rows: float, law: Law
     ) -> float:
         """Return half the width of the interval of a spread, for values spread evenly over their range.
 
         Parameters
         ----------
-        statistic : Statistic
+        statistic : QueryStatistic
             Variance or standard deviation of the query.
         sds : sequence of float
             Standard deviations of its sums.
@@ -284,12 +282,12 @@ class AggregatePlan:
         *_, lower, upper = self._combine_spread(statistic, sums, law, self.possible_values(statistic))
         return float(upper[0] / 2 - lower[0] / 2)
 
-    def possible_values(self, statistic: Statistic) -> ResultInterval:
+    def possible_values(self, statistic: QueryStatistic) -> ResultInterval:
         """Return the least and the largest number that a statistic can have, by what is declared and public.
 
         Parameters
         ----------
-        statistic : Statistic
+        statistic : QueryStatistic
             Statistic of the query whose number is bounded.
 
         Privacy
@@ -371,7 +369,7 @@ def plan_query(query: Query, n_rows: int | None) -> AggregatePlan:
             needs.append((_SUMS, [list(sums).index(one) for one in needed]))
     aggregates = dict(others)
     if sums:
-        aggregates = {_SUMS: _sum_aggregate(list(sums.values()), columns, edges), **others}
+        aggregates = {_SUMS: _sum_aggregate(list(sums.values()), columns, edges, query.where), **others}
     parts = tuple(
         PlanPart.from_aggregate(aggregate, len(sums) if key == _SUMS else 1, curation)
         for key, aggregate in aggregates.items()
@@ -391,12 +389,19 @@ def _add_sums(sums: dict[str | None, Any], needed: list[Any]) -> list[Any]:
 
 
 def _sum_aggregate(
-    sums: list[Any], columns: Sequence[str], edges: Mapping[str, Sequence[float]]
+    sums: list[Any],
+    columns: Sequence[str],
+    edges: Mapping[str, Sequence[float]],
+    where: Expression | None,
 ) -> Aggregate:
-    """Return the aggregate of some sums, by groups if there are columns; None counts all rows."""
-    if not columns:
-        return Sums(["TRUE" if one is None else one for one in sums])
-    return Histogram(columns, edges, sums[0]) if len(sums) == 1 else GroupedSums(columns, edges, sums)
+    """Return the aggregate of some sums over chosen rows, by groups if there are columns; None counts."""
+    if len(sums) > 1 and (columns or where is not None):
+        return GroupedSums(columns, edges, sums, where)
+    if where is not None:
+        sums = [_among(where, sums[0])]
+    if columns:
+        return Histogram(columns, edges, sums[0])
+    return Sums(["TRUE" if one is None else one for one in sums])
 
 
 def counted_groups(query: Query) -> Histogram | None:
@@ -408,25 +413,20 @@ def counted_groups(query: Query) -> Histogram | None:
     return Histogram([key.axis for key in query.by], edges, _rows(query, statistic))
 
 
-def _statistic_sums(query: Query, statistic: Statistic, n_rows: int | None) -> list[Any]:
-    """Return the expressions whose sums give a statistic; None counts all rows."""
-    rows = _rows(query, statistic)
-    exact_count = rows is None and not query.by and bool(n_rows)
+def _statistic_sums(query: Query, statistic: QueryStatistic, n_rows: int | None) -> list[Any]:
+    """Return the expressions whose sums over the rows of WHERE give a statistic; None counts these rows."""
+    rows = None if statistic.known is None else parse_where(statistic.known, query.schema)
+    exact_count = rows is None and query.where is None and not query.by and bool(n_rows)
     match statistic.kind:
         case "count":
             return [rows]
         case "sum":
             assert statistic.expression is not None
-            return [_among(query, statistic.expression)]
+            return [statistic.expression]
         case "ratio":
             assert statistic.expression is not None
             assert statistic.denominator is not None
-            if statistic.denominator.lower < 0 < statistic.denominator.upper:
-                raise ExpressionRefused(
-                    "a ratio to a sum that may have either sign",
-                    "The second expression must be nowhere negative, or nowhere positive: RATIO(x, ABS(y)).",
-                )
-            return [_among(query, statistic.expression), _among(query, statistic.denominator)]
+            return [statistic.expression, statistic.denominator]
         case "mean":
             assert statistic.expression is not None
             if exact_count:
@@ -441,7 +441,7 @@ def _canonical(expression: Expression | str | None) -> str | None:
     return expression if expression is None or isinstance(expression, str) else expression.canonical
 
 
-def _rows(query: Query, statistic: Statistic) -> Expression | None:
+def _rows(query: Query, statistic: QueryStatistic) -> Expression | None:
     """Return the condition on the rows of a statistic; None for all rows."""
     if statistic.known is None:
         return query.where
@@ -450,17 +450,13 @@ def _rows(query: Query, statistic: Statistic) -> Expression | None:
     return parse_where(f"{statistic.known} AND {query.where.canonical}", query.schema)
 
 
-def _among(query: Query, expression: Expression) -> Any:
-    """Return the expression whose sum over all rows is that over the rows of WHERE."""
-    if query.where is None:
-        return expression
+def _among(where: Expression, expression: Expression | None) -> Expression:
+    """Return the expression whose sum over all rows is that over the rows of a condition; None counts."""
+    if expression is None:
+        return where
     if expression.is_condition:
-        return _parsed(f"({query.where.canonical}) AND ({expression.canonical})", query.schema)
-    return _parsed(_zero_outside(expression.canonical, query.where), query.schema)
-
-
-def _parsed(text: str, schema: Schema) -> Expression:
-    return parse(text, schema)
+        return parse(f"({where.canonical}) AND ({expression.canonical})", where.schema)
+    return parse(_zero_outside(expression.canonical, where), where.schema)
 
 
 def _zero_outside(text: str, rows: Expression | None) -> str:
@@ -481,13 +477,13 @@ def _displacement_text(expression: Expression) -> str:
     return f"({text}) - ({middle!r})" if middle else text
 
 
-def _displacement(statistic: Statistic, rows: Expression | None) -> Expression:
+def _displacement(statistic: QueryStatistic, rows: Expression | None) -> Expression:
     """Return the averaged expression less the middle of its range, 0 outside the rows."""
     assert statistic.expression is not None
-    return _parsed(_zero_outside(_displacement_text(statistic.expression), rows), statistic.expression.schema)
+    return parse(_zero_outside(_displacement_text(statistic.expression), rows), statistic.expression.schema)
 
 
-def _squared_displacement(statistic: Statistic, rows: Expression | None) -> Expression:
+def _squared_displacement(statistic: QueryStatistic, rows: Expression | None) -> Expression:
     """Return the square of the displacement less half of the largest, 0 outside the rows.
 
     Less half of it a row moves the sum by half as much, and the count of rows that it is added back with is
@@ -497,4 +493,4 @@ def _squared_displacement(statistic: Statistic, rows: Expression | None) -> Expr
     assert expression is not None
     half = (expression.upper - expression.lower) / 2
     square = f"POWER({_displacement_text(expression)}, 2) - ({half * half / 2!r})"
-    return _parsed(_zero_outside(square, rows), expression.schema)
+    return parse(_zero_outside(square, rows), expression.schema)

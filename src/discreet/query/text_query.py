@@ -56,9 +56,7 @@ def requested_variance(query: Query, privacy: Promise | None, sd: float | None) 
     if sd is None:
         return None
     if len(query.statistics) > 1 or query.statistics[0].kind not in ("count", "distinct", "sum"):
-        asked = (
-            "several statistics were" if len(query.statistics) > 1 else f"a {query.statistics[0].kind} was"
-        )
+        asked = "several statistics were" if len(query.statistics) > 1 else f"{query.names[0]} was"
         raise ParameterError(
             f"sd must be of one count or sum, and {asked} asked for, whose noise depends on how many rows "
             "there are. Give an epsilon, a mu or a rho."

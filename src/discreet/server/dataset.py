@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit.stored_answers import exact_sums
 from discreet.batching import run_one
-from discreet.errors import DiscreetError, ParameterError, SourceError
+from discreet.errors import DiscreetError, ExpressionRefused, ParameterError, SourceError
 from discreet.ledger import Ledger
 from discreet.pipeline.sources import find_schema, resolve_source
 from discreet.pipeline.table_registry import Recognition
@@ -154,7 +154,12 @@ class Dataset:
             return parse_query(parts[0], self.schema)
         statistic, where, axes = parts
         by = [{"column": name, "edges": list(edges)} if edges else name for name, edges in axes]
-        return build_query(statistic, where, by, self.schema)
+        query = build_query(statistic, where, by, self.schema)
+        if len(query.statistics) > 1:
+            raise ExpressionRefused(
+                "an expression with statistics in it", "Ask for several as a text: sum(age), mean(age)."
+            )
+        return query
 
     def parse_aggregate(self, request: requests.AggregateRequest, privacy: Promise | None) -> Aggregate:
         """Return the aggregate of a request, after calibrating it once so that all its errors show here.

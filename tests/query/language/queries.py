@@ -27,7 +27,7 @@ NUMBERS = (
     "3",
     "0.25",
     "1e3",
-    "(admitted - 30)",
+    "DAY(admitted)",
 )
 TESTS = (
     "sex = 'f'",

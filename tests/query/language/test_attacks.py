@@ -182,7 +182,6 @@ ATTACKS: list[tuple[str, str]] = [
     ("age.age", "the sign . (qualified name)"),
     ("*", "*"),
     ("COLUMNS(*)", "the function COLUMNS"),
-    ('"age"', 'the sign "'),
     ('"nope"', "a name in double quotes that is not a column"),
     ('"age', "a quote that is not closed"),
     ("`age`", "the sign `"),

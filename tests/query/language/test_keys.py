@@ -20,6 +20,7 @@ from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines._postgres import PostgresEngine
 from discreet.query.language import KeyExpression, hoist, parse_groups
+from discreet.query.language._lowering import Lowering
 from discreet.query.language.query import build_query, parse_query
 from discreet.schema import Column, Schema
 
@@ -174,7 +175,7 @@ def test_duckdb_and_postgres_put_rows_into_the_cells_that_numpy_says(postgres_ur
     assert [list(column) for column in zip(*rows, strict=True)] == ours
     with psycopg.connect(postgres_url) as server:
         insert(server, curated(), "double precision")
-        rows = server.execute(PostgresEngine.sql.write(selection(fence=True))).fetchall()  # type: ignore[call-overload]
+        rows = server.execute(PostgresEngine.sql.write(selection(fence=True))).fetchall()
     assert [list(column) for column in zip(*rows, strict=True)] == ours
 
 
@@ -282,7 +283,7 @@ def test_a_missing_value_in_another_cell_would_be_caught(monkeypatch: pytest.Mon
     """A twin forgets which rows are unknown, and counts them by the number that stands for a missing one."""
     from discreet.query.language import _key_cells
 
-    class Forgetful(_key_cells.Lowering):
+    class Forgetful(Lowering):
         def known(self, node: Any) -> int | None:
             place = super().known(node)
             return None if place is None else self.program.truth(True)

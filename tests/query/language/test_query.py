@@ -247,7 +247,7 @@ ORDERED = {
         "mean(change) where change IS NOT NULL by sex order by mean(change)"
     ),
     "count, count(change) by sex order by count(change)": (
-        "count, sum(change IS NOT NULL) by sex order by sum(change IS NOT NULL)"
+        "count, count(change) by sex order by count(change)"
     ),
     "count(change) by sex order by count(change)": "count where change IS NOT NULL by sex order by count",
     "count by age (30, 60), sex order by AGE, sex asc": (
@@ -269,7 +269,7 @@ SEVERAL = {
     "count, mean(age), stddev_pop(age)": "count, mean(age), stddev_pop(age)",
     "proportion(smoker), count": "mean(smoker IN (TRUE)), count",
     # Each is over the rows where it is known, and the condition is that of all of them.
-    "count(change), mean(change), mean(age)": "sum(change IS NOT NULL), mean(change), mean(age)",
+    "count(change), mean(change), mean(age)": "count(change), mean(change), mean(age)",
     "ratio(age, where), median(age), quantile(age, .9)": "ratio(age, where), median(age), quantile(age, 0.9)",
     "var_samp(age), stddev_samp(age) by sex": "variance(age), stddev(age) by sex",
 }

@@ -40,6 +40,15 @@ READ = {
     "SELECT COUNT(*) FROM t GROUP BY age (30, 45) ORDER BY age LIMIT 1": (
         "count by age (30, 45) order by age (30, 45) limit 1"
     ),
+    # GROUP BY has positions and names too; a column comes before a name.
+    "SELECT FLOOR(age / 10) AS decade, COUNT(*) FROM t GROUP BY decade": "count by FLOOR(age / 10)",
+    "SELECT COUNT(*), age > 40, SEX FROM t GROUP BY 3, 2": "count by sex, 40 < age",
+    "SELECT age (30, 60) AS a, COUNT(*) FROM t GROUP BY A ORDER BY a": (
+        "count by age (30, 60) order by age (30, 60)"
+    ),
+    "SELECT sex AS by, by, COUNT(*) FROM t GROUP BY sex, by": 'count by sex, "by"',
+    "SELECT COUNT(change), COUNT(*) FROM t": "count(change), count",
+    'SELECT AVG("age"), COUNT("where") FROM t': "mean(age), count",
     'SELECT SUM(where) FROM t WHERE (limit > 0.5) GROUP BY "by"': 'sum(where) where (0.5 < limit) by "by"',
 }
 
@@ -56,6 +65,8 @@ REFUSED = {
         "a join, JOIN",
         "SELECT COUNT(*) FROM t WHERE age > 3",
     ),
+    "SELECT COUNT(*) FROM t GROUP BY 1": ("a constant to group by", None),
+    "SELECT COUNT(*) AS n FROM t GROUP BY n": ("the unknown column n", None),
     "SELECT COUNT(*) FROM t LEFT OUTER JOIN u USING (a)": ("a join, LEFT JOIN", "SELECT COUNT(*) FROM t"),
     "SELECT COUNT(*) FROM t, u": ("a second table, u", "SELECT COUNT(*) FROM t"),
     "SELECT COUNT(*) FROM (SELECT * FROM t) u WHERE age > 3": (

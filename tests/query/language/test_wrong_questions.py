@@ -181,8 +181,8 @@ WRONG = {
         "'medicine', or write a list, ward IN ('surgery', 'medicine')."
     ),
     "count where age = 40 or 50": (
-        "a value by itself where a condition is needed. Name the column again, age = 40 OR age = 50, or write "
-        "a list, age IN (40, 50)."
+        "a value by itself where a condition is needed. Name the column again, age = 40 OR age = 50, or "
+        "write a list, age IN (40, 50)."
     ),
     "quantile(age, 50)": (
         "the level 50 of a quantile. It is the part of the rows that lie below, between 0 and 1: "

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sqlglot import exp
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates.base import (
@@ -18,13 +16,19 @@ from discreet.query.aggregates.base import (
     expression_text,
     parse_expression,
 )
-from discreet.query.aggregates.histogram import _group_key, canonical_keys, check_edges, plain_edges
+from discreet.query.aggregates.histogram import (
+    _group_key,
+    canonical_keys,
+    check_edges,
+    key_among,
+    plain_edges,
+)
 from discreet.query.engines.base import EngineCells, Tables
 from discreet.query.language._expression import parse_where
 from discreet.query.language._sql import bigint, write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sqlglot.expressions import Expr as Tree
 
@@ -118,13 +122,14 @@ class ValueCells:
     def starts(self) -> Floats:
         """Return where each cell begins, and where the last ends; within the declared range."""
         index = np.arange(self.first, self.first + self.size + 1)
-        if self.octave is None:
-            edges: Floats = index * self.width
-        else:
+        inside, doublings = index, np.zeros_like(index)
+        if self.octave is not None:
             doublings = np.where(index >= 0, index, -index - 1) // self.octave - 1
             doublings = np.maximum(doublings, 0)
-            edges = np.ldexp((index - np.sign(index) * doublings * self.octave) * self.width, doublings)
-        return np.clip(edges, self.lower, self.upper)
+            inside = index - np.sign(index) * doublings * self.octave
+        edges = np.ldexp(inside * self.width, doublings)
+        starts: Floats = np.clip(edges, self.lower, self.upper).astype(np.float64)
+        return starts
 
     def ends(self) -> Floats:
         """Return the largest value of each cell, or the number that its values stay below."""
@@ -154,7 +159,8 @@ class ValueCells:
         cell = program.add(program.floor(program.multiply(place, scale)), offset)
         if expression.known_place is not None:
             cell = program.select(expression.known_place, cell, program.constant(-1.0))
-        return write(program, cell, curation.sql_column, bigint)
+        tree: Tree = write(program, cell, curation.sql_column, bigint)
+        return tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +294,7 @@ class HierarchicalHistogram(Aggregate):
         check_cells(size)
         key = cells.key(expression, curation)
         if where is not None:
-            key = _among(where.integer_sql(curation.sql_column), key)
+            key = key_among(where.integer_sql(curation.sql_column), key)
         table = EngineCells((*((one.tree, len(one.labels)) for one in keys), (key, cells.size)))
 
         def finish(integers: list[int], n_rows: int) -> list[int]:
@@ -340,12 +346,6 @@ def _cells_of(expression: Any, curation: Curation) -> ValueCells:
     known = expression.program.interval(expression.place)
     is_date = expression.bare is not None and curation.schema.column(expression.bare).type == "date"
     return ValueCells.from_range(expression.lower, expression.upper, known.quantum, even=is_date)
-
-
-def _among(holds: Tree, key: Tree) -> Tree:
-    """Return a key that is -1, of no cell, for rows where a condition does not hold."""
-    chosen = exp.If(this=exp.EQ(this=holds, expression=exp.Literal.number(1)), true=key)
-    return exp.Case(ifs=[chosen], default=bigint(exp.Neg(this=exp.Literal.number(1))))
 
 
 def _moved_nodes(neighbors: Neighbors, depth: int, n_cells: int, *, all_known: bool) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from sqlglot import exp
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates.base import (
@@ -18,12 +19,22 @@ from discreet.query.aggregates.base import (
     parse_expression,
     term_of,
 )
-from discreet.query.aggregates.histogram import bind_keys, canonical_keys, check_edges, plain_edges
+from discreet.query.aggregates.histogram import (
+    bind_keys,
+    canonical_keys,
+    check_edges,
+    key_among,
+    plain_edges,
+)
 from discreet.query.curation import BITS
-from discreet.query.engines.base import EngineTask, Tables
+from discreet.query.engines.base import EngineCells, EngineTask, Tables
+from discreet.query.language._expression import parse_where
+from discreet.query.language._sql import bigint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from sqlglot.expressions import Expr as Tree
 
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
@@ -73,23 +84,26 @@ def _dot(weights: Sequence[int], moves: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class GroupedSums(Aggregate):
-    """Sums of several expressions in every cell of some columns' declared values.
+    """Sums of several expressions over the same rows, in every cell of some columns' declared values.
 
     Parameters
     ----------
     columns : sequence of str
-        Columns of the groups; the answer has one axis for each, after the axis of the expressions.
+        Columns of the groups; the answer has one axis for each, after the axis of the expressions. None are
+        needed where `where` chooses the rows, which then are one cell.
     edges : mapping of str to sequence of float
         For numbers, where cells begin; a whole number with few values needs none.
     expressions : sequence of str, Expression or None
         Expressions that are summed in each cell, 0 for a row where one is unknown; None counts rows.
+    where : str or Expression, optional
+        Condition that chooses the rows, the others are in no cell; all rows if left out.
 
     Privacy
     -------
-    A row is in one cell. Staying in it, it moves the sum of each expression by up to ``top`` steps; leaving
-    it for another, or out of the table, it moves two cells, or one, by up to ``reach`` each, the largest
-    absolute value. The sensitivity of all sums together is that of the worse of the two, which is less than
-    what histograms of the expressions would have one by one: no row does both.
+    A row is in one cell, or in none. Staying in it, it moves the sum of each expression by up to ``top``
+    steps; leaving it for another, or for none, it moves two cells, or one, by up to ``reach`` each, the
+    largest absolute value. The sensitivity of all sums together is that of the worse of the two, which is
+    less than what histograms of the expressions would have one by one: no row does both.
 
     Each expression has an equal share of the promise: its entries are weighted by the inverse of how far one
     row moves them, in that mix of staying and leaving for which the noises are least, by their product.
@@ -100,15 +114,18 @@ class GroupedSums(Aggregate):
     """
 
     kind: ClassVar[str] = "grouped sums"
-    columns: Sequence[str]
+    columns: Sequence[str] = ()
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
     expressions: Sequence[Any] = ()
+    where: Any = None
 
     def __post_init__(self) -> None:
+        """Check columns and expressions, and keep them as tuples."""
         columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
-        if not columns or len(set(columns)) != len(columns):
+        if (not columns and self.where is None) or len(set(columns)) != len(columns):
             raise ParameterError(
-                f"columns of GroupedSums must be at least one, each once, was {list(columns)}."
+                f"columns of GroupedSums must be at least one, each once, was {list(columns)}. Sums adds up "
+                "all rows."
             )
         expressions = tuple(self.expressions)
         if not 0 < len(expressions) <= _MOST_EXPRESSIONS:
@@ -123,8 +140,11 @@ class GroupedSums(Aggregate):
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
+        where = parse_where(self.where, curation.schema) if isinstance(self.where, str) else self.where
         table, labels = bind_keys(curation, self.columns, self.edges)
         size, shape = table.size, table.shape
+        if where is not None:
+            table = _cells_among(table, where.integer_sql(curation.sql_column))
         parsed = [None if one is None else parse_expression(one, curation) for one in self.expressions]
         terms = [
             IntegerTerm(None, 0, 1.0, 1.0, 1) if one is None else term_of(one, curation) for one in parsed
@@ -132,7 +152,7 @@ class GroupedSums(Aggregate):
         check_cells(size * len(terms))
         # How far one row moves the entries of each expression: staying in its cell, and leaving it.
         alone = neighbors == "add-remove"
-        cells_left = 1 if alone else 2 if size > 1 else 0
+        cells_left = 2 if size > 1 and not alone else 1 if alone or where is not None else 0
         tops, reaches = [0 if alone else term.top for term in terms], [term.reach for term in terms]
         stays, leaves = [top**2 for top in tops], [cells_left * reach**2 for reach in reaches]
         precision = balanced_weights(stays, leaves)
@@ -150,6 +170,7 @@ class GroupedSums(Aggregate):
             canonical={
                 "kind": self.kind,
                 **canonical_keys(curation, self.columns, self.edges),
+                "where": None if where is None else str(where.canonical),
                 "expressions": [None if one is None else str(one.canonical) for one in parsed],
                 "terms": [[term.top, term.anchor, term.step] for term in terms],
                 "shape": list(shape),
@@ -174,7 +195,14 @@ class GroupedSums(Aggregate):
             "columns": list(self.columns),
             "edges": plain_edges(self.edges),
             "expressions": [None if one is None else expression_text(one) for one in self.expressions],
+            "where": None if self.where is None else expression_text(self.where),
         }
+
+
+def _cells_among(table: EngineCells, holds: Tree) -> EngineCells:
+    """Return the cells of a table for the rows where a condition holds; one cell if there are no keys."""
+    (key, size), *others = table.keys or ((exp.Literal.number(0), 1),)
+    return EngineCells(((key_among(holds, bigint(key)), size), *others))
 
 
 def _share_factors(moves: Sequence[int], shares: Sequence[int]) -> list[int]:
@@ -239,6 +267,7 @@ class JointAggregate(Aggregate):
     shares: Sequence[int]
 
     def __post_init__(self) -> None:
+        """Check parts and shares, and keep them as tuples."""
         parts, shares = tuple(self.parts), tuple(self.shares)
         if not 0 < len(parts) <= _MOST_PARTS or len(parts) != len(shares):
             raise ParameterError(

@@ -22,7 +22,7 @@ from discreet.query.aggregates.base import (
 )
 from discreet.query.engines.base import EngineCells, Tables
 from discreet.query.language import parse_axis
-from discreet.query.language._sql import double
+from discreet.query.language._sql import bigint, double
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,6 +136,12 @@ def canonical_keys(
         "columns": list(names.values()),
         "edges": plain_edges({names[name]: edges[name] for name in edges}),
     }
+
+
+def key_among(holds: Tree, key: Tree) -> Tree:
+    """Return a key that is -1, of no cell, for rows where a condition does not hold."""
+    chosen = exp.If(this=exp.EQ(this=holds, expression=exp.Literal.number(1)), true=key)
+    return exp.Case(ifs=[chosen], default=bigint(exp.Neg(this=exp.Literal.number(1))))
 
 
 def plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from discreet.query.language._statistic import IN_SQL, StatisticText, read_arguments
 from discreet.query.language.lexer import (
     Token,
+    read_whole,
     refused_aggregate,
     shorten,
     source_text,
@@ -86,7 +87,7 @@ class SelectParts:
         Statistics after SELECT, by their SQL words.
     clauses : mapping of str to str
         Text after WHERE, GROUP BY (as "BY"), ORDER BY (as "ORDER") and LIMIT, for those that are there. What
-        ORDER BY calls by its position after SELECT, or by a name that AS gives, is written out.
+        GROUP BY and ORDER BY call by its position after SELECT, or by a name that AS gives, is written out.
     refused : SelectRefusal or None
         First construct that is refused; None if all is read.
     """
@@ -159,7 +160,7 @@ class _Reader:
         self._kept = _Kept()
         self._first: tuple[int, str, str] | None = None
         self._hopeless = False
-        self._group_tokens: list[tuple[str, ...]] = []
+        self._groups: list[list[Token]] = []
 
     def cut(self) -> SelectParts:
         """Return the parts of the SELECT, with its first refusal; parts after the refusal are left out."""
@@ -180,10 +181,17 @@ class _Reader:
         )
 
     def _read(self, pieces: list[Token]) -> None:
+        """Read clause by clause, after those whose items others may name."""
         segments = _segments(pieces)
+        items = [
+            _split_alias(part)
+            for head, body in segments
+            if head.word == "SELECT"
+            for part in split_list(body)
+        ]
         for head, body in segments:
             if head.word == "GROUP":
-                self._group_tokens += [_lower_tokens(part) for part in split_list(body[1:])]
+                self._groups += [self._group_key(part, items) for part in split_list(body[1:])]
         for head, body in segments:
             if not self._take(head, body):
                 break
@@ -292,8 +300,19 @@ class _Reader:
         if len(body) < 2 or body[0].word != "BY":
             self._refuse(head.start, "GROUP without BY and a column", "Write GROUP BY and names of columns.")
             return
-        self._kept.groups[:0] = [source_text(part) for part in split_list(body[1:])]
+        self._kept.groups[:0] = [source_text(part) for part in self._groups]
         self._kept.places["groups"] = head.start
+
+    def _group_key(self, part: list[Token], items: Sequence[tuple[list[Token], str | None]]) -> list[Token]:
+        """Return a key of GROUP BY; a position after SELECT, or a name there, is replaced by what it is."""
+        if len(part) != 1 or part[0].name.casefold() in self._columns:
+            return part
+        place, name = read_whole(part[0].text), part[0].name.casefold()
+        if place is None:
+            named = [item for item, alias in items if alias is not None and alias.casefold() == name]
+        else:
+            named = [item for item, _ in items[place - 1 : place] if place]
+        return named[0] if named and read_sql_item(named[0]) is None else part
 
     def _order(self, head: Token, body: list[Token]) -> None:
         if len(body) < 2 or body[0].word != "BY":
@@ -307,7 +326,7 @@ class _Reader:
         named, kept = part[: len(part) - len(end)], self._kept
         text = source_text(named)
         if len(named) == 1:
-            position = int(text) - 1 if text.isdecimal() and text.isascii() else -1
+            position = (read_whole(text) or 0) - 1
             if 0 <= position < len(kept.listed):
                 text = kept.listed[position]
             elif named[0].is_name:
@@ -405,7 +424,8 @@ class _Reader:
     def _is_grouped(self, part: Sequence[Token]) -> bool:
         """Return whether an item is a key of GROUP BY in the same words, its edges left out or the same."""
         own = _lower_tokens(part)
-        return any(key == own or key[: len(own) + 1] == (*own, "(") for key in self._group_tokens)
+        keys = map(_lower_tokens, self._groups)
+        return any(key == own or key[: len(own) + 1] == (*own, "(") for key in keys)
 
     def _after(self, piece: Token, part: list[Token]) -> None:
         """Refuse what follows an aggregate: a window, a FILTER, or anything else."""
@@ -450,7 +470,7 @@ def _lower_tokens(part: Sequence[Token]) -> tuple[str, ...]:
 
 
 def _split_alias(part: list[Token]) -> tuple[list[Token], str | None]:
-    """Return an item without ``AS name``, and the name, by which ORDER BY may call it."""
+    """Return an item without ``AS name``, and the name, by which GROUP BY and ORDER BY may call it."""
     named = len(part) > 2 and part[-2].word == "AS" and part[-2].depth == 0 and part[-1].is_name
     return (part[:-2], part[-1].name) if named else (part, None)
 

@@ -87,6 +87,7 @@ _OTHER_WORDS = {
 }
 _CLAUSES = {"WHERE": "WHERE sex = 'F'", "BY": "BY sex", "LIMIT": "BY sex LIMIT 3"}
 _OLD = ("COUNT", "SUM", "MEAN")  # may stand without parentheses, so no column can be called like them
+_OPERATORS = ("IN", "IS", "NOT", "BETWEEN", "AND", "OR")
 _NUMBER = re.compile(r"[0-9]*\.?[0-9]+(?:[eE]-?[0-9]+)?")
 
 
@@ -109,7 +110,7 @@ class StatisticText(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Statistic:
+class QueryStatistic:
     """A number that is computed of the chosen rows.
 
     Attributes
@@ -239,7 +240,7 @@ def _refuse_rest(part: Sequence[Token], first: Token) -> ExpressionRefused:
 
 def read_arguments(word: str, inside: Sequence[Token]) -> StatisticText:
     """Return a statistic from its word and the tokens in its parentheses."""
-    distinct = bool(inside) and inside[0].word == "DISTINCT"
+    distinct = bool(inside) and inside[0].word == "DISTINCT" and not _is_operand(word, inside)
     depth = min((piece.depth for piece in inside), default=0)
     parts = split_list(list(inside[distinct:]), depth)
     arguments = tuple(source_text(part) for part in parts if part)
@@ -248,9 +249,17 @@ def read_arguments(word: str, inside: Sequence[Token]) -> StatisticText:
     return StatisticText(word, arguments, distinct)
 
 
+def _is_operand(word: str, inside: Sequence[Token]) -> bool:
+    """Return whether the first of some tokens is a column that is called DISTINCT: an operator follows it."""
+    if len(inside) == 1:
+        return word != "COUNT"
+    after = inside[1]
+    return after.word in _OPERATORS or (after.kind == "sign" and after.text != "(")
+
+
 def build_statistics(
     texts: Sequence[StatisticText], schema: Schema, *, sql: bool = False, typed: bool = False
-) -> tuple[Statistic, ...]:
+) -> tuple[QueryStatistic, ...]:
     """Return the statistics of their texts; of several, each says itself for which rows it is known.
 
     Parameters
@@ -274,17 +283,17 @@ def build_statistics(
     return tuple(built)
 
 
-def sum_of_known(statistic: Statistic, schema: Schema) -> Statistic:
+def sum_of_known(statistic: QueryStatistic, schema: Schema) -> QueryStatistic:
     """Return a count of something as the sum of the condition that it is known; others as they are.
 
     Among several statistics it is one: the condition of the query is that of all of them.
     """
     if statistic.kind != "count" or not statistic.known:
         return statistic
-    return Statistic("sum", parse(statistic.known, schema))
+    return QueryStatistic("sum", parse(statistic.known, schema))
 
 
-def _build_statistic(text: StatisticText, kind: Kind, schema: Schema, typed: bool) -> Statistic:
+def _build_statistic(text: StatisticText, kind: Kind, schema: Schema, typed: bool) -> QueryStatistic:
     """Return one statistic; refuses another number of arguments than it has."""
     word, given = text.word, text.arguments
     if text.distinct:
@@ -293,9 +302,13 @@ def _build_statistic(text: StatisticText, kind: Kind, schema: Schema, typed: boo
         if len(given) > 1:
             raise ExpressionRefused("COUNT of several things", "Write COUNT(*), or COUNT of one column.")
         if not given:
-            return Statistic("count")
+            return QueryStatistic("count")
         counted = parse_typed(given[0], schema, "counted", typed=typed)
-        return Statistic("count") if counted.is_constant else Statistic("count", known=counted.canonical)
+        return (
+            QueryStatistic("count")
+            if counted.is_constant
+            else QueryStatistic("count", known=counted.canonical)
+        )
     wanted = 2 if kind == "ratio" or (kind == "quantile" and word != "MEDIAN") else 1
     if len(given) != wanted:
         raise _wrong_arguments(word, kind, len(given))
@@ -312,10 +325,10 @@ def _build_statistic(text: StatisticText, kind: Kind, schema: Schema, typed: boo
     if kind == "ratio":
         if typed and others[0].lower == others[0].upper == 0:
             raise ExpressionRefused.not_allowed("a ratio to a sum of zeros", "Divide by something else.")
-        return Statistic("ratio", first, others[0])
+        return _build_ratio(first, others[0])
     if kind == "sum":
-        return Statistic("sum", first)
-    return Statistic(kind, first, known=first.known)
+        return QueryStatistic("sum", first)
+    return QueryStatistic(kind, first, known=first.known)
 
 
 def check_summed(kind: str, expression: Expression) -> None:
@@ -330,7 +343,17 @@ def check_summed(kind: str, expression: Expression) -> None:
         )
 
 
-def _build_distinct(typed: StatisticText, schema: Schema) -> Statistic:
+def _build_ratio(numerator: Expression, denominator: Expression) -> QueryStatistic:
+    """Return a ratio of two sums; refuses a sum that may have either sign below the line."""
+    if denominator.lower < 0 < denominator.upper:
+        raise ExpressionRefused.not_allowed(
+            "a ratio to a sum that may have either sign",
+            "The second expression must be nowhere negative, or nowhere positive: RATIO(x, ABS(y)).",
+        )
+    return QueryStatistic("ratio", numerator, denominator)
+
+
+def _build_distinct(typed: StatisticText, schema: Schema) -> QueryStatistic:
     """Return the count of the units that the rows belong to."""
     unit = schema.id_column
     if typed.word != "COUNT" or len(typed.arguments) != 1:
@@ -348,10 +371,10 @@ def _build_distinct(typed: StatisticText, schema: Schema) -> Statistic:
             f"a count of the distinct values of {shorten(typed.arguments[0])}",
             f"GROUP BY counts the rows of each declared value. {counted}",
         )
-    return Statistic("distinct", unit_column=unit)
+    return QueryStatistic("distinct", unit_column=unit)
 
 
-def _build_quantile(text: StatisticText, schema: Schema, typed: bool) -> Statistic:
+def _build_quantile(text: StatisticText, schema: Schema, typed: bool) -> QueryStatistic:
     """Return a quantile; its level is written first in PERCENTILE_DISC, as in SQL, and last elsewhere."""
     expression, *levels = text.arguments
     if text.word == "PERCENTILE_DISC":
@@ -374,7 +397,7 @@ def _build_quantile(text: StatisticText, schema: Schema, typed: bool) -> Statist
         raise ExpressionRefused(
             "a quantile of a condition", "Ask for its MEAN: the part of rows where it is true."
         )
-    return Statistic("quantile", parsed, level=level, known=parsed.known)
+    return QueryStatistic("quantile", parsed, level=level, known=parsed.known)
 
 
 def _wrong_arguments(word: str, kind: Kind, given: int) -> ExpressionRefused:

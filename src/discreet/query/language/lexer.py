@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 
+_WHOLE = re.compile(r"[0-9]{1,12}")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_CHARACTERS = 4096
 MOST_NODES = 400
@@ -381,6 +382,11 @@ def unwrap_arguments(text: str) -> str:
     return "".join(blanks[i] + token.text for i, token in enumerate(tokens) if i not in dropped)
 
 
+def read_whole(text: str) -> int | None:
+    """Return a whole number of at most 12 digits; None for any other text."""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
 def shorten(text: str) -> str:
     """Return a text short enough for an error message, with a mark for what a screen could not show."""
     visible = "".join(sign if sign.isprintable() else "?" for sign in text)
@@ -554,8 +560,6 @@ class _Reader:
                 "a name in double quotes that is not a column",
                 "Values of a category stand in single quotes, numbers without quotes.",
             )
-        if is_plain(name):
-            raise ExpressionRefused('the sign "', "Write the name of a column as it is.")
         self._column(column)
 
     def _column(self, column: Column) -> None:

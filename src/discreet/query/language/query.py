@@ -7,6 +7,7 @@ stands inside them is read by the expression language.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,14 +16,23 @@ from discreet.query.language._expression import parse_typed, parse_where
 from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
 from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
 from discreet.query.language._statistic import (
-    Statistic,
+    QueryStatistic,
     StatisticText,
     build_statistics,
     check_summed,
     read_list,
     sum_of_known,
 )
-from discreet.query.language.lexer import Token, bare, is_plain, shorten, source_text, split_list, tokenize
+from discreet.query.language.lexer import (
+    Token,
+    bare,
+    is_plain,
+    read_whole,
+    shorten,
+    source_text,
+    split_list,
+    tokenize,
+)
 from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
 
 _WORDS = ("WHERE", "BY", "ORDER", "LIMIT")
 _RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
+_COUNT_OF_KNOWN = re.compile(r'^sum\(("(?:[^"]|"")+"|\w+) IS NOT NULL\)$', re.IGNORECASE)
 _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters of a query that an error repeats
 _MOST_STATISTICS = 16
@@ -53,7 +64,7 @@ class Query:
 
     Attributes
     ----------
-    statistics : tuple of Statistic
+    statistics : tuple of QueryStatistic
         Numbers that are computed of the rows, at least one.
     where : Expression or None
         Condition that is true for the rows that are chosen; None for all of them. Of a single statistic,
@@ -68,7 +79,7 @@ class Query:
         Maximum number of groups that are returned; None for all of them.
     """
 
-    statistics: tuple[Statistic, ...]
+    statistics: tuple[QueryStatistic, ...]
     where: Expression | None
     by: tuple[GroupKey, ...]
     schema: Schema
@@ -82,19 +93,19 @@ class Query:
         keys = [key.written(self.schema) for key in self.by]
         if keys:
             words += f" by {', '.join(keys)}"
-        return words + self._ending(self.names, keys)
+        return words + self._write_ending(self.names, keys)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Canonical text of each statistic, by which its column of a result is called."""
-        return tuple(one.write(_write_expression) for one in self.statistics)
+        return self.write_statistics(sql=False)
 
     @property
     def sql(self) -> str:
         """The query as a SELECT, which is parsed as the same query."""
         named = self.schema.dataset or ""
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
-        statistics = [one.write(_write_expression, sql=True) for one in self.statistics]
+        statistics = self.write_statistics(sql=True)
         keys = [key.written(self.schema) for key in self.by]
         columns = ", ".join([*(key.text for key in self.by), *statistics])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
@@ -102,9 +113,16 @@ class Query:
             words += f" WHERE {_clause(self.where)}"
         if keys:
             words += f" GROUP BY {', '.join(keys)}"
-        return words + self._ending(statistics, keys, sql=True)
+        return words + self._write_ending(statistics, keys, sql=True)
 
-    def _ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
+    def write_statistics(self, *, sql: bool) -> tuple[str, ...]:
+        """Return the statistics as texts that are read as the same ones."""
+        texts = [one.write(_write_expression, sql=sql) for one in self.statistics]
+        # Among several, a count of what is known is a sum: see sum_of_known.
+        several, count = len(texts) > 1, r"COUNT(\1)" if sql else r"count(\1)"
+        return tuple(_COUNT_OF_KNOWN.sub(count, text) if several else text for text in texts)
+
+    def _write_ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
         """Return ORDER BY and LIMIT as text; empty without them."""
         order, down, limit = (" ORDER BY ", " DESC", " LIMIT ") if sql else (" order by ", " desc", " limit ")
         items = [
@@ -142,7 +160,7 @@ def parse_query(text: str, schema: Schema) -> Query:
 
     Reference
     ---------
-    ``docs/reference/expressions.md``; ``docs/decisions/0010-questions-are-sentences.md``.
+    ``docs/reference/queries.md``; ``docs/decisions/0010-questions-are-sentences.md``.
 
     Examples
     --------
@@ -215,10 +233,10 @@ def _read_expression(text: str, parts: Mapping[str, str], schema: Schema, typed:
     expression = parse_typed(text, schema, typed=typed)
     if typed:
         check_summed("sum", expression)
-    query = _build_parsed((Statistic("sum", expression),), parts, schema, typed=typed)
+    query = _build_parsed((QueryStatistic("sum", expression),), parts, schema, typed=typed)
     if not expression.is_condition or query.where is not None:
         return query
-    return dataclasses.replace(query, statistics=(Statistic("count"),), where=expression)
+    return dataclasses.replace(query, statistics=(QueryStatistic("count"),), where=expression)
 
 
 def build_query(
@@ -236,8 +254,9 @@ def build_query(
     where : str or None
         Condition that chooses rows; None for all of them.
     by : sequence of str or mapping
-        Columns to group by: names, or ``{"column": "age", "edges": [30, 45, 60]}`` with where the cells of a
-        number begin; of a date in days since its first, or as ``"2024-01-31"``.
+        Keys to group by: names of columns or expressions, or ``{"column": "age", "edges": [30, 45, 60]}``
+        with where the cells of a number begin; of a date in days since its first, or as ``"2024-01-31"``. An
+        expression with edges is ``{"expression": "income / 12", "edges": [1000, 2000]}``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
 
@@ -248,7 +267,7 @@ def build_query(
 
     Reference
     ---------
-    ``docs/reference/expressions.md``.
+    ``docs/reference/queries.md``.
 
     Examples
     --------
@@ -270,7 +289,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool, typed: bool) -> Qu
     """Return the query of a SELECT, or refuse it with the nearest one that the schema lets be read."""
     cut = split_select(text, _columns(schema))
     # What stands before a refused part is read first, so that the first error is named.
-    statistics = build_statistics(cut.statistics, schema, sql=True, typed=typed) or (Statistic("count"),)
+    statistics = build_statistics(cut.statistics, schema, sql=True, typed=typed) or (QueryStatistic("count"),)
     query = _build_parsed(statistics, cut.clauses, schema, is_sql=True, typed=typed)
     if cut.refused is None:
         return query
@@ -285,7 +304,7 @@ def _read_select(text: str, schema: Schema, *, suggest: bool, typed: bool) -> Qu
 
 
 def _build_parsed(
-    statistics: tuple[Statistic, ...],
+    statistics: tuple[QueryStatistic, ...],
     clauses: Mapping[str, Any],
     schema: Schema,
     *,
@@ -336,26 +355,25 @@ def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
     """Return the statistic or group key that an item of ORDER BY names."""
     text = source_text(part)
     keys = [key.written(query.schema) for key in query.by]
-    if not is_sql and text.isdecimal() and 1 <= int(text) <= len(keys) + len(query.statistics):
-        place = int(text) - 1
-        is_statistic = place >= len(keys)
-        return OrderKey(place - len(keys) if is_statistic else place, is_statistic, False)
-    found = _find_group_key(part, query)
-    if found is not None:
-        return OrderKey(found, False, False)
+    place = None if is_sql else read_whole(text)
+    if place is not None and 1 <= place <= len(keys) + len(query.statistics):
+        is_statistic = place > len(keys)
+        return OrderKey(place - 1 - is_statistic * len(keys), is_statistic, False)
+    place = _find_group_key(part, query)
+    if place is not None:
+        return OrderKey(place, False, False)
     for one in _read_statistic(part, is_sql, query.schema):
         wanted = _as_in(query, build_statistics([one], query.schema, sql=is_sql)[0])
         if wanted in query.statistics:
             return OrderKey(query.statistics.index(wanted), True, False)
-    statistics = [one.write(_write_expression, sql=is_sql) for one in query.statistics]
-    names = shorten(", ".join((*keys, *statistics)))
+    names = shorten(", ".join((*keys, *query.write_statistics(sql=is_sql))))
     raise ExpressionRefused(
         f"an order by {shorten(text)}, which is not returned",
         f"Order by one of these, or ask for it as well: {names}.",
     )
 
 
-def _as_in(query: Query, statistic: Statistic) -> Statistic:
+def _as_in(query: Query, statistic: QueryStatistic) -> QueryStatistic:
     """Return a statistic as it would stand in a query, if it is over the same rows."""
     if len(query.statistics) > 1:
         return sum_of_known(statistic, query.schema)
@@ -393,14 +411,15 @@ def _read_limit(text: str | None, query: Query) -> int | None:
     """Return the maximum number of groups."""
     if text is None:
         return None
-    number = text.strip()
-    if not number:
+    typed = text.strip()
+    if not typed:
         raise ExpressionRefused("LIMIT without a number", "Write a whole number of groups: LIMIT 10.")
-    if not number.isdigit() or not 1 <= int(number) < _LARGEST_LIMIT:
-        raise ExpressionRefused(f"LIMIT {shorten(number)}", "Write a whole number of groups: LIMIT 10.")
+    number = read_whole(typed)
+    if number is None or not 1 <= number < _LARGEST_LIMIT:
+        raise ExpressionRefused(f"LIMIT {shorten(typed)}", "Write a whole number of groups: LIMIT 10.")
     if not query.by:
         raise ExpressionRefused("LIMIT without groups", "There is one row: leave it out, or write GROUP BY.")
-    return int(number)
+    return number
 
 
 def _both(known: str, condition: Expression | None, schema: Schema) -> Expression:

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import numpy as np
 from starlette.responses import JSONResponse
@@ -188,6 +189,7 @@ class RefineForm:
 
     key: str
     receipts: str
+    question: str
     exact: str
     amount: str
     letter: str
@@ -220,7 +222,7 @@ async def refine(page_request: PageRequest) -> Response:
     price: dict[str, str] = {name: fields[name] for name in ("exact", "amount") if name in fields}
 
     def work() -> AskForm:
-        past = recall_own_answer(page_request, receipts)
+        past = recall_own_answer(page_request, receipts, fields.get("question") or None)
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
         # As query text, which can express more than the fields of the form.
         return AskForm.from_fields({"source": "sql", "sql": str(past.asked), **price}, form)
@@ -250,7 +252,18 @@ async def _submit(
                 page_request, form, with_price=True, answer=_answer_view(page_request, answer, None)
             )
         )
-    return redirect(f"/answers/{','.join(answer['receipts'])}{'?again' if answer['cached'] else ''}")
+    return redirect(await page_request.run_in_thread(partial(_answer_address, page_request, answer)))
+
+
+def _answer_address(page_request: PageRequest, answer: Mapping[str, Any]) -> str:
+    """Return the address of an answer, with the question if its sums were paid for by another one."""
+    address = f"/answers/{','.join(answer['receipts'])}"
+    if not answer["cached"]:
+        return address
+    asked = page_request.service.dataset.ledger.entry(answer["receipts"][0]).asked or {}
+    if asked.get("said") == answer["question"]:
+        return f"{address}?again"
+    return f"{address}?again&{urlencode({'question': answer['question']})}"
 
 
 async def price(page_request: PageRequest) -> Response:
@@ -267,9 +280,10 @@ async def answer_page(page_request: PageRequest) -> Response:
     """Return the page of an answer that was paid for."""
     receipts = parse_receipts(page_request.http.path_params["receipts"])
     again = "again" in page_request.http.query_params
+    question = page_request.http.query_params.get("question") or None
 
     def work() -> Response:
-        past = recall_own_answer(page_request, receipts)
+        past = recall_own_answer(page_request, receipts, question)
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
         answer = {**past.answer, "cached": again}
         card = _answer_view(
@@ -453,6 +467,7 @@ def _refine_form(page_request: PageRequest, past: PastAnswer) -> RefineForm | No
     return RefineForm(
         key=_new_key(),
         receipts=",".join(past.receipts),
+        question=str(past.asked),
         exact=exact,
         amount=f"{paid:.4g}",
         letter=formatting.currency_symbol(exact),

@@ -91,7 +91,9 @@ class _StoredAnswers:
         return self._service.dataset.database.recall(receipt, owner=self._owner)
 
 
-def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -> PastAnswer:
+def recall_answer(
+    service: Service, caller: Caller, receipts: tuple[str, ...], question: str | None = None
+) -> PastAnswer:
     """Return a past answer of a caller.
 
     Parameters
@@ -102,6 +104,8 @@ def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -
         Caller who paid for it.
     receipts : tuple of str
         Ids of its receipts, one per aggregate of the query.
+    question : str, optional
+        Another query that the same sums answer, such as another quantile; None for the one that was paid for.
 
     Raises
     ------
@@ -112,22 +116,23 @@ def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -
     -------
     Returns only what the caller has paid for.
     """
-    result = recall_result(service, caller.name, receipts)
+    result = recall_result(service, caller.name, receipts, question)
     entries = [service.dataset.ledger.entry(receipt) for receipt in receipts]
     queries = [entry.asked or {} for entry in entries]
     refined = tuple(query["refines"] for query in queries if query["refines"])
+    text = question or queries[0]["said"]
     left = service.dataset.accounting.remaining(caller, result.cost, charged=())
     price = _price(service, entries)
     request: dict[str, Any] | None = None
     if price is not None:
-        request = {"kind": "sentence", "text": queries[0]["said"], **price}
+        request = {"kind": "sentence", "text": text, **price}
         if refined:
             request["refines"] = list(refined)
     merged = [part for parts in result.parts for part in parts]
     return PastAnswer(
-        asked=parse_stored_query(queries[0]["said"], service.dataset.schema),
+        asked=parse_stored_query(text, service.dataset.schema),
         answer=query_response(result, left),
-        earlier=query_response(recall_result(service, caller.name, refined), left) if refined else None,
+        earlier=query_response(recall_result(service, caller.name, refined, text), left) if refined else None,
         request=request,
         when=entries[0].receipt.when,
         receipts=receipts,
@@ -140,8 +145,21 @@ def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -
 
 
 @lru_cache(maxsize=1024)
-def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> QueryResult:
+def recall_result(
+    service: Service, owner: str, receipts: tuple[str, ...], question: str | None = None
+) -> QueryResult:
     """Return the result of a past query from its stored answers, which never change.
+
+    Parameters
+    ----------
+    service : Service
+        Service that gave the answers.
+    owner : str
+        Name of the caller who paid for them.
+    receipts : tuple of str
+        Ids of their receipts, one per aggregate of the query.
+    question : str, optional
+        Another query that the same sums answer; None for the one that was paid for.
 
     Raises
     ------
@@ -157,7 +175,7 @@ def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> Qu
     # The result is cached, so the audit log is written first.
     service.audit_log.cover_receipts(owner, [entry.receipt for entry in entries])
     stored_answers: Any = _StoredAnswers(service, receipts, owner, _n_rows(entries[0]))
-    query = parse_stored_query(text, service.dataset.schema)
+    query = parse_stored_query(question or text, service.dataset.schema)
     # Nothing is charged here: the promise only determines the noise law.
     result = run_query(stored_answers, query, privacy=entries[0].receipt.promises[0])
     if len(result.receipts) != len(receipts):
@@ -339,10 +357,12 @@ def _recall_or_none(page_request: PageRequest, paid: PaidQuery) -> QueryResult |
         return None
 
 
-def recall_own_answer(page_request: PageRequest, receipts: tuple[str, ...]) -> PastAnswer:
+def recall_own_answer(
+    page_request: PageRequest, receipts: tuple[str, ...], question: str | None = None
+) -> PastAnswer:
     """Return a past answer of the caller; any other one is reported as not found."""
     try:
-        return recall_answer(page_request.service, page_request.caller, receipts)
+        return recall_answer(page_request.service, page_request.caller, receipts, question)
     except LedgerUnavailable:
         raise
     except (LedgerError, ParameterError):
