@@ -121,7 +121,8 @@ def write_plan(report: str) -> str:
 @contextlib.contextmanager
 def _printed() -> Iterator[list[str]]:
     """Collect what is printed, without blanks at the ends of lines."""
-    out, lines = io.StringIO(), []
+    out = io.StringIO()
+    lines: list[str] = []
     with contextlib.redirect_stdout(out):
         yield lines
     lines += [line.rstrip() for line in out.getvalue().splitlines()]

@@ -1,4 +1,4 @@
-"""Three small tables with their schemas, for the documentation, the tests and the demo: two public, one made up.
+"""Three small tables with their schemas, for documentation, tests and demo: two public, one made up.
 
 Their origin, license and changes are described in ``data/README.md`` beside them.
 """

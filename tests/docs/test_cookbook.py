@@ -73,7 +73,7 @@ def ask_by_command(folder: Path) -> Iterator[dict[str, Any]]:
     assert discreet("ledger", "create", "office.ledger", *limit, cwd=folder).code == 0
     receipts: dict[str, str] = {}
     for question in QUESTIONS:
-        flags = ("--rho", str(RHO)) if question.sd is None else ("--sd", str(question.sd))
+        flags: tuple[str, ...] = ("--rho", str(RHO)) if question.sd is None else ("--sd", str(question.sd))
         if question.is_refined:
             flags += ("--refine", receipts[question.sql])
         asked = ("demo:hospital", question.sql, *flags, "--ledger", "office.ledger", "--json")
@@ -133,7 +133,7 @@ def test_every_door_gives_the_same_answers_at_the_same_cost(
         with Ledger.open(tmp_path / "office.ledger") as ledger:
             paid = charges(ledger)
     else:
-        settings = {"dataset": "made-up-hospital", "table": "demo:hospital", "seed": SEED}
+        settings: dict[str, Any] = {"dataset": "made-up-hospital", "table": "demo:hospital", "seed": SEED}
         with running(tmp_path, **settings, limit=CAPS, analyst_limit=CAPS) as service:
             ask = ask_by_client if door == "client" else ask_by_page
             found = [numbers(answer) for answer in ask(service)]

@@ -36,7 +36,7 @@ def test_its_program_runs() -> None:
 
 @pytest.mark.parametrize(("query", "understood"), rows("Grammar"))
 def test_queries_are_understood_as_it_shows(query: str, understood: str) -> None:
-    assert str(parse_query(*codes(query), SCHEMA)) == codes(understood)[0]
+    assert str(parse_query(codes(query)[0], SCHEMA)) == codes(understood)[0]
 
 
 @pytest.mark.parametrize(("words", "sql", "definition"), rows("Statistics"))
@@ -56,7 +56,7 @@ def test_every_word_for_a_statistic_is_on_the_page() -> None:
 @pytest.mark.parametrize(("query", "sums", "words"), rows("What a query costs"))
 def test_the_preview_says_what_it_shows(query: str, sums: str, words: str) -> None:
     promise = ZCDP(rho=0.01, unit=SCHEMA.unit)
-    preview = preview_query(SCHEMA, ROWS, parse_query(*codes(query), SCHEMA), privacy=promise)
+    preview = preview_query(SCHEMA, ROWS, parse_query(codes(query)[0], SCHEMA), privacy=promise)
     assert str(0 if preview.is_free else preview.sums) == sums
     assert preview.margin_words == words
 
@@ -64,7 +64,7 @@ def test_the_preview_says_what_it_shows(query: str, sums: str, words: str) -> No
 @pytest.mark.parametrize(("statement", "construct", "nearest"), rows("What of SQL is refused"))
 def test_statements_are_refused_as_it_shows(statement: str, construct: str, nearest: str) -> None:
     with pytest.raises(ExpressionRefused) as problem:
-        parse_query(*codes(statement), SCHEMA)
+        parse_query(codes(statement)[0], SCHEMA)
     assert (problem.value.construct, problem.value.hint) == (construct, f"Write: {codes(nearest)[0]}")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from discreet.query import preview_query
 from discreet.query.language.query import parse_query
 from discreet.report.charts.bars import spending_steps
 from discreet.schema import Column, Schema
@@ -271,7 +272,7 @@ def test_a_command_that_might_be_charged_again_is_not_shown(
     assert service.ask(json.loads(words[words.index("-d") + 1])).json()["cached"]
     assert charges(service) == 1
     # The price is another one now, as if the other law of noise took less of the budget.
-    quote = history.preview_query
+    quote = preview_query
     monkeypatch.setattr(history, "preview_query", lambda *of, **how: replace(quote(*of, **how), cost=()))
     page = visitor.get(link.attributes["href"])
     assert page.one(id="answer-json")

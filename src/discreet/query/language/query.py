@@ -359,9 +359,9 @@ def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
     if place is not None and 1 <= place <= len(keys) + len(query.statistics):
         is_statistic = place > len(keys)
         return OrderKey(place - 1 - is_statistic * len(keys), is_statistic, False)
-    place = _find_group_key(part, query)
-    if place is not None:
-        return OrderKey(place, False, False)
+    found = _find_group_key(part, query)
+    if found is not None:
+        return OrderKey(found, False, False)
     for one in _read_statistic(part, is_sql, query.schema):
         wanted = _as_in(query, build_statistics([one], query.schema, sql=is_sql)[0])
         if wanted in query.statistics:
