@@ -384,6 +384,7 @@ def read_level(column: Column, part: Part) -> Level:
 
 
 def _code(column: Column, level: Level) -> int:
+    """Return the position of a value among those that are declared; refuses another one."""
     for code, declared in enumerate(column.levels):
         if type(declared) is type(level) and declared == level:
             return code
