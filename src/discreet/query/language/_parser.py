@@ -139,7 +139,10 @@ def read_counted(text: object, schema: Schema, *, typed: bool = False) -> Condit
         If it is not in the language, or is a condition.
     """
     part = _read_part(text, schema, typed)
-    if isinstance(part, Condition):
+    column = part.column if isinstance(part, Category) else None
+    # Of a column of TRUE and FALSE that may be missing, COUNT of the known cells is something of its own.
+    all_known = column is not None and column.required and holds_only(column, bool)
+    if isinstance(part, Condition) or all_known:
         # SQL would count the rows where it is false too, which is hardly what was meant.
         shown = shorten(bare(source_text(tokenize(str(text)))))
         raise ExpressionRefused(
