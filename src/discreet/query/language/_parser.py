@@ -34,6 +34,7 @@ from discreet.query.language._parts import (
     check_items,
     choose,
     compare_parts,
+    holds_only,
     is_missing,
     null_if,
     read_column,
