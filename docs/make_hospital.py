@@ -123,7 +123,8 @@ def _draw_first_days(uniform: Any) -> AnyArray:
     days = np.floor(DAYS * uniform(PEOPLE)).astype(int)
     again = np.floor(DAYS * uniform(PEOPLE)).astype(int)
     summer = np.abs(days % 365 - 200) < 80
-    return np.where(summer & (uniform(PEOPLE) < 0.35), again, days)
+    first: AnyArray = np.where(summer & (uniform(PEOPLE) < 0.35), again, days)
+    return first
 
 
 def _choose_wards(age: AnyArray, female: AnyArray, chance: Floats) -> AnyArray:

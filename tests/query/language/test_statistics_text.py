@@ -260,7 +260,7 @@ def test_spoiled_queries_are_refused_or_read(sql: bool) -> None:
         "quantile(age, 0)", "quantile(age, part)", "quantile(age, -0.5)", "median(age > 3)", "median(sex)",
         "mean(sex)", "stddev(Ward = 'x')", "count(distinct age)", "sum(distinct age)", "count(distinct)",
         "count(distinct person, age)", "mean(age) + 1", "mean(age) desc", "count, age", "count,, mean(age)",
-        "count,", ", count", "avg(age)", "SELECT MEAN(age) FROM t", "SELECT COUNT(*) FROM t LIMIT 3",
+        "count,", ", count", "SELECT COUNT(*) FROM t LIMIT 3",
         "SELECT COUNT(*) FROM t GROUP BY sex ORDER BY m", "SELECT SUM(age) / COUNT(*) FROM t",
         "SELECT SUM(age) / SUM(part) / SUM(age) FROM t", "SELECT PERCENTILE_DISC(0.9) FROM t",
         "SELECT PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY age) FROM t", "count by sex limit ²",

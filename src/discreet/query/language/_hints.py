@@ -100,7 +100,7 @@ def explain_day(text: str, column: str) -> str:
     Parameters
     ----------
     text : str
-        What was typed, without quotes.
+        Text that was typed, without its quotes.
     column : str
         Name of a column of dates for an example.
     """

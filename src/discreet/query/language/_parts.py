@@ -381,6 +381,7 @@ def read_level(column: Column, part: Part) -> Level:
 
 
 def _code(column: Column, level: Level) -> int:
+    """Return the place of a value among those declared; refuses another value with the nearest one."""
     for code, declared in enumerate(column.levels):
         if type(declared) is type(level) and declared == level:
             return code
