@@ -123,8 +123,8 @@ def _draw_first_days(uniform: Any) -> AnyArray:
     days = np.floor(DAYS * uniform(PEOPLE)).astype(int)
     again = np.floor(DAYS * uniform(PEOPLE)).astype(int)
     summer = np.abs(days % 365 - 200) < 80
-    first: AnyArray = np.where(summer & (uniform(PEOPLE) < 0.35), again, days)
-    return first
+    moved: AnyArray = np.where(summer & (uniform(PEOPLE) < 0.35), again, days)
+    return moved
 
 
 def _choose_wards(age: AnyArray, female: AnyArray, chance: Floats) -> AnyArray:

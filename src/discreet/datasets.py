@@ -1,4 +1,4 @@
-"""Three small tables with their schemas, for documentation, tests and demo: two public, one made up.
+"""Three small tables with their schemas, two public and one made up, for documentation, tests and the demo.
 
 Their origin, license and changes are described in ``data/README.md`` beside them.
 """

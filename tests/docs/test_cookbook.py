@@ -73,9 +73,9 @@ def ask_by_command(folder: Path) -> Iterator[dict[str, Any]]:
     assert discreet("ledger", "create", "office.ledger", *limit, cwd=folder).code == 0
     receipts: dict[str, str] = {}
     for question in QUESTIONS:
-        flags: tuple[str, ...] = ("--rho", str(RHO)) if question.sd is None else ("--sd", str(question.sd))
+        flags = ["--rho", str(RHO)] if question.sd is None else ["--sd", str(question.sd)]
         if question.is_refined:
-            flags += ("--refine", receipts[question.sql])
+            flags += ["--refine", receipts[question.sql]]
         asked = ("demo:hospital", question.sql, *flags, "--ledger", "office.ledger", "--json")
         done = discreet("query", *asked, cwd=folder)
         assert done.code == 0, (question, done.err)

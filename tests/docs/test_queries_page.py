@@ -68,9 +68,17 @@ def test_statements_are_refused_as_it_shows(statement: str, construct: str, near
     assert (problem.value.construct, problem.value.hint) == (construct, f"Write: {codes(nearest)[0]}")
 
 
+@pytest.mark.parametrize(("query", "construct", "_why"), rows("What is hardly meant"))
+def test_what_is_hardly_meant_is_refused_as_it_shows(query: str, construct: str, _why: str) -> None:
+    with pytest.raises(ExpressionRefused) as problem:
+        parse_query(*codes(query), SCHEMA)
+    assert problem.value.construct == construct
+
+
 def test_there_are_rows_to_try() -> None:
     found = {name: len(rows(name)) for name in ("Grammar", "Statistics", "What of SQL is refused")}
     assert found["Grammar"] >= 24
     assert found["Statistics"] >= 10
     assert found["What of SQL is refused"] >= 14
     assert len(rows("What a query costs")) >= 18
+    assert len(rows("What is hardly meant")) >= 14

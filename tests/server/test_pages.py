@@ -149,7 +149,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"where": "age + 1"}, "where", "not a condition"),
     ({"where": "agee > 3"}, "where", "age"),
     ({"verb": "sum", "of": ""}, "of", "Say of what"),
-    ({"verb": "sum", "of": "income /"}, "of", "not part of the query language"),
+    ({"verb": "sum", "of": "income /"}, "of", "Not understood: nothing after /"),
     ({"verb": "drop"}, "verb", "Choose"),
     ({"by1": "nobody"}, "by1", "no such column"),
     ({"by1": "age", "edges1": "60, 30"}, "edges1", "increasing"),
@@ -160,7 +160,11 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"exact": "margin", "verb": "mean", "of": "age"}, "amount", "number of rows"),
     ({"source": "sql", "sql": "mean(age)", "exact": "margin"}, "amount", "how many rows"),
     ({"source": "sql", "sql": ""}, "sql", "Enter a question"),
-    ({"source": "sql", "sql": "SELECT age FROM t"}, "sql", "not part of the query language"),
+    (
+        {"source": "sql", "sql": "SELECT age FROM t"},
+        "sql",
+        "Not understood: a column that is not in GROUP BY, age",
+    ),
     ({"source": "sql", "sql": "SELECT COUNT(*) FROM t HAVING COUNT(*) > 3"}, "sql", "HAVING"),
 ]
 

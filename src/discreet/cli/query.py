@@ -111,11 +111,13 @@ def query(
     question: Annotated[
         str | None,
         typer.Argument(
-            help="[COUNT | SUM(expression) | MEAN(expression)] [WHERE condition] [BY column, ...]; an "
-            "expression alone is summed, so a condition alone is counted. To group by a number, list "
-            "where its intervals begin: BY age (30, 45, 60). Put column names that are not plain "
-            "words in double quotes. Or write SQL: SELECT COUNT(*) | SUM(x) | AVG(x) FROM name "
-            "[WHERE ...] [GROUP BY ...]. Without a question, and on a terminal, a prompt asks for them.",
+            help="COUNT, SUM(x), MEAN(x), STDDEV(x), VARIANCE(x), MEDIAN(x), QUANTILE(x, 0.9), RATIO(x, y) "
+            "or COUNT(DISTINCT id), one or several with commas, then [WHERE condition] [BY column, ...] "
+            "[ORDER BY ...] [LIMIT n]; an expression alone is summed, so a condition alone is counted. To "
+            "group by a number, list where its intervals begin: BY age (30, 45, 60). Put column names that "
+            "are not plain words in double quotes. Or write SQL: SELECT AVG(x), ... FROM name [WHERE ...] "
+            "[GROUP BY ...] [ORDER BY ...] [LIMIT n]. Without a question, and on a terminal, a prompt asks "
+            "for them.",
             metavar="QUESTION",
         ),
     ] = None,
@@ -130,8 +132,7 @@ def query(
         list[str] | None,
         typer.Option(
             "--refine",
-            help="Receipt of an earlier answer to the same query: pay for another answer and merge the "
-            "two. A mean by groups has two receipts: give both, in order.",
+            help="Receipt of an earlier answer to the same query: pay for another answer and merge the two.",
             metavar="RECEIPT",
         ),
     ] = None,

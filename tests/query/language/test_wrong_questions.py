@@ -177,9 +177,12 @@ WRONG = {
     "count where age > 40%": "nothing after %. Write a percentage as a number: 0.4, or 40.",
     "count where age in ()": "IN without values. Write age IN (40, 50).",
     "count where sex = 'F' or 'M'": (
-        "a value by itself where a condition is needed. Name the column again: age = 40 OR age = 50; or "
-        "write "
-        "a list: age IN (40, 50)."
+        "a value by itself where a condition is needed. Name the column again, ward = 'surgery' OR ward = "
+        "'medicine', or write a list, ward IN ('surgery', 'medicine')."
+    ),
+    "count where age = 40 or 50": (
+        "a value by itself where a condition is needed. Name the column again, age = 40 OR age = 50, or "
+        "write a list, age IN (40, 50)."
     ),
     "quantile(age, 50)": (
         "the level 50 of a quantile. It is the part of the rows that lie below, between 0 and 1: "

@@ -332,7 +332,10 @@ def as_condition(part: Part) -> Condition:
     if isinstance(part, Text | Constant):
         raise ExpressionRefused(
             "a value by itself where a condition is needed",
-            "Name the column again: age = 40 OR age = 50; or write a list: age IN (40, 50).",
+            "Name the column again, age = 40 OR age = 50, or write a list, age IN (40, 50)."
+            if isinstance(part, Constant)
+            else "Name the column again, ward = 'surgery' OR ward = 'medicine', or write a list, ward IN "
+            "('surgery', 'medicine').",
         )
     raise ExpressionRefused("a number or value where a condition is needed", "Compare it: x > 0.")
 

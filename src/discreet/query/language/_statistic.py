@@ -331,16 +331,6 @@ def _build_statistic(text: StatisticText, kind: Kind, schema: Schema, typed: boo
     return QueryStatistic(kind, first, known=first.known)
 
 
-def _build_ratio(numerator: Expression, denominator: Expression) -> QueryStatistic:
-    """Return a ratio of two sums; refuses a sum that may have either sign below the line."""
-    if denominator.lower < 0 < denominator.upper:
-        raise ExpressionRefused(
-            "a ratio to a sum that may have either sign",
-            "The second expression must be nowhere negative, or nowhere positive: RATIO(x, ABS(y)).",
-        )
-    return QueryStatistic("ratio", numerator, denominator)
-
-
 def check_summed(kind: str, expression: Expression) -> None:
     """Refuse the sum or ratio of a column of dates, which would be one of days since its first."""
     column = None if expression.bare is None else expression.schema.column(expression.bare)
@@ -351,6 +341,16 @@ def check_summed(kind: str, expression: Expression) -> None:
             f"Write MEAN({name}) for their mean, or say from which day to count: "
             f"{name} - DATE '{column.lower}'.",
         )
+
+
+def _build_ratio(numerator: Expression, denominator: Expression) -> QueryStatistic:
+    """Return a ratio of two sums; refuses a sum that may have either sign below the line."""
+    if denominator.lower < 0 < denominator.upper:
+        raise ExpressionRefused.not_allowed(
+            "a ratio to a sum that may have either sign",
+            "The second expression must be nowhere negative, or nowhere positive: RATIO(x, ABS(y)).",
+        )
+    return QueryStatistic("ratio", numerator, denominator)
 
 
 def _build_distinct(typed: StatisticText, schema: Schema) -> QueryStatistic:

@@ -117,7 +117,7 @@ class Query:
 
     def write_statistics(self, *, sql: bool) -> tuple[str, ...]:
         """Return the statistics as texts that are read as the same ones."""
-        texts = [one.write(_write_expression, sql=sql) for one in self.statistics]
+        texts = [one.write(write_expression, sql=sql) for one in self.statistics]
         # Among several, a count of what is known is a sum: see sum_of_known.
         several, count = len(texts) > 1, r"COUNT(\1)" if sql else r"count(\1)"
         return tuple(_COUNT_OF_KNOWN.sub(count, text) if several else text for text in texts)
@@ -478,7 +478,7 @@ def _columns(schema: Schema) -> frozenset[str]:
 
 def _clause(where: Expression) -> str:
     """Write a condition; in parentheses if a word in it would end it."""
-    text = _write_expression(where)
+    text = write_expression(where)
     capitals = text.upper()
     if not any(word in capitals for word in WORDS):
         return text
@@ -486,7 +486,7 @@ def _clause(where: Expression) -> str:
     return f"({text})" if ends else text
 
 
-def _write_expression(expression: Expression) -> str:
+def write_expression(expression: Expression) -> str:
     """Return an expression as text that is read as the same expression."""
     return bare(_write_dates(expression.canonical, expression.schema))
 

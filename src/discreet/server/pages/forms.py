@@ -9,12 +9,11 @@ from urllib.parse import parse_qsl
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.intervals import interval_width
 from discreet.query.language import parse
-from discreet.query.language.query import build_query
+from discreet.query.language.query import build_query, write_expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.query.language import Expression
     from discreet.query.language.query import Query
     from discreet.schema import Schema
 
@@ -95,8 +94,8 @@ class AskForm:
         return replace(
             default,
             verb=verb,
-            of="" if statistic.expression is None else _expression_text(statistic.expression, query.schema),
-            where="" if query.where is None else _expression_text(query.where, query.schema),
+            of="" if statistic.expression is None else write_expression(statistic.expression),
+            where="" if query.where is None else write_expression(query.where),
             by1=first[0],
             edges1=first[1],
             by2=second[0],
@@ -129,10 +128,10 @@ class AskForm:
                     column.name for column in schema.columns if column.is_number and column.is_released
                 ]
                 raise FieldError("of", "Say of what.", numbers[0] if numbers else "")
-            _check("of", self.of, schema)
+            _check("of", self.of, schema, f"{self.verb}({self.of})")
             request["expression"] = self.of
         if self.where.strip():
-            _check("where", self.where, schema)
+            _check("where", self.where, schema, "count")
             request["where"] = self.where
         groups = [_group(k, schema, *pair) for k, pair in enumerate(self._groups(), start=1) if pair[0]]
         if groups:
@@ -179,14 +178,15 @@ def parse_form(body: bytes) -> dict[str, str]:
         ) from None
 
 
-def _check(field: str, text: str, schema: Schema) -> None:
+def _check(field: str, text: str, schema: Schema, verb: str) -> None:
     """Refuse an expression that cannot be parsed, naming its field, before all become one query."""
     try:
-        expression = parse(text, schema)
+        is_condition = parse(text, schema).is_condition
+        if field == "where" and not is_condition:
+            raise FieldError(field, "This is not a condition.", "Compare it with something: age > 40.")
+        build_query(verb, text if field == "where" else None, [], schema)
     except ExpressionRefused as error:
         raise FieldError(field, error.problem, error.hint) from None
-    if field == "where" and not expression.is_condition:
-        raise FieldError(field, "This is not a condition.", "Compare it with something: age > 40.")
 
 
 def _group(k: int, schema: Schema, column: str, edges: str) -> str | dict[str, Any]:
@@ -202,13 +202,3 @@ def _group(k: int, schema: Schema, column: str, edges: str) -> str | dict[str, A
     if not cells or cells != sorted(set(cells)):
         raise FieldError(f"edges{k}", "Enter where the intervals begin, in increasing order.", "30, 45, 60")
     return {"column": column, "edges": cells}
-
-
-def _expression_text(expression: Expression, schema: Schema) -> str:
-    """Return an expression as text, without outer parentheses where they are not needed."""
-    inside = expression.canonical.removeprefix("(").removesuffix(")")
-    try:
-        same = parse(inside, schema).canonical == expression.canonical
-    except ExpressionRefused:
-        same = False
-    return inside if same else expression.canonical
