@@ -342,6 +342,7 @@ def test_a_fork_gets_connections_of_its_own() -> None:
     program = """
     import os, sys
     from discreet import GaussianDP, RemoteDatabase
+    from discreet.query import Sums
     db = RemoteDatabase(sys.argv[1], "t")
     before = db.ask(Sums("age"), privacy=GaussianDP(mu=0.5)).value
     child = os.fork()
@@ -357,7 +358,7 @@ def test_a_fork_gets_connections_of_its_own() -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
     assert (done.returncode, done.stdout) == (0, "both\n"), done.stderr
 

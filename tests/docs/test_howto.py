@@ -59,7 +59,7 @@ def test_the_commands_about_many_questions_work(tmp_path: Path) -> None:
     _, plan, answers, table, json_text, chart, last = said
     assert "Together: " in plan
     assert "mean(hours_per_week) by sex" in answers
-    assert table.splitlines()[0].startswith("sex,value,lower,upper")
+    assert table.splitlines()[0].startswith("sex,value,sd,lower,upper")
     assert '"cached": true' in json_text
     assert "paid for before" in chart
     assert last.startswith("question,sex,education_num,")

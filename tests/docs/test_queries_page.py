@@ -71,7 +71,7 @@ def test_statements_are_refused_as_it_shows(statement: str, construct: str, near
 @pytest.mark.parametrize(("query", "construct", "_why"), rows("What is hardly meant"))
 def test_what_is_hardly_meant_is_refused_as_it_shows(query: str, construct: str, _why: str) -> None:
     with pytest.raises(ExpressionRefused) as problem:
-        parse_query(*codes(query), SCHEMA)
+        parse_query(codes(query)[0], SCHEMA)
     assert problem.value.construct == construct
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.batching import run_batch
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.privacy import GaussianDP
-from discreet.query.language.query import parse_query
+from discreet.query.language.query import parse_stored_query
 from discreet.query.text_query import query_task
 from tests.query.raw_questions import drawn_questions
 from tests.query.raw_tables import Choices, clamped_rows
@@ -84,7 +84,7 @@ def _hold_batch(
     for question in questions:
         tally.asked += 1
         try:
-            parsed.append((question, parse_query(question.text, table.schema)))
+            parsed.append((question, parse_stored_query(question.text, table.schema)))
         except ExpressionRefused as refusal:
             tally.refused[refusal.construct.split(",")[0]] += 1
     results: list[tuple[int, Any]] = []

@@ -53,6 +53,7 @@ ALLOWED = {
         f"query.language.{place}": "words of the query language in a table or a message, not SQL"
         for place in (
             "_select:",
+            "_statistic:",
             "_statistic:_build_distinct",
             "_statistic:_build_quantile",
             "_statistic:_wrong_arguments",
@@ -60,6 +61,7 @@ ALLOWED = {
         )
     },
     "query.results:QueryResult.group_words": "a sentence about a result",
+    "cli.query:query": "the help text of a command",
     "query.answers:Answer.merged": "over the public noise of several answers, not over rows",
     "tables.writers:_is_within": "checks that codes about to be written are inside their list",
     "learn._closeness:_Derivative.__init__": "the conditioning of a linear system, not a scale of rows",

@@ -180,6 +180,7 @@ def test_duckdb_and_postgres_put_rows_into_the_cells_that_numpy_says(postgres_ur
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_spark_counts_as_the_rules_say(spark: Any, tmp_path: Path) -> None:
     frame = spark.createDataFrame(
         [tuple(line.values()) for line in LINES],

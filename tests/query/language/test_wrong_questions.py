@@ -280,7 +280,6 @@ MISLEADING = {
     "count where income > 50.000": (
         "the number 50.000. Write 50, or 50000 if the point sets thousands apart."
     ),
-    "count smoker": "COUNT of a condition. Write COUNT WHERE smoker for the rows where it is true.",
     "count - 5": "- after count. Ask for count, and compute with the answer.",
     "proportion(age)": (
         "Not allowed: a proportion of a number. Write PROPORTION of a condition, or MEAN(age)."

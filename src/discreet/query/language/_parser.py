@@ -34,7 +34,6 @@ from discreet.query.language._parts import (
     check_items,
     choose,
     compare_parts,
-    holds_only,
     is_missing,
     null_if,
     read_column,
@@ -140,7 +139,7 @@ def read_counted(text: object, schema: Schema, *, typed: bool = False) -> Condit
         If it is not in the language, or is a condition.
     """
     part = _read_part(text, schema, typed)
-    if isinstance(part, Condition) or (isinstance(part, Category) and holds_only(part.column, bool)):
+    if isinstance(part, Condition):
         # SQL would count the rows where it is false too, which is hardly what was meant.
         shown = shorten(bare(source_text(tokenize(str(text)))))
         raise ExpressionRefused(
