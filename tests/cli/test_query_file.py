@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 QUESTIONS = """\
 -- The questions of an office; in words or SQL.
 count where age > 40
-mean(hours) by sex     -- two charges
+mean(hours) by sex     -- a sum and a count
 
 SELECT COUNT(*) FROM people WHERE sex = 'f'
 count

@@ -96,8 +96,7 @@ def plan_queries(
 
     Privacy
     -------
-    Shares follow from the questions alone. For an :class:`ApproxDP` promise all answers get noise of one law,
-    as the two parts of a mean by groups do.
+    Shares follow from the questions alone. For an :class:`ApproxDP` promise all answers get noise of one law.
 
     Reference
     ---------
