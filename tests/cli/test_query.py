@@ -311,11 +311,7 @@ REFUSED = {
     "mean(person)": "person",
     "count where age": "something else than a condition after WHERE",
     "count(age > 40)": "COUNT of a condition. Write COUNT WHERE age > 40",
-<<<<<<< HEAD
-    "total(age)": "Write SUM.",
-=======
     "total(age)": "the word TOTAL. Write SUM.",
->>>>>>> h6-coretests
     "max(age)": "There is no MAX. It would be the value of one row.",
     "mean": "MEAN of nothing. Write MEAN(age).",
     "count limit 5": "LIMIT without groups",
