@@ -168,6 +168,7 @@ def covered(found: CellNumbers, exact: float) -> bool:
     return found.lower <= exact <= found.upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [(150, 150, 0, 0), (300, 0, 0, 0), (70, 80, 90, 60)])
 @pytest.mark.parametrize("total", [300.0, None])
 def test_intervals_hold_as_often_as_they_say(exact: tuple[int, ...], total: float | None) -> None:

@@ -133,6 +133,7 @@ def _id(value: object) -> str:
     return f"{value.kind}-{json.dumps(value.to_dict())[8:90]}" if isinstance(value, Aggregate) else str(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 @pytest.mark.parametrize(("aggregate", "tight", "tight_alone"), CASES, ids=_id)
 def test_no_neighbor_moves_joint_sums_further_than_is_charged(
@@ -176,6 +177,7 @@ def test_of_one_cell_no_row_leaves_it_for_another(
 # The same of the noise itself: the farthest neighbors are as far apart as the promise says, in its units.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 @pytest.mark.parametrize(("aggregate", "tight", "tight_alone"), CASES, ids=_id)
 def test_neighbors_are_as_far_apart_in_the_noise_as_the_promise_says(

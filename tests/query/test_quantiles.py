@@ -97,6 +97,7 @@ def coverages(column: str, law: Law, draws: int) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("column", ROWS)
 def test_intervals_hold_the_exact_quantile(column: str, law: Law) -> None:

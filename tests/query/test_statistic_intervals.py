@@ -210,6 +210,7 @@ def too_seldom(trials: list[Trial], least: float) -> list[str]:
     return [f"{one.name} at {one.size} sd: {one.coverage:.4f}" for one in trials if one.coverage < least]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_of_statistics_hold_the_exact_number(kind: str, law: Law) -> None:
@@ -231,6 +232,7 @@ def test_intervals_of_statistics_hold_the_exact_number_in_many_draws(kind: str, 
     assert too_seldom(trials, LEVEL - 0.0065) == []  # more than six standard deviations of the share
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_intervals_of_ratios_hold_little_more_than_they_say(law: Law) -> None:
     """But where the exact ratio is the end of what is possible."""
@@ -239,6 +241,7 @@ def test_intervals_of_ratios_hold_little_more_than_they_say(law: Law) -> None:
             assert one.coverage < 0.98 + 6.5 * math.sqrt(0.98 * 0.02 / FAST), one.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_intervals_of_spreads_hold_more_than_they_say_by_construction(law: Law) -> None:
     """The union over the means that are possible: how much more is measured here.
@@ -341,6 +344,7 @@ SELECTIVE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("text", SELECTIVE)
 def test_intervals_of_chosen_groups_hold_together(text: str, law: Law) -> None:
