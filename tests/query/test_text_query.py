@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, Database, GaussianDP, Ledger, PureDP, Schema
+from discreet import ApproxDP, Column, Database, GaussianDP, Ledger, PureDP, Schema
 from discreet.errors import BudgetExceeded, ExpressionRefused, ParameterError, PromiseError
 from discreet.formatting import number_with_margin
 from discreet.ledger import Account, Caps
@@ -415,3 +415,15 @@ print([name for name in sys.modules if name.startswith(("discreet.learn", "sklea
 def test_a_mean_by_groups_waits_for_no_learner_to_be_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_noisy_median_whose_interval_is_one_value_is_not_called_exact() -> None:
+    schema = Schema(columns=[Column("visits", type="integer", lower=0, upper=20)])
+    with Database({"visits": [7] * 3000}, schema=schema, random_state=1) as db:
+        median = db.query("median(visits)", privacy=PureDP(epsilon=2))
+        count = db.query("count", privacy=PureDP(epsilon=2))
+    assert (median.cells[0].lower, median.cells[0].upper, median.cells[0].is_exact) == (7, 7, False)
+    assert median.cell_texts() == [("7", "7 to 7")]
+    assert "7 to 7" in median._repr_html_()
+    assert count.cells[0].is_exact
+    assert count.cell_texts() == [("3,000", "")]

@@ -291,7 +291,8 @@ def _write_past(row: Mapping[str, Any]) -> tuple[str, str]:
     if lower is None:
         return NumberFormat.from_margins([row["sd"] or 0.0])(value), ""
     write = NumberFormat.from_margins([(upper - lower) / 2])
-    return write(value), write.interval(lower, upper) if lower < upper else "exact"
+    exact = lower == upper and row["sd"] == 0
+    return write(value), "exact" if exact else write.interval(lower, upper)
 
 
 def draw_facts(

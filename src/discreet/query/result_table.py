@@ -121,7 +121,7 @@ class ResultTable:
         return [
             (
                 "no rows" if cell.value is None else write(cell.value),
-                write.interval(cell.lower, cell.upper) if cell.lower < cell.upper else "",
+                "" if cell.lower == cell.upper and cell.sd == 0 else write.interval(cell.lower, cell.upper),
             )
             for cell in self.numbers(column)
         ]

@@ -253,6 +253,11 @@ class ResultCell:
     upper: float
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the number has no noise; the interval of a noisy quantile may be a single value too."""
+        return self.lower == self.upper and self.sd == 0
+
+    @property
     def interval(self) -> ResultInterval:
         """Interval that holds the exact number at :data:`LEVEL`."""
         return ResultInterval(self.lower, self.upper)
@@ -557,7 +562,7 @@ class QueryResult(TabularResult):
         return [
             (
                 "no rows" if cell.value is None else write[cell.column](cell.value),
-                write[cell.column].interval(*cell.interval) if cell.lower < cell.upper else "",
+                "" if cell.is_exact else write[cell.column].interval(*cell.interval),
             )
             for cell in self.cells
         ]
