@@ -56,6 +56,7 @@ def of_discreet() -> dict[str, Noise]:
     """Return our noise, as databases without a limit say it."""
     from discreet import ApproxDP, Column, Database, Schema
     from discreet.query import Histogram, Sums
+    from discreet.query.intervals import interval_width
 
     found: dict[str, Noise] = {}
     for neighbors in ("add-remove", "replace-one"):
@@ -78,9 +79,11 @@ def of_discreet() -> dict[str, Noise]:
             noise = {
                 name: float(np.ravel(db.expected_sd(q, privacy=privacy))[0]) for name, q in asked.items()
             }
-            noise["mean"] = float(db.mean("x", privacy=privacy).sd)
-            grouped = [cell.sd for cell in db.query("mean(x) by g", privacy=privacy).cells]
-            noise["mean by group"] = float(np.mean([sd for sd in grouped if sd is not None]))
+            for name, text in (("mean", "mean(x)"), ("mean by group", "mean(x) by g")):
+                result = db.query(text, privacy=privacy)
+                # Over a noisy count a mean has no sd: that of a noise with the same interval.
+                widths = [cell.upper - cell.lower for cell in result.cells if result.is_readable(cell)]
+                noise[name] = float(np.mean(widths)) / 2 / interval_width(result.law)
         found[neighbors] = noise
     return found
 

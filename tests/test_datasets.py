@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow
 import pytest
+from docs.make_hospital import draw_stays
+from pyarrow import parquet
 
 from discreet import datasets
 from discreet.errors import ParameterError
@@ -14,7 +17,7 @@ from discreet.errors import ParameterError
 if TYPE_CHECKING:
     from discreet.schema import Column
 
-ROWS = {"census": 48_842, "clinic": 569}
+ROWS = {"census": 48_842, "clinic": 569, "hospital": 19_630}
 README = Path(datasets.__file__).with_name("data") / "README.md"
 
 
@@ -25,6 +28,8 @@ def dataset(request: pytest.FixtureRequest) -> datasets.BundledDataset:
 
 def outside(column: Column) -> str:
     name = f'"{column.name}"'
+    if column.type == "date":
+        return f"{name} < DATE '{column.lower}' OR {name} > DATE '{column.upper}'"
     if column.is_number:
         lower, upper = column.range
         return f"{name} < {lower!r} OR {name} > {upper!r}"
@@ -41,13 +46,13 @@ def query(dataset: datasets.BundledDataset, sql: str) -> list[tuple[object, ...]
 
 
 def test_a_bundled_table_is_found_with_and_without_the_prefix() -> None:
-    assert datasets.names() == ("census", "clinic")
+    assert datasets.names() == ("census", "clinic", "hospital")
     assert datasets.load("demo:census") is datasets.load("census")
 
 
 def test_an_unknown_table_is_answered_with_the_choices() -> None:
     with pytest.raises(
-        ParameterError, match=r"one of census, clinic, was 'demo:censos'\. Did you mean demo:census"
+        ParameterError, match=r"one of census, clinic, hospital, was 'demo:censos'\. Did you mean demo:census"
     ):
         datasets.load("demo:censos")
     with pytest.raises(ParameterError, match="Give a path for a table of your own"):
@@ -73,10 +78,10 @@ def test_the_files_are_those_that_the_readme_describes(dataset: datasets.Bundled
 def test_bounds_have_a_reason_and_are_round(dataset: datasets.BundledDataset) -> None:
     for column in dataset.schema.released:
         assert column.bounds_source, column.name
-        if column.is_number:
+        if column.is_number and column.type != "date":
             lower, upper = column.range
             assert float(f"{upper:.2g}") == upper, column.name
-            assert lower in (0, 1, 17), column.name
+            assert lower in (0, 1, 10, 17), column.name
 
 
 def test_few_cells_lie_outside_of_what_was_declared(dataset: datasets.BundledDataset) -> None:
@@ -109,5 +114,17 @@ def test_each_patient_of_the_clinic_has_one_row() -> None:
     assert (clinic.schema.id_column, clinic.schema.max_rows_per_unit) == ("id", 1)
 
 
+def test_patients_of_the_hospital_have_several_stays_and_no_more_than_declared() -> None:
+    hospital = datasets.load("hospital")
+    stays = query(
+        hospital, "SELECT max(n), sum(n), count(*) FROM (SELECT count(*) n FROM TABLE GROUP BY patient)"
+    )
+    assert stays == [(hospital.schema.max_rows_per_unit, ROWS["hospital"], 14_000)]
+
+
+def test_the_hospital_is_what_its_script_draws() -> None:
+    assert pyarrow.table(draw_stays()).equals(parquet.read_table(datasets.load("hospital").path))
+
+
 def test_the_bundled_tables_are_small_enough_to_ship() -> None:
-    assert sum(datasets.load(name).path.stat().st_size for name in datasets.names()) < 500_000
+    assert sum(datasets.load(name).path.stat().st_size for name in datasets.names()) < 700_000

@@ -200,6 +200,7 @@ class BatchExecutor(Generic[Item, Result]):
                 entry.results = results[start : start + len(entry.items)]
                 start += len(entry.items)
         except BaseException as error:
+            # Also when interrupted: those that joined the batch must not go on without results.
             if not taken:
                 # Work that failed before its lock was held fails for all that wait for the same lock.
                 batch.extend(self._join(own))
@@ -310,6 +311,7 @@ def _execute(execute: Callable[[Sequence[Any]], Sequence[Any]], group: list[_Run
     try:
         return execute([step.item for _, _, step in group])
     except Exception as error:
+        # Whatever the engine or the ledger raised: each task decides what it means.
         return [error, *(copy(error) for _ in group[1:])]
 
 
@@ -322,6 +324,7 @@ def _advance(
     except StopIteration as end:
         done.append((number, end.value))
     except Exception as error:
+        # Whatever the task raised is its result: the other tasks of the batch go on.
         done.append((number, error))
     else:
         running.append((number, task, step))

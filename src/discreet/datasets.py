@@ -1,4 +1,4 @@
-"""Two small public tables with their schemas, for the documentation, the tests and the demo.
+"""Three small tables with their schemas, two public and one made up, for documentation, tests and the demo.
 
 Their origin, license and changes are described in ``data/README.md`` beside them.
 """
@@ -65,6 +65,11 @@ _DATASETS = {
             "Wisconsin (Diagnostic). UCI Machine Learning Repository. "
             "https://doi.org/10.24432/C5DW2B",
         ),
+        BundledDataset(
+            name="hospital",
+            title="Hospital stays, made up",
+            source="Drawn from a seed by docs/make_hospital.py",
+        ),
     )
 }
 
@@ -80,7 +85,7 @@ def load(name: str) -> BundledDataset:
     Parameters
     ----------
     name : str
-        Name of the table, ``"census"`` or ``"clinic"``, with or without ``demo:`` before it.
+        Name of the table, ``"census"``, ``"clinic"`` or ``"hospital"``, with or without ``demo:`` before it.
 
     Examples
     --------

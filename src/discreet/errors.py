@@ -67,6 +67,8 @@ class ExpressionRefused(ParameterError):
         First construct in the text that the language does not have.
     hint : str
         Sentence that suggests the nearest construct of the language.
+    problem : str
+        Sentence that says what is wrong: the message without the hint.
 
     Parameters
     ----------
@@ -81,10 +83,16 @@ class ExpressionRefused(ParameterError):
     """
 
     def __init__(self, construct: str, hint: str, problem: str | None = None) -> None:
-        said = problem or f"An expression must keep to the query language, and this one has {construct}."
+        said = problem or f"Not understood: {construct}."
         super().__init__(f"{said} {hint}")
         self.construct = construct
         self.hint = hint
+        self.problem = said
+
+    @classmethod
+    def not_allowed(cls, construct: str, hint: str) -> ExpressionRefused:
+        """Return the error for what has a meaning, but no bounds, too many parts or no row."""
+        return cls(construct, hint, f"Not allowed: {construct}.")
 
 
 class KeyReused(ParameterError):
@@ -163,8 +171,14 @@ class SourceError(DiscreetError, RuntimeError):
     """A table cannot be reached, read or written."""
 
 
+NOTHING_CHARGED = "Nothing was charged."
+
+
 class BudgetExceeded(DiscreetError, RuntimeError):
-    """The charge would pass a limit of the ledger. Nothing was charged and nothing was drawn.
+    """The charge would pass a limit of the ledger. It was not made, and nothing was drawn.
+
+    The message says which part of the budget the charge takes and which part is left, then what was charged,
+    and last what would still fit.
 
     Attributes
     ----------
@@ -176,6 +190,8 @@ class BudgetExceeded(DiscreetError, RuntimeError):
         Budget that is too small: ``"total"`` or the owner's name.
     scale : float
         Largest part of every mu and epsilon of the charge that would still fit; 0 if nothing would.
+    charged : str
+        Sentence of the message that says what was charged: nothing, or the passes of a learner before this.
     advice : str
         Last sentence of the message, which says what would still fit; empty where that is not known.
     """
@@ -190,9 +206,10 @@ class BudgetExceeded(DiscreetError, RuntimeError):
         currency: str,
         scope: str,
         scale: float = 0.0,
+        charged: str = NOTHING_CHARGED,
         advice: str = "",
     ) -> None:
-        """Keep the amounts beside the message."""
+        """Keep the amounts beside the first sentence of the message."""
         super().__init__(message)
         self.asked = asked
         self.left = left
@@ -200,11 +217,17 @@ class BudgetExceeded(DiscreetError, RuntimeError):
         self.currency = currency
         self.scope = scope
         self.scale = scale
+        self.charged = charged
         self.advice = advice
 
+    @property
+    def shortage(self) -> str:
+        """First sentence of the message: what the charge takes, and what is left."""
+        return super().__str__()
+
     def __str__(self) -> str:
-        """Return the message with its advice."""
-        return f"{super().__str__()} {self.advice}".strip()
+        """Return the whole message."""
+        return " ".join(part for part in (self.shortage, self.charged, self.advice) if part)
 
 
 class LedgerError(DiscreetError, RuntimeError):

@@ -203,7 +203,15 @@ class NumberFormat:
 
     def interval(self, lower: float, upper: float) -> str:
         """Return an interval as text, rounded outward."""
-        return f"{self(lower, 'down')} to {self(upper, 'up')}"
+        if math.isinf(lower) and math.isinf(upper):
+            return "any number"
+        if math.isinf(upper):
+            return f"{self(lower, 'down')} or more"
+        return (
+            f"{self(upper, 'up')} or less"
+            if math.isinf(lower)
+            else f"{self(lower, 'down')} to {self(upper, 'up')}"
+        )
 
 
 def number_with_margin(value: float, margin: float) -> str:

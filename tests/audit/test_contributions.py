@@ -16,8 +16,11 @@ from discreet.query.aggregates import (
     DistinctUnits,
     GradientSums,
     Gram,
+    GroupedSums,
     HalfspaceSums,
+    HierarchicalHistogram,
     Histogram,
+    JointAggregate,
     Marginals,
     Moments,
     NodeTables,
@@ -39,6 +42,8 @@ ASKED: list[Aggregate] = [
     Histogram(("age", "job")),
     Histogram(("income", "owner"), {"income": (0.2, 0.5)}, "age - 50"),
     Histogram(("job",), {}, "7"),
+    GroupedSums(("job", "age"), {"age": (30, 60)}, (None, "income", "age - 50"), "height > 0"),
+    GroupedSums((), {}, ("age - 50", None, "POWER(age - 50, 2)"), "age > 40 AND owner = 1"),
     NodeTables(
         "owner",
         (
@@ -104,8 +109,14 @@ def test_what_rows_add_one_by_one_is_what_the_engine_adds_up(
 
 
 def test_every_kind_of_question_is_here_or_said_to_be_left_out() -> None:
-    left_out = {SignSketches, DistinctUnits, Dependence}
+    left_out = {SignSketches, DistinctUnits, Dependence, HierarchicalHistogram, JointAggregate}
     assert {type(question) for question in ASKED} | left_out == set(AGGREGATES.values())
+
+
+def test_groups_of_an_expression_are_left_out() -> None:
+    curation = Curation.from_schema(people_schema())
+    question = Histogram(("FLOOR(age / 10)",))
+    assert row_contributions(question, question.bind(curation, "replace-one"), curation) is None
 
 
 def test_signs_of_ids_need_more_than_cells() -> None:

@@ -225,8 +225,8 @@ def test_what_the_attack_does_not_use_is_counted() -> None:
     later = bits_table()
     later["ill"] = np.full(PEOPLE, "yes")
     db = Database(later, schema=bits_schema(), ledger=ledger)
-    db.count("ill = 'yes'", privacy=SANE, owner="ada")
-    db.count("ill = 'yes'", privacy=SANE, owner="bob")  # the same draw again
+    db.ask(Sums("ill = 'yes'"), privacy=SANE, owner="ada")
+    db.ask(Sums("ill = 'yes'"), privacy=SANE, owner="bob")  # the same draw again
     found = attacked(db)
     assert found.used == 1
     assert found.unused == {WITHOUT_QUESTION: 1, UNANSWERED: 1, OTHER_SCHEMA: 1, OTHER_ROWS: 1}
@@ -245,9 +245,9 @@ def test_answers_about_rows_of_which_one_has_changed_are_not_taken_for_answers_a
 
 def test_every_draw_of_an_answer_that_was_refined_is_used() -> None:
     db = asked(SANE, [])
-    first = db.count("ill = 'yes'", privacy=SANE)
-    second = db.count("ill = 'yes'", privacy=SANE, refines=first.receipt.id)
-    db.count("ill = 'yes'", privacy=SANE, refines=second.receipt.id)
+    first = db.ask(Sums("ill = 'yes'"), privacy=SANE)
+    second = db.ask(Sums("ill = 'yes'"), privacy=SANE, refines=first.receipt.id)
+    db.ask(Sums("ill = 'yes'"), privacy=SANE, refines=second.receipt.id)
     found = attacked(db)
     assert (found.used, found.unused, found.alarms) == (3, {}, ())
     assert found.columns[0].moved == pytest.approx(0.1 * 3**0.5)
@@ -261,7 +261,7 @@ def test_signs_of_ids_and_answers_of_other_versions_are_counted(monkeypatch: pyt
     )
     db = Database({"id": np.arange(PEOPLE), "ill": bits_table()["ill"]}, schema=schema, keep_ids=True)
     db.ask(SignSketches(("ill",), 3, "study"), privacy=SANE)
-    db.count("ill = 'no'", privacy=SANE)
+    db.ask(Sums("ill = 'no'"), privacy=SANE)
 
     def newer(values: Any) -> Any:
         if values["kind"] == "sums":

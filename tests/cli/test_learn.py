@@ -156,6 +156,25 @@ def test_the_ledger_is_charged_and_the_receipts_are_in_it(survey: Path) -> None:
     assert (survey / "b/public/model.npz").read_bytes() == (survey / "model/public/model.npz").read_bytes()
 
 
+@pytest.mark.parametrize("model", ["id3", "logistic"])
+def test_a_model_that_is_too_dear_is_told_by_which_flag_it_would_fit(survey: Path, model: str) -> None:
+    discreet("ledger", "create", "b.ledger", "--epsilon", "1", "--delta", "1e-6", cwd=survey)
+
+    def train(epsilon: str) -> Any:
+        chosen = ("--model", model, "--target", "sex", "--ledger", "b.ledger")
+        return learn(survey, *chosen, "--epsilon", epsilon, "--delta", "1e-6", "--out", "c")
+
+    done = train("3")
+    assert done.code == 4
+    assert re.search(
+        r"Not enough budget: this takes [\d,.]+.% of it and 100\.0.% is left\. Nothing was charged\. "
+        r"--epsilon [\d.]+ would still fit\.",
+        done.err,
+    )
+    again = train(re.findall(r"--epsilon ([\d.]+) would", done.err)[0])
+    assert again.code == 0, again.err
+
+
 def test_earlier_charges_are_in_the_statement(survey: Path) -> None:
     query = discreet("query", "people.csv", "count where age > 40", "--mu", "0.5", cwd=survey)
     assert query.code == 0
@@ -241,6 +260,7 @@ def test_a_signed_model_shows_who_signed(survey: Path) -> None:
         (("--model", "kmeans", "--set", "n_clusters=0", *PRICE), 1, "from 1 to 1024, was 0"),
         (("--model", "kmeans", "--set", "n_clusters", *PRICE), 1, "--set must be name=value"),
         (("--model", "kmeans", "--set", "random_state=1", *PRICE), 1, "The model kmeans has no parameter"),
+        (("--model", "kmeans", "--set", "schema=x.yaml", *PRICE), 1, "has no parameter 'schema'"),
         (("--model", "kmeans", "--epsilon", "1", "--rho", "1"), 1, "exclude each other"),
         (("--model", "pca", *PRICE, "--out", "no/where"), 1, "folder that exists"),
     ],
@@ -260,7 +280,7 @@ def test_a_budget_that_is_used_up_leaves_no_model(survey: Path) -> None:
     discreet("ledger", "create", "b.ledger", "--epsilon", "1", "--delta", "1e-6", cwd=survey)
     done = learn(survey, "--model", "naive-bayes", "--target", "sex", *PRICE, "--ledger", "b.ledger")
     assert done.code == 4
-    assert re.search(r"rho: asked [\d.e-]+, left [\d.e-]+\)", done.err)
+    assert "Not enough budget: this takes " in done.err
     assert not (survey / "model").exists()
 
 

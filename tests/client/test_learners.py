@@ -39,6 +39,7 @@ from discreet.learn import (
     private_quantiles,
 )
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
+from discreet.query import Sums
 from discreet.server.access import AccessStore
 from tests.server.conftest import SCHEMA, RunningService, running, settings, write_table
 from tests.server.scripted import SILENCE, Heard, LossyProxy, Say, served
@@ -172,8 +173,11 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass(tmp_path: Path
     with a_service(tmp_path, SCHEMA, analyst_limit={"mu": 0.5}) as service:
         ledger = service.backend.dataset.ledger
         with RemoteDatabase(service.url, service.tokens["ana"]) as far:
-            with pytest.raises(BudgetExceeded, match=r"passes take .* would fit") as told:
+            with pytest.raises(
+                BudgetExceeded, match=r"^Not enough budget of 'ana': .* would still fit"
+            ) as told:
                 PrivateKMeans(n_clusters=3, privacy=GaussianDP(mu=1.0)).fit_database(far)
+            assert told.value.advice == "GaussianDP(mu=0.5) would still fit."
             assert ledger.spent("ana").charges == 0
             left = ledger.remaining("ana")
             assert left is not None
@@ -235,10 +239,10 @@ def _charges_when_rows_change_before_the_second_attempt(
         far = stack.enter_context(RemoteDatabase(url, before.tokens["ana"]))
         if twin:
             far._transport.__class__ = NewKeys
-        answer = far.sum("age", privacy=MU)
+        answer = far.ask(Sums("age"), privacy=MU)
         lost = json.loads(proxy.answered[0])["answer"]["value"][0]
         with Ledger.open(folder / "town.ledger") as ledger:
-            return ledger.spent("ana").charges, lost, float(answer.value)
+            return ledger.spent("ana").charges, lost, float(np.ravel(answer.value)[0])
 
 
 def test_a_lost_answer_is_not_paid_again_though_the_table_was_replaced(

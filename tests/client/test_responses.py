@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,16 @@ from discreet.client import transport
 from discreet.errors import MissingExtra, ServiceError
 from discreet.query import Sums
 from discreet.query.frames import Frame
-from discreet.query.results import QueryResult
+from discreet.query.intervals import ResultInterval
+from discreet.query.results import QueryResult, ResultColumn
 from discreet.schema import Column, Schema
 from tests.server.scripted import Heard, Say, served
 from tests.server.stand_in import MU, N_ROWS, TOKEN, StandIn, public, standing_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+WRONG = "count where age > 9"
 
 
 @pytest.mark.parametrize(
@@ -143,32 +147,29 @@ def test_an_answer_that_is_not_to_this_question_at_this_price_is_refused(
 
 def test_an_infinite_number_in_json_is_none() -> None:
     with standing_in() as (stand_in, db):
-        db.sum("age", privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
         text = json.dumps({"kind": "answer", "answer": {**_last(stand_in), "value": ["@"]}})
         stand_in.script = [Say(200, text.replace('"@"', "1e999").encode())]
         with pytest.raises(ServiceError, match="numbers that are none"):
-            db.sum("age", privacy=MU)
+            db.ask(Sums("age"), privacy=MU)
 
 
 def _last(stand_in: StandIn) -> dict[str, Any]:
     return stand_in.database.ask(Sums("age"), privacy=MU).to_dict()
 
 
+COLUMN = ResultColumn("count", "rows", ResultInterval(0.0, math.inf)).to_dict()
+CELL = {"key": [], "column": 0, "value": 1.0, "sd": 0.0, "lower": 1.0, "upper": 1.0}
+COUNTED = {
+    **{"kind": "answer", "question": "count", "columns": [COLUMN], "by": [], "cells": [CELL], "value": 1.0},
+    **{"sd": 0.0, "interval": None, "sums": 1, "simultaneous": 1, "law": "gaussian", "cost": []},
+    **{"cost_words": "", "cached": False, "receipts": [], "remaining": {}},
+}
+
+
 def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
-    cell = {"key": ["low"], "value": 3.0, "sd": 0.0, "lower": 3.0, "upper": 3.0}
-    told = {
-        **{"kind": "answer", "question": "count by value", "measure": "rows", "by": ["value"]},
-        **{
-            "cells": [cell],
-            "value": None,
-            "sd": None,
-            "interval": None,
-            "law": "gaussian",
-            "cost": [],
-            "bounds": {"lower": 0.0, "upper": None},
-        },
-        **{"cost_words": "", "cached": False, "receipts": [], "remaining": {}},
-    }
+    cell = {**CELL, "key": ["low"], "value": 3.0, "lower": 3.0, "upper": 3.0}
+    told = {**COUNTED, "by": ["value"], "cells": [cell], "value": None, "sd": None}
     columns = QueryResult.from_wire(told).frame.columns
     assert columns["value"] == ["low"]
     assert columns["noisy value"] == [3.0]
@@ -182,11 +183,20 @@ def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
         {"sd": "1"},
         {"cells": [{"key": ["low"], "value": 3.0}]},
         {"cells": []},
-        {"cells": [{"key": [], "value": 1.0, "sd": 0.0, "lower": 0.9, "upper": 1.0}]},
-        {"cells": [{"key": [], "value": 1.0, "sd": 0.0, "lower": None, "upper": 1.0}]},
-        {"cells": [{"key": [], "value": 1.0, "sd": None, "lower": -0.1, "upper": 1.0}], "sd": None},
-        {"bounds": {"lower": 2.0, "upper": 3.0}},
-        {"bounds": None},
+        {"cells": [{**CELL, "lower": 0.9}]},
+        {"cells": [{**CELL, "lower": None}]},
+        {"cells": [{**CELL, "sd": None, "lower": -0.1}], "sd": None},
+        {"cells": [{**CELL, "column": 1}]},
+        {"cells": [{**CELL, "column": -1}]},
+        {"cells": [{**CELL, "column": False}]},
+        {"cells": [CELL, CELL], "value": None, "sd": None},
+        {"columns": [{**COLUMN, "bounds": {"lower": 2.0, "upper": 3.0}}]},
+        {"columns": [{**COLUMN, "bounds": None}]},
+        {"columns": [{**COLUMN, "name": None}]},
+        {"columns": []},
+        {"columns": [COLUMN, COLUMN]},
+        {"simultaneous": 0},
+        {"sums": "1"},
         {"value": 2.0},
         {"law": "uniform"},
         {"by": ["sex"]},
@@ -196,31 +206,16 @@ def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
     ],
 )
 def test_a_reply_of_another_shape_is_refused(change: dict[str, Any]) -> None:
-    cell = {"key": [], "value": 1.0, "sd": 0.0, "lower": 1.0, "upper": 1.0}
-    told = {
-        **{"kind": "answer", "question": "count", "measure": "rows", "by": [], "cells": [cell], "value": 1.0},
-        **{
-            "sd": 0.0,
-            "interval": None,
-            "law": "gaussian",
-            "cost": [],
-            "bounds": {"lower": 0.0, "upper": None},
-            "cost_words": "",
-            "cached": False,
-        },
-        **{"receipts": [], "remaining": {}},
-    }
-
     def respond(heard: Heard) -> Say:
         if heard.path == "/v1/schema":
             return Say.json(public())
-        text = json.dumps({**told, **change} if heard.values["text"] == "wrong" else told)
+        text = json.dumps({**COUNTED, **change} if heard.values["text"] == WRONG else COUNTED)
         return Say(200, text.replace("Infinity", "1e999").encode())
 
     with served(respond) as url, RemoteDatabase(url, TOKEN) as db:
-        assert db.query("right", privacy=MU).value == 1.0
+        assert db.query("count", privacy=MU).value == 1.0
         with pytest.raises(ServiceError, match=r"cannot be read.*may have been charged"):
-            db.query("wrong", privacy=MU)
+            db.query(WRONG, privacy=MU)
 
 
 @pytest.mark.parametrize(
@@ -268,9 +263,9 @@ def test_a_frame_without_its_library_names_it(library: str, monkeypatch: pytest.
 
 def test_what_follows_from_public_facts_costs_nothing() -> None:
     with standing_in() as (stand_in, db):
-        answer = db.sum("3", privacy=MU)
+        answer = db.ask(Sums("3"), privacy=MU)
         assert (answer.value, answer.sd, answer.cost) == (3.0 * N_ROWS, 0.0, ())
         assert stand_in.ledger.spent().charges == 0
         stand_in.alter = _with(cost=[MU.to_dict()])
         with pytest.raises(ServiceError, match="another price"):
-            db.sum("3", privacy=MU)
+            db.ask(Sums("3"), privacy=MU)

@@ -25,6 +25,7 @@ from discreet.errors import (
     ServiceError,
     ServiceUnavailable,
 )
+from discreet.query import Sums
 from tests.server.scripted import SILENCE, Heard, LossyProxy, Say, served
 from tests.server.stand_in import MU, TOKEN, StandIn, closed_port, standing_in
 
@@ -67,7 +68,7 @@ def test_a_refusal_is_the_exception_that_a_database_would_raise(
 ) -> None:
     with standing_in(said) as (stand_in, db):
         with pytest.raises(DiscreetError, match=re.escape(words)) as told:
-            db.sum("age", privacy=MU)
+            db.ask(Sums("age"), privacy=MU)
         assert type(told.value) is kind
         assert len(stand_in.heard) == 1
         assert naps == []
@@ -79,7 +80,7 @@ def test_a_refused_budget_says_what_is_left() -> None:
         standing_in(Say.error(409, "budget-exceeded", details)) as (_, db),
         pytest.raises(BudgetExceeded, match="It is budget-exceeded") as told,
     ):
-        db.sum("age", privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
     caught = told.value
     assert (caught.asked, caught.left, caught.limit) == (0.5, 0.25, 1.0)
     assert (caught.currency, caught.scope) == ("rho", "own")
@@ -92,7 +93,7 @@ def test_a_refused_budget_without_numbers_is_still_one(amount: Any) -> None:
         standing_in(Say.error(409, "budget-exceeded", details)) as (_, db),
         pytest.raises(BudgetExceeded) as told,
     ):
-        db.sum("age", privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
     assert (told.value.asked, told.value.left) == (0.0, 0.0)
 
 
@@ -102,7 +103,7 @@ def test_a_refused_text_says_what_and_what_instead() -> None:
         standing_in(Say.error(422, "refused", details)) as (_, db),
         pytest.raises(ExpressionRefused) as told,
     ):
-        db.query("select count(*) from (select 1)", privacy=MU)
+        db.query("count where age > 4", privacy=MU)
     assert (told.value.construct, told.value.hint) == ("a subquery", "Write a condition.")
 
 
@@ -112,7 +113,7 @@ def test_a_message_from_outside_can_neither_hide_nor_flood() -> None:
         standing_in(Say.json({"error": error}, 422)) as (_, db),
         pytest.raises(ParameterError, match=r"^a\\u001b\[2Jb\\u202exxx") as told,
     ):
-        db.sum("age", privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
     assert len(str(told.value)) <= 2000
 
 
@@ -136,8 +137,8 @@ def test_a_message_from_outside_can_neither_hide_nor_flood() -> None:
 )
 def test_trouble_that_passes_is_waited_out_under_one_key(trouble: Say, naps: list[float]) -> None:
     with standing_in(trouble, trouble) as (stand_in, db):
-        answer = db.sum("age", privacy=MU)
-        assert answer.value == stand_in.database.sum("age", privacy=MU).value
+        answer = db.ask(Sums("age"), privacy=MU)
+        assert answer.value == stand_in.database.ask(Sums("age"), privacy=MU).value
         assert len(stand_in.heard) == 3
         assert len(set(stand_in.keys)) == 1
         assert len({heard.body for heard in stand_in.heard}) == 1
@@ -147,14 +148,14 @@ def test_trouble_that_passes_is_waited_out_under_one_key(trouble: Say, naps: lis
 
 def test_a_service_that_asks_for_time_gets_it(naps: list[float]) -> None:
     with standing_in(Say.error(429, "rate-limited", Retry_After="7")) as (_, db):
-        db.sum("age", privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
     assert naps == [7.0]
 
 
 @pytest.mark.parametrize("value", ["soon", "-3", "1e9", "٣", "Wed, 21 Oct 2026 07:28:00 GMT"])
 def test_a_time_that_cannot_be_read_is_our_own(value: str, naps: list[float]) -> None:
     with standing_in(Say.error(429, "busy", Retry_After=value.encode().decode("latin-1"))) as (_, db):
-        db.sum("age", privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
     assert 0 < naps[0] < 1
 
 
@@ -163,7 +164,7 @@ def test_a_service_that_asks_for_an_hour_is_not_waited_for(naps: list[float]) ->
         standing_in(Say.error(429, "rate-limited", Retry_After="3600")) as (_, db),
         pytest.raises(ServiceUnavailable, match="Nothing was charged") as told,
     ):
-        db.sum("age", privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
     assert told.value.wait == 3600.0
     assert naps == []
 
@@ -171,7 +172,7 @@ def test_a_service_that_asks_for_an_hour_is_not_waited_for(naps: list[float]) ->
 def test_questions_have_keys_of_their_own() -> None:
     with standing_in() as (stand_in, db):
         for _ in range(3):
-            db.sum("age", privacy=MU)
+            db.ask(Sums("age"), privacy=MU)
         assert len(set(stand_in.keys)) == 3
         assert all(re.fullmatch("[0-9a-f]{32}", key) for key in stand_in.keys)
 
@@ -179,15 +180,15 @@ def test_questions_have_keys_of_their_own() -> None:
 def test_a_question_without_an_answer_keeps_its_key() -> None:
     with standing_in(SILENCE, SILENCE, SILENCE, retries=1) as (stand_in, db):
         with pytest.raises(ServiceUnavailable, match=r"attempt 2.*may have been charged.*free") as told:
-            db.sum("age", privacy=MU)
+            db.ask(Sums("age"), privacy=MU)
         assert told.value.may_be_charged
-        db.sum("share", privacy=MU)
-        db.sum("age", privacy=MU)
+        db.ask(Sums("share"), privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
         keys = stand_in.keys
         # age, age; then share twice; then age again.
         assert keys[0] == keys[1] == keys[4]
         assert keys[2] == keys[3] != keys[0]
-        db.sum("age", privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
         assert stand_in.keys[5] not in keys
 
 
@@ -199,8 +200,8 @@ def test_an_interrupt_while_waiting_keeps_the_key(monkeypatch: pytest.MonkeyPatc
         with monkeypatch.context() as patched:
             patched.setattr("discreet.client.transport.sleep", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                db.sum("age", privacy=MU)
-        db.sum("age", privacy=MU)
+                db.ask(Sums("age"), privacy=MU)
+        db.ask(Sums("age"), privacy=MU)
         assert len(set(stand_in.keys)) == 1
 
 
@@ -209,7 +210,7 @@ def test_keys_of_questions_that_are_never_answered_do_not_pile_up(monkeypatch: p
     with standing_in(*[Say.error(422, "invalid")] * 5) as (_, db):
         for i in range(5):
             with pytest.raises(ParameterError):
-                db.sum(f"age + {i}", privacy=MU)
+                db.ask(Sums(f"age + {i}"), privacy=MU)
         assert len(db._transport._unanswered) == 3
 
 
@@ -242,7 +243,7 @@ def test_a_service_that_does_not_answer_in_time_may_have_charged() -> None:
             url, transport.BearerToken(TOKEN), timeout=0.2, retries=0, verify=True
         )
         with pytest.raises(ServiceUnavailable, match=r"within 0\.2 seconds.*may have been charged") as told:
-            db.sum("age", privacy=MU)
+            db.ask(Sums("age"), privacy=MU)
         waiting.set()
     assert told.value.may_be_charged
 
@@ -256,7 +257,7 @@ def test_trouble_that_stays_is_told_as_what_it_is() -> None:
     ):
         with standing_in(said, said, retries=1) as (stand_in, db):
             with pytest.raises(kind, match=words):
-                db.sum("age", privacy=MU)
+                db.ask(Sums("age"), privacy=MU)
             assert len(stand_in.heard) == 2
 
 
@@ -280,7 +281,10 @@ def test_a_service_proves_who_it_is(certificate: tuple[Path, Path], naps: list[f
         assert naps == []
         for verify in (certificate[0], ssl.create_default_context(cafile=str(certificate[0]))):
             with RemoteDatabase(url, TOKEN, verify=verify) as db:
-                assert db.sum("age", privacy=MU).value == stand_in.database.sum("age", privacy=MU).value
+                assert (
+                    db.ask(Sums("age"), privacy=MU).value
+                    == stand_in.database.ask(Sums("age"), privacy=MU).value
+                )
     with served(stand_in) as url, pytest.raises(ServiceError, match="must prove who it is"):
         RemoteDatabase(url.replace("http", "https"), TOKEN)
 
@@ -303,12 +307,12 @@ def test_a_proxy_that_loses_every_second_answer_is_noticed_by_nobody() -> None:
         proxy = LossyProxy(behind, lambda n: n % 2 == 1)
         with served(proxy) as url, RemoteDatabase(url, TOKEN) as db:
             for text in ("age", "share", "age > 4"):
-                db.sum(text, privacy=MU)
+                db.ask(Sums(text), privacy=MU)
         assert len(proxy.heard) == 6
         assert stand_in.ledger.spent().charges == 3
         assert stand_in.keys[0::2] == stand_in.keys[1::2]
         twin = LossyProxy(behind, lambda n: n % 2 == 1)
         with served(twin) as url, RemoteDatabase(url, TOKEN) as db:
             db._transport.__class__ = NewKeys
-            db.sum("age", privacy=MU)
+            db.ask(Sums("age"), privacy=MU)
         assert len({heard.headers["idempotency-key"] for heard in twin.heard}) == 2

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cli.run import discreet
 
 PAGES = Path(__file__).parents[2] / "docs" / "howto"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -40,3 +43,25 @@ def test_its_program_says_what_the_page_says(name: str, said: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(said, done.stdout, re.DOTALL), done.stdout
+
+
+@pytest.mark.slow
+def test_the_commands_about_many_questions_work(tmp_path: Path) -> None:
+    page = (PAGES / "ask-many-questions.md").read_text()
+    (questions,) = re.findall(r"^```sql\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "questions.sql").write_text(questions)
+    said = []
+    for block in re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            done = discreet(*shlex.split(line)[1:], cwd=tmp_path)
+            assert done.code == 0, (line, done.err)
+            said.append(done.out)
+    _, plan, answers, table, json_text, chart, last = said
+    assert "Together: " in plan
+    assert "mean(hours_per_week) by sex" in answers
+    assert table.splitlines()[0].startswith("sex,value,sd,lower,upper")
+    assert '"cached": true' in json_text
+    assert "paid for before" in chart
+    assert last.startswith("question,sex,education_num,")
+    names = {path.name for path in tmp_path.glob("*.svg")}
+    assert names == {"sexes.svg", *(f"answers-{i}.svg" for i in (1, 2, 3))}

@@ -53,7 +53,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "query": ("query", "people.csv", "count where age > 40", *PRICE, "--ledger", "a.ledger", "--json"),
     "query again": ("query", "people.csv", "count where age > 40", *PRICE, "--ledger", "a.ledger", "--json"),
     "query by": ("query", "people.csv", "mean(hours) by sex", *PRICE, "--no-ledger", "--json"),
-    "query refused": ("query", "people.csv", "median(age)", *PRICE, "--no-ledger", "--json"),
+    "query refused": ("query", "people.csv", "max(age)", *PRICE, "--no-ledger", "--json"),
     "query of an unknown column": ("query", "people.csv", "sum(weight)", *PRICE, "--no-ledger", "--json"),
     "query without a price": ("query", "people.csv", "count", "--no-ledger", "--json"),
     "query another ledger": ("query", "people.csv", "count", *PRICE, "--ledger", "b.ledger", "--json"),

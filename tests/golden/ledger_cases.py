@@ -8,6 +8,7 @@ from typing import Any
 
 from discreet import Database, Ledger
 from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, PureDP
+from discreet.query import Sums
 from tests.golden._entry_points import command
 from tests.golden.digests import error_of, of_bytes, of_json, rounded
 from tests.golden.frozen import frozen
@@ -32,8 +33,8 @@ def write_ledger(path: Path) -> Ledger:
         receipt = ledger.charge(promises, **details)
         ledger.store(receipt, b"an answer to " + receipt.what.encode())
     with Database(people(50), schema=SCHEMA, ledger=ledger, random_state=3) as database:
-        database.count("age > 40", privacy=GaussianDP(mu=0.1), owner="ana")
-        database.count("age > 40", privacy=GaussianDP(mu=0.1), owner="ana")
+        database.ask(Sums("(40 < age)"), privacy=GaussianDP(mu=0.1), owner="ana")
+        database.ask(Sums("(40 < age)"), privacy=GaussianDP(mu=0.1), owner="ana")
     return ledger
 
 

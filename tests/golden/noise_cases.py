@@ -62,7 +62,7 @@ def sampler_cases() -> dict[str, Any]:
             noise.randomized_response(np.arange(1000) % 5, 5, noise.response_threshold(0.8, 5), stream())
         ),
         "stream words": of_array(stream().words(1000)),
-        "stream integer": str(stream().integer(200)),
+        "stream integer": str(stream().integer(192)),
         "stream derived": of_array(stream().derive("somewhere").words(100)),
         "stream spawned": of_array(stream().spawn().words(100)),
         "stream salt": stream().salt("somewhere"),

@@ -169,7 +169,8 @@ def database_cases(source: Any = None, version: str | None = None) -> dict[str, 
         privacy = GaussianDP(mu=0.5)
         found["count"] = _answer(database.count("age > 40", privacy=privacy))
         found["sum"] = _answer(database.sum("height", privacy=privacy))
-        found["mean"] = _answer(database.mean("height", privacy=privacy))
+        mean = database.mean("height", privacy=privacy)
+        found["mean"] = of_json(rounded([cell.to_dict() for cell in mean.cells], 9))
         found["histogram of levels"] = _answer(database.histogram(["job"], privacy=privacy))
         found["count repeated"] = database.count("40 < age", privacy=privacy).cached
         found["unknown column"] = error_of(lambda: database.sum("weight", privacy=privacy))
@@ -254,7 +255,7 @@ def _answer(answer: Any) -> str:
             of_array(answer.value),
             of_array(answer.sd, step=1e-9),
             answer.law,
-            answer.labels,
+            getattr(answer, "labels", None),
             rounded([promise.to_dict() for promise in answer.cost], 8),
             answer.cached,
         ]

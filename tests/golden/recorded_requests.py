@@ -94,6 +94,11 @@ def _asked() -> dict[str, dict[str, Any]]:
             "kind": "sentence", "text": "SELECT sex, AVG(age) FROM town GROUP BY sex", "privacy": RHO,
         },
         "sentence with groups": {"kind": "sentence", "text": "count by city, sex", "privacy": RHO},
+        "sentence with several statistics": {
+            "kind": "sentence",
+            "text": "count, mean(age), stddev(income), median(income) by city order by count desc limit 2",
+            "privacy": RHO,
+        },
     }  # fmt: skip
     for name, question in statistical.items():
         asked[f"statistical {name}"] = {"kind": "statistical", "question": question, "privacy": MU}
@@ -126,7 +131,7 @@ BODIES: dict[str, bytes] = {
 TEXTS = (
     "SELECT * FROM town",
     "SELECT COUNT(*) FROM town WHERE age IN (SELECT age FROM town)",
-    "median(age)",
+    "max(age)",
     "count where age > (select 1)",
     "count where weight > 3",
     "sum(age",

@@ -92,12 +92,14 @@ def test_database_sums_counts_and_makes_histograms(tmp_path: Path) -> None:
     source = {"age": np.arange(100.0), "sex": np.array(["f", "m"] * 50, dtype=object)}
     cost = discreet.ZCDP(rho=0.01)
     with ledger, discreet.Database(source, schema=schema, ledger=ledger) as database:
-        for answer in (
-            database.sum("age", privacy=cost),
-            database.count("age > 40", privacy=cost),
-            database.histogram(["sex"], privacy=cost),
-        ):
-            assert type(answer).__name__ == "Answer"
+        for result in (database.sum("age", privacy=cost), database.count("age > 40", privacy=cost)):
+            assert type(result).__name__ == "QueryResult"
+            assert isinstance(result.value, float)
+            assert isinstance(result.sd, float)
+            assert result.receipt is not None
+            lower, upper = result.interval(0.9)
+            assert lower < upper
+        assert type(database.histogram(["sex"], privacy=cost)).__name__ == "Answer"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +48,11 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass_and_told_what_
     ledger = Ledger.open(":memory:", limit=limit)
     ledger.charge(GaussianDP(mu=0.3) if isinstance(limit, GaussianDP) else PureDP(epsilon=0.25))
     with Database(townsfolk(500), schema=SCHEMA, ledger=ledger) as sums:
+        # The words of a refused query, and a promise of the kind that was asked for.
         with pytest.raises(
-            BudgetExceeded, match=r"passes take .* Nothing was charged\. .* would fit"
+            BudgetExceeded,
+            match=r"^Not enough budget: this takes [\d,.]+.% of it and [\d.]+.% is left\. "
+            r"Nothing was charged\. .* would still fit\.$",
         ) as raised:
             clusters(asked).fit_database(sums, owner="ann")
         assert ledger.spent().charges == 1
@@ -57,13 +61,14 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass_and_told_what_
         assert remaining is not None
         assert raised.value.left == remaining[raised.value.currency]
         assert raised.value.asked > raised.value.left
-        found = re.search(r"(GaussianDP|PureDP)\((?:mu|epsilon)=([\d.e-]+)\) would fit", str(raised.value))
-        assert found is not None
-        value = float(found[2])
-        smaller, larger = (
-            GaussianDP(mu=value * f) if found[1] == "GaussianDP" else PureDP(epsilon=value * f)
-            for f in (1, 1.002)
+        found = re.fullmatch(
+            r"(\w+)\((mu|epsilon)=([\d.e-]+)(, .*)?\) would still fit\.", raised.value.advice
         )
+        assert found is not None
+        assert found[1] == type(asked).__name__
+        value = float(found[3])
+        numbers: list[dict[str, Any]] = [{found[2]: value * f} for f in (1, 1.002)]
+        smaller, larger = (dataclasses.replace(asked, **changed) for changed in numbers)
         # The promise named fits, and hardly more would.
         with pytest.raises(BudgetExceeded):
             clusters(larger).fit_database(sums)
@@ -109,6 +114,7 @@ def test_a_fit_that_others_starve_says_which_passes_are_paid_and_gets_them_free_
         assert paid == 2
         assert "(region, pass 1)" in str(raised.value)
         assert "Nothing was charged" not in str(raised.value)
+        assert raised.value.scale == 0
         with pytest.raises(BudgetExceeded, match="paid for and kept"):
             clusters(GaussianDP(mu=0.9)).fit_database(sums, owner="ann")
         assert ledger.spent("ann").charges == paid

@@ -7,17 +7,19 @@ import multiprocessing
 import os
 import pickle
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from discreet.errors import NoiseError, ParameterError
-from discreet.noise import Stream
+from discreet.noise import NormalSampler, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from discreet._types import Floats
 
 
 def test_words_are_the_aes_256_counter_mode_keystream_of_the_key() -> None:
@@ -159,6 +161,33 @@ def test_threads_that_share_a_stream_never_see_the_same_words() -> None:
 def test_a_key_of_the_wrong_form_is_refused(key: object) -> None:
     with pytest.raises(ParameterError, match="32 bytes"):
         Stream(key)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n", [-1, 1.5, "7", True])
+def test_a_number_of_words_or_bits_that_is_none_is_named(n: Any) -> None:
+    stream = Stream.from_seed(1)
+    with pytest.raises(ParameterError, match=r"^n of Stream\.words must be a whole number"):
+        stream.words(n)
+    with pytest.raises(ParameterError, match=r"^bits of Stream\.integer must be a multiple of 64"):
+        stream.integer(n)
+    for call in (stream.derive, stream.salt):
+        if not isinstance(n, str):
+            with pytest.raises(ParameterError, match=r"^label of Stream\.\w+ must be a text"):
+                call(n)
+
+
+def test_bits_that_would_be_cut_to_whole_words_are_refused() -> None:
+    with pytest.raises(ParameterError, match="multiple of 64, was 100"):
+        Stream.from_seed(1).integer(100)
+
+
+@pytest.mark.parametrize("out", [np.zeros((4, 4), order="F"), np.zeros(8)[::2], np.zeros((3, 4))[:, :2]])
+def test_an_array_of_which_only_a_copy_would_be_filled_is_refused(out: Floats) -> None:
+    stream = Stream.from_seed(1)
+    for fill in (stream.fill, NormalSampler(out.size, stream).fill):
+        with pytest.raises(ParameterError, match="must be contiguous in C order"):
+            fill(out)
+    assert not out.any()
 
 
 @pytest.mark.parametrize("seed", [1.5, True, "7"])

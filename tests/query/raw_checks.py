@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.batching import run_batch
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.privacy import GaussianDP
-from discreet.query.language.query import parse_query
+from discreet.query.language.query import parse_stored_query
 from discreet.query.text_query import query_task
 from tests.query.raw_questions import drawn_questions
 from tests.query.raw_tables import Choices, clamped_rows
@@ -84,7 +84,7 @@ def _hold_batch(
     for question in questions:
         tally.asked += 1
         try:
-            parsed.append((question, parse_query(question.text, table.schema)))
+            parsed.append((question, parse_stored_query(question.text, table.schema)))
         except ExpressionRefused as refusal:
             tally.refused[refusal.construct.split(",")[0]] += 1
     results: list[tuple[int, Any]] = []
@@ -169,8 +169,9 @@ def difference(
     if value is None:
         return f"no value, not {wanted!r}"
     width, margin = 0.0, 1e-9  # what noise there is
-    if query.expression is not None:
-        lower, upper = query.expression.lower, query.expression.upper
+    (statistic,) = query.statistics
+    if statistic.expression is not None:
+        lower, upper = statistic.expression.lower, statistic.expression.upper
         width = max(upper, 0.0) - min(lower, 0.0)
         margin += steps * width * (2.0**-GRID_BITS + 1e-12)
     rows = max(known, 1) if question.verb == "mean" else 1

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from tests.query.raw_tables import RawColumn, plain, sql_literal
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Group:
-    """A column to group by: how it is written, and the SQL of the position of a row's cell, of so many."""
+    """A key: its text, that without edges, and the SQL of the position of a row's cell, of so many."""
 
     text: str
     column: str
@@ -112,7 +114,8 @@ class Questions:
         """Draw one or two columns to group by."""
         found = {}
         for _ in range(self._draws.choice((1, 1, 2))):
-            group = self._group(self._draws.choice(self._table.columns))
+            column = self._draws.choice(self._table.columns)
+            group = self._expression_key(column) if self._draws.often(0.5) else self._group(column)
             if group is not None:
                 found[group.column] = group
         return tuple(found.values())
@@ -142,6 +145,75 @@ class Questions:
         place = f"CASE WHEN {name} IS NULL THEN {len(edges) + 1} {whens} ELSE {len(edges)} END"
         cells = len(edges) + (1 if declared.required else 2)
         return Group(f"{name} ({', '.join(edges)})", name, place, cells)
+
+    def _expression_key(self, column: RawColumn) -> Group | None:
+        """Group by an expression of a column."""
+        draws, declared, name = self._draws, column.declared, column.name
+        if declared.type == "date":
+            return self._date_key(column)
+        missing = 0 if declared.required else 1
+        if draws.often(0.3) and name != "line":
+            test = self._simple_of(column, alone=True)
+            if test.text == name:
+                return None
+            place = f"CASE WHEN {test.sql} THEN 0 WHEN NOT {test.sql} THEN 1 ELSE 2 END"
+            return Group(test.text, test.text, place, 2 + missing)
+        if draws.often(0.3):
+            return self._text_key(column)
+        if name == "ward":
+            levels = [str(level) for level in declared.levels if level is not None]
+            places = " ".join(
+                f"WHEN {name} = {sql_literal(level)} THEN {i}" for i, level in enumerate(levels)
+            )
+            text = f"COALESCE({name}, 'none at all')"
+            return Group(text, text, f"CASE {places} ELSE {len(levels)} END", len(levels) + missing)
+        if name != "delta":
+            return None
+        low, high = (int(end) for end in declared.range)
+        width, form = draws.whole(2, 4), draws.choice(("quotient", "floor", "edges", "multiple"))
+        if form == "edges":
+            edges = [low * 2 + 1 + draws.whole(1, 3), low * 2 + 6]
+            whens = " ".join(f"WHEN {name} * 2 + 1 < {edge} THEN {i}" for i, edge in enumerate(edges))
+            place = f"CASE WHEN {name} IS NULL THEN 3 {whens} ELSE 2 END"
+            text = f"{name} * 2 + 1"
+            return Group(f"{text} ({', '.join(map(str, edges))})", text, place, 3 + missing)
+        cells = high // width - low // width + 1
+        if cells < 2:
+            return None
+        floor = f"CAST(FLOOR({name} / CAST({width} AS DOUBLE)) AS BIGINT)"
+        place = f"COALESCE({floor} - ({low // width}), {cells})"
+        text = {"quotient": "{} / {}", "floor": "FLOOR({} / {})", "multiple": "7 * FLOOR({} / {}) - 1"}[form]
+        text = text.format(name, width)
+        return Group(text, text, place, cells + missing)
+
+    def _date_key(self, column: RawColumn) -> Group:
+        """Group by a field of a date, or by the month, quarter, week or year that it is in."""
+        declared, name = column.declared, column.name
+        forms = {
+            "YEAR({})": "YEAR({})",
+            "extract(year from {})": "YEAR({})",
+            "DATE_TRUNC('month', {})": "(YEAR({0}) * 12 + MONTH({0}))",
+            "DATE_TRUNC('quarter', {})": "(YEAR({0}) * 4 + QUARTER({0}))",
+            "DATE_TRUNC('week', {})": "CAST(FLOOR(({} - DATE '0001-01-01') / CAST(7 AS DOUBLE)) AS BIGINT)",
+            "DATE_TRUNC('Year', {} + 40)": "YEAR({} + 40)",
+        }
+        text = self._draws.choice(tuple(forms))
+        unit = forms[text]
+        first, last = (unit.format(sql_literal(end)) for end in (declared.lower, declared.upper))
+        with duckdb.connect() as calendar:
+            ((cells,),) = calendar.execute(f"SELECT {last} - {first} + 1").fetchall()
+        place = f"COALESCE({unit.format(name)} - {first}, {cells})"
+        text = text.format(name)
+        return Group(text, text, place, int(cells) + (0 if declared.required else 1))
+
+    def _text_key(self, column: RawColumn) -> Group:
+        """Group by a CASE of texts, with or without ELSE."""
+        tests = [self._simple_of(column, alone=True) for _ in range(2)]
+        last = self._draws.choice((" ELSE 'neither'", ""))
+        whens = " ".join(f"WHEN {test.text} THEN '{word}'" for test, word in zip(tests, "ab", strict=True))
+        codes = " ".join(f"WHEN {test.sql} THEN {i}" for i, test in enumerate(tests))
+        text = f"CASE {whens}{last} END"
+        return Group(text, text, f"CASE {codes} ELSE 2 END", 3)
 
     def _edge(self, column: RawColumn) -> str:
         # An edge is a double: one of more digits than that is another number than is written.
@@ -179,12 +251,37 @@ class Questions:
     def _simple(self) -> Part:
         """Draw a condition on one or two columns, which no rounding can change."""
         draws, column = self._draws, self._draws.choice(self._table.columns)
-        name, kind = column.name, column.declared.type
         if draws.often(0.08):
-            return _same(f"({name} IS {draws.choice(('', 'NOT '))}NULL)")
+            return _same(f"({column.name} IS {draws.choice(('', 'NOT '))}NULL)")
+        if column.declared.type == "date" and draws.often(0.5):
+            return self._compare_dates()
+        return self._simple_of(column)
+
+    def _compare_dates(self) -> Part:
+        """Draw a comparison of two dates, or of the days between them."""
+        draws = self._draws
+        first, second = draws.choice((("day", "gone"), ("gone", "day")))
+        relation, days = draws.choice(_RELATIONS), draws.whole(0, 900)
+        return _same(
+            draws.choice(
+                (
+                    f"({first} {relation} {second})",
+                    f"({first} + {days} {relation} {second})",
+                    f"({first} - {second} {relation} {days})",
+                    f"({first} - {days} {relation} DATE '2021-02-03')",
+                    f"(COALESCE({first}, {second}) {relation} DATE '2021-02-03')",
+                    f"(LEAST({first}, DATE '2021-02-03') - {second} {relation} -{days})",
+                    f"({draws.choice(('YEAR', 'MONTH', 'ISODOW'))}({first}) {relation} {draws.whole(1, 7)})",
+                )
+            )
+        )
+
+    def _simple_of(self, column: RawColumn, *, alone: bool = False) -> Part:
+        """Draw a condition on a column, perhaps with another one of numbers."""
+        draws, name, kind = self._draws, column.name, column.declared.type
         if kind == "category" and not column.is_code:
             return self._category(column)
-        if draws.often(0.1) and column.is_number:
+        if draws.often(0.1) and column.is_number and not alone:
             other = draws.choice(self._numbers)
             return _same(f"({name} {draws.choice(_RELATIONS)} {other.name})")
         choice = draws.whole(0, 9)
@@ -241,7 +338,13 @@ class Questions:
         if depth <= 0:
             return self._column() if draws.often(0.75) else self._literal()
         inner = depth - 1
-        match draws.whole(0, 13):
+        match draws.whole(0, 16):
+            case 14:
+                return self._date_number()
+            case 15:
+                return self._remainder()
+            case 16:
+                return self._null_if(self._column())
             case 0 | 1:
                 return self._binary(draws.choice("+-"), self.number(inner), self.number(inner))
             case 2:
@@ -291,12 +394,54 @@ class Questions:
             above.near + below.near,
         )
 
+    def _date_number(self) -> Part:
+        """Draw a field of a date, or the days between two of them."""
+        draws = self._draws
+        date = draws.choice(("day", "gone", "day + 45", "COALESCE(gone, day)", "(gone - 7)"))
+        text, sql = draws.choice(
+            (
+                *((f"{field}({date})",) * 2 for field in ("YEAR", "QUARTER", "MONTH", "DAY", "ISODOW")),
+                (f"EXTRACT(MONTH FROM {date})",) * 2,
+                (f"({date} - DATE '2020-02-29')",) * 2,
+                ("(gone - day)",) * 2,
+                ("(DATE '2022-01-01' - day + 3)", "((DATE '2022-01-01' - day) + 3)"),
+                (f"({date} - INTERVAL '3' DAY - gone)", f"({date} - 3 - gone)"),
+            )
+        )
+        number = f"CAST({sql} AS DOUBLE)"
+        return Part(text, number, f"abs({number})")
+
+    def _remainder(self) -> Part:
+        column = self._draws.choice([self._table.by_name[name] for name in ("delta", "income", "visits")])
+        by = self._draws.choice((2, 3, 7, 10, -4))
+        text = self._draws.choice((f"MOD({column.name}, {by})", f"{column.name} % ({by})"))
+        sql = f"CAST({column.name} % ({by}) AS DOUBLE)"
+        return Part(text, sql, f"abs({sql})")
+
+    def _null_if(self, column: Part) -> Part:
+        value = self._literal()
+        if self._draws.often(0.5):
+            return Part(
+                f"NULLIF({column.text}, {value.text})", f"NULLIF({column.sql}, {value.sql})", column.size
+            )
+        other = self._literal()
+        forms = "CASE {} WHEN {} THEN {} ELSE {} END"
+        return Part(
+            forms.format(column.text, value.text, other.text, column.text),
+            forms.format(column.sql, value.sql, other.sql, column.sql),
+            f"({column.size} + {other.size})",
+        )
+
     def _floor(self, inner: Part) -> Part:
         most = self._draws.choice(("1000", "20"))
         text, sql = f"LEAST({inner.text}, {most})", f"LEAST({inner.sql}, CAST('{most}' AS DOUBLE))"
-        near = f"abs(({inner.sql}) - round({inner.sql})) <= {NEAR} * ({inner.size})"
+        function = self._draws.choice(("FLOOR", "CEIL", "ROUND"))
+        half = "0.5" if function == "ROUND" else "0"
+        near = (
+            f"abs(({inner.sql}) + {half} - round({inner.sql} + {half})) <= {NEAR} * (({inner.size}) + {half})"
+        )
         size = f"(COALESCE({inner.size}, 0) + {most})"
-        return Part(f"FLOOR({text})", f"FLOOR({sql})", size, (*inner.near, near))
+        return Part(f"{function}({text})", f"{function}({sql})", size, (*inner.near, near))
 
     def _power(self, base: Part) -> Part:
         times = self._draws.choice("0123")

@@ -174,7 +174,7 @@ def draw_table(seed: str, *, missing: bool = True) -> RawTable:
     size = draws.whole(20, 90)
     columns = [
         draw(draws, size, missing and draws.often(0.5))
-        for draw in (_score, _income, _big, _delta, _temperature, _day, _ward, _smoker, _visits)
+        for draw in (_score, _income, _big, _delta, _temperature, _day, _ward, _smoker, _visits, _gone)
     ]
     more: dict[str, Any] = {"neighbors": draws.choice(("replace-one", "add-remove"))}
     people = None
@@ -260,6 +260,12 @@ def _visits(draws: Choices, size: int, optional: bool) -> RawColumn:
     values = draws.choice(((0, 1, 2, 3), (1, 5, 10), (-2, 7)))
     cells = _with_gaps(draws, [draws.choice(values) for _ in range(size)], (None,), optional)
     return RawColumn(Column("visits", values=values, required=not optional), cells)
+
+
+def _gone(draws: Choices, size: int, optional: bool) -> RawColumn:
+    day = _day(draws, size, optional)  # with a first day and a length of its own
+    declared = Column("gone", lower=day.declared.lower, upper=day.declared.upper, required=not optional)
+    return RawColumn(declared, day.cells)
 
 
 def clamped_rows(table: RawTable) -> duckdb.DuckDBPyConnection:

@@ -99,6 +99,13 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
     (Histogram("x", {"x": [10.2, 10.5]}), True, True),
     (Histogram("a", expression="x"), True, True),
     (Histogram("a", expression="x - 10.5"), True, True),
+    (Histogram(("a >= 1", "ROUND(x)")), True, True),
+    (
+        Histogram(("CASE WHEN job = 'p' THEN 'one' WHEN a > 1 THEN 'two' END", "a % 2"), expression="x"),
+        True,
+        True,
+    ),
+    (Histogram("x * 2 + a", {"x * 2 + a": [20.5, 22]}), True, True),
     (NodeTables("y", [TreeNode([], ["job", "a"])]), True, True),
     (
         NodeTables("y", [TreeNode([("job", 0)], ["a", "x"]), TreeNode([("job", 1)], ["a"])], {"x": [10.5]}),

@@ -20,11 +20,21 @@ from sqlglot import exp
 
 from discreet.errors import EngineFailed, ExpressionRefused, SourceError, TableChanged
 from discreet.noise import Stream
-from discreet.query.aggregates import Dependence, Histogram, Marginals, Moments, NodeTables, Sums, TreeNode
+from discreet.query.aggregates import (
+    Dependence,
+    HierarchicalHistogram,
+    Histogram,
+    Marginals,
+    Moments,
+    NodeTables,
+    Sums,
+    TreeNode,
+)
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import ROWS, Engine, EngineCells, Tally, curated_batches
 from discreet.query.language import parse
+from discreet.query.language._program import values
 from discreet.query.passes import ONE, ClusterPass, Features, GradientPass, GramPass, HalfspacePass
 from discreet.schema import Column, Schema
 from discreet.tables import Batch, open_table
@@ -207,6 +217,37 @@ def test_a_level_of_a_tree_is_one_pass_with_all_its_cells(thousand: Engine) -> N
     assert 0 < sum(expected) < 2000
 
 
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("age", None),
+        ("income", "age > 30"),  # may be missing
+        ("height", "income > 0.5"),  # tiny numbers, -0.0 and both bounds
+        ("height * 100000", None),  # cells that widen on both sides of zero
+        ("age / 7", "job = 'clerk'"),
+        ("EXP(LEAST(height, 1)) * 9000", "EXP(LEAST(height, 1)) > 0.5"),  # with steps
+    ],
+)
+def test_a_tree_of_counts_has_every_row_in_the_cell_of_its_exact_value(
+    thousand: Engine, text: str, where: str | None
+) -> None:
+    bound = HierarchicalHistogram(text, ("owner",), where=where).bind(CURATION, "replace-one")
+    wanted = curated(people(1000))
+    columns = CURATION.name_arrays(wanted)
+    expression = parse(text, SCHEMA)
+    exact = np.broadcast_to(values(expression.program, columns, expression.place)[expression.place], 1000)
+    counted = np.ones(1000, bool)
+    if expression.known_place is not None:
+        counted &= values(expression.program, columns, expression.known_place)[expression.known_place]
+    if where is not None:
+        counted &= parse(where, SCHEMA).evaluate(columns) == 1
+    leaves = np.zeros((2, bound.cells.size), np.int64)
+    cell = np.searchsorted(bound.cells.starts()[:-1], exact, side="right") - 1
+    np.add.at(leaves, (wanted["c4"][counted], cell[counted]), 1)
+    assert bound.exact(thousand) == bound.tree.add_levels(leaves).ravel().tolist()
+    assert 100 < leaves.sum() == counted.sum()
+
+
 def test_questions_that_share_a_pass_get_the_integers_that_they_would_get_alone(thousand: Engine) -> None:
     questions: list[list[Aggregate]] = [
         [
@@ -221,6 +262,7 @@ def test_questions_that_share_a_pass_get_the_integers_that_they_would_get_alone(
             Histogram(("owner", "job")),
             Histogram("job", expression="EXP(LEAST(height, 1))"),
             Histogram("owner", expression="age"),
+            HierarchicalHistogram("age", "job", where="EXP(LEAST(height, 1)) > 1"),
             NodeTables("owner", [TreeNode([("job", 0)], ["age"])], {"age": [40.0]}),
         ],
     ]

@@ -20,7 +20,7 @@ from discreet.query.calibration import CostModel
 from discreet.query.combination import ResultTerm, combine_results
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals, sum_intervals
 from discreet.query.language.query import parse_query
-from discreet.query.text_query import combine_values, plan_aggregates, possible_values
+from discreet.query.statistics import StatisticValues, plan_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,14 +54,25 @@ def noise(law: Law, sd: float, name: str, size: int) -> Floats:
 
 
 def noise_sds(text: str, law: Law) -> list[float]:
-    """Return the standard deviations of the sums behind a query: of a mean by groups, first the count's."""
-    query, costs = parse_query(text, SCHEMA), CostModel(SCHEMA, N)
-    found: list[float] = []
-    for one in plan_aggregates(query, costs, PROMISES[law], None):
-        bound, drawn = costs.calibrate(one.aggregate, privacy=one.privacy)
-        sds = np.ravel(drawn.sd(bound)).tolist()
-        found += sds[:1] if query.by else sds
+    """Return the standard deviations of the sums behind a query: of a mean, first the sum's."""
+    plan, costs = plan_query(parse_query(text, SCHEMA), N), CostModel(SCHEMA, N)
+    bound, drawn = costs.calibrate(plan.aggregate, privacy=PROMISES[law])
+    sds = np.reshape(bound.arrange(drawn.sd(bound), 0.0), (plan.sums, -1))
+    assert np.all(sds == sds[:, :1])
+    return [float(sd) for sd in sds[:, 0]]
+
+
+def combine_draws(text: str, sums: list[Floats], sds: list[Floats], law: Law) -> StatisticValues:
+    """Return the numbers of a query in many draws, all as groups of one result."""
+    plan = replace(plan_query(parse_query(text, SCHEMA), N), labels=(tuple(range(len(sums[0]))),))
+    (found,) = plan.combine(np.stack(sums), np.stack(sds), law)
     return found
+
+
+def possible_values(text: str, schema: Schema = SCHEMA, n_rows: int | None = N) -> ResultInterval:
+    """Return the least and the largest number that the one statistic of a query can have."""
+    plan = plan_query(parse_query(text, schema), n_rows)
+    return plan.possible_values(plan.query.statistics[0])
 
 
 class Trial(NamedTuple):
@@ -98,7 +109,7 @@ def count_trials(law: Law, draws: int) -> list[Trial]:
         exact_counts = [size * sd for size in SIZES] + [N - size * sd for size in SIZES]
         for exact, size in zip(exact_counts, 2 * SIZES, strict=True):
             noisy = exact + noise(law, sd, f"{law} {text} {exact}", draws)
-            made = combine_values(parse_query(text, SCHEMA), [noisy], [np.full(draws, sd)], N, law)
+            made = combine_draws(text, [noisy], [np.full(draws, sd)], law)
             trials.append(Trial(text, size, exact, made.lower, made.upper, size == 0))
     return trials
 
@@ -107,15 +118,15 @@ def sum_trials(law: Law, draws: int) -> list[Trial]:
     """Sums of all rows and of groups, and means over a public number of rows."""
     trials = []
     for text in ("sum(x)", "sum(x) where x > 3", "sum(signed) by sex", "mean(x)", "mean(signed)"):
-        query, (sd,) = parse_query(text, SCHEMA), noise_sds(text, law)
-        divisor = N if query.verb == "mean" else 1
-        low, high = possible_values(query, N)
+        (sd,) = noise_sds(text, law)
+        divisor = N if text.startswith("mean") else 1
+        low, high = possible_values(text)
         for size in SIZES:
             for exact in (low + size * sd / divisor, high - size * sd / divisor):
                 noisy = exact * divisor + noise(law, sd, f"{law} {text} {exact}", draws)
-                made = combine_values(query, [noisy], [np.full(draws, sd)], N, law)
+                made = combine_draws(text, [noisy], [np.full(draws, sd)], law)
                 trials.append(Trial(text, size, exact, made.lower, made.upper, size == 0))
-                if query.verb == "mean":
+                if divisor > 1:
                     assert np.all((made.values >= low) & (made.values <= high))
     return trials
 
@@ -124,10 +135,8 @@ def noisy_pair(
     text: str, law: Law, size: float, place: float, draws: int, name: str = ""
 ) -> tuple[float, tuple[Floats, float], tuple[Floats, float]]:
     """Return the exact mean, and noisy counts and sums of displacements with their standard deviations."""
-    query = parse_query(text, SCHEMA)
-    low, high = possible_values(query, N)
-    sds = noise_sds(text, law)
-    count_sd, sum_sd = sds if query.by else sds[::-1]
+    low, high = possible_values(text)
+    sum_sd, count_sd = noise_sds(text, law)
     count, offset = size * count_sd, place * (high - low) / 2
     key = f"{name} {law} {text} {size} {place}"
     counts = count + noise(law, count_sd, f"counts {key}", draws)
@@ -139,8 +148,7 @@ def mean_trials(law: Law, draws: int, intervals: Any = mean_intervals) -> list[T
     """Means by groups and over chosen rows; NaN ends are those of a mean that is not shown."""
     trials = []
     for text in ("mean(x) by sex", "mean(signed) where x > 3", "mean(x > 3) by sex"):
-        query = parse_query(text, SCHEMA)
-        bounds = possible_values(query, N)
+        bounds = possible_values(text)
         for size, place in itertools.product(SIZES, PLACES):
             exact, (counts, count_sd), (sums, sum_sd) = noisy_pair(text, law, size, place, draws)
             values, lower, upper = intervals(
@@ -179,7 +187,6 @@ def merged(law: Law, exact: float, laws: tuple[Law, ...], sds: list[float], name
 def refined_trials(law: Law, draws: int) -> list[Trial]:
     """Counts and means by groups that were paid for two or three times, also under another law."""
     trials = []
-    count_query, mean_query = (parse_query(text, SCHEMA) for text in ("count by sex", "mean(x) by sex"))
     paid: list[tuple[tuple[Law, ...], tuple[float, ...]]] = [
         ((law, law), (1, 1)),
         ((law, law, law), (1, 0.5, 2)),
@@ -189,7 +196,7 @@ def refined_trials(law: Law, draws: int) -> list[Trial]:
         for size, place in itertools.product(SIZES, PLACES):
             parts: list[Answer] = []
             total = 0.0
-            for sd, what in zip(noise_sds("mean(x) by sex", law), ("count", "sum"), strict=True):
+            for sd, what in zip(noise_sds("mean(x) by sex", law)[::-1], ("count", "sum"), strict=True):
                 sds = [sd * factor for factor in factors]
                 spread = sd / math.sqrt(sum(factor**-2 for factor in factors))
                 total = size * spread if what == "count" else total
@@ -197,12 +204,12 @@ def refined_trials(law: Law, draws: int) -> list[Trial]:
                 key = f"{laws} {factors} {size} {place} {what}"
                 parts.append(merged(law, exact, laws, sds, key, draws))
             values, spreads = ([np.asarray(getattr(one, name)) for one in parts] for name in ("value", "sd"))
-            made = combine_values(mean_query, values, spreads, N, parts[0].law)
+            made = combine_draws("mean(x) by sex", values[::-1], spreads[::-1], parts[0].law)
             # At 5 sd the range may cut a side of the interval: then .983 for merged Laplace noise.
             at_bound = abs(place) == 1 or (size == 5 and place != 0)
             name = f"{laws} {factors} mean at {place}"
             trials.append(Trial(name, size, 50 + 50 * place, made.lower, made.upper, at_bound))
-            made = combine_values(count_query, values[:1], spreads[:1], N, parts[0].law)
+            made = combine_draws("count by sex", values[:1], spreads[:1], parts[0].law)
             trials.append(Trial(f"{laws} {factors} count", size, total, made.lower, made.upper, size == 0))
     return trials
 
@@ -388,7 +395,7 @@ def test_what_is_possible_follows_from_the_declaration(
     text: str, n_rows: int | None, bounds: tuple[float, float]
 ) -> None:
     schema = Schema(columns=[*SCHEMA.columns, Column("part", lower=0, upper=1, required=False)])
-    assert possible_values(parse_query(text, schema), n_rows) == bounds
+    assert possible_values(text, schema, n_rows) == bounds
 
 
 # Wrong twins.

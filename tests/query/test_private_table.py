@@ -146,9 +146,11 @@ def outcomes(table: OpenTable) -> dict[str, Any]:
         "again": db.query("count where age > 40", privacy=MU, **owned),
         "exact": db.query("count", privacy=MU, **owned),
         "paid preview": db.preview("count where 40 < age", privacy=MU, **owned),
+        "sums": db.ask(Sums("income / 7"), privacy=MU, **owned),
         "sum": db.sum("income / 12", privacy=MU, **owned),
-        "predicate": db.count("age > 64 AND sex = 1", variance=9.0, **owned),
+        "predicate": db.count("age > 64 AND sex = 1", sd=3.0, **owned),
         "average": db.mean("age", privacy=PureDP(epsilon=0.7), **owned),
+        "by": db.mean("income", where="age > 17", by=["ward", "sex"], privacy=MU, **owned),
         "histogram": db.histogram(["ward", "age"], edges={"age": [30, 60]}, privacy=MU, **owned),
         "gram": db.ask(Gram(("age", "income")), privacy=MU, **owned),
     }
@@ -208,7 +210,7 @@ def test_the_reference_is_what_it_should_be() -> None:
     assert found["refined"].refined
     assert found["refined"].sd < found["count"].sd
     assert found["mean"].group_by == ("ward",)
-    assert found["mean"].cells[2].interval == found["mean"].bounds
+    assert found["mean"].cells[2].interval == found["mean"].columns[0].bounds
     assert found["mean"].unreadable_below > 0
     assert found["history"]["question"][0] == "count where 40 < age"
 
@@ -272,7 +274,7 @@ def test_refusals_are_those_of_every_table_and_cost_nothing(table: OpenTable) ->
 
 def test_another_owner_cannot_recall(table: OpenTable) -> None:
     with pytest.raises(ParameterError, match="owner of RemoteDatabase" if table.owner is None else "owner"):
-        table.db.recall(table.db.count("age > 4", privacy=MU, **table.owned).receipt.id, owner="ben")
+        table.db.recall(table.db.count("age > 4", privacy=MU, **table.owned).receipts[0], owner="ben")
 
 
 @pytest.mark.parametrize("verb", ["query", "preview", "ask", "sum", "recall", "budget", "history"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -33,6 +34,13 @@ def database(rows: int = 100, **more: Any) -> Database:
     return Database(people(rows), schema=SCHEMA, **more)
 
 
+def ask_sum(db: Database, expression: str, **how: Any) -> Answer:
+    """Return the answer to one sum as one number."""
+    answer = db.ask(Sums((expression,)), **how)
+    value, sd = (float(np.ravel(numbers)[0]) for numbers in (answer.value, answer.sd))
+    return dataclasses.replace(answer, value=value, sd=sd)
+
+
 def fail(_: Sequence[Any]) -> list[int]:
     """Fail in place of an engine's ``aggregate``."""
     raise EngineFailed
@@ -40,8 +48,8 @@ def fail(_: Sequence[Any]) -> list[int]:
 
 def test_a_refined_answer_is_the_average_of_its_draws_by_the_inverse_of_their_variances() -> None:
     with database() as db:
-        first = db.count("age > 40", privacy=LESS, owner="ann")
-        second = db.count("40 < age", privacy=MU, owner="ann", refines=first.receipt.id)
+        first = ask_sum(db, "age > 40", privacy=LESS, owner="ann")
+        second = ask_sum(db, "40 < age", privacy=MU, owner="ann", refines=first.receipt.id)
         assert second.parts == (first.receipt.id, second.receipt.id)
         assert second.cost == (*first.cost, *second.receipt.promises)
         # The second draw is in the ledger; the same formula by hand, and an unweighted mean as the twin.
@@ -56,16 +64,16 @@ def test_a_refined_answer_is_the_average_of_its_draws_by_the_inverse_of_their_va
 
 def test_a_refinement_is_charged_once_and_its_repeat_is_the_same_bits() -> None:
     with database() as db:
-        first = db.count("age > 40", privacy=MU)
-        second = db.count("age > 40", privacy=MU, refines=first.receipt.id)
+        first = ask_sum(db, "age > 40", privacy=MU)
+        second = ask_sum(db, "age > 40", privacy=MU, refines=first.receipt.id)
         # Were `refines` not in the digest, the second would be the first again.
         assert db.ledger.spent().charges == 2
         assert second.value != first.value
-        again = db.count("age > 40", privacy=MU, refines=first.receipt.id)
+        again = ask_sum(db, "age > 40", privacy=MU, refines=first.receipt.id)
         assert (again.value, again.parts, again.cached) == (second.value, second.parts, True)
         assert not second.cached
         assert db.ledger.spent().charges == 2
-        third = db.count("age > 40", privacy=MU, refines=second.receipt.id)
+        third = ask_sum(db, "age > 40", privacy=MU, refines=second.receipt.id)
         assert third.parts == (*second.parts, third.receipt.id)
         assert float(third.sd) == pytest.approx(2.0 / math.sqrt(3), rel=1e-12)
 
@@ -111,8 +119,8 @@ def test_owners_who_refine_the_same_answer_share_the_draw_and_the_total_pays_onc
     with database() as db:
         own: dict[str, Answer] = {}
         for owner in ("ann", "bob"):
-            first = db.count("age > 40", privacy=MU, owner=owner)
-            own[owner] = db.count("age > 40", privacy=MU, owner=owner, refines=first.receipt.id)
+            first = ask_sum(db, "age > 40", privacy=MU, owner=owner)
+            own[owner] = ask_sum(db, "age > 40", privacy=MU, owner=owner, refines=first.receipt.id)
         assert own["ann"].value == own["bob"].value
         assert own["ann"].parts != own["bob"].parts
         mu = math.hypot(0.5, 0.5)
@@ -123,14 +131,14 @@ def test_owners_who_refine_the_same_answer_share_the_draw_and_the_total_pays_onc
 def test_what_cannot_be_refined_is_refused_and_nothing_is_charged() -> None:
     ledger = Ledger.open(":memory:")
     with database(ledger=ledger) as db:
-        anns = db.count("age > 40", privacy=MU, owner="ann").receipt.id
-        nobodys = db.count("age > 41", privacy=MU).receipt.id
+        anns = ask_sum(db, "age > 40", privacy=MU, owner="ann").receipt.id
+        nobodys = ask_sum(db, "age > 41", privacy=MU).receipt.id
         release = ledger.charge(GaussianDP(mu=0.1), owner="ann", what="release").id
         charges = ledger.spent().charges
 
         def refused(said: str, predicate: str, refines: str, owner: str | None, database: Database) -> str:
             with pytest.raises(ParameterError, match=said) as caught:
-                database.count(predicate, privacy=MU, owner=owner, refines=refines)
+                ask_sum(database, predicate, privacy=MU, owner=owner, refines=refines)
             assert ledger.spent().charges == charges
             return str(caught.value)
 
@@ -160,13 +168,13 @@ def test_an_answer_that_never_came_cannot_be_refined(monkeypatch: pytest.MonkeyP
         with monkeypatch.context() as broken:
             broken.setattr(db._engine, "aggregate", fail)
             with pytest.raises(EngineFailed):
-                db.count("age > 40", privacy=MU, owner="ann")
+                ask_sum(db, "age > 40", privacy=MU, owner="ann")
         (receipt,) = db.ledger.history()
         with pytest.raises(ParameterError, match="was answered"):
-            db.count("age > 40", privacy=MU, owner="ann", refines=receipt.id)
+            ask_sum(db, "age > 40", privacy=MU, owner="ann", refines=receipt.id)
         # The repeat is free, and can be refined.
-        assert db.count("age > 40", privacy=MU, owner="ann").receipt.id == receipt.id
-        assert len(db.count("age > 40", privacy=MU, owner="ann", refines=receipt.id).parts) == 2
+        assert ask_sum(db, "age > 40", privacy=MU, owner="ann").receipt.id == receipt.id
+        assert len(ask_sum(db, "age > 40", privacy=MU, owner="ann", refines=receipt.id).parts) == 2
 
 
 def test_an_answer_has_at_most_so_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,19 +182,19 @@ def test_an_answer_has_at_most_so_many_draws(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(execution, "_MOST_PARTS", 3)
     with database() as db:
-        answer = db.count("age > 40", privacy=MU)
+        answer = ask_sum(db, "age > 40", privacy=MU)
         for _ in range(2):
-            answer = db.count("age > 40", privacy=MU, refines=answer.receipt.id)
+            answer = ask_sum(db, "age > 40", privacy=MU, refines=answer.receipt.id)
         with pytest.raises(ParameterError, match="fewer than 3 draws"):
-            db.count("age > 40", privacy=MU, refines=answer.receipt.id)
+            ask_sum(db, "age > 40", privacy=MU, refines=answer.receipt.id)
         assert db.ledger.spent().charges == 3
 
 
 def test_a_refinement_that_does_not_fit_is_refused_like_any_question() -> None:
     with database(ledger=Ledger.open(":memory:", limit=GaussianDP(mu=0.6))) as db:
-        first = db.count("age > 40", privacy=MU)
+        first = ask_sum(db, "age > 40", privacy=MU)
         with pytest.raises(BudgetExceeded):
-            db.count("age > 40", privacy=MU, refines=first.receipt.id)
+            ask_sum(db, "age > 40", privacy=MU, refines=first.receipt.id)
 
 
 def test_a_request_gets_its_first_answer_also_after_the_rows_have_changed() -> None:
@@ -210,7 +218,7 @@ def test_a_request_gets_its_first_answer_also_after_the_rows_have_changed() -> N
         # Without the key the new rows are asked.
         assert np.asarray(db.ask(question, privacy=MU, owner="ann").value)[0, 0] == 101
         with pytest.raises(ParameterError, match="k1"):
-            db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")
+            ask_sum(db, "age > 40", privacy=MU, owner="ann", request="k1")
         assert ledger.spent().charges == 2
     wider = Schema(columns=[Column("age", type="integer", lower=17, upper=91)])
     with (
@@ -227,13 +235,13 @@ def test_a_request_that_was_never_answered_is_not_answered_from_other_rows(
     with database(100, ledger=ledger) as db:
         monkeypatch.setattr(db._engine, "aggregate", fail)
         with pytest.raises(EngineFailed):
-            db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")
+            ask_sum(db, "age > 40", privacy=MU, owner="ann", request="k1")
     with database(101, ledger=ledger) as db:
         with pytest.raises(ParameterError, match="another key"):
-            db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1")
+            ask_sum(db, "age > 40", privacy=MU, owner="ann", request="k1")
         assert ledger.spent().charges == 1
     with database(100, ledger=ledger) as db:
-        assert not db.ask(Sums("age > 40"), privacy=MU, owner="ann", request="k1").cached
+        assert not ask_sum(db, "age > 40", privacy=MU, owner="ann", request="k1").cached
 
 
 def coverage(laplace: Sequence[float], gaussian: float, half: float) -> float:
@@ -264,8 +272,8 @@ MERGES = [
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.907, 0.91, 0.95, 0.99, 0.999])
 def test_intervals_of_merged_laplace_noises_hold_at_least_as_often_as_they_say(level: float) -> None:
     with database() as db:
-        one = db.count("age > 40", privacy=PureDP(epsilon=1))
-        two = db.count("age > 40", privacy=PureDP(epsilon=1), refines=one.receipt.id)
+        one = ask_sum(db, "age > 40", privacy=PureDP(epsilon=1))
+        two = ask_sum(db, "age > 40", privacy=PureDP(epsilon=1), refines=one.receipt.id)
     half = (float(two.interval(level)[1]) - float(two.value)) / float(two.sd)
     alone = (float(one.interval(level)[1]) - float(one.value)) / float(one.sd)
     assert coverage([1.0], 0.0, alone) == pytest.approx(level, abs=2e-5)
@@ -308,7 +316,7 @@ def test_an_answer_comes_back_from_json_bit_for_bit(question: Aggregate, row_cou
 
 def test_a_number_comes_back_as_a_number_and_unknown_keys_are_refused() -> None:
     with database() as db:
-        answer = db.count("age > 40", privacy=ZCDP(rho=0.1))
+        answer = ask_sum(db, "age > 40", privacy=ZCDP(rho=0.1))
     values = answer.to_dict()
     back = Answer.from_dict(values)
     assert (type(back.value), back.value, back.sd) == (float, answer.value, answer.sd)
@@ -323,23 +331,23 @@ def test_a_number_comes_back_as_a_number_and_unknown_keys_are_refused() -> None:
 
 def test_merging_wants_different_draws_of_one_question() -> None:
     with database() as db:
-        count = db.count("age > 40", privacy=MU, owner="ann")
-        same = db.count("age > 40", privacy=MU, owner="bob")
+        count = ask_sum(db, "age > 40", privacy=MU, owner="ann")
+        same = ask_sum(db, "age > 40", privacy=MU, owner="bob")
         table = db.histogram("job", privacy=MU)
-        other = db.count("age > 40", privacy=LESS)
+        other = ask_sum(db, "age > 40", privacy=LESS)
         # Of the same kind and shape, and still about something else: cells, rows or neighbors.
         others = [
-            db.count("age > 41", privacy=LESS),
-            db.sum("income", privacy=LESS),
-            db.mean("age > 40", privacy=LESS),
+            ask_sum(db, "age > 41", privacy=LESS),
+            ask_sum(db, "income", privacy=LESS),
+            db.ask(Sums(("age > 40", "TRUE")), privacy=LESS),
         ]
     added = people_schema("add-remove")
     with (
         Database(people(90), schema=SCHEMA, ledger=db.ledger) as fewer,
         Database(people(100), schema=added) as uncounted,
     ):
-        others.append(fewer.count("age > 40", privacy=LESS))
-        others.append(uncounted.count("age > 40", privacy=under(LESS, "add-remove")))
+        others.append(ask_sum(fewer, "age > 40", privacy=LESS))
+        others.append(ask_sum(uncounted, "age > 40", privacy=under(LESS, "add-remove")))
     for wrong in ((count, count), (count, same)):
         with pytest.raises(ParameterError, match="one draw is in two"):
             Answer.merged(*wrong)

@@ -214,7 +214,7 @@ def test_means_of_groups_are_compared_by_their_intervals(db: Database) -> None:
 def test_the_interval_of_a_sum_is_cut_to_what_is_possible(db: Database) -> None:
     nobody = asked(db, "count where age < 18 AND sex = 'x'")
     (cell,) = nobody.cells
-    assert (cell.lower, nobody.bounds) == (0.0, (0.0, len(ROWS["age"])))
+    assert (cell.lower, nobody.columns[0].bounds) == (0.0, (0.0, len(ROWS["age"])))
     total = combine_results([term(nobody), replace(term(nobody), parts=(("b-1",),))])
     assert total.interval.lower == 0.0
     assert total.interval.upper > cell.upper

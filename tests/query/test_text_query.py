@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, Database, GaussianDP, Ledger, PureDP, Schema
+from discreet import ApproxDP, Column, Database, GaussianDP, Ledger, PureDP, Schema
 from discreet.errors import BudgetExceeded, ExpressionRefused, ParameterError, PromiseError
 from discreet.formatting import number_with_margin
 from discreet.ledger import Account, Caps
 from discreet.privacy import ZCDP, Spending
 from discreet.query.intervals import ResultInterval, interval_width
 from discreet.query.language.query import parse_query
-from discreet.query.results import QueryResult, ResultCell
+from discreet.query.results import QueryResult, ResultCell, ResultColumn
 from discreet.query.text_query import preview_query, run_query
 from tests.query.survey import ROWS, SCHEMA, N
 
@@ -83,11 +83,14 @@ def test_a_select_is_answered_like_the_sentence_and_right_up_to_its_noise(
     assert again.cells == reply.cells
 
 
-def test_a_mean_by_groups_is_two_charges_that_come_to_the_promise(db: Database) -> None:
+def test_a_mean_by_groups_is_one_charge_of_the_promise(db: Database) -> None:
     reply = asked(db, "mean(age) by sex", owner="ada")
-    assert [receipt.owner for receipt in reply.charges] == ["ada", "ada"]
-    assert reply.parts == tuple((receipt,) for receipt in reply.receipts)
-    assert sum(promise.mu**2 for promise in reply.cost) == pytest.approx(0.25, rel=1e-9)  # type: ignore[attr-defined]
+    assert [receipt.owner for receipt in reply.charges] == ["ada"]
+    assert reply.parts == (reply.receipts,)
+    (charged,) = reply.cost
+    assert isinstance(charged, GaussianDP)
+    assert charged.mu == MU.mu
+    assert reply.sums == 2
     by_key = {cell.key[0]: cell for cell in reply.cells}
     for key in ("f", "m"):
         own = [age for age, sex in zip(AGES, ROWS["sex"], strict=True) if sex == key]
@@ -98,14 +101,13 @@ def test_a_mean_by_groups_is_two_charges_that_come_to_the_promise(db: Database) 
         assert reply.is_readable(cell)
     # Nobody is in this group: any mean of the declared range is possible, and a number is in it all the same.
     empty = by_key["x"]
-    assert empty.interval == reply.bounds
-    assert reply.bounds == ResultInterval(17.0, 90.0)
+    assert empty.interval == reply.columns[0].bounds == ResultInterval(17.0, 90.0)
     assert empty.value is not None
     assert 17 <= empty.value <= 90
     assert not reply.is_readable(empty)
     assert reply.unreadable_words is not None
     assert reply.unreadable_words.startswith("1 of 3 groups has too few rows")
-    assert db.ledger.spent(owner="ada").charges == 2
+    assert db.ledger.spent(owner="ada").charges == 1
 
 
 def test_a_refined_answer_is_the_merge_of_both_and_less_noisy_than_either(db: Database) -> None:
@@ -129,16 +131,17 @@ def test_refining_a_mean_by_groups_merges_counts_with_counts_and_sums_with_sums(
     first = asked(db, "mean(age) by sex")
     ids = list(first.receipts)
     second = asked(db, "mean(age) by sex", refines=ids)
-    assert [merged[0] for merged in second.parts] == ids
-    assert [len(merged) for merged in second.parts] == [2, 2]
+    assert second.parts == ((*ids, *second.receipts),)
     for old, new in zip(first.cells[:2], second.cells[:2], strict=True):
         ratio = (new.upper - new.lower) / (old.upper - old.lower)
         assert ratio == pytest.approx(1 / math.sqrt(2), rel=0.05)
-    with pytest.raises(ParameterError, match="here 2, and named 1"):
-        asked(db, "mean(age) by sex", refines=ids[:1])
+    counted = asked(db, "count by sex")
     before = db.ledger.spent()
-    # The halves in the wrong order are other questions; both are looked at before the first is charged.
-    for wrong in (ids[::-1], [ids[0], ids[0]], [ids[0], "nope-0"]):
+    with pytest.raises(
+        ParameterError, match="must name one receipt, that of the earlier answer, and named 2"
+    ):
+        asked(db, "mean(age) by sex", refines=[*ids, *second.receipts])
+    for wrong in (counted.receipts, ["nope-0"]):
         with pytest.raises(ParameterError, match="refines of a question"):
             asked(db, "mean(age) by sex", refines=wrong)
     assert db.ledger.spent() == before
@@ -270,18 +273,20 @@ def test_a_group_of_that_size_is_told_from_an_empty_one() -> None:
 def test_a_result_prints_its_numbers_and_its_cost_and_a_mean_of_dates_prints_dates(db: Database) -> None:
     reply = asked(db, "mean(admitted)")
     assert reply.value is not None
-    assert reply.interval is not None
-    assert reply.first_day is not None
-    assert reply.measure == "days"  # JSON and Python have numbers
-    low, high = math.floor(reply.interval.lower), math.ceil(reply.interval.upper)
+    (column,) = reply.columns
+    assert column.first_day is not None
+    assert column.measure == "days"  # JSON and Python have numbers
+    low, high = math.floor(reply.interval().lower), math.ceil(reply.interval().upper)
     value, start, end = (
-        reply.first_day + datetime.timedelta(days=days) for days in (round(reply.value), low, high)
+        column.first_day + datetime.timedelta(days=days) for days in (round(reply.value), low, high)
     )
     lines = str(reply).splitlines()
     assert lines == ["mean(admitted)", f"  {value} (95 %: {start} to {end})", f"Cost: {reply.cost_words}."]
     assert str(QueryResult.from_wire(reply.to_wire())) == str(reply)
     with pytest.raises(ParameterError):
-        QueryResult.from_wire({**reply.to_wire(), "first_day": "9999-12-30"})
+        QueryResult.from_wire(
+            {**reply.to_wire(), "columns": [{**column.to_dict(), "first_day": "9999-12-30"}]}
+        )
     grouped = asked(db, "count by sex")
     assert str(grouped).splitlines()[1].startswith("  f: ")
     assert repr(grouped) == f"QueryResult('count by sex': {len(grouped.cells)} groups)"
@@ -297,8 +302,8 @@ def test_one_column_has_one_number_of_decimals_and_cut_intervals_do_not_decide_i
     ends = ((-30.04, 0.0, 0.02), (20_190.913, 20_186.117, 20_195.709), (7.0, 2.2, 11.8))
     cells = tuple(ResultCell(key=("x",), value=v, sd=1.0, lower=lo, upper=hi) for v, lo, hi in ends)
     shown = QueryResult(
-        question="count by x", measure="rows", group_by=("x",), cells=cells, law="gaussian", cost=(),
-        bounds=bounds,
+        question="count by x", columns=(ResultColumn("count", "rows", bounds),), group_by=("x",), cells=cells,
+        law="gaussian", cost=(),
     )  # fmt: skip
     assert shown.cell_texts() == [
         ("\u221230.0", "0 to 0.1"), ("20,190.9", "20,186.1 to 20,195.8"), ("7.0", "2.2 to 11.8"),
@@ -410,3 +415,15 @@ print([name for name in sys.modules if name.startswith(("discreet.learn", "sklea
 def test_a_mean_by_groups_waits_for_no_learner_to_be_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_noisy_median_whose_interval_is_one_value_is_not_called_exact() -> None:
+    schema = Schema(columns=[Column("visits", type="integer", lower=0, upper=20)])
+    with Database({"visits": [7] * 3000}, schema=schema, random_state=1) as db:
+        median = db.query("median(visits)", privacy=PureDP(epsilon=2))
+        count = db.query("count", privacy=PureDP(epsilon=2))
+    assert (median.cells[0].lower, median.cells[0].upper, median.cells[0].is_exact) == (7, 7, False)
+    assert median.cell_texts() == [("7", "7 to 7")]
+    assert "7 to 7" in median._repr_html_()
+    assert count.cells[0].is_exact
+    assert count.cell_texts() == [("3,000", "")]

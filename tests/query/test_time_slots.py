@@ -13,7 +13,7 @@ import pytest
 from discreet.errors import EngineFailed, ParameterError
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
-from discreet.query import Database, Gram, Histogram
+from discreet.query import Database, Gram, Histogram, Sums
 from discreet.query import time_slots as module
 from discreet.query.calibration import QueryNoise
 from discreet.query.engines._duckdb import DuckDBEngine
@@ -93,10 +93,10 @@ def times(clock: Clock, slots: Any, ledger: Ledger | None = None) -> list[list[f
         with Database(rows, schema=SCHEMA, engine=engine, slots=slots, ledger=ledger) as db:
             took = []
             asks: list[Callable[[], object]] = [
-                lambda: db.sum("x", privacy=MU),
+                lambda: db.ask(Sums("x"), privacy=MU),
                 lambda: db.ask(Histogram("ill"), privacy=MU),
                 lambda: db.ask(Gram(("x", "ill")), privacy=MU),
-                lambda: db.sum("3", privacy=MU),  # free, and summed by the engine all the same
+                lambda: db.ask(Sums("3"), privacy=MU),  # free, and summed by the engine all the same
             ]
             for ask in asks:
                 start = clock.now
@@ -134,7 +134,7 @@ def test_an_engine_that_fails_early_or_late_fails_in_the_same_slot(clock: Clock)
         with Database(rows, schema=SCHEMA, engine=TelltaleEngine(clock, fails=True), slots=4.0) as db:
             start = clock.now
             with pytest.raises(EngineFailed):
-                db.sum("x", privacy=MU)
+                db.ask(Sums("x"), privacy=MU)
             took.append(clock.now - start)
             assert db.ledger.spent().charges == 1
     assert took == [4.0, 4.0]
@@ -165,7 +165,7 @@ def test_an_error_of_the_noise_leaves_at_the_end_of_its_slot(
         with Database(rows, schema=SCHEMA, engine=TelltaleEngine(clock), slots=4.0) as db:
             start = clock.now
             with pytest.raises(MemoryError):
-                db.sum("x", privacy=MU)
+                db.ask(Sums("x"), privacy=MU)
             took.append(clock.now - start)
     assert took == [4.0, 4.0]
 
@@ -173,9 +173,9 @@ def test_an_error_of_the_noise_leaves_at_the_end_of_its_slot(
 def test_what_depends_on_nothing_private_is_said_at_once(clock: Clock) -> None:
     (rows, _) = neighbors()
     with Database(rows, schema=SCHEMA, engine=TelltaleEngine(clock), slots=4.0) as db:
-        db.sum("x", privacy=MU)
+        db.ask(Sums("x"), privacy=MU)
         start = clock.now
-        assert db.sum("x", privacy=MU).cached
+        assert db.ask(Sums("x"), privacy=MU).cached
         with pytest.raises(ParameterError):
             db.histogram("x", privacy=MU)
         assert clock.now == start
@@ -193,7 +193,7 @@ def test_neither_an_answer_nor_the_record_says_how_long_the_engine_took(
         clock.now = 1000.0
         ledger = Ledger.open(":memory:")
         with Database(rows, schema=SCHEMA, engine=TelltaleEngine(clock), slots=4.0, ledger=ledger) as db:
-            answer = db.sum("x", privacy=MU)
+            answer = db.ask(Sums("x"), privacy=MU)
         assert "1001" not in json.dumps(answer.to_dict()["receipt"]["when"])
         with ledger._store.read() as transaction:
             records.append([float(row.time) for row in transaction.record()])
@@ -204,7 +204,7 @@ def test_real_answers_wait_for_real_slots() -> None:
     (rows, _) = neighbors()
     with Database(rows, schema=SCHEMA, slots=0.2) as db:
         start = time.monotonic()
-        db.sum("x", privacy=MU)
+        db.ask(Sums("x"), privacy=MU)
         took = time.monotonic() - start
     # Beside the slot itself there are the ledger and the sampler; a busy machine may need a second slot.
     assert took >= 0.2

@@ -26,6 +26,8 @@ from discreet.report.charts import (
 from discreet.report.charts._distributions import MOST_COLUMNS, shade
 from discreet.report.charts._svg import ChartAxis, coordinate, round_ticks, tag
 from discreet.report.charts.bars import Bar
+from discreet.report.findings import Learning, Score
+from discreet.report.pages._learning import learning_view
 from tests.report.samples import CONTROLS, HOSTILE
 
 if TYPE_CHECKING:
@@ -95,6 +97,23 @@ def test_a_long_list_shows_its_largest_levels_and_counts_the_rest() -> None:
     assert "and 29 more" in picture
     assert "level 40:" in picture
     assert "level 28:" not in picture
+
+
+def test_the_share_of_rows_is_drawn_at_the_better_model_of_the_release() -> None:
+    scores = [
+        Score(trained_on="original", tested_on="original", accuracy=0.9),
+        Score(trained_on="release", tested_on="original", accuracy=0.8),
+        Score(trained_on="aware", tested_on="original", accuracy=0.85),
+    ]
+    learning = Learning(
+        target="y", task="classification", model="boosting", train_rows=10, test_rows=10, scores=scores,
+        equals_share=0.5, curve=[(0.1, 0.8), (0.5, 0.85), (1.0, 0.9)],
+    )  # fmt: skip
+    assert "With the release it is 85" in learning_view(learning).curve
+    assert learning_view(learning).is_aware
+    without = learning.model_copy(update={"scores": scores[:2]})
+    assert "With the release it is 80" in learning_view(without).curve
+    assert not learning_view(without).is_aware
 
 
 def test_the_equal_share_is_marked_on_the_learning_curve() -> None:

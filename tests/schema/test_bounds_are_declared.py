@@ -45,6 +45,23 @@ EXEMPT_ROOMS = {
 
 # "module:function" -> why what it computes never becomes a bound, a list or a scale.
 ALLOWED = {
+    **{
+        f"query.interface:PrivateTable.{verb}": "the word of a noisy statistic in a query, not SQL"
+        for verb in ("count_distinct", "median", "quantile", "stddev", "variance")
+    },
+    **{
+        f"query.language.{place}": "words of the query language in a table or a message, not SQL"
+        for place in (
+            "_select:",
+            "_statistic:",
+            "_statistic:_build_distinct",
+            "_statistic:_build_quantile",
+            "_statistic:_wrong_arguments",
+            "lexer:refused_aggregate",
+        )
+    },
+    "query.results:QueryResult.group_words": "a sentence about a result",
+    "cli.query:query": "the help text of a command",
     "query.answers:Answer.merged": "over the public noise of several answers, not over rows",
     "tables.writers:_is_within": "checks that codes about to be written are inside their list",
     "learn._closeness:_Derivative.__init__": "the conditioning of a linear system, not a scale of rows",
@@ -83,6 +100,11 @@ ALLOWED = {
     "learn._quantiles:_count_between": "over the standard deviations of noise, which are public",
     "learn._quantiles:_interval_cuts": "over comparisons of noisy counts, which were paid for",
     "learn._quantiles:private_quantiles": "over the standard deviations of noise, which are public",
+    "query.quantiles:_excess_noise": "over weights of noisy counts, which follow from the shape of a tree",
+    "query.quantiles:_last_passed": "over comparisons of noisy counts, which were paid for",
+    "query.quantiles:_margins": "over weights of noisy counts, which follow from the shape of a tree",
+    "query.quantiles:estimate_quantiles": "over the standard deviations of noise, which are public",
+    "query.quantiles:expected_rank_error": "over the standard deviations of noise, which are public",
     "learn._centering:Region.spread": "over noisy means, which were paid for",
     "learn._ridge:PrivateRidge._local_target": "only where nothing is promised",
     "release.masked._points:binary_points": "over points that are made up for a private model",

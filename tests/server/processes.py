@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_STARTING = 60  # seconds
+_STARTING = 600.0  # seconds; a busy machine takes its time
 
 
 def town_in_postgres(url: str) -> str:

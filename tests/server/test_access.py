@@ -527,7 +527,7 @@ def interrupted(
         backend.dataset.database.ask_task = real  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1), (MEAN, 2)])
+@pytest.mark.parametrize(("request_", "after"), [(KMEANS, 1), (MEAN, 1), (COUNT, 1), (KMEANS, 2)])
 def test_the_switch_ends_what_is_under_way_before_its_next_question(
     service: RunningService, request_: dict[str, Any], after: int
 ) -> None:

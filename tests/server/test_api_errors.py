@@ -21,11 +21,13 @@ from discreet.server.api import requests
 from discreet.server.errors import FAILED, STATUS, InvalidRequest
 from discreet.server.middleware import HEADERS, ServiceMiddleware
 from discreet.server.monitoring import Metrics
+from tests.cli.run import discreet
 from tests.server.conftest import Disk
-from tests.server.markup import Visitor
+from tests.server.markup import Visitor, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import httpx
 
@@ -169,14 +171,61 @@ def test_what_is_beyond_the_language_is_refused_with_the_nearest_allowed_form(
         "SELECT * FROM town",
         "SELECT COUNT(*) FROM town; DROP TABLE town",
         "SELECT COUNT(*) FROM town WHERE age IN (SELECT age FROM town)",
-        "median(age)",
+        "max(age)",
+        "SELECT MIN(age) FROM town",
+        "count by sex order by age",
+        "count limit 3",
         "count where age > (select 1)",
     ):
         error = error_of(shared_service.ask({"kind": "sentence", "text": text, "privacy": PRIVACY}))
         assert error["code"] == "refused", text
         assert error["details"]["refused"]
         assert error["details"]["nearest"]
+    for expression in ("age), mean(age", "age, age", "age) where (age"):
+        error = error_of(shared_service.ask({"kind": "sum", "expression": expression, "privacy": PRIVACY}))
+        assert error["code"] == "refused", expression
     assert shared_service.backend.dataset.ledger.spent().charges == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        (
+            "count where 40 < age < 60",
+            "Not understood: a comparison of a comparison.",
+            "Write 40 < age AND age < 60, or put one of them in parentheses: (age > 40) = smoker.",
+        ),
+        (
+            "count where age > 150",
+            "Not allowed: a comparison that no row fulfills.",
+            "age is declared from 0 to 120: compare it with a value in between.",
+        ),
+        ("count where agee > 40", "Unknown column agee.", "Did you mean age?"),
+        ("count where", "Not understood: nothing after WHERE.", "Write a condition: WHERE age > 40."),
+        (
+            "max(age)",
+            "There is no MAX.",
+            "It would be the value of one row. QUANTILE(age, 0.99) is a high value that hardly depends on "
+            "one row.",
+        ),
+    ],
+)
+def test_a_refusal_has_the_same_words_for_programs_on_the_page_and_at_the_command_line(
+    shared_service: RunningService, tmp_path: Path, text: str, problem: str, hint: str
+) -> None:
+    error = error_of(shared_service.ask({"kind": "sentence", "text": text, "privacy": PRIVACY}))
+    assert (error["code"], error["message"], error["hint"]) == ("refused", f"{problem} {hint}", hint)
+    visitor = Visitor(shared_service)
+    page = read(visitor.send(visitor.get("/"), "/ask", do="ask", source="sql", sql=text).text)
+    told = page.one(id="sql-problem")
+    assert " ".join(told.text.split()).startswith(problem)
+    assert told.one("span", class_="nearest").text.strip() == hint
+    (tmp_path / "town.csv").write_text("age\n40\n")
+    (tmp_path / "town.schema.yaml").write_text(
+        "fields:\n  - {name: age, type: integer, constraints: {minimum: 0, maximum: 120, required: true}}\n"
+    )
+    done = discreet("query", "town.csv", text, "--epsilon", "1", cwd=tmp_path)
+    assert (done.code, done.err) == (1, f"discreet: {problem} {hint}\n")
 
 
 def test_edges_are_of_the_columns_that_are_asked_for(shared_service: RunningService) -> None:
@@ -397,12 +446,13 @@ def unwritable(service: RunningService, monkeypatch: pytest.MonkeyPatch) -> Iter
     disk.full = False
 
 
-def test_a_mean_by_groups_with_a_wrong_receipt_is_refused_before_its_first_half(
+def test_a_mean_by_groups_with_a_wrong_receipt_is_refused_before_it_is_charged(
     service: RunningService,
 ) -> None:
     first = service.ask(MEAN).json()["receipts"]
+    other = service.ask({"kind": "count", "by": MEAN["by"], "privacy": MEAN["privacy"]}).json()["receipts"]
     before = service.backend.dataset.ledger.spent()
-    for refines in ([first[0], first[0]], first[::-1], [first[0], "nope-00"]):
+    for refines in (other, [first[0], first[0]], [first[0], other[0]], ["nope-00"]):
         assert service.ask({**MEAN, "refines": refines}).status_code == 422
     assert service.backend.dataset.ledger.spent() == before
     assert service.ask({**MEAN, "refines": first}).status_code == 200
@@ -439,6 +489,15 @@ def test_a_budget_that_is_too_small_says_in_words_what_would_fit_and_that_does(
     fits = error["details"]["fits"]
     again = {"sd": fits["sd"]} if "sd" in fits else {"privacy": fits}
     assert service.ask({"kind": "count", "where": "age > 40", **again}).status_code == 200
+
+
+def test_a_model_that_is_too_dear_is_refused_in_the_words_of_a_query(service: RunningService) -> None:
+    asked = {"kind": "perceptron", "target": "owner", "parameters": {"rounds": 3}}
+    error = service.ask({**asked, "privacy": {"kind": "zcdp", "rho": 6}}).json()["error"]
+    assert error["message"].startswith("Not enough budget of 'ana': this takes 120.0\u00a0% of it and 100.0")
+    assert error["hint"] == "Nothing was charged. At most rho 5 would fit what is left for you."
+    assert service.backend.dataset.ledger.spent().charges == 0
+    assert service.ask({**asked, "privacy": error["details"]["fits"]}).status_code == 200
 
 
 def test_a_mean_by_groups_that_is_too_dear_names_what_all_of_it_costs_and_whose_limit_it_is(

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from discreet.query import preview_query
 from discreet.query.language.query import parse_query
 from discreet.report.charts.bars import spending_steps
 from discreet.schema import Column, Schema
 from discreet.server.api.openapi import openapi_document, reference_page
+from discreet.server.pages import history
 from discreet.server.pages.ask import column_views
 from discreet.server.pages.curator import refusal_lines
 from discreet.server.pages.page import asset_address
@@ -147,7 +149,7 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"where": "age + 1"}, "where", "not a condition"),
     ({"where": "agee > 3"}, "where", "age"),
     ({"verb": "sum", "of": ""}, "of", "Say of what"),
-    ({"verb": "sum", "of": "income /"}, "of", "not part of the query language"),
+    ({"verb": "sum", "of": "income /"}, "of", "Not understood: nothing after /"),
     ({"verb": "drop"}, "verb", "Choose"),
     ({"by1": "nobody"}, "by1", "no such column"),
     ({"by1": "age", "edges1": "60, 30"}, "edges1", "increasing"),
@@ -158,7 +160,11 @@ WRONG: list[tuple[dict[str, str], str, str]] = [
     ({"exact": "margin", "verb": "mean", "of": "age"}, "amount", "number of rows"),
     ({"source": "sql", "sql": "mean(age)", "exact": "margin"}, "amount", "how many rows"),
     ({"source": "sql", "sql": ""}, "sql", "Enter a question"),
-    ({"source": "sql", "sql": "SELECT age FROM t"}, "sql", "not part of the query language"),
+    (
+        {"source": "sql", "sql": "SELECT age FROM t"},
+        "sql",
+        "Not understood: a column that is not in GROUP BY, age",
+    ),
     ({"source": "sql", "sql": "SELECT COUNT(*) FROM t HAVING COUNT(*) > 3"}, "sql", "HAVING"),
 ]
 
@@ -192,9 +198,21 @@ def test_what_is_too_dear_is_told_by_the_smaller_of_both_limits(start: Callable[
     response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40", exact="rho", amount="2")
     assert response.status_code == 409
     problem = read(response.text).one(id="amount-problem").text
-    assert "more than is left" in problem
-    assert "ρ = 0.3 is left" in problem
+    assert problem.startswith(
+        "Not enough budget of 'ana': this takes 666.7\u00a0% of it and 100.0\u00a0% is left."
+    )
+    assert "Nothing was charged. At most ρ = 0.3 would fit what is left for you." in problem
+    # The way out is in the words of the form, and works.
+    too_near = {"where": "age > 40", "exact": "margin", "amount": "0.5"}
+    response = visitor.send(visitor.get("/"), "/ask", do="ask", **too_near)
+    found = re.search(
+        r"A margin of error of ±.([\d.]+) or more", read(response.text).one(id="amount-problem").text
+    )
+    assert found is not None
     assert charges(service) == 0
+    response = visitor.send(visitor.get("/"), "/ask", do="ask", **{**too_near, "amount": found[1]})
+    assert response.status_code != 409
+    assert charges(service) == 1
 
 
 def test_a_stopped_service_says_so_above_the_form(service: RunningService) -> None:
@@ -242,12 +260,20 @@ def test_the_command_on_the_card_gets_the_same_answer_for_free(
     compile(page.one(id="answer-python").text, "card", "exec")
 
 
-def test_a_command_that_might_be_charged_again_is_not_shown(service: RunningService) -> None:
-    # Halves of this promise are rounded, so that what was named cannot be told from what was charged.
+def test_a_command_that_might_be_charged_again_is_not_shown(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     odd = {"kind": "approx-dp", "epsilon": 0.123456789012, "delta": 1.23456789e-6}
     service.ask({"kind": "mean", "expression": "income", "by": ["sex"], "privacy": odd})
     visitor = Visitor(service)
     (link,) = visitor.get("/history").one("table", class_="stack").all("a")
+    page = visitor.get(link.attributes["href"])
+    words = shlex.split(page.one(id="answer-curl").text.replace("\\\n", " "))
+    assert service.ask(json.loads(words[words.index("-d") + 1])).json()["cached"]
+    assert charges(service) == 1
+    # The price is another one now, as if the other law of noise took less of the budget.
+    quote = preview_query
+    monkeypatch.setattr(history, "preview_query", lambda *of, **how: replace(quote(*of, **how), cost=()))
     page = visitor.get(link.attributes["href"])
     assert page.one(id="answer-json")
     assert not list(page.all(id="answer-curl"))
@@ -286,7 +312,7 @@ def test_groups_that_noise_hides_are_named_and_faint(service: RunningService) ->
     assert "including empty ones" in card.one("caption").text
 
 
-def test_the_two_charges_of_an_average_by_groups_are_one_line_and_one_page(service: RunningService) -> None:
+def test_an_average_by_groups_is_one_line_and_one_page(service: RunningService) -> None:
     visitor = Visitor(service)
     visitor.ask(verb="mean", of="income", by1="sex", exact="rho", amount="0.5")
     visitor.ask(where="age > 40")
@@ -296,9 +322,8 @@ def test_the_two_charges_of_an_average_by_groups_are_one_line_and_one_page(servi
     card = visitor.get(links[1].attributes["href"]).one("section", class_="answer")
     assert [row.one("th").text for row in card.one("tbody").all("tr")] == ["f", "m", "other"]
     assert "ρ = 0.5" in page.one("table", class_="stack").text
-    first, second = links[1].attributes["href"].removeprefix("/answers/").split(",")
-    other = links[0].attributes["href"].removeprefix("/answers/")
-    for wrong in ([first], [second, first], [first, first], [first, second, second], [other, second]):
+    other, receipt = (link.attributes["href"].removeprefix("/answers/") for link in links)
+    for wrong in ([receipt, receipt], [other, receipt], ["nope-1"], [receipt, "nope-1"]):
         assert visitor.client.get(f"/answers/{','.join(wrong)}").status_code == 404
 
 
@@ -414,6 +439,29 @@ def test_somebody_elses_answer_is_not_told_from_one_that_never_was(service: Runn
     assert "40 < age" not in cura.get("/history").text
 
 
+def test_what_paid_sums_answer_too_is_shown_as_it_was_asked(service: RunningService) -> None:
+    visitor, price = Visitor(service), {"source": "sql", "exact": "rho", "amount": "0.1"}
+    visitor.ask(sql="SELECT MEDIAN(age) FROM t", **price)
+    before = charges(service)
+    response = visitor.send(
+        visitor.get("/"), "/ask", do="ask", sql="quantile(age, 0.1), quantile(age, 0.9)", **price
+    )
+    page = visitor.get(response.headers["location"])
+    told = json.loads(page.one(id="answer-json").text)
+    assert [column["name"] for column in told["columns"]] == ["quantile(age, 0.1)", "quantile(age, 0.9)"]
+    assert "asked before: free" in page.text
+    assert charges(service) == before
+    # Refined it stays what was asked.
+    finer = visitor.send(page, "/refine").headers["location"]
+    told = json.loads(visitor.get(finer).one(id="answer-json").text)
+    assert [column["name"] for column in told["columns"]] == ["quantile(age, 0.1)", "quantile(age, 0.9)"]
+    assert charges(service) == before + 1
+    # Other sums, and what cannot be read, are not answered by that receipt.
+    place = response.headers["location"].partition("?")[0]
+    for other in ("median(income)", "mean(age)", "nothing"):
+        assert visitor.client.get(place, params={"question": other}).status_code == 404
+
+
 # Sums and differences.
 
 
@@ -502,8 +550,8 @@ def test_a_name_with_a_slash_has_its_page_too(service: RunningService) -> None:
 
 
 def test_an_average_of_dates_is_in_days() -> None:
-    assert parse_query("mean(admitted)", ADMITTED).measure == "days"
-    assert parse_query("mean(stays)", ADMITTED).measure is None
+    assert parse_query("mean(admitted)", ADMITTED).statistics[0].measure == "days"
+    assert parse_query("mean(stays)", ADMITTED).statistics[0].measure is None
 
 
 def test_amounts_of_the_picture_of_spending_are_above_what_would_hide_them() -> None:

@@ -17,6 +17,7 @@ from discreet.query.aggregates import (
     ClusterSums,
     GradientSums,
     Gram,
+    GroupedSums,
     HalfspaceSums,
     Histogram,
     Marginals,
@@ -171,6 +172,10 @@ def parse_expressions(aggregate: Aggregate, curation: Curation) -> Aggregate:
     """Return the same aggregate with its texts parsed, so that this is done only once."""
     if isinstance(aggregate, Sums):
         return Sums(tuple(parse_expression(text, curation) for text in aggregate.expressions))
+    if isinstance(aggregate, GroupedSums):
+        parsed = [one if one is None else parse_expression(one, curation) for one in aggregate.expressions]
+        where = aggregate.where if aggregate.where is None else parse_expression(aggregate.where, curation)
+        return GroupedSums(aggregate.columns, aggregate.edges, parsed, where)
     if isinstance(aggregate, Histogram) and aggregate.expression is not None:
         return Histogram(aggregate.columns, aggregate.edges, parse_expression(aggregate.expression, curation))
     return aggregate
@@ -190,6 +195,9 @@ def row_contributions(
     curation : Curation
         Curated columns of the table.
     """
+    named = {column.name for column in curation.schema.released}
+    if not set(getattr(aggregate, "columns", ())) <= named:
+        return None  # groups by an expression
     for kind, build in _KINDS.items():
         if isinstance(aggregate, kind):
             reads, of = build(aggregate, bound, curation)
@@ -259,16 +267,49 @@ def _one(arrays: Arrays) -> Floats:
 
 def _histogram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of a histogram: 1 or an expression, in the cell of each row."""
-    axes = [_axis(curation, name, aggregate.edges) for name in aggregate.columns]
-    reads = set().union(*(_own(curation.column(name)) for name in aggregate.columns))
+    reads, cells = _cells(aggregate, curation)
     integers: Callable[[Arrays], Floats] = _one
     if aggregate.expression is not None:
         more, integers = _term(aggregate.expression, bound.canonical["term"][1], curation)
         reads |= more
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
-        cell = _joint_cells([(size, codes(arrays)) for size, codes in axes])
-        return [_CellContributions(0, cell, integers(arrays)[None])]
+        return [_CellContributions(0, cells(arrays), integers(arrays)[None])]
+
+    return reads, of
+
+
+def _cells(aggregate: Any, curation: Curation) -> tuple[set[str], Callable[[Arrays], Ints]]:
+    """Return the columns of an aggregate's groups, and a function to the cell of each row."""
+    axes = [_axis(curation, name, aggregate.edges) for name in aggregate.columns]
+    reads = set().union(*(_own(curation.column(name)) for name in aggregate.columns))
+
+    def cells(arrays: Arrays) -> Ints:
+        return _joint_cells([(size, codes(arrays)) for size, codes in axes])
+
+    return reads, cells
+
+
+def _grouped_sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of several sums by group; a row outside WHERE adds nothing."""
+    reads, cells = _cells(aggregate, curation)
+    size = bound.size // len(aggregate.expressions)
+    terms: list[Callable[[Arrays], Floats]] = []
+    for expression, (_, anchor, _) in zip(aggregate.expressions, bound.canonical["terms"], strict=True):
+        more, integers = (set(), _one) if expression is None else _term(expression, anchor, curation)
+        reads |= more
+        terms.append(integers)
+    chosen: Callable[[Arrays], Floats] = _one
+    if aggregate.where is not None:
+        more, chosen = _term(aggregate.where, 0, curation)
+        reads |= more
+
+    def of(arrays: Arrays) -> Sequence[Contributions]:
+        cell, kept = cells(arrays), chosen(arrays)
+        return [
+            _CellContributions(i * size, cell, (integers(arrays) * kept)[None])
+            for i, integers in enumerate(terms)
+        ]
 
     return reads, of
 
@@ -447,6 +488,7 @@ def _labeled_sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> 
 _KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Parts]] = {
     Sums: _sums,
     Histogram: _histogram,
+    GroupedSums: _grouped_sums,
     NodeTables: _node_tables,
     Marginals: _marginals,
     Moments: _moments,

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import textwrap
+import traceback
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,21 @@ def write_out(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         stop_printing()
+
+
+def describe_unexpected(problem: Exception) -> str:
+    """Return a sentence about an error of our own, without its text, which may quote rows."""
+    if os.environ.get("DISCREET_DEBUG"):
+        traceback.print_exception(problem)
+    if isinstance(problem, MemoryError):
+        return "There is not enough memory for this. Close other programs, or use a machine with more memory."
+    last = traceback.extract_tb(problem.__traceback__)[-1]
+    return (
+        f"Internal error ({type(problem).__name__} in "
+        f"{os.path.basename(last.filename)}, "  # noqa: PTH119 - a string
+        f"line {last.lineno}). Its text is withheld because it may quote rows; set DISCREET_DEBUG=1 to see "
+        "it, and please report it."
+    )
 
 
 class Console:

@@ -54,13 +54,17 @@ class TrainingFlags:
         typer.Option("--set", help="Parameter of the model, as NAME=VALUE; see below.", metavar="NAME=VALUE"),
     ] = None
 
-    def read(self, table: str) -> "tuple[Schema, Any, dict[str, Any]]":
+    def read(self, table: str, model: str) -> "tuple[Schema, Any, dict[str, Any]]":
         """Return the schema of a table, the promise, and the parameters of the model."""
         from discreet.pipeline.options import read_pairs
+        from discreet.pipeline.training import check_parameter_names
 
+        parameters = read_pairs("--set", self.more or [])
+        # Checked before they are passed by name: none may replace schema, promise or ledger.
+        check_parameter_names(model, parameters)
         schema = options.load_declaration(table, self.schema, self.target)
         promise = PromiseFlags(epsilon=self.epsilon, delta=self.delta, mu=self.mu, rho=self.rho)
-        return schema, promise.promise(schema), read_pairs("--set", self.more or [])
+        return schema, promise.promise(schema), parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,30 +103,34 @@ def learn(
         if list_:
             _list_models(console)
             return
-        from discreet.errors import ParameterError
+        from discreet.errors import BudgetExceeded, ParameterError
         from discreet.pipeline.model import publish_model
         from discreet.pipeline.options import Output, RunOptions
 
         if table is None or model is None:
             missing = "a table" if table is None else "--model NAME"
             raise ParameterError(f"discreet learn needs {missing}. `discreet learn --list` lists the models.")
-        schema, promise, parameters = training.read(table)
-        result = publish_model(
-            table,
-            model=model,
-            privacy=promise,
-            out=out,
-            schema=schema,
-            ledger=ledger.place,
-            new_ledger=ledger.new_ledger,
-            about=about.to_dict(),
-            signing=make_signing(files.sign),
-            output=Output(replace=files.replace),
-            run=RunOptions(tuned=files.tuned, command=command_line()),
-            on_stage=console.stage,
-            on_progress=console.progress,
-            **parameters,
-        )
+        schema, promise, parameters = training.read(table, model)
+        try:
+            result = publish_model(
+                table,
+                model=model,
+                privacy=promise,
+                out=out,
+                schema=schema,
+                ledger=ledger.place,
+                new_ledger=ledger.new_ledger,
+                about=about.to_dict(),
+                signing=make_signing(files.sign),
+                output=Output(replace=files.replace),
+                run=RunOptions(tuned=files.tuned, command=command_line()),
+                on_stage=console.stage,
+                on_progress=console.progress,
+                **parameters,
+            )
+        except BudgetExceeded as problem:
+            options.suggest_flag(problem, promise)
+            raise
         _show(console, result)
 
 

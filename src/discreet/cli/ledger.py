@@ -134,6 +134,12 @@ def create(
         float | None,
         typer.Option(help="Order of the mixed rule, above 1. [default: the best for Gaussian noise]"),
     ] = None,
+    unit: Annotated[
+        str, typer.Option(help="Unit that the schema of the table protects, such as patient.")
+    ] = "person",
+    neighbors: Annotated[
+        str, typer.Option(help="Neighbors that the schema declares, replace-one or add-remove.")
+    ] = "replace-one",
 ) -> None:
     """Create a ledger with a limit that cannot be exceeded or changed later."""
     from discreet.errors import ParameterError
@@ -147,12 +153,15 @@ def create(
             "--rho: a ledger without a limit is made by the first release."
         )
     limit: Promise
+    about: dict[str, Any] = {"unit": unit, "neighbors": neighbors}
     if rho is not None:
-        limit = ZCDP(rho=rho)
+        limit = ZCDP(rho=rho, **about)
     elif epsilon is not None and delta is not None and queries is not None:
-        limit = PosteriorOdds(epsilon=epsilon, delta=delta, queries=queries)
+        limit = PosteriorOdds(epsilon=epsilon, delta=delta, queries=queries, **about)
+    elif epsilon is not None and delta is not None:
+        limit = ApproxDP(epsilon=epsilon, delta=delta, **about)
     elif epsilon is not None:
-        limit = PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
+        limit = PureDP(epsilon=epsilon, **about)
     if "://" not in ledger and Path(ledger).exists():
         raise ParameterError(
             f"{ledger!r} exists already, and the limit of a ledger cannot be changed. Create one under a new "

@@ -1,11 +1,9 @@
 """The command line: all commands, and how an error becomes a sentence and an exit code."""
 
 import json
-import os
 import resource
 import signal
 import sys
-import traceback
 import warnings
 from types import FrameType
 from typing import Annotated, Any
@@ -13,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from discreet.cli import audit, demo, init, learn, ledger, plan, query, release, report, serve, token, verify
-from discreet.cli.console import write_out
+from discreet.cli.console import describe_unexpected, write_out
 
 EXIT_OTHER, EXIT_SCHEMA, EXIT_BROKEN, EXIT_BUDGET = 1, 2, 3, 4
 _USAGE, _INTERRUPTED, _TERMINATED = 2, 130, 143  # how typer, Ctrl-C and `kill` end a process
@@ -81,6 +79,7 @@ def main() -> None:
         # Typer ends wrong usage with 2, which means something else here; our own 2 does not come this way.
         raise SystemExit(EXIT_OTHER if end.code == _USAGE else end.code) from None
     except Exception as problem:
+        # Any error at all: a traceback on the screen could quote rows.
         raise SystemExit(_report_error(problem)) from None
 
 
@@ -88,7 +87,7 @@ def _report_error(problem: Exception) -> int:
     """Print the error as a sentence, and return the exit code."""
     from discreet.errors import BudgetExceeded, DiscreetError, SchemaError, SelfAttackFailed
 
-    sentence = str(problem) if isinstance(problem, DiscreetError) else _describe_unexpected(problem)
+    sentence = str(problem) if isinstance(problem, DiscreetError) else describe_unexpected(problem)
     print_error(sentence)
     codes = {SchemaError: EXIT_SCHEMA, SelfAttackFailed: EXIT_BROKEN, BudgetExceeded: EXIT_BUDGET}
     code = next((code for kind, code in codes.items() if isinstance(problem, kind)), EXIT_OTHER)
@@ -96,21 +95,6 @@ def _report_error(problem: Exception) -> int:
         error = {"kind": type(problem).__name__, "message": sentence, "exit": code}
         write_out(json.dumps({"error": error}, indent=2) + "\n")
     return code
-
-
-def _describe_unexpected(problem: Exception) -> str:
-    """Return a sentence about an error of our own, without its text, which may quote rows."""
-    if os.environ.get("DISCREET_DEBUG"):
-        traceback.print_exception(problem)
-    if isinstance(problem, MemoryError):
-        return "There is not enough memory for this. Close other programs, or use a machine with more memory."
-    last = traceback.extract_tb(problem.__traceback__)[-1]
-    return (
-        f"Internal error ({type(problem).__name__} in "
-        f"{os.path.basename(last.filename)}, "  # noqa: PTH119 - a string
-        f"line {last.lineno}). Its text is withheld because it may quote rows; set DISCREET_DEBUG=1 to see "
-        "it, and please report it."
-    )
 
 
 def print_error(sentence: str) -> None:

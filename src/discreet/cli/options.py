@@ -9,7 +9,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,12 +18,13 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
+    from discreet.errors import BudgetExceeded
     from discreet.schema import Schema
 
 PASSPHRASE = "DISCREET_PASSPHRASE"  # noqa: S105 - the name of an environment variable
 TABLE = (
     "A .csv, .tsv, .parquet or .duckdb file, duckdb://FILE?table=NAME, postgresql://...?table=NAME, "
-    "or demo:census, demo:clinic."
+    "or demo:census, demo:clinic, demo:hospital."
 )
 Table = Annotated[str, typer.Argument(help=TABLE, metavar="TABLE")]
 SchemaFile = Annotated[
@@ -235,6 +236,27 @@ class PromiseFlags:
         return make_promise(schema, **dataclasses.asdict(self))
 
 
+def suggest_flag(problem: "BudgetExceeded", privacy: Any, sd: float | None = None) -> None:
+    """Say in the error which flag would still fit the budget, if any would.
+
+    Parameters
+    ----------
+    problem : BudgetExceeded
+        Error of the refused charge, whose advice is replaced.
+    privacy : Promise or None
+        Promise that the flags asked for; None where they gave an sd.
+    sd : float or None
+        Standard deviation that the flags asked for; None where they gave a promise.
+    """
+    from discreet.query.results import affordable_request
+
+    affordable = affordable_request(privacy, sd, problem.scale)
+    if affordable is not None:
+        # Its delta is the one that was typed.
+        name, amount = next((n, x) for n, x in affordable.items() if n != "kind")
+        problem.advice = f"--{name} {amount:.15g} would still fit."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFlags:
     """Flags that name the ledger of a table."""
@@ -292,6 +314,7 @@ class MethodFlags:
         """Return the request for a table; if the table has no schema, a draft of it is written."""
         from discreet.pipeline.options import build_promise, read_pairs, read_value
 
+        settings = read_pairs("--set", self.more or [])
         schema = load_declaration(table, self.schema, self.target)
         floors = read_pairs("--protect", self.protect or [])
         given: dict[str, Any] = {
@@ -303,15 +326,36 @@ class MethodFlags:
             "variance": self.variance,
             "label": self.label,
             "clamp": self.clamp or None,
-            **read_pairs("--set", self.more or []),
         }
+        self._check_settings(settings, given)
         return ReleaseRequest(
             schema=schema,
             method=self.method,
             privacy=build_promise(schema, protect=floors, epsilon=self.epsilon, delta=self.delta),
             protect=floors,
-            options={name: value for name, value in given.items() if value is not None},
+            options={name: value for name, value in (given | settings).items() if value is not None},
         )
+
+    def _check_settings(self, settings: Iterable[str], given: dict[str, Any]) -> None:
+        """Refuse names in --set that are no options of the method, or that a flag gives as well.
+
+        Parameters
+        ----------
+        settings : iterable of str
+            Names that --set gives a value.
+        given : dict
+            Value of each flag that is an option of some method; None where the flag was not given.
+        """
+        from discreet.errors import ParameterError
+        from discreet.pipeline.options import DEFAULT, check_options
+
+        for name in settings:
+            flag = f"--{name.replace('_', '-')}"
+            if given.get(name) is not None:
+                raise ParameterError(f"{flag} and --set {name}=... exclude each other. Give one of them.")
+            if name in {field.name for field in dataclasses.fields(self)} - {"more", *given}:
+                raise ParameterError(f"--set must name an option of the method, was {name!r}. Give {flag}.")
+        check_options(self.method or DEFAULT, settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,35 +1,126 @@
-"""``discreet query``: one query on a private table, answered with noise."""
+"""``discreet query``: queries on a private table: one, a file of them, or at a prompt."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from discreet.cli import options
-from discreet.cli.console import Console
+from discreet.cli.answers import (
+    plan_fields,
+    show_plan,
+    show_preview,
+    show_result,
+    show_results,
+    write_chart,
+    write_results_csv,
+)
+from discreet.cli.console import Console, write_out
 from discreet.cli.options import LedgerFlags, PromiseFlags, expand_flags
 
 if TYPE_CHECKING:
-    from discreet.query.results import Preview, QueryResult, ResultCell
+    from discreet.pipeline.query_session import QuerySession
+    from discreet.pipeline.question_file import WrittenQuestion
 
-_MOST_GROUPS = 100
-_WHISKER = 24  # characters
-_DELTA = 1e-6  # at which Gaussian noise is stated as an epsilon, unless --delta names another
+DELTA = 1e-6
+"""Delta at which Gaussian noise is stated as an epsilon, unless ``--delta`` names another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFlags:
+    """Flags that choose the form of the answers, or a preview of them."""
+
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the cost and the noise of the answer; read no cell."),
+    ] = False
+    json: options.Json = False
+    csv: Annotated[
+        bool,
+        typer.Option("--csv", help="Print CSV instead of text: names of the groups, value, lower, upper."),
+    ] = False
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the answer with its intervals to this file as well; for a file of questions, one "
+            "chart each, numbered.",
+            metavar="FILE.svg",
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Refuse forms that exclude each other."""
+        from discreet.errors import ParameterError
+
+        if self.json and self.csv:
+            raise ParameterError("--json and --csv exclude each other. Give one of them.")
+        if self.dry_run and (self.csv or self.plot):
+            given = "--csv" if self.csv else "--plot"
+            raise ParameterError(
+                f"{given} and --dry-run exclude each other: a dry run has no answer. Leave one of them out."
+            )
+        if self.plot is not None and self.plot.suffix.lower() != ".svg":
+            raise ParameterError(
+                f"--plot must name a file that ends with .svg, was {str(self.plot)!r}. Charts are written as "
+                "SVG."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFlags:
+    """Flags of a file of questions."""
+
+    file: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of QUESTION: a file of questions, or - for standard input; one on each line, or "
+            "each ended by a semicolon; -- begins a comment. All are paid together or none is: they share "
+            "the promise equally.",
+            metavar="FILE",
+        ),
+    ] = None
+    each: Annotated[
+        bool, typer.Option("--each", help="With --file: every question gets the whole promise, not a share.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptFlags:
+    """Flags of the prompt."""
+
+    yes: Annotated[
+        bool, typer.Option("--yes", help="At the prompt: pay without being asked before each answer.")
+    ] = False
+    no_history: Annotated[
+        bool,
+        typer.Option(
+            "--no-history",
+            help="At the prompt: do not keep the questions of this session for the next one. They are kept "
+            "in the folder DISCREET_STATE, for you alone; answers are not.",
+        ),
+    ] = False
 
 
 @expand_flags
 def query(
     table: options.Table,
     question: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            help="[COUNT | SUM(expression) | MEAN(expression)] [WHERE condition] [BY column, ...]; an "
-            "expression alone is summed, so a condition alone is counted. To group by a number, list "
-            "where its intervals begin: BY age (30, 45, 60). Put column names that are not plain "
-            "words in double quotes. Or write SQL: SELECT COUNT(*) | SUM(x) | AVG(x) FROM name "
-            "[WHERE ...] [GROUP BY ...].",
+            help="COUNT, SUM(x), MEAN(x), STDDEV(x), VARIANCE(x), MEDIAN(x), QUANTILE(x, 0.9), RATIO(x, y) "
+            "or COUNT(DISTINCT id), one or several with commas, then [WHERE condition] [BY column, ...] "
+            "[ORDER BY ...] [LIMIT n]; an expression alone is summed, so a condition alone is counted. To "
+            "group by a number, list where its intervals begin: BY age (30, 45, 60). Put column names that "
+            "are not plain words in double quotes. Or write SQL: SELECT AVG(x), ... FROM name [WHERE ...] "
+            "[GROUP BY ...] [ORDER BY ...] [LIMIT n]. Without a question, and on a terminal, a prompt asks "
+            "for them.",
             metavar="QUESTION",
         ),
-    ],
+    ] = None,
     *,
     schema: options.SchemaFile = None,
     promise: PromiseFlags,
@@ -41,190 +132,127 @@ def query(
         list[str] | None,
         typer.Option(
             "--refine",
-            help="Receipt of an earlier answer to the same query: pay for another answer and merge the "
-            "two. A mean by groups has two receipts: give both, in order.",
+            help="Receipt of an earlier answer to the same query: pay for another answer and merge the two.",
             metavar="RECEIPT",
         ),
     ] = None,
+    file: FileFlags,
     ledger: LedgerFlags,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show the cost and the noise of the answer; read no cell."),
-    ] = False,
-    json: options.Json = False,
+    output: OutputFlags,
+    prompt: PromptFlags,
 ) -> None:
     """Query a private table: count where age > 40, mean(age) by sex; each answer is charged to the ledger.
 
     Repeating a query on the same rows is free and returns the same answer. All declared groups are answered,
     including empty ones. Intervals are at 95 % and for the noise alone, not for sampling from a population.
     """
-    from discreet.errors import BudgetExceeded
-    from discreet.pipeline.query import preview_table_query, query_table
-    from discreet.query.results import affordable_request
+    from discreet.pipeline.query_session import QuerySession
 
+    output.check()
+    questions = None if file.file is None else _read_file(file.file, question, refine)
+    prompted = question is None and questions is None
+    if prompted:
+        _check_terminal(
+            other=output.dry_run or output.json or output.csv or output.plot or refine or file.each
+        )
     declared = options.load_declaration(table, schema, None)
     privacy = promise.promise(declared)
-    delta = promise.delta or _DELTA
-    with Console(as_json=json) as console:
-        if dry_run:
-            preview = preview_table_query(
-                table, question, schema=declared, privacy=privacy, sd=sd, ledger=ledger.place
-            )
-            _show_cost(console, preview, delta)
-            return
-        try:
-            result = query_table(
-                table,
-                question,
-                schema=declared,
-                ledger=ledger.place,
-                new_ledger=ledger.new_ledger,
-                privacy=privacy,
-                sd=sd,
-                refines=refine or (),
-            )
-        except BudgetExceeded as problem:
-            affordable = affordable_request(privacy, sd, problem.scale)
-            if affordable is not None:
-                # Its delta is the one that was typed.
-                name, amount = next((n, x) for n, x in affordable.items() if n != "kind")
-                problem.advice = f"--{name} {amount:.15g} would still fit."
-            raise
-        _show(console, result, delta)
+    delta = promise.delta or DELTA
+    with (
+        Console(as_json=output.json or output.csv) as console,
+        QuerySession(table, schema=declared, ledger=ledger.place, new_ledger=ledger.new_ledger) as session,
+    ):
+        if prompted:
+            from discreet.cli.line_editor import LineEditor
+            from discreet.cli.prompt import HELP, Prompt
+
+            with LineEditor(declared, tuple(HELP), keep_history=not prompt.no_history) as editor:
+                Prompt(
+                    session, console, editor, privacy=privacy, sd=sd, delta=delta, confirm=not prompt.yes
+                ).run(table)
+        elif questions is not None:
+            asked = {"privacy": privacy, "sd": sd, "each": file.each}
+            _answer_file(console, session, questions, asked, delta, output)
+        elif output.dry_run:
+            assert question is not None
+            show_preview(console, session.preview(question, privacy=privacy, sd=sd), delta)
+        else:
+            assert question is not None
+            with _advice(privacy, sd):
+                result = session.query(question, privacy=privacy, sd=sd, refines=refine or ())
+            if output.plot is not None:
+                write_chart(result, output.plot)
+            if output.csv:
+                write_out(result.to_csv())
+            else:
+                show_result(console, result, delta)
 
 
-def _show(console: Console, result: "QueryResult", delta: float) -> None:
-    """Print an answer, its cost and what is left of the budget."""
-    from discreet.formatting import printable
+def _read_file(file: str, question: str | None, refine: Any) -> "tuple[WrittenQuestion, ...]":
+    """Return the questions of a file, or of standard input for ``-``."""
+    from discreet.errors import ParameterError
+    from discreet.pipeline.question_file import decode_questions, read_questions
 
-    console.line(printable(result.question))
-    if result.group_by:
-        _show_groups(console, result)
-    else:
-        (line,) = result.value_lines()
-        console.line(f"  {line}")
-    for sentence in (*result.value_words, *_describe_cost(result, delta)):
-        console.paragraph(sentence)
-    if result.ledger is not None and result.receipts:
-        flags = " ".join(f"--refine {receipt}" for receipt in result.receipts)
-        console.line(f"For more precision, pay again and merge: {flags}")
-    console.json(result.to_dict())
+    if question is not None or refine:
+        given = "--refine" if refine else "QUESTION"
+        raise ParameterError(f"--file and {given} exclude each other. Give one of them.")
+    if file == "-":
+        return decode_questions(sys.stdin.buffer.read(), "standard input")
+    return read_questions(file)
 
 
-def _show_groups(console: Console, result: "QueryResult") -> None:
-    """Print one line for each group, with an interval drawn on a common scale."""
-    from discreet.formatting import name
+def _check_terminal(*, other: Any) -> None:
+    """Refuse to open a prompt where nobody can type, or where a flag asks for one answer."""
+    from discreet.errors import ParameterError
 
-    shown = result.cells[:_MOST_GROUPS]
-    low, high = min(cell.lower for cell in shown), max(cell.upper for cell in shown)
-    rows = [
-        (
-            *map(name, cell.key),
-            *texts,
-            _whisker(cell, low, high) if result.is_readable(cell) else "too few rows for its noise",
+    if other or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        why = "with these flags" if other else "where there is no terminal to type it at"
+        raise ParameterError(
+            f"QUESTION must be given {why}, and was left out. Give a question, a file of questions with "
+            "--file FILE, or --file - to read them from standard input."
         )
-        for cell, texts in zip(shown, result.cell_texts(), strict=False)
-    ]
-    unit = result.unit or result.question.partition("(")[0].partition(" ")[0]
-    console.table("", (*map(name, result.group_by), unit, "at 95 %", ""), rows, left=len(result.group_by))
-    if len(result.cells) > len(shown):
-        console.line(f"{len(result.cells) - len(shown)} more groups are in --json.")
 
 
-def _show_cost(console: Console, preview: "Preview", delta: float) -> None:
-    """Print what a query would cost and how noisy its answer would be."""
-    from discreet.formatting import printable
-    from discreet.query.results import describe_cost, describe_takes, describe_used, takes_all
+def _answer_file(
+    console: Console,
+    session: "QuerySession",
+    questions: "tuple[WrittenQuestion, ...]",
+    asked: dict[str, Any],
+    delta: float,
+    output: OutputFlags,
+) -> None:
+    """Answer the questions of a file together, or show what they would cost."""
+    from discreet.pipeline.query_plan import plan_queries, run_plan
 
-    console.line(printable(preview.question))
-    console.line(f"  {preview.margin_words}")
-    if not preview.cost:
-        console.paragraph("Free: it follows from public facts.")
-    elif preview.is_free:
-        console.paragraph("Free: it was paid for before, unless the rows have changed since.")
+    plan = plan_queries(session, questions, **asked)
+    if output.dry_run:
+        show_plan(console, plan, delta)
+        console.line("Dry run: no cell was read, and nothing was charged or drawn.")
+        console.json({"dry_run": True, **plan_fields(plan)})
+        return
+    with _advice(asked["privacy"], asked["sd"]):
+        results = run_plan(session, plan)
+    if output.plot is not None:
+        for number, result in enumerate(results, 1):
+            write_chart(result, output.plot.with_stem(f"{output.plot.stem}-{number}"))
+    if output.csv:
+        write_out(write_results_csv(results))
     else:
-        cost = f"{describe_cost(preview.cost, delta)}{_describe_halves(preview)}"
-        console.paragraph(f"Would cost: {cost}.{_describe_assumptions(preview)}")
-        if preview.remaining is not None and takes_all(preview.remaining):
-            console.paragraph("It would take all of the budget: nothing could be asked after it.")
-        elif preview.takes is not None and preview.used is not None:
-            more = " That is more than is left." if preview.more == 0 else ""
-            console.paragraph(
-                f"It would take {describe_takes(preview.takes)}.{more} {describe_used(preview.used)}."
-            )
-    if preview.law_words is not None:
-        console.paragraph(preview.law_words)
-    console.line("Dry run: no cell was read, and nothing was charged or drawn.")
-    console.json({"dry_run": True, **preview.to_dict()})
+        show_results(console, results, session.account(), delta)
 
 
-def _describe_cost(result: "QueryResult", delta: float) -> list[str]:
-    """Return sentences about the cost, the ledger it was charged to and what is left."""
-    from discreet.errors import PromiseError
-    from discreet.formatting import count_noun, number
-    from discreet.query.results import describe_cost, describe_left, describe_takes, describe_used
+@contextmanager
+def _advice(privacy: Any, sd: float | None) -> Iterator[None]:
+    """Name the flag that would still fit, if the budget does not allow what was asked for."""
+    from discreet.errors import BudgetExceeded
+    from discreet.query.results import affordable_request
 
-    if not result.cost:
-        return ["Cost: nothing. It follows from public facts."]
-    rows = f"row{'s' * (len(result.rows) > 1)} {', '.join(map(str, result.rows))}"
-    cost = f"{describe_cost(result.cost, delta)}{_describe_halves(result)}"
-    if result.cached:
-        cost_text = f"Cost: nothing. The answer was paid for before ({rows} of the ledger)."
-    elif result.ledger is None:
-        cost_text = (
-            f"Cost: {cost}. It was not charged to a ledger (--no-ledger): the noise of repeated queries "
-            "averages out."
-        )
-    else:
-        cost_text = f"Cost: {cost}; {rows} of the ledger."
-    cost_text += _describe_assumptions(result)
-    if result.ledger is None:
-        return [cost_text]
-    if result.used is not None:
-        noun = "query" if result.more == 1 else "queries"
-        more = "" if result.more is None else f", enough for {result.more:,} more {noun} like this"
-        taken = "" if result.takes is None else f"It took {describe_takes(result.takes)}. "
-        return [cost_text, f"{taken}{describe_used(result.used)}. {describe_left(result.used)}{more}."]
-    assert result.spent is not None
-    so_far = count_noun(result.spent.charges, "charge")
     try:
-        total = (
-            f"epsilon {number(result.spent.epsilon_at(delta), digits=4, rounding='up')} at delta {delta:g}"
-        )
-    except PromiseError:
-        total = "no epsilon at all"
-    # Costs that are chosen after seeing answers can come to more than the sum says.
-    return [
-        cost_text,
-        f"So far: {so_far}; {total}, provided no query was chosen after seeing an answer. The ledger has "
-        "no limit, so nothing is guaranteed about later queries: `discreet ledger create` makes one with a "
-        "limit.",
-    ]
-
-
-def _describe_halves(result: "QueryResult") -> str:
-    """Return what the two charges of a mean by groups are for; empty for one charge."""
-    return ", half for the sums and half for the counts" if len(result.cost) == 2 else ""
-
-
-def _describe_assumptions(result: "QueryResult") -> str:
-    """Return what the promises assume, such as how many rows of each person are used."""
-    assumed = dict.fromkeys(text for promise in result.cost for text in promise.assumes)
-    return "".join(f" {text[0].upper()}{text[1:]}." for text in assumed)
-
-
-def _whisker(cell: "ResultCell", low: float, high: float) -> str:
-    """Draw an interval on one line; all groups have the same scale."""
-    width = (high - low) or 1.0
-
-    def place(value: float) -> int:
-        return min(_WHISKER - 1, max(0, round((value - low) / width * (_WHISKER - 1))))
-
-    left, right = place(cell.lower), place(cell.upper)
-    drawn: list[Any] = [" "] * _WHISKER
-    for i in range(left, right + 1):
-        drawn[i] = "─"
-    drawn[left], drawn[right] = "├", "┤"
-    if cell.value is not None:
-        drawn[place(cell.value)] = "●"
-    return "".join(drawn)
+        yield
+    except BudgetExceeded as problem:
+        affordable = affordable_request(privacy, sd, problem.scale)
+        if affordable is not None:
+            # Its delta is the one that was typed.
+            name, amount = next((n, x) for n, x in affordable.items() if n != "kind")
+            problem.advice = f"--{name} {amount:.15g} would still fit."
+        raise

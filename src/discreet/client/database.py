@@ -32,14 +32,14 @@ from discreet.privacy import (
     Receipt,
     promise_from_dict,
 )
-from discreet.privacy.rounding import check_neighbors
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer
-from discreet.query.calibration import CostModel
+from discreet.query.calibration import CostModel, check_row_promise
 from discreet.query.curation import Curation
 from discreet.query.dummy import dummy_frame
-from discreet.query.frames import HISTORY_COLUMNS, Budget, Frame, history_row
+from discreet.query.frames import Budget, Frame, History, history_rows
 from discreet.query.interface import PrivateTable
+from discreet.query.language.query import parse_query
 from discreet.query.results import Preview, QueryResult
 from discreet.schema import Schema
 
@@ -123,6 +123,7 @@ class RemoteDatabase(PrivateTable):
         try:
             self._read_schema(self._transport.get("/v1/schema"))
         except BaseException:
+            # Also when interrupted: the caller has no reference to close it by.
             self.close()
             raise
 
@@ -150,20 +151,13 @@ class RemoteDatabase(PrivateTable):
 
         Parameters
         ----------
-        question : Aggregate
-            Sums to compute, over the declared columns.
+        question, variance, plan, refines
+            As for :meth:`PrivateTable.ask <discreet.query.PrivateTable.ask>`.
         privacy : PureDP, ApproxDP, ZCDP or GaussianDP
             Promise that the answer keeps, with the unit and neighbors of the schema; None where `variance`
             is given instead.
-        variance : float
-            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
         owner : None
             Refused: the service charges the holder of the token.
-        plan : sequence of Promise
-            Promises that will be asked for next: refused unless all of them fit what is left. They are not
-            charged now.
-        refines : str, optional
-            Receipt id of an earlier answer to the same aggregate, which the new one is merged with.
 
         Raises
         ------
@@ -278,7 +272,7 @@ class RemoteDatabase(PrivateTable):
         try:
             entry = next((entry for entry in entries if entry["receipt"] == receipt), None)
             if entry is not None:
-                history_row(entry)
+                history_rows(entry)
         except (KeyError, TypeError, AttributeError, DiscreetError):
             raise self._unexpected_response("a history that cannot be read") from None
         if entry is None:
@@ -342,19 +336,19 @@ class RemoteDatabase(PrivateTable):
         return self._parse(Preview.from_wire, self._transport.post("/v1/preview", body, pays=False))
 
     def _text_query_body(self, text: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
-        """Return the body of a request with a text query."""
+        """Return the body of a request with a text query; refuses here what the service would refuse."""
         if (privacy is None) == (sd is None):
             raise ParameterError(
                 "privacy and sd of a question must be given one at a time, and are "
                 f"{'both' if privacy is not None else 'neither'}. Give for instance "
                 "privacy=ApproxDP(epsilon=1, delta=1e-6)."
             )
+        parse_query(text, self.schema)
         body: dict[str, Any] = {"kind": "sentence", "text": str(text)}
         if sd is not None:
             return body | {"sd": float(sd)}
         promise = promise_body(privacy)
-        assert privacy is not None
-        check_neighbors(privacy, self.neighbors, "a question")
+        check_row_promise(privacy, self.neighbors)
         return body | {"privacy": promise}
 
     def budget(self, *, owner: str | None = None) -> Budget:
@@ -368,7 +362,7 @@ class RemoteDatabase(PrivateTable):
         refuse_owner("budget", owner)
         return self._parse(Budget.model_validate, self._transport.get("/v1/budget"))
 
-    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> Frame:
+    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> History:
         """Return what the holder of the token has paid for, with the answers, oldest first. Free.
 
         It comes page by page: no response is larger than a few megabytes, however much there is.
@@ -383,8 +377,7 @@ class RemoteDatabase(PrivateTable):
             Refused: the service shows the charges of the token's holder alone.
         """
         refuse_owner("history", owner)
-        rows = [row for page in self._pages(after, last) for row in page]
-        return Frame.from_rows(HISTORY_COLUMNS, rows)
+        return History.from_entries(entry for page in self._pages(after, last) for entry in page)
 
     def _pages(self, after: int, last: int | None) -> Iterator[list[dict[str, Any]]]:
         """Yield the pages of a history; each begins after the last row of the one before."""
@@ -393,8 +386,8 @@ class RemoteDatabase(PrivateTable):
         while more:
             response = self._transport.get("/v1/history", after=after, **which, format="json")
             try:
-                page = [history_row(entry) for entry in response["entries"]]
-                rows, more = [entry["row"] for entry in page], response["more"]
+                page = list(response["entries"])
+                rows, more = [history_rows(entry)[0]["row"] for entry in page], response["more"]
                 # A page that is empty, or goes back, would be requested again without end.
                 onward = all(a < b for a, b in itertools.pairwise([after, *rows]))
                 fits = isinstance(more, bool) and onward and bool(rows or not more)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from discreet.errors import (
+    NOTHING_CHARGED,
     AccessRefused,
     BudgetExceeded,
     DiscreetError,
@@ -41,7 +42,9 @@ class FailedAttempt:
     code : str
         Error code of the service; "silent", "insecure" or "strange" where it sent none.
     message : str
-        Message and hint of the service, or one of the client.
+        Message of the service, or one of the client.
+    hint : str
+        Sentences of the service that follow its message: the way out.
     details : mapping
         Details of the error for programs, as the service sent them.
     retry : bool
@@ -54,6 +57,7 @@ class FailedAttempt:
 
     code: str
     message: str
+    hint: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
     retry: bool = False
     lost: bool = False
@@ -71,20 +75,22 @@ class FailedAttempt:
         lost : bool
             Whether any of the attempts may have been carried out unseen.
         """
+        message = f"{self.message} {self.hint}".strip()
         if self.code in ("unauthorized", "forbidden"):
-            return AccessRefused(self.message)
+            return AccessRefused(message)
         if self.code == "budget-exceeded":
             return self._budget_exceeded()
         if self.code == "refused" and {"refused", "nearest"} <= self.details.keys():
             what, nearest = (shorten(str(self.details[k]), _MAX_MESSAGE) for k in ("refused", "nearest"))
-            return ExpressionRefused(what, nearest)
+            said = shorten(self.message.removesuffix(self.hint).strip(), _MAX_MESSAGE)
+            return ExpressionRefused(what, nearest, said)
         if self.code in (*_INVALID_CODES, "refused"):
-            return _EXCEPTIONS.get(str(self.details.get("error")), ParameterError)(self.message)
+            return _EXCEPTIONS.get(str(self.details.get("error")), ParameterError)(message)
         if self.code == "engine-failed":
             return EngineFailed()
         if self.code == "ledger-unavailable":
-            return LedgerUnavailable(self.message)
-        message = self.message + (f" That was attempt {attempts}." if attempts > 1 else "")
+            return LedgerUnavailable(message)
+        message += f" That was attempt {attempts}." if attempts > 1 else ""
         if pays:
             message += f" It may have been charged. {_FREE}" if lost else " Nothing was charged."
         if self.code in ("strange", "insecure") or not (self.lost or self.retry or self.code == "stopped"):
@@ -103,6 +109,8 @@ class FailedAttempt:
             currency=shorten(str(currency), 40) if currency else "privacy",
             scope=shorten(str(scope), 200) if scope else "total",
             scale=_number(self.details.get("scale")),
+            charged=NOTHING_CHARGED if self.hint.startswith(NOTHING_CHARGED) else "",
+            advice=self.hint.removeprefix(NOTHING_CHARGED).strip(),
         )
 
 
@@ -141,13 +149,14 @@ class ResponseReader:
         if not isinstance(error, dict) or not isinstance(error.get("code"), str):
             return self._from_intermediary(status, _seconds(headers))
         details = error.get("details")
-        message = " ".join(
-            part for part in (error.get("message"), error.get("hint")) if isinstance(part, str)
+        message, hint = (
+            part if isinstance(part, str) else "" for part in (error.get("message"), error.get("hint"))
         )
         code = error["code"]
         return FailedAttempt(
             code=code,
             message=shorten(message, _MAX_MESSAGE),
+            hint=shorten(hint, _MAX_MESSAGE) if hint else "",
             details=details if isinstance(details, dict) else {},
             retry=code in _RETRY_CODES,
             lost=status == 500,

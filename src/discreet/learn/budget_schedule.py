@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import BudgetExceeded, PromiseError
-from discreet.formatting import format_share
-from discreet.privacy import GaussianDP, NoPromise, Promise, PureDP
+from discreet.privacy import NoPromise, Promise
 from discreet.privacy.budget_split import BudgetSplit
-from discreet.privacy.rounding import four_digits
 from discreet.query import Answer, Database
 from discreet.query.calibration import QueryNoise
+from discreet.query.results import affordable_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -132,6 +131,7 @@ class BudgetSchedule:
         self.sums = sums
         self.answers: dict[str, Answer] = {}
         self._owner = owner
+        self._privacy = privacy
         if isinstance(privacy, NoPromise) != isinstance(sums, NoiselessSums):
             raise PromiseError(
                 "privacy of a learner must be a promise where a database is asked, was NoPromise: it answers "
@@ -166,47 +166,22 @@ class BudgetSchedule:
         try:
             answer = self.sums.ask(question, privacy=self.privacy(name), owner=self._owner, plan=later)
         except BudgetExceeded as problem:
-            refused = self._budget_error(problem, 1 + len(later))
-        else:
-            self.answers[name] = answer
-            return answer
-        # Outside the handler, so that the traceback does not show the ledger's own error as its context.
-        raise refused
+            self._explain(problem)
+            raise
+        self.answers[name] = answer
+        return answer
 
-    def _budget_error(self, problem: BudgetExceeded, passes: int) -> BudgetExceeded:
-        """Return the error for ``passes`` passes that exceed the budget, with what is left and would fit."""
-        which = "its one pass" if passes == 1 else f"{passes} passes"
-        paid = ", ".join(self.answers)
-        if paid:
-            which += " that are still to come"
-            way = (
-                f"The passes before ({paid}) are paid for and kept: fit again with the same parameters once "
-                "there is room, and they are free."
-            )
-        else:
-            way = f"Nothing was charged. {self._suggest_promise(problem)}"
-        takes = format_share(problem.asked / problem.limit) if problem.limit else "more than all"
-        left = format_share(problem.left / problem.limit, up=False) if problem.left else "nothing"
-        return BudgetExceeded(
-            f"privacy of a learner must fit what its ledger has left, and does not: {which} take {takes} of "
-            f"the budget of {problem.scope!r}, and {left} is left ({problem.currency}: asked "
-            f"{problem.asked:.6g}, left {problem.left:.6g}). {way}",
-            asked=problem.asked,
-            left=problem.left,
-            limit=problem.limit,
-            currency=problem.currency,
-            scope=problem.scope,
-            scale=problem.scale,
-        )
-
-    def _suggest_promise(self, problem: BudgetExceeded) -> str:
-        """Return a sentence with the largest promise, to four digits, that fits the ledger's budget."""
-        (promise,) = self.promises
-        if isinstance(promise, GaussianDP) and (mu := four_digits(promise.mu * problem.scale)) > 0:
-            return f"GaussianDP(mu={mu!r}) would fit."
-        if isinstance(promise, PureDP) and (epsilon := four_digits(promise.epsilon * problem.scale)) > 0:
-            return f"PureDP(epsilon={epsilon!r}) would fit."
-        return "Ask for a weaker promise of another kind, or begin a new ledger with new rows."
+    def _explain(self, problem: BudgetExceeded) -> None:
+        """Say in the error which passes were paid for, or which promise of the whole fit would still fit."""
+        if self.answers:
+            problem.charged = f"The passes before ({', '.join(self.answers)}) are paid for and kept."
+            problem.advice = "Fit again with the same parameters once there is room, and they are free."
+            problem.scale = 0.0  # with another promise the passes before would have to be paid for again
+            return
+        affordable = affordable_request(self._privacy, None, problem.scale)
+        if affordable is not None:
+            numbers = ", ".join(f"{name}={value!r}" for name, value in affordable.items() if name != "kind")
+            problem.advice = f"{type(self._privacy).__name__}({numbers}) would still fit."
 
     def expected_sd(self, name: str, question: Aggregate) -> Floats:
         """Return the standard deviation that the answer of a pass would have; nothing is charged."""

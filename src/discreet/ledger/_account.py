@@ -90,11 +90,8 @@ class Account:
         added = plan_cost(cost, self.order)
         if self.caps is None or added is None:
             return None
-        try:
-            more = self._epsilon_between(self.spent, self.spent + added)
-        except PromiseError:  # of another unit, or about other columns
-            more = None
-        return self._as_use(1.0 if self._reads_exactly(added) else self.caps.cost_share(added), more)
+        share = 1.0 if self._reads_exactly(added) else self.caps.cost_share(added)
+        return self._as_use(share, self._added_epsilon(self.spent, added))
 
     def took(self, cost: Sequence[Promise]) -> dict[str, float | None] | None:
         """Return the share of the budget that the last charges took, and the epsilon that they added.
@@ -116,12 +113,15 @@ class Account:
         share = self.caps.cost_share(added)
         if self.caps.plan is not None:  # the first charge took everything, and those of its plan nothing more
             share = 0.0 if before.charges else 1.0
-        return self._as_use(share, self._epsilon_between(before, self.spent))
+        return self._as_use(share, self._added_epsilon(before, added))
 
-    def _epsilon_between(self, before: Spending, after: Spending) -> float | None:
-        """Return by how much the epsilon of the limit's delta grows, rounded up; None where it has none."""
+    def _added_epsilon(self, before: Spending, added: Spending) -> float | None:
+        """Return by how much charges raise the epsilon at the limit's delta, rounded up; None without one."""
         assert self.caps is not None
-        first, last = self.caps.epsilon(before), self.caps.epsilon(after)
+        try:
+            first, last = self.caps.epsilon(before), self.caps.epsilon(before + added)
+        except PromiseError:  # of another unit, or about other columns
+            return None
         if first is None or last is None:
             return None
         return float_up(max(exact(last) - exact(first), exact(0)))

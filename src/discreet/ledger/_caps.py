@@ -49,35 +49,24 @@ _RESERVE = {"mixed": Fraction(1, 10), "gaussian": Fraction(1, 10**6), "pure": Fr
 
 _INFORMATION = "Fisher information of "
 
-# What a limit cannot express, and what therefore has a cap of 0 under it: the field of the spending, what to
-# call it, and the way out.
-_REFUSED = {
-    "pure-dp": (
-        ("gaussian", "Gaussian", "a limit of ApproxDP, ZCDP or GaussianDP"),
-        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
-        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
-    ),
+# What a limit cannot express, as fields of the spending: they have a cap of 0 under it.
+_REFUSED: dict[str, tuple[str, ...]] = {
+    "pure-dp": ("gaussian", "concentrated", "point_delta"),
     "mixed": (),
-    "gaussian": (
-        ("concentrated", "concentrated (ZCDP)", "rule='mixed'"),
-        ("pure", "pure", "rule='mixed'"),
-        ("point_delta", "(epsilon, delta)", "rule='mixed'"),
-    ),
-    "pure": (
-        ("gaussian", "Gaussian", "rule='mixed'"),
-        ("concentrated", "concentrated (ZCDP)", "rule='mixed'"),
-    ),
-    "zcdp": (("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),),
-    "gaussian-dp": (
-        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
-        ("pure", "pure", "a limit of ApproxDP or ZCDP"),
-        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
-    ),
-    "posterior-odds": (
-        ("concentrated", "concentrated (ZCDP)", "a limit of ZCDP"),
-        ("point_delta", "(epsilon, delta)", "a limit of ApproxDP"),
-    ),
+    "gaussian": ("concentrated", "pure", "point_delta"),
+    "pure": ("gaussian", "concentrated"),
+    "zcdp": ("point_delta",),
+    "gaussian-dp": ("concentrated", "pure", "point_delta"),
+    "posterior-odds": ("concentrated", "point_delta"),
     "error-floor": (),
+}
+
+# What to call each of them, and which limits add it up.
+_KINDS = {
+    "gaussian": ("Gaussian", "ApproxDP, ZCDP or GaussianDP"),
+    "concentrated": ("concentrated (ZCDP)", "ZCDP"),
+    "pure": ("pure", "ApproxDP or ZCDP"),
+    "point_delta": ("(epsilon, delta)", "ApproxDP"),
 }
 
 
@@ -284,8 +273,10 @@ class Caps:
                 f"{self.limit}, and this one does not ({'; '.join(cost.unpromised)}). "
                 "Use a ledger without a limit to record it."
             )
-        for name, words, way in self._refused_kinds:
+        for name in self._refused_kinds:
             if getattr(cost, name) and self.plan is None:
+                words, limits = _KINDS[name]
+                way = f"a limit of {limits}" if self.rule is None else "rule='mixed'"
                 raise PromiseError(
                     f"promise of a charge must be of a kind that the limit {self.limit} can add "
                     f"up, got a {words} event. Open the ledger with {way}."
@@ -297,7 +288,7 @@ class Caps:
         if self.plan is not None:
             return all(getattr(spent, name) <= getattr(self.plan, name) for name in AMOUNTS)
         return not self._exceeded_currencies(spent) and not any(
-            getattr(spent, name) for name, _, _ in self._refused_kinds
+            getattr(spent, name) for name in self._refused_kinds
         )
 
     def _exceeded_currencies(self, spent: Spending) -> list[str]:
@@ -324,8 +315,7 @@ class Caps:
         whose = "" if scope == TOTAL else f" of {scope!r}"
         why = " (the first charge and its plan took all of it)" if self.plan is not None else ""
         return BudgetExceeded(
-            f"Not enough budget{whose}: this takes {takes} of {part} and {rest} is left{why}. "
-            "Nothing was charged.",
+            f"Not enough budget{whose}: this takes {takes} of {part} and {rest} is left{why}.",
             asked=amount,
             left=left[currency],
             limit=float_down(cap.exact),
@@ -357,7 +347,7 @@ class Caps:
 
         It is the same before and after a plan was read exactly, so that a choice by it is repeated alike.
         """
-        if any(getattr(cost, name) for name, _, _ in self._refused_kinds):
+        if any(getattr(cost, name) for name in self._refused_kinds):
             return math.inf
         return self.cost_share(cost)
 
@@ -383,7 +373,7 @@ class Caps:
 
     def more(self, spent: Spending, cost: Spending) -> int | None:
         """Return how many more charges of this cost fit; None for one that costs nothing."""
-        if self.plan is not None or any(getattr(cost, name) for name, _, _ in self._refused_kinds):
+        if self.plan is not None or any(getattr(cost, name) for name in self._refused_kinds):
             return 0
         counts = [
             cap.less(self._spent(spent, currency)).count // each.count
@@ -393,7 +383,7 @@ class Caps:
         return min(counts, default=None)
 
     @property
-    def _refused_kinds(self) -> tuple[tuple[str, str, str], ...]:
+    def _refused_kinds(self) -> tuple[str, ...]:
         pure = isinstance(self.limit, PosteriorOdds) and self.limit.theorem == "theorem 5"
         return _REFUSED[PureDP.kind if pure else self.rule or self.limit.kind]
 
@@ -421,7 +411,8 @@ class Caps:
             if actual is not None and actual != expected:
                 raise PromiseError(
                     f"{name} of the charge must be the limit's, {expected!r}, got {actual!r}. "
-                    "Different relations between tables are never added up: keep one ledger for each."
+                    "Different relations between tables are never added up: keep one ledger for each. "
+                    f"On the command line, create it with --{name} {actual}."
                 )
         wanted = self.limit.covers
         if cost.covers is None or wanted is None or isinstance(self.limit, ErrorFloor):

@@ -26,7 +26,7 @@ def uniform_integers(levels: int, n: int, stream: Stream | None = None) -> Ints:
     Multiplication by a 32-bit word with rejection of the incomplete last round; rejected positions are
     redrawn in place.
     """
-    if not 1 <= levels <= _MOST_LEVELS:
+    if not 1 <= check_count(levels, "levels", "uniform_integers") <= _MOST_LEVELS:
         raise ParameterError(f"levels of uniform_integers must be 1 to 2**31, was {levels}.")
     n = check_count(n, "n", "uniform_integers")
     stream = stream_or_fresh(stream)
@@ -54,7 +54,10 @@ def response_threshold(keep: float, levels: int) -> int:
         Number of levels in the public list; at least 2.
     """
     # A probability of 1 / levels, which tells nothing, may have lost its last digits in rounding.
-    if levels < 2 or not 1 - 2.0**-40 <= Fraction(keep) * levels <= levels:
+    if (
+        check_count(levels, "levels", "response_threshold") < 2
+        or not 1 - 2.0**-40 <= Fraction(keep) * levels <= levels
+    ):
         raise ParameterError(
             f"keep of response_threshold must lie between 1/levels and 1, was {keep!r} for {levels} levels."
         )
@@ -89,7 +92,9 @@ def randomized_response(codes: AnyArray, levels: int, threshold: int, stream: St
     :func:`response_threshold`.
     """
     codes = np.asarray(codes)
-    if not 0 <= threshold <= 1 << 64:
+    levels = check_count(levels, "levels", "randomized_response")
+    threshold = check_count(threshold, "threshold", "randomized_response")
+    if threshold > 1 << 64:
         raise ParameterError(f"threshold of randomized_response must be 0 to 2**64, was {threshold}.")
     if codes.size and not (int(codes.min()) >= 0 and int(codes.max()) < levels):
         raise ParameterError(
@@ -154,6 +159,7 @@ def subsets(among: int, size: int, n: int, stream: Stream | None = None) -> Bool
     is taken (Bentley and Floyd, 1987).
     """
     n, size = check_count(n, "n", "subsets"), check_count(size, "size", "subsets")
+    among = check_count(among, "among", "subsets")
     if size > among:
         raise ParameterError(f"size of subsets must be 0 to {among}, was {size}.")
     stream = stream_or_fresh(stream)

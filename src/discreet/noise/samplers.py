@@ -17,7 +17,7 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.noise.deviates import LOG2_BUCKETS, Sampler, exponential_table, normal_table
-from discreet.noise.stream import Stream, stream_or_fresh
+from discreet.noise.stream import Stream, flat_view, stream_or_fresh
 
 if TYPE_CHECKING:
     from discreet._types import Floats, Ints
@@ -229,11 +229,11 @@ class NormalSampler:
     """
 
     def __init__(self, n: int, stream: Stream) -> None:
-        self._sampler = Sampler(normal_table(), n, stream)
+        self._sampler = Sampler(normal_table(), check_count(n, "n", "NormalSampler"), stream)
 
     def fill(self, out: Floats) -> None:
         """Overwrite the contiguous array ``out`` with standard normal floats."""
-        flat = out.reshape(-1)
+        flat = flat_view(out, "NormalSampler.fill")
         for block in self._sampler.blocks(flat.size):
             part = flat[block]
             bucket, offset, _ = self._sampler.draw(part.size)

@@ -157,14 +157,14 @@ class Stream:
     def derive(self, label: str) -> Stream:
         """Return the independent stream for one purpose: always the same for one key and label."""
         self._check_process()
-        return self._make_child(hmac.digest(self._key, label.encode(), "sha256"))
+        return self._make_child(hmac.digest(self._key, _encode(label, "derive"), "sha256"))
 
     def salt(self, label: str) -> str:
         """Return a text for a keyed hash: HMAC-SHA256 of the label under the key, in hexadecimal.
 
         Unlike what :meth:`derive` draws it may become public, so a label must serve one of the two alone.
         """
-        return hmac.new(self._key, label.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._key, _encode(label, "salt"), hashlib.sha256).hexdigest()
 
     def spawn(self) -> Stream:
         """Return an independent stream whose key is drawn from this one: a different one at every call."""
@@ -179,7 +179,7 @@ class Stream:
     def fill(self, out: AnyArray) -> None:
         """Overwrite every byte of the contiguous array ``out`` with fresh random bytes."""
         self._check_process()
-        raw = out.reshape(-1).view(np.uint8)
+        raw = flat_view(out, "Stream.fill").view(np.uint8)
         with self._lock:
             # The keystream is the encryption of zeros; a short array of them stays in the cache.
             for start in range(0, raw.size, _ZEROS.size):
@@ -188,12 +188,19 @@ class Stream:
 
     def words(self, n: int) -> Words:
         """Return ``n`` uniform 64-bit words."""
-        out = np.empty(n, np.uint64)
+        try:
+            out = np.empty(n, np.uint64)
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"n of Stream.words must be a whole number of at least 0, was {n!r}."
+            ) from None
         self.fill(out)
         return out
 
     def integer(self, bits: int) -> int:
         """Return a uniform integer of ``bits`` random bits (a multiple of 64)."""
+        if isinstance(bits, bool) or not isinstance(bits, int) or bits < 0 or bits % 64:
+            raise ParameterError(f"bits of Stream.integer must be a multiple of 64, was {bits!r}.")
         return int.from_bytes(self.words(bits // 64).tobytes(), "little")
 
     def generator(self) -> np.random.Generator:
@@ -214,6 +221,23 @@ class Stream:
         )
 
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = _refuse_copy
+
+
+def _encode(label: str, where: str) -> bytes:
+    """Return a label as bytes, or refuse what is no text."""
+    if not isinstance(label, str):
+        raise ParameterError(f"label of Stream.{where} must be a text, was {label!r}.")
+    return label.encode()
+
+
+def flat_view(out: AnyArray, where: str) -> AnyArray:
+    """Return an array as one row that shares its memory, or refuse one that only a copy could flatten."""
+    if not out.flags.c_contiguous:
+        raise ParameterError(
+            f"out of {where} must be contiguous in C order, was not: a copy would be filled, and out would "
+            "stay as it was. Fill a new array, and copy it."
+        )
+    return out.reshape(-1)
 
 
 def stream_or_fresh(stream: Stream | None) -> Stream:

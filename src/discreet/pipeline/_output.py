@@ -160,6 +160,7 @@ def _rename_draft(draft: Path, target: Path, *, replace: bool) -> None:
     try:
         draft.rename(target)
     except BaseException:
+        # Also when interrupted: the earlier publication goes back to its place.
         if aside.exists():
             aside.rename(target)
         raise

@@ -142,6 +142,7 @@ class StageReport:
         except OSError:
             raise
         except Exception as problem:
+            # Any other error at all, and by its place alone: its text may quote rows.
             last = traceback.extract_tb(problem.__traceback__)[-1]
             place = f"{Path(last.filename).name}, line {last.lineno}"
             self.failures.append(f"without {what}, which failed ({type(problem).__name__} in {place})")
@@ -182,6 +183,7 @@ def log_failure(log: AuditLog) -> Iterator[None]:
     try:
         yield
     except BaseException as problem:
+        # Also when interrupted: the log says how every job ended. The text of other errors may quote rows.
         reason = str(problem) if isinstance(problem, DiscreetError) else ""
         log.write("ended", kind=type(problem).__name__, reason=reason)
         raise

@@ -20,7 +20,7 @@ from discreet.schema import nearest
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from discreet.ledger import Ledger
     from discreet.pipeline.sources import LedgerPlace
@@ -152,6 +152,18 @@ def method_options(name: str) -> tuple[str, ...]:
     return tuple(option for option in parameter_names(method_class(name)) if option != "privacy")
 
 
+def check_options(name: str, options: Iterable[str]) -> None:
+    """Refuse names that are no options of a method, and say which methods have them."""
+    known = method_options(name)
+    for option in options:
+        if option not in known:
+            elsewhere = [other for other in sorted(METHODS) if option in method_options(other)]
+            hint = f" It is one of the method {' and '.join(elsewhere)}." if elsewhere else ""
+            raise ParameterError(
+                f"{option!r} is no option of the method {name}, which takes {', '.join(known)}.{hint}"
+            )
+
+
 def make_method(
     name: str, *, schema: Schema, privacy: Promise | None, ledger: Ledger | None = None, **options: Any
 ) -> ReleaseMethod:
@@ -176,14 +188,7 @@ def make_method(
     ReleaseMethod
     """
     kind: Any = method_class(name)  # each has parameters of its own
-    known = method_options(name)
-    for option in options:
-        if option not in known:
-            elsewhere = [other for other in sorted(METHODS) if option in method_options(other)]
-            hint = f" It is one of the method {' and '.join(elsewhere)}." if elsewhere else ""
-            raise ParameterError(
-                f"{option!r} is no option of the method {name}, which takes {', '.join(known)}.{hint}"
-            )
+    check_options(name, options)
     common = {"schema": schema, "ledger": ledger}
     made: ReleaseMethod
     if privacy is None:

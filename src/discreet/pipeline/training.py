@@ -23,7 +23,7 @@ from discreet.schema import nearest
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from discreet._types import AnyArray, Floats
     from discreet.learn import Learner
@@ -85,7 +85,7 @@ def make_learner(
         Learner that is not fitted yet.
     """
     kind: Any = _model_class(name)
-    _check_parameter_names(name, parameters)
+    check_parameter_names(name, parameters)
     if privacy is None or isinstance(privacy, NoPromise):
         raise PromiseError(
             f"privacy of the model {name} must be a promise, and was "
@@ -283,7 +283,7 @@ def _check_one_row(name: str, schema: Schema) -> None:
         )
 
 
-def _check_parameter_names(name: str, parameters: Mapping[str, Any]) -> None:
+def check_parameter_names(name: str, parameters: Iterable[str]) -> None:
     """Refuse a parameter that the model does not have."""
     known = model_options(name)
     for option in parameters:

@@ -6,9 +6,13 @@ a person are used; ``engines`` compute exact integer sums; ``language`` is what 
 ``calibration`` turns a promise into noise on integers and its cost; ``answers`` has the protocol that
 learners use and the answer they get; ``execution`` charges, sums, adds noise and stores, for many callers at
 once. ``interface`` is what all databases have in common, and ``database`` the one at hand; ``text_query``
-plans and runs a text query, ``results`` is what it returns, ``combination`` adds and subtracts past results,
-``frames`` has tables for notebooks, and ``dummy_rows`` draws rows from the schema alone. ``vertical``
-queries several databases that hold columns of the same people.
+plans and runs a text query, ``results`` is what it returns, ``result_table`` its numbers in rows and columns,
+``result_drawing`` a picture of them, and ``past_results`` what was paid for before; ``consistency`` adjusts
+numbers to what is possible, ``combination`` adds and subtracts past results, ``frames`` has tables for
+plans and runs a text query, ``intervals`` and ``quantiles`` make numbers and intervals of noisy counts,
+``results`` is what it returns, ``combination`` adds and subtracts past results, ``frames`` has tables for
+notebooks, and ``dummy_rows`` draws rows from the schema alone. ``vertical`` queries several databases that
+hold columns of the same people.
 """
 
 from __future__ import annotations
@@ -21,8 +25,11 @@ from discreet.query.aggregates import (
     DistinctUnits,
     GradientSums,
     Gram,
+    GroupedSums,
     HalfspaceSums,
+    HierarchicalHistogram,
     Histogram,
+    JointAggregate,
     Marginals,
     Moments,
     NodeTables,
@@ -34,9 +41,10 @@ from discreet.query.aggregates import (
 from discreet.query.answers import Answer, NoisySums, RefinableSums
 from discreet.query.calibration import CostModel
 from discreet.query.combination import CombinedResult, ResultTerm, combine_results
+from discreet.query.consistency import ConsistentResult
 from discreet.query.database import Database
 from discreet.query.dummy import dummy_rows
-from discreet.query.frames import Budget, Frame
+from discreet.query.frames import Budget, Frame, History
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import Query, build_query, parse_query
 from discreet.query.results import LawOption, Preview, QueryResult, ResultCell
@@ -50,6 +58,7 @@ __all__ = [
     "Budget",
     "ClusterSums",
     "CombinedResult",
+    "ConsistentResult",
     "CostModel",
     "Database",
     "Dependence",
@@ -57,8 +66,12 @@ __all__ = [
     "Frame",
     "GradientSums",
     "Gram",
+    "GroupedSums",
     "HalfspaceSums",
+    "HierarchicalHistogram",
     "Histogram",
+    "History",
+    "JointAggregate",
     "LawOption",
     "Marginals",
     "Moments",

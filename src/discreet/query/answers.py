@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,7 +13,6 @@ from scipy import special
 from discreet.errors import ParameterError
 from discreet.privacy import Promise, Receipt
 from discreet.privacy.promises import promise_from_dict
-from discreet.query.intervals import ResultInterval, interval_width, mean_intervals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -187,107 +185,6 @@ class Answer:
         if values["labels"] is not None:
             fields["labels"] = tuple(tuple(_unplain(v) for v in axis) for axis in values["labels"])
         return cls(**fields)
-
-
-@dataclass(frozen=True)
-class MeanAnswer(Answer):
-    """Mean of an expression, from a noisy sum and a number of rows that is public or noisy.
-
-    Attributes
-    ----------
-    value : float
-        Noisy sum divided by the noisy count, within the declared range of what is averaged.
-    sd : float
-        Standard deviation to first order, which says little over few rows: :meth:`interval` holds for any
-        number of them.
-    total, total_sd : float
-        Noisy sum of displacements from the middle of the range, and the standard deviation of its noise.
-    count, count_sd : float
-        Number of rows, and the standard deviation of its noise; 0 where the number is public.
-    bounds : ResultInterval
-        Declared range of what is averaged.
-
-    Privacy
-    -------
-    As :class:`Answer`; it is computed from the two sums alone.
-
-    Reference
-    ---------
-    docs/explanation/theorems/intervals.md.
-    """
-
-    total: float = field(kw_only=True)
-    total_sd: float = field(kw_only=True)
-    count: float = field(kw_only=True)
-    count_sd: float = field(kw_only=True)
-    bounds: ResultInterval = field(kw_only=True)
-
-    @classmethod
-    def from_sums(cls, sums: Answer, bounds: ResultInterval, n_rows: int | None) -> MeanAnswer:
-        """Return the mean of an answer to the aggregate of a mean.
-
-        Parameters
-        ----------
-        sums : Answer
-            Noisy sum over a public number of rows; or the sum of displacements and the number of rows.
-        bounds : ResultInterval
-            Declared range of what is averaged.
-        n_rows : int or None
-            Number of rows where the answer is one sum over all of them; not used otherwise.
-        """
-        values, sds = np.ravel(sums.value).tolist(), np.ravel(sums.sd).tolist()
-        if len(values) == 1:
-            assert n_rows is not None
-            middle = bounds.lower / 2 + bounds.upper / 2
-            values, sds = [values[0] - n_rows * middle, float(n_rows)], [*sds, 0.0]
-        (total, count), (total_sd, count_sd) = values, sds
-        parts = {item.name: getattr(sums, item.name) for item in dataclasses.fields(Answer)}
-        answer = cls(
-            **{**parts, "value": 0.0, "sd": 0.0, "about": f"mean {sums.about}"},
-            total=total,
-            total_sd=total_sd,
-            count=count,
-            count_sd=count_sd,
-            bounds=bounds,
-        )
-        mean = answer._fieller(interval_width(sums.law))[0]
-        offset = mean - (bounds.lower / 2 + bounds.upper / 2)
-        divisor = max(count, count_sd)
-        sd = math.hypot(total_sd, offset * count_sd) / divisor if divisor else math.nan
-        return dataclasses.replace(answer, value=mean, sd=sd)
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the ends between which the exact mean lies with probability ``level`` or more.
-
-        Fieller's interval, within the declared range; all of it where the number of rows may be 0.
-        """
-        return self._fieller(self._half_width(level))[1:]
-
-    def _half_width(self, level: float) -> float:
-        width = super()._half_width(level)
-        # Of two Laplace noises together the law is between Laplace and Gaussian.
-        return max(width, float(special.ndtri((1 + level) / 2))) if self.count_sd else width
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        own = {name: getattr(self, name) for name in ("total", "total_sd", "count", "count_sd")}
-        return {**super().to_dict(), "kind": "mean", **own, "bounds": list(self.bounds)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make the answer that :meth:`to_dict` wrote, with the same numbers, bit for bit."""
-        if values.get("kind") != "mean":
-            raise ParameterError(f"kind of MeanAnswer must be 'mean', was {values.get('kind')!r}.")
-        return super().from_dict({**values, "kind": "answer", "bounds": ResultInterval(*values["bounds"])})
-
-    def _fieller(self, width: float) -> tuple[float, float, float]:
-        """Return the mean and the ends of its interval, for a width in standard deviations."""
-        total, total_sd, count, count_sd = np.array(
-            [[self.total], [self.total_sd], [self.count], [self.count_sd]]
-        )
-        ends = mean_intervals(total, total_sd, count, count_sd, width, self.bounds)
-        mean, lower, upper = (float(end[0]) for end in ends)
-        return mean, lower, upper
 
 
 class NoisySums(Protocol):

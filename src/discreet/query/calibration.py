@@ -146,7 +146,7 @@ class QueryNoise:
                 f"{'both' if privacy is not None else 'neither'}. Give for instance "
                 "privacy=ApproxDP(epsilon=1, delta=1e-6)."
             )
-        _check_kind(privacy, schema.neighbors)
+        check_row_promise(privacy, schema.neighbors)
         if law is None:
             return cls.candidates(bound, schema, privacy=privacy, variance=variance)[0]
         rows = 1 if bound.by_unit else schema.max_rows_per_unit or 1
@@ -371,7 +371,7 @@ def _delta_left(privacy: ApproxDP, variation: float) -> float:
     )
 
 
-def _check_kind(privacy: Promise | None, neighbors: Neighbors) -> None:
+def check_row_promise(privacy: Promise | None, neighbors: Neighbors) -> None:
     """Refuse a promise that is not about whole rows under these neighbors."""
     if privacy is None:
         return
@@ -525,7 +525,7 @@ class CostModel:
         Parameters
         ----------
         question, privacy, variance
-            As for :meth:`calibrate`.
+            As for :meth:`CostedTable.cost`.
         """
         bound = question.bind(self._curation, self.neighbors)
         return bound, QueryNoise.candidates(bound, self.schema, privacy=privacy, variance=variance)
@@ -537,12 +537,8 @@ class CostModel:
 
         Parameters
         ----------
-        question : Aggregate
-            Sums to compute, over the declared columns.
-        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
-            Promise that the answer keeps; None where `variance` is given instead.
-        variance : float
-            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+        question, privacy, variance
+            As for :meth:`CostedTable.cost`.
         """
         bound, candidates = self.candidates(question, privacy=privacy, variance=variance)
         return bound, candidates[0]

@@ -64,17 +64,18 @@ class ResultTerm:
                 "cell of ResultTerm.from_cell must have a value, and this one is over no rows. Choose "
                 "another group."
             )
+        column, question = result.columns[cell.column], result.question
         return cls(
             times=times,
-            question=result.question,
+            question=question if len(result.columns) == 1 else f"{column.name} of {question}",
             key=cell.key,
             value=cell.value,
             sd=cell.sd,
             interval=cell.interval,
             law=result.law,
             parts=result.parts,
-            bounds=result.bounds,
-            measure=result.measure,
+            bounds=column.bounds,
+            measure=column.measure,
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,21 +15,23 @@ from discreet.query.curation import Curation
 from discreet.query.dummy import dummy_frame, dummy_rows
 from discreet.query.engines import engine_for
 from discreet.query.execution import QueryExecutor
-from discreet.query.frames import HISTORY_COLUMNS, Budget, Frame, history_row
+from discreet.query.frames import Budget, Frame, History
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
+from discreet.query.past_results import past_numbers, recall_results
 from discreet.query.results import remaining_amounts
 from discreet.query.text_query import is_free, preview_query, run_query
 from discreet.query.unit_rows import check_matrix_allowed, ledger_salt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
     from discreet._types import AnyArray
     from discreet.ledger import Account, Entry
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
+    from discreet.query.answers import Answer
     from discreet.query.engines import Engine
     from discreet.query.results import Preview, QueryResult
     from discreet.schema import Schema
@@ -117,6 +119,7 @@ class Database(QueryExecutor, PrivateTable):
                 chosen, curation, ledger=charged, random_state=random_state, version=version, slots=slots
             )
         except BaseException:
+            # Also when interrupted: the caller has no reference to close it by.
             chosen.close()
             raise
 
@@ -141,11 +144,11 @@ class Database(QueryExecutor, PrivateTable):
         Privacy
         -------
         Charged before the engine is called; the same query about the same rows is free and gets the same
-        result. A mean by groups is two charges of half of the promise each.
+        result. One charge for all statistics of the query.
 
         Reference
         ---------
-        docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+        docs/explanation/theorems/sulq-sensitivity.md.
 
         Examples
         --------
@@ -231,7 +234,7 @@ class Database(QueryExecutor, PrivateTable):
         """
         return Budget.from_ledger(self.ledger, owner)
 
-    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> Frame:
+    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> History:
         """Return the charges of the ledger with their answers, oldest first. Free.
 
         Parameters
@@ -248,25 +251,11 @@ class Database(QueryExecutor, PrivateTable):
         Noisy answers that were paid for, and public facts.
         """
         entries = self.ledger.entries(owner, after=after, last=last)
-        return Frame.from_rows(HISTORY_COLUMNS, [self._history_row(entry) for entry in entries])
-
-    def _history_row(self, entry: Entry) -> dict[str, Any]:
-        """Return one charge as a row; value, sd and law are None for what is no answer of this table."""
-        receipt = entry.receipt
-        answer: dict[str, Any] = {}
-        if entry.answer is not None and (entry.asked or {}).get("question") is not None:
-            with contextlib.suppress(ParameterError):  # answered under an earlier schema
-                answer = self.recall(receipt.id).to_dict()
-        return history_row(
-            {
-                "receipt": receipt.id,
-                "row": receipt.seq,
-                "when": receipt.when,
-                "what": receipt.what,
-                "asked": entry.asked or {},
-                "cost": [promise.to_dict() for promise in receipt.promises],
-                **{name: answer.get(name) for name in ("value", "sd", "law")},
-            }
+        recall = cache(self.recall)
+        results = recall_results(self, entries, recall)
+        lines = [_history_entry(entry, recall) for entry in entries]
+        return History.from_entries(
+            {**line, "numbers": past_numbers(results, line["receipt"])} for line in lines
         )
 
     def dummy(self, n: int = 100, seed: int = 0) -> Frame:
@@ -330,3 +319,21 @@ def _named_columns(matrix: AnyArray, curation: Curation) -> dict[str, AnyArray]:
             f"{matrix.shape}. Give a mapping of names to arrays otherwise."
         )
     return {column.name: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(curation.columns)}
+
+
+def _history_entry(entry: Entry, recall: Callable[[str], Answer]) -> dict[str, Any]:
+    """Return one charge as ``/v1/history`` has it; value, sd and law are None without an answer."""
+    receipt = entry.receipt
+    answer: dict[str, Any] = {}
+    if entry.answer is not None and (entry.asked or {}).get("question") is not None:
+        with contextlib.suppress(ParameterError):  # answered under an earlier schema
+            answer = recall(receipt.id).to_dict()
+    return {
+        "receipt": receipt.id,
+        "row": receipt.seq,
+        "when": receipt.when,
+        "what": receipt.what,
+        "asked": entry.asked or {},
+        "cost": [promise.to_dict() for promise in receipt.promises],
+        **{name: answer.get(name) for name in ("value", "sd", "law")},
+    }

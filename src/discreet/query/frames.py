@@ -1,11 +1,15 @@
-"""Tables of results for notebooks: frames, budgets, and the history of what was paid for."""
+"""Frames for notebooks and files, budgets, and the history of what was paid for."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf
 
@@ -15,11 +19,23 @@ from discreet.privacy import Promise, promise_from_dict
 from discreet.privacy.promises import describe_promise
 
 if TYPE_CHECKING:
+    import os
+
     from discreet.ledger import Ledger
     from discreet.privacy import Spending
 
-HISTORY_COLUMNS = ("row", "when", "receipt", "what", "question", "value", "sd", "law", "cost")
+HISTORY_COLUMNS = (
+    *("row", "when", "receipt", "what", "question", "statistic", "group"),
+    *("value", "sd", "lower", "upper", "law", "cost"),
+)
 """Columns of a history, in their order."""
+_NUMBER_COLUMNS = ("statistic", "group", "value", "sd", "lower", "upper")
+
+# Of a spreadsheet; the last four are wide forms, which some spreadsheets accept.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_PLAIN_NUMBER = re.compile(r"[+-][0-9]+(\.[0-9]+)?")
+
+Text = TypeVar("Text", bound=str)
 
 Amount: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """Finite amount of one currency."""
@@ -75,6 +91,50 @@ class Frame:
         return polars.DataFrame(
             self.columns, strict=False, schema_overrides=dict.fromkeys(nested, polars.Object)
         )
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Return the frame as CSV in full precision, or write it to a file in UTF-8.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write; None returns the text.
+
+        Notes
+        -----
+        A text that a spreadsheet would take for a formula, because it begins with one of ``= + - @`` and is
+        no number, gets an apostrophe in front.
+        """
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(map(_csv_cell, self.columns))
+        writer.writerows(map(_csv_cell, row) for row in zip(*self.columns.values(), strict=True))
+        return write_text(out.getvalue(), path)
+
+
+def _csv_cell(value: Any) -> Any:
+    """Return a cell for CSV: no text that a spreadsheet would evaluate, several numbers as JSON."""
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS) and not _PLAIN_NUMBER.fullmatch(value):
+        return "'" + value
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    return "" if value is None else value
+
+
+def write_text(text: Text, path: str | os.PathLike[str] | None) -> Text | None:
+    """Return a text, or write it to a file in UTF-8, with the line ends that it has.
+
+    Parameters
+    ----------
+    text : str
+        Text to return or to write.
+    path : path or None
+        File to write; None returns the text.
+    """
+    if path is None:
+        return text
+    Path(path).write_text(text, encoding="utf-8", newline="")
+    return None
 
 
 def _import_package(name: str) -> Any:
@@ -208,20 +268,51 @@ def question_words(asked: Mapping[str, Any] | None, what: str) -> str:
     return what
 
 
-def history_row(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one charge as a row with :data:`HISTORY_COLUMNS`; an answer of one number is that number.
+def history_rows(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one charge as rows with :data:`HISTORY_COLUMNS`: one for each number of a text query.
 
     Parameters
     ----------
     entry : mapping
-        Entry of ``/v1/history``: receipt, row, when, what, asked, cost, value, sd, law.
+        Entry of ``/v1/history``: receipt, row, when, what, asked, cost, value, sd, law, and the numbers of a
+        text query. An answer to another aggregate has one row, with the number or the list of all of them;
+        so has a charge whose query has its numbers at a later charge, with none.
     """
     asked = entry["asked"]
     question = asked.get("said") or json.dumps(asked.get("question"))
-    single = {
-        name: entry[name][0] if isinstance(entry[name], list) and len(entry[name]) == 1 else entry[name]
-        for name in ("value", "sd")
-    }
     cost = " and ".join(describe_promise(promise) for promise in entry["cost"])
-    row = {**entry, "question": question, "cost": cost, **single}
-    return {name: row[name] for name in HISTORY_COLUMNS}
+    common = {**dict.fromkeys(HISTORY_COLUMNS), **entry, "question": question, "cost": cost}
+    numbers = entry.get("numbers")
+    if numbers is None:
+        numbers = [{name: _unwrap(entry[name]) for name in ("value", "sd")}]
+    empty = dict.fromkeys(_NUMBER_COLUMNS)
+    rows = [{**common, **empty, **{name: one[name] for name in one}} for one in numbers or [empty]]
+    return [{name: row[name] for name in HISTORY_COLUMNS} for row in rows]
+
+
+def _unwrap(value: Any) -> Any:
+    """Return the number of a list of one, and everything else as it is."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+class History(Frame):
+    """What was paid for, oldest first: a frame with one row for each number of a text query.
+
+    Its columns are the row of the ledger, when it was charged, the receipt, the kind of charge, the question,
+    the statistic and the group of the number, value, sd, lower, upper, the law of the noise, and the cost of
+    the whole question.
+    """
+
+    @classmethod
+    def from_entries(cls, entries: Iterable[Mapping[str, Any]]) -> History:
+        """Return the history of charges, in the form that ``/v1/history`` has them in."""
+        rows = [row for entry in entries for row in history_rows(entry)]
+        return cls(Frame.from_rows(HISTORY_COLUMNS, rows).columns)
+
+    def __repr__(self) -> str:
+        return f"History({len(set(self.columns['row']))} charges, {len(self)} rows)"
+
+    def _repr_html_(self) -> str:
+        from discreet.query.result_drawing import draw_history  # only a notebook draws
+
+        return draw_history(self.columns)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from discreet.errors import ParameterError
-from discreet.query.aggregates import Histogram, Sums
-from discreet.query.answers import MeanAnswer
+from discreet.query.aggregates import Histogram
 from discreet.query.calibration import CostedTable
-from discreet.query.intervals import ResultInterval
-from discreet.query.language import parse
-from discreet.query.language.query import Query
-from discreet.query.text_query import plan_aggregates
+from discreet.query.language._group_by import write_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +16,17 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import Answer
-    from discreet.query.frames import Budget, Frame
+    from discreet.query.frames import Budget, Frame, History
     from discreet.query.results import Preview, QueryResult
+
+
+class VerbOptions(TypedDict, total=False):
+    """Keyword arguments of :meth:`PrivateTable.query` beside the text."""
+
+    privacy: Promise | None
+    sd: float | None
+    refines: str | Sequence[str]
+    owner: str | None
 
 
 class PrivateTable(CostedTable, ABC):
@@ -159,7 +161,7 @@ class PrivateTable(CostedTable, ABC):
         """
 
     @abstractmethod
-    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> Frame:
+    def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> History:
         """Return what was paid for, with the answers, oldest first. Free.
 
         Parameters
@@ -188,55 +190,19 @@ class PrivateTable(CostedTable, ABC):
     def close(self) -> None:
         """Release the engine or the connections."""
 
-    def sum(
-        self,
-        expression: Any,
-        *,
-        privacy: Promise | None = None,
-        variance: float | None = None,
-        owner: str | None = None,
-        refines: str | None = None,
-    ) -> Answer:
-        """Sum an expression over all rows; a row where it is unknown adds 0.
-
-        Parameters
-        ----------
-        expression : str or Expression
-            Scalar SQL expression over the declared columns: ``"income / 12"``.
-        privacy, variance, owner, refines
-            As for :meth:`ask`.
-
-        Privacy
-        -------
-        One row moves the sum by the width of the interval that follows from the declared bounds.
-
-        Reference
-        ---------
-        docs/explanation/theorems/sulq-sensitivity.md.
-        """
-        answer = self.ask(
-            Sums((expression,)), privacy=privacy, variance=variance, owner=owner, refines=refines
-        )
-        value, sd = np.asarray(answer.value), np.asarray(answer.sd)
-        return dataclasses.replace(answer, value=float(value[0]), sd=float(sd[0]))
-
     def count(
-        self,
-        predicate: Any = "TRUE",
-        *,
-        privacy: Promise | None = None,
-        variance: float | None = None,
-        owner: str | None = None,
-        refines: str | None = None,
-    ) -> Answer:
-        """Count the rows for which a condition is true, and neither false nor unknown.
+        self, where: Any = None, *, by: str | Sequence[str] = (), **how: Unpack[VerbOptions]
+    ) -> QueryResult:
+        """Count rows: all, or those for which a condition is true, and neither false nor unknown.
 
         Parameters
         ----------
-        predicate : str or Expression
-            Condition over the declared columns: ``"age >= 65 AND owner = 1"``.
-        privacy, variance, owner, refines
-            As for :meth:`ask`.
+        where : str or Expression, optional
+            Condition that chooses rows: ``"age >= 65 AND owner = 1"``; None for all of them.
+        by : str or sequence of str
+            Keys of the groups, as they stand behind BY in a query: ``"ward"``, ``"age (30, 60)"``.
+        **how
+            The `privacy` or `sd`, `refines` and `owner` of :meth:`query`.
 
         Privacy
         -------
@@ -246,56 +212,198 @@ class PrivateTable(CostedTable, ABC):
         ---------
         docs/explanation/theorems/sulq-sensitivity.md.
         """
-        if isinstance(predicate, str):
-            predicate = parse(predicate, self.schema)
-        if not predicate.is_condition:
-            name = type(self).__name__
-            raise ParameterError(
-                f"predicate of {name}.count must be a condition, was {predicate.canonical}. Compare it "
-                f"with something, or use {name}.sum."
-            )
-        return self.sum(predicate, privacy=privacy, variance=variance, owner=owner, refines=refines)
+        return self._query_statistic("count", where, by, how)
 
-    def mean(
+    def count_distinct(
+        self, *, where: Any = None, by: str | Sequence[str] = (), **how: Unpack[VerbOptions]
+    ) -> QueryResult:
+        """Count people, who may have several rows each, by the id column of the schema.
+
+        Parameters
+        ----------
+        where, by, **how
+            As for :meth:`count`; a person counts in every group that one of their rows is in.
+        """
+        if self.schema.id_column is None:
+            raise ParameterError(
+                "count_distinct must be of a table whose schema names an id_column, and this one names "
+                "none. Count rows with count()."
+            )
+        return self._query_statistic(
+            f"count(distinct {self._write_name(self.schema.id_column)})", where, by, how
+        )
+
+    def sum(
         self,
         expression: Any,
         *,
-        privacy: Promise | None = None,
-        owner: str | None = None,
-        refines: str | None = None,
-    ) -> MeanAnswer:
-        """Average an expression over all rows where it is known.
+        where: Any = None,
+        by: str | Sequence[str] = (),
+        **how: Unpack[VerbOptions],
+    ) -> QueryResult:
+        """Sum an expression; a row where it is unknown adds 0.
 
         Parameters
         ----------
         expression : str or Expression
-            Scalar SQL expression over the declared columns.
-        privacy, owner, refines
-            As for :meth:`ask`.
-
-        Returns
-        -------
-        MeanAnswer
-            Mean within the declared range, whose interval accounts for all noise.
+            Scalar SQL expression over the declared columns: ``"income / 12"``.
+        where, by, **how
+            As for :meth:`count`.
 
         Privacy
         -------
-        Where the number of rows is public and no cell of the expression may be missing, that of the sum.
-        Otherwise that of two sums together: of the displacements from the middle of the range, which one row
-        moves the least, and of the rows where the expression is known.
+        One row moves the sum by the width of the interval that follows from the declared bounds.
 
         Reference
         ---------
         docs/explanation/theorems/sulq-sensitivity.md.
         """
-        if isinstance(expression, str):
-            expression = parse(expression, self.schema)
-        known = None if expression.known is None else parse(expression.known, self.schema)
-        query = Query("mean", expression, known, (), self.schema)
-        (planned,) = plan_aggregates(query, self, privacy, None)
-        answer = self.ask(planned.aggregate, privacy=privacy, owner=owner, refines=refines)
-        bounds = ResultInterval(expression.lower, expression.upper)
-        return MeanAnswer.from_sums(answer, bounds, self.n_rows)
+        return self._query_statistic(f"sum({self._write_name(expression)})", where, by, how)
+
+    def mean(
+        self,
+        expression: Any,
+        *,
+        where: Any = None,
+        by: str | Sequence[str] = (),
+        **how: Unpack[VerbOptions],
+    ) -> QueryResult:
+        """Average an expression over the rows where it is known.
+
+        Parameters
+        ----------
+        expression : str or Expression
+            Scalar SQL expression over the declared columns.
+        where, by, **how
+            As for :meth:`count`.
+
+        Privacy
+        -------
+        Where the number of rows is public and all of them are averaged, that of the sum. Otherwise that of
+        two sums together: of the displacements from the middle of the range, which one row moves the least,
+        and of the rows that are averaged.
+
+        Reference
+        ---------
+        docs/explanation/theorems/sulq-sensitivity.md.
+        """
+        return self._query_statistic(f"mean({self._write_name(expression)})", where, by, how)
+
+    def proportion(
+        self, condition: Any, *, where: Any = None, by: str | Sequence[str] = (), **how: Unpack[VerbOptions]
+    ) -> QueryResult:
+        """Return the part of the rows for which a condition is true, of those where it is known.
+
+        Parameters
+        ----------
+        condition : str or Expression
+            Condition over the declared columns: ``"age >= 65"``.
+        where, by, **how
+            As for :meth:`count`.
+        """
+        return self._query_statistic(f"mean({self._write_name(condition)})", where, by, how)
+
+    def variance(
+        self, expression: Any, *, where: Any = None, by: str | Sequence[str] = (), **how: Unpack[VerbOptions]
+    ) -> QueryResult:
+        """Return the variance of an expression over the rows where it is known.
+
+        Parameters
+        ----------
+        expression : str or Expression
+            Scalar SQL expression over the declared columns.
+        where, by, **how
+            As for :meth:`count`.
+        """
+        return self._query_statistic(f"variance({self._write_name(expression)})", where, by, how)
+
+    def stddev(
+        self, expression: Any, *, where: Any = None, by: str | Sequence[str] = (), **how: Unpack[VerbOptions]
+    ) -> QueryResult:
+        """Return the standard deviation of an expression over the rows where it is known.
+
+        Parameters
+        ----------
+        expression, where, by, **how
+            As for :meth:`variance`.
+        """
+        return self._query_statistic(f"stddev({self._write_name(expression)})", where, by, how)
+
+    def median(
+        self, expression: Any, *, where: Any = None, by: str | Sequence[str] = (), **how: Unpack[VerbOptions]
+    ) -> QueryResult:
+        """Return the median of an expression over the rows where it is known.
+
+        Parameters
+        ----------
+        expression, where, by, **how
+            As for :meth:`variance`.
+        """
+        return self._query_statistic(f"median({self._write_name(expression)})", where, by, how)
+
+    def quantile(
+        self,
+        expression: Any,
+        level: float,
+        *,
+        where: Any = None,
+        by: str | Sequence[str] = (),
+        **how: Unpack[VerbOptions],
+    ) -> QueryResult:
+        """Return the number that a given part of the rows is at most.
+
+        Parameters
+        ----------
+        expression : str or Expression
+            Scalar SQL expression over the declared columns.
+        level : float
+            Part of the rows, between 0 and 1: 0.9 for the ninth decile.
+        where, by, **how
+            As for :meth:`count`.
+        """
+        if not 0 < level < 1:
+            raise ParameterError(f"level of quantile must be between 0 and 1, was {level!r}.")
+        written = f"quantile({self._write_name(expression)}, {float(level)!r})"
+        return self._query_statistic(written, where, by, how)
+
+    def ratio(
+        self,
+        numerator: Any,
+        denominator: Any,
+        *,
+        where: Any = None,
+        by: str | Sequence[str] = (),
+        **how: Unpack[VerbOptions],
+    ) -> QueryResult:
+        """Return the sum of one expression divided by the sum of another.
+
+        Parameters
+        ----------
+        numerator, denominator : str or Expression
+            Scalar SQL expressions over the declared columns.
+        where, by, **how
+            As for :meth:`count`.
+        """
+        written = f"ratio({self._write_name(numerator)}, {self._write_name(denominator)})"
+        return self._query_statistic(written, where, by, how)
+
+    def _query_statistic(
+        self, statistic: str, where: Any, by: str | Sequence[str], how: VerbOptions
+    ) -> QueryResult:
+        """Ask a query that consists of a statistic, a condition and the keys of groups."""
+        text = statistic
+        if where is not None:
+            # In parentheses no word of a condition is taken for the next part of the query.
+            text += f" where ({self._write_name(where)})"
+        keys = [by] if isinstance(by, str) else list(by)
+        if keys:
+            text += f" by {', '.join(map(self._write_name, keys))}"
+        return self.query(text, **how)
+
+    def _write_name(self, expression: Any) -> str:
+        """Return an expression as text; the name of a column in quotes where it needs them."""
+        text = expression if isinstance(expression, str) else expression.canonical
+        return write_name(text) if any(column.name == text for column in self.schema.released) else text
 
     def histogram(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 """Probability with which an interval holds the exact number."""
 _GAUSSIAN_WIDTH = 1.959963984540054  # standard deviations on either side, at LEVEL
+_STEPS = 33  # means at which the interval of a variance is computed
 
 
 class ResultInterval(NamedTuple):
@@ -27,13 +29,29 @@ UNBOUNDED = ResultInterval(-math.inf, math.inf)
 """Bounds of a number of which nothing is declared."""
 
 
-def interval_width(law: Law) -> float:
-    """Return half the width of an interval at :data:`LEVEL`, in standard deviations.
+def interval_width(law: Law, level: float = LEVEL) -> float:
+    """Return half the width of an interval, in standard deviations.
 
-    At this level no weighted sum of independent Laplace and Gaussian noises leaves the interval of a Laplace
-    noise of the same variance more often than that one does, so "laplace" is right for all of them.
+    Parameters
+    ----------
+    law : {"gaussian", "laplace"}
+        Distribution of the noise.
+    level : float
+        Probability with which the interval holds the exact number, at least :data:`LEVEL`.
+
+    Notes
+    -----
+    At these levels no weighted sum of independent Laplace and Gaussian noises leaves the interval of a
+    Laplace noise of the same variance more often than that one does, so "laplace" is right for all of them.
     """
-    return _GAUSSIAN_WIDTH if law == "gaussian" else -math.log1p(-LEVEL) / math.sqrt(2)
+    if law == "laplace":
+        return -math.log1p(-level) / math.sqrt(2)
+    return _GAUSSIAN_WIDTH if level == LEVEL else NormalDist().inv_cdf(0.5 + level / 2)
+
+
+def simultaneous_level(numbers: int) -> float:
+    """Return the level at which all of several independent intervals hold together at :data:`LEVEL`."""
+    return float(LEVEL ** (1 / numbers))
 
 
 def sum_intervals(values: Floats, sds: Floats, width: float, bounds: ResultInterval) -> tuple[Floats, Floats]:
@@ -94,18 +112,121 @@ def mean_intervals(
     docs/explanation/theorems/intervals.md.
     """
     middle = bounds.lower / 2 + bounds.upper / 2
-    least = width * count_sds
-    readable = counts > least
-    divisor = np.where(readable, counts, np.where(least > 0, least, np.nan))
-    # Relative to the count, so that no product of squares overflows.
-    offset = np.clip(sums / divisor, bounds.lower - middle, bounds.upper - middle)
-    sum_margin, count_margin = width * sum_sds / divisor, np.where(readable, least / divisor, 0.0)
-    curvature = (1 - count_margin) * (1 + count_margin)
-    spread = np.hypot(offset * count_margin, sum_margin * np.sqrt(curvature))
-    with np.errstate(over="ignore", divide="ignore"):  # a count just above its margin: the ends are cut
-        lower, upper = ((offset + sign * spread) / curvature + middle for sign in (-1, 1))
+    around = ResultInterval(bounds.lower - middle, bounds.upper - middle)
+    offset, lower, upper = ratio_intervals(sums, sum_sds, counts, count_sds, width, around)
     return (
         np.clip(offset + middle, *bounds),
-        np.where(readable, np.maximum(lower, bounds.lower), bounds.lower),
-        np.where(readable, np.minimum(upper, bounds.upper), bounds.upper),
+        # The ends of the bounds are exact; a sum of their halves need not be.
+        np.where(lower == around.lower, bounds.lower, np.maximum(lower + middle, bounds.lower)),
+        np.where(upper == around.upper, bounds.upper, np.minimum(upper + middle, bounds.upper)),
     )
+
+
+def ratio_intervals(
+    numerators: Floats,
+    numerator_sds: Floats,
+    denominators: Floats,
+    denominator_sds: Floats,
+    width: float,
+    bounds: tuple[Any, Any],
+) -> tuple[Floats, Floats, Floats]:
+    """Return quotients of noisy sums and the ends of their intervals, Fieller's sets within the bounds.
+
+    Parameters
+    ----------
+    numerators, numerator_sds : array
+        Noisy sums above the line, and their standard deviations.
+    denominators, denominator_sds : array
+        Noisy sums below the line, of which the exact ones are not negative, and their standard deviations.
+    width : float
+        Half the width of an interval, in standard deviations.
+    bounds : tuple of two floats or arrays
+        Least and largest quotient that is possible.
+
+    Returns
+    -------
+    tuple of array
+        Quotients within the bounds, NaN over a denominator that is exactly 0; lower ends; upper ends. A
+        denominator within its own margin leaves all of the bounds.
+    """
+    least = width * denominator_sds
+    readable = denominators > least
+    divisor = np.where(readable, denominators, np.where(least > 0, least, np.nan))
+    # Relative to the denominator, so that no product of squares overflows.
+    quotient = np.clip(numerators / divisor, *bounds)
+    margin, below = width * numerator_sds / divisor, np.where(readable, least / divisor, 0.0)
+    curvature = (1 - below) * (1 + below)
+    spread = np.hypot(quotient * below, margin * np.sqrt(curvature))
+    with np.errstate(over="ignore", divide="ignore"):  # a denominator just above its margin: the ends are cut
+        lower, upper = ((quotient + sign * spread) / curvature for sign in (-1, 1))
+    return (
+        quotient,
+        np.where(readable, np.maximum(lower, bounds[0]), bounds[0]),
+        np.where(readable, np.minimum(upper, bounds[1]), bounds[1]),
+    )
+
+
+class NoisySum(NamedTuple):
+    """Noisy sums and the standard deviations of their noise."""
+
+    value: Floats
+    sd: Floats
+
+
+def variance_intervals(
+    sums: NoisySum, squares: NoisySum, counts: NoisySum, half: float, law: Law, level: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return population variances and the ends of their intervals.
+
+    Parameters
+    ----------
+    sums : NoisySum
+        Sums of the displacements ``d`` from the middle of the range.
+    squares : NoisySum
+        Sums of ``d**2 - half**2 / 2``.
+    counts : NoisySum
+        Numbers of rows in each group.
+    half : float
+        Half the declared range, which no displacement exceeds.
+    law : {"gaussian", "laplace"}
+        Distribution of the noise.
+    level : float
+        Probability with which an interval holds the exact variance.
+
+    Notes
+    -----
+    For a fixed ``u`` the mean of ``(d - u)**2`` is ``z + half**2 / 2 + u**2``, where ``z`` is the quotient of
+    ``squares - 2 u sums`` and the count: Fieller's set holds it, whatever the count is. At the exact mean of
+    ``d`` it is the variance. A tenth of the error probability goes to an interval of that mean; the union
+    of the sets for all ``u`` in it holds the variance. It is hardly wider than one of them: near the mean the
+    quotient depends on ``u`` by its square alone.
+
+    Reference
+    ---------
+    docs/explanation/theorems/intervals.md.
+    """
+    error = 1 - level
+    most = half * half
+    around = ResultInterval(-half, half)
+    mean, low, high = ratio_intervals(
+        sums.value, sums.sd, counts.value, counts.sd, interval_width(law, 1 - error / 10), around
+    )
+    width = interval_width(law, 1 - 0.9 * error)
+    lower, upper = np.full_like(low, most), np.zeros_like(low)
+    for part in np.linspace(0.0, 1.0, _STEPS):
+        u = low + part * (high - low)
+        offset = most / 2 + u * u
+        _, least, largest = ratio_intervals(
+            squares.value - 2 * u * sums.value,
+            np.hypot(squares.sd, 2 * u * sums.sd),
+            counts.value,
+            counts.sd,
+            width,
+            (-offset, most - offset),
+        )
+        lower = np.minimum(lower, least + offset)
+        upper = np.maximum(upper, largest + offset)
+    readable = counts.value > width * counts.sd
+    divisor = np.where(readable, counts.value, np.where(counts.sd > 0, width * counts.sd, np.nan))
+    variance = np.clip(squares.value / divisor + most / 2 - mean * mean, 0.0, most)
+    return variance, np.clip(lower, 0.0, most), np.clip(upper, 0.0, most)

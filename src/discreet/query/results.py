@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,16 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, Spending, promi
 from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
 from discreet.privacy.promises import describe_promise
 from discreet.privacy.rounding import four_digits
-from discreet.query.frames import Frame
-from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width, sum_intervals
+from discreet.query.consistency import ConsistentResult
+from discreet.query.intervals import (
+    LEVEL,
+    UNBOUNDED,
+    ResultInterval,
+    interval_width,
+    simultaneous_level,
+    sum_intervals,
+)
+from discreet.query.result_table import CellNumbers, ResultTable, TableColumn, TableRow, TabularResult
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,6 +44,7 @@ _SUMMED: dict[type[Promise], tuple[str, ...]] = {
     GaussianDP: ("mu",),
     ZCDP: ("rho",),
 }
+_OVER_COUNTS = ("count", "mean", "var", "stddev")  # how the names of statistics begin that need a count
 _CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
 
 
@@ -223,6 +232,8 @@ class ResultCell:
     ----------
     key : tuple of str
         Values of the group, one for each column of ``group_by``; empty without groups.
+    column : int
+        Index of the statistic among the columns of the result.
     value : float or None
         Noisy number. A mean is within its declared range; a count or a sum is as drawn, so that sums of
         several stay unbiased, and may be outside its interval. None for a mean over exactly no rows.
@@ -231,14 +242,20 @@ class ResultCell:
         quotient that has none.
     lower, upper : float
         Ends of the interval that holds the exact number with probability :data:`LEVEL`, cut to what is
-        possible.
+        possible; infinite where nothing else can be said.
     """
 
     key: tuple[str, ...]
+    column: int = 0
     value: float | None
     sd: float | None
     lower: float
     upper: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the number has no noise; the interval of a noisy quantile may be a single value too."""
+        return self.lower == self.upper and self.sd == 0
 
     @property
     def interval(self) -> ResultInterval:
@@ -249,44 +266,130 @@ class ResultCell:
         """Return plain JSON values."""
         return {
             "key": list(self.key),
+            "column": self.column,
             "value": self.value,
             "sd": self.sd,
-            "lower": self.lower,
-            "upper": self.upper,
+            "lower": _finite(self.lower),
+            "upper": _finite(self.upper),
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], law: Law, bounds: ResultInterval) -> ResultCell:
-        """Return the cell that :meth:`to_dict` wrote; refuses ends that do not fit noise and bounds."""
+    def from_dict(
+        cls, values: Mapping[str, Any], columns: Sequence[ResultColumn], width: float
+    ) -> ResultCell:
+        """Return the cell that :meth:`to_dict` wrote; refuses ends that do not fit noise and bounds.
+
+        Parameters
+        ----------
+        values : mapping
+            Cell as a message has it.
+        columns : sequence of ResultColumn
+            Columns of the result.
+        width : float
+            Half the width of an interval of its noise, in standard deviations.
+        """
+        column = values["column"]
+        if isinstance(column, bool) or not isinstance(column, int) or column < 0:
+            raise TypeError
+        bounds = columns[column].bounds
         value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
-        lower, upper = (_read_known(values[name]) for name in ("lower", "upper"))
+        lower, upper = _read_end(values["lower"], -math.inf), _read_end(values["upper"], math.inf)
         expected: Sequence[Any] = (max(lower, bounds.lower), min(upper, bounds.upper))
         if value is not None and sd is not None:
-            expected = sum_intervals(np.asarray(value), np.asarray(sd), interval_width(law), bounds)
-        allowed = _ROUNDING * (abs(value or 0.0) + abs(lower) + abs(upper))
-        near = all(abs(e - x) <= allowed for e, x in zip((lower, upper), expected, strict=True))
+            expected = sum_intervals(np.asarray(value), np.asarray(sd), width, bounds)
+        allowed = _ROUNDING * sum(abs(x) for x in (value or 0.0, lower, upper) if math.isfinite(x))
+        near = all(e == x or abs(e - x) <= allowed for e, x in zip((lower, upper), expected, strict=True))
         if lower > upper or not near:
             raise ValueError
-        return cls(key=_read_texts(values["key"]), value=value, sd=sd, lower=lower, upper=upper)
+        return cls(
+            key=_read_texts(values["key"]), column=column, value=value, sd=sd, lower=lower, upper=upper
+        )
+
+
+class ResultColumn(NamedTuple):
+    """A statistic of a result: its name and what its numbers can be.
+
+    Attributes
+    ----------
+    name : str
+        Statistic as it was understood: ``mean(age)``.
+    measure : str or None
+        Unit of the numbers; None where the columns declare none.
+    bounds : ResultInterval
+        Least and largest number that the declared ranges and the public number of rows allow; infinite where
+        they allow any.
+    first_day : date or None
+        For dates, the day that the number 0 stands for: value, sd and interval are in days since it. None
+        for other numbers.
+    sd : float or None
+        In a preview, the standard deviation that the noise of each number would have; None where it is not
+        known in advance.
+    margin : float or None
+        In a preview, half the width that each interval would have before it is cut to what is possible;
+        None where it is not known in advance.
+    rank_margin : float or None
+        In a preview of a quantile, by how many rows its rank may be off; None for other statistics.
+    """
+
+    name: str
+    measure: str | None
+    bounds: ResultInterval = UNBOUNDED
+    first_day: datetime.date | None = None
+    sd: float | None = None
+    margin: float | None = None
+    rank_margin: float | None = None
+
+    @property
+    def unit(self) -> str | None:
+        """Unit to write behind the numbers; None without one, and for dates."""
+        return None if self.first_day is not None or not self.measure else printable(self.measure)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, with None for an end of the bounds that is infinite."""
+        return {
+            "name": self.name,
+            "measure": self.measure,
+            "bounds": {name: _finite(end) for name, end in self.bounds._asdict().items()},
+            "first_day": None if self.first_day is None else self.first_day.isoformat(),
+            "sd": self.sd,
+            "margin": self.margin,
+            "rank_margin": self.rank_margin,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ResultColumn:
+        """Return the column that :meth:`to_dict` wrote."""
+        if not isinstance(values["name"], str):
+            raise TypeError
+        bounds = ResultInterval(
+            *(_read_end(values["bounds"][name], end) for name, end in UNBOUNDED._asdict().items())
+        )
+        day = _read_text_or_none(values["first_day"])
+        return cls(
+            name=values["name"],
+            measure=_read_text_or_none(values["measure"]),
+            bounds=bounds,
+            first_day=None if day is None else _read_first_day(day, bounds),
+            sd=_read_number(values["sd"], least=0.0),
+            margin=_read_number(values["margin"], least=0.0),
+            rank_margin=_read_number(values["rank_margin"], least=0.0),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult:
+class QueryResult(TabularResult):
     """Result of a text query, of a table at hand or behind a service.
 
     Attributes
     ----------
     question : str
         Query as it was understood.
-    measure : str or None
-        Unit of the numbers; None where the columns declare none.
+    columns : tuple of ResultColumn
+        Statistics of the query, with the unit and the bounds of their numbers.
     group_by : tuple of str
         Columns of the groups; empty without groups.
     cells : tuple of ResultCell
-        One cell, or one for each declared group, also for groups without a row.
-    bounds : ResultInterval
-        Least and largest number that the declared ranges and the public number of rows allow; infinite where
-        they allow any.
+        One cell for each statistic, for each declared group all of them, also for groups without a row.
     law : {"gaussian", "laplace"}
         Distribution of the noise.
     cost : tuple of Promise
@@ -294,12 +397,18 @@ class QueryResult:
     unreadable_below : int or None
         Number of rows below which a group cannot be distinguished from an empty one; None without groups,
         for sums, and for exact results.
+    sums : int
+        Number of noisy sums in each group, which share the promise equally: a mean over a noisy count has
+        two.
+    simultaneous : int
+        Number of groups for which the intervals of a statistic hold together: above 1 if the noisy numbers
+        decided which groups are returned.
     cached : bool
         Whether it had been paid for before, and is the same result again.
     receipts : tuple of str
-        Ids of the charges, one for each aggregate of the query: two for a mean by groups.
+        Id of the charge; empty for a free result.
     parts : tuple of tuple of str
-        For each aggregate, the receipt ids of all answers that were merged into it.
+        Receipt ids of all answers that were merged into the result, as one tuple; empty for a free result.
     charges : tuple of Receipt
         Receipts of the charges, as the ledger wrote them; empty for a result that a service sent.
     ledger : str or None
@@ -311,11 +420,8 @@ class QueryResult:
     spent : Spending or None
         Sum of all charges of the ledger; None where it is not known.
     charged : tuple of Promise
-        Promises that were charged now, without those of aggregates that had been paid for before; empty for
-        a result that a service sent.
-    first_day : date or None
-        For a mean of dates, the day that the number 0 stands for: value, sd and interval are in days since
-        it. None for other numbers.
+        Promises that were charged now; empty if it had been paid for before, and for a result that a service
+        sent.
 
     Notes
     -----
@@ -333,13 +439,14 @@ class QueryResult:
     """
 
     question: str
-    measure: str | None
+    columns: tuple[ResultColumn, ...]
     group_by: tuple[str, ...]
     cells: tuple[ResultCell, ...]
     law: Law
     cost: tuple[Promise, ...]
-    bounds: ResultInterval = UNBOUNDED
     unreadable_below: int | None = None
+    sums: int = 1
+    simultaneous: int = 1
     cached: bool = False
     receipts: tuple[str, ...] = ()
     parts: tuple[tuple[str, ...], ...] = ()
@@ -348,11 +455,10 @@ class QueryResult:
     remaining: Mapping[str, Any] | None = None
     spent: Spending | None = None
     charged: tuple[Promise, ...] = field(default=(), compare=False, repr=False)
-    first_day: datetime.date | None = None
 
     @property
     def value(self) -> float | None:
-        """Noisy number of a result without groups; None with groups, and for a mean over exactly no rows."""
+        """Noisy number of a result that is one number; None for others, and over exactly no rows."""
         return None if self._single is None else self._single.value
 
     @property
@@ -360,14 +466,45 @@ class QueryResult:
         """Standard deviation of the noise of a result without groups, in its unit; None with groups."""
         return None if self._single is None else self._single.sd
 
+    def interval(self, level: float = LEVEL) -> ResultInterval:
+        """Return the interval that holds the exact number of a result that is one number.
+
+        Parameters
+        ----------
+        level : float
+            Probability with which it holds the number; another than :data:`LEVEL` for a count or a sum alone.
+
+        Raises
+        ------
+        ParameterError
+            There are several numbers, whose intervals are in ``cells``, or the number has no sd.
+        """
+        single = self._single
+        if single is None:
+            raise ParameterError(
+                f"interval of a result must be asked of one number, and there are {len(self.cells)}. Each of "
+                "`cells` has its own."
+            )
+        if level == LEVEL:
+            return single.interval
+        if single.sd is None or single.value is None or not 0 < level < 1:
+            raise ParameterError(
+                f"level of interval must be {LEVEL:g}, or of a count or a sum between 0 and 1, was {level!r}."
+            )
+        width = max(
+            interval_width(law, level) for law in {self.law, "gaussian" if self.refined else self.law}
+        )
+        ends = sum_intervals(np.asarray(single.value), np.asarray(single.sd), width, self.columns[0].bounds)
+        return ResultInterval(*map(float, ends))
+
     @property
-    def interval(self) -> ResultInterval | None:
-        """Interval of a result without groups at :data:`LEVEL`; None with groups."""
-        return None if self._single is None else self._single.interval
+    def receipt(self) -> Receipt | None:
+        """Receipt of the charge, as the ledger wrote it; None if free, or if a service sent the result."""
+        return self.charges[-1] if self.charges else None
 
     @property
     def _single(self) -> ResultCell | None:
-        return self.cells[0] if self.cells and not self.group_by else None
+        return self.cells[0] if len(self.cells) == 1 and not self.group_by else None
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -408,43 +545,39 @@ class QueryResult:
 
     def is_readable(self, cell: ResultCell) -> bool:
         """Return whether the interval of a cell says more than what is possible in any case."""
-        return cell.interval != self.bounds or cell.lower == cell.upper
+        return cell.interval != self.columns[cell.column].bounds or cell.lower == cell.upper
 
-    @property
-    def number_format(self) -> NumberFormat:
-        """How all numbers are written; intervals that were cut to what is possible do not decide it."""
-        whole = [cell for cell in self.cells if not set(cell.interval) & set(self.bounds)]
-        margins = [(cell.upper - cell.lower) / 2 for cell in whole or self.cells]
-        return NumberFormat.from_margins(margins, self.first_day)
-
-    @property
-    def unit(self) -> str | None:
-        """Unit to write behind the numbers; None without one, and for dates."""
-        return None if self.first_day is not None or not self.measure else printable(self.measure)
+    def number_format(self, column: int = 0) -> NumberFormat:
+        """Return how all numbers of a statistic are written; intervals that were cut do not decide it."""
+        cells = [cell for cell in self.cells if cell.column == column]
+        bounds = self.columns[column].bounds
+        finite = [cell for cell in cells if math.isfinite(cell.upper - cell.lower)]
+        whole = [cell for cell in finite if not set(cell.interval) & set(bounds)]
+        margins = [(cell.upper - cell.lower) / 2 for cell in whole or finite]
+        return NumberFormat.from_margins(margins, self.columns[column].first_day)
 
     def cell_texts(self) -> list[tuple[str, str]]:
         """Return the number and the interval of each cell as texts; exact numbers have no interval."""
-        write = self.number_format
+        write = [self.number_format(i) for i in range(len(self.columns))]
         return [
             (
-                "no rows" if cell.value is None else write(cell.value),
-                write.interval(*cell.interval) if cell.lower < cell.upper else "",
+                "no rows" if cell.value is None else write[cell.column](cell.value),
+                "" if cell.is_exact else write[cell.column].interval(*cell.interval),
             )
             for cell in self.cells
         ]
 
     def value_lines(self) -> list[str]:
         """Return the numbers with their intervals as lines of text, one for each cell."""
-        unit = f" {self.unit}" if self.unit else ""
-        lines = [
-            f"{value}{unit if value != 'no rows' else ''}" + (f" (95 %: {interval})" if interval else "")
-            for value, interval in self.cell_texts()
-        ]
-        if not self.group_by:
-            return lines
-        return [
-            f"{', '.join(map(name, cell.key))}: {line}" for cell, line in zip(self.cells, lines, strict=True)
-        ]
+        lines = []
+        for cell, (value, interval) in zip(self.cells, self.cell_texts(), strict=True):
+            column = self.columns[cell.column]
+            unit = f" {column.unit}" if column.unit and value != "no rows" else ""
+            named = [", ".join(map(name, cell.key))] if self.group_by else []
+            named += [column.name] if len(self.columns) > 1 else []
+            line = f"{value}{unit}" + (f" (95 %: {interval})" if interval else "")
+            lines.append(": ".join([*filter(None, (", ".join(named),)), line]))
+        return lines
 
     @property
     def value_words(self) -> list[str]:
@@ -454,23 +587,41 @@ class QueryResult:
             if self.refined
             else None
         )
-        return [*filter(None, (merged, self.group_words, self.unreadable_words))]
+        return [*filter(None, (merged, self.choice_words, self.group_words, self.unreadable_words))]
 
     def __str__(self) -> str:
-        cost = "nothing; it was paid for before" if self.cached and self.cost else self.cost_words
         values = (f"  {line}" for line in self.value_lines())
-        return "\n".join((printable(self.question), *values, *self.value_words, f"Cost: {cost}."))
+        return "\n".join((printable(self.question), *values, *self.value_words, self._paid_words))
+
+    @property
+    def _paid_words(self) -> str:
+        cost = "nothing; it was paid for before" if self.cached and self.cost else self.cost_words
+        return f"Cost: {cost}."
 
     def __repr__(self) -> str:
         shown = f"{len(self.cells)} groups" if self.group_by else "".join(self.value_lines())
         return f"{type(self).__name__}({self.question!r}: {shown})"
 
     @property
+    def choice_words(self) -> str | None:
+        """That noisy numbers chose the groups, and what it does to intervals; None if they did not."""
+        if self.simultaneous == 1:
+            return None
+        return (
+            f"Chosen from {self.simultaneous:,} groups by noisy numbers: the intervals are wider, so that "
+            "they hold whichever groups are chosen."
+        )
+
+    @property
     def group_words(self) -> str | None:
         """Which groups are too small to be read; None where that is not known."""
         if self.unreadable_below is None:
             return None
-        return f"Noise makes groups below about {self.unreadable_below:,} rows unreadable."
+        # The first of the statistics that are over a count is the one that it follows from.
+        counted = next((one for one in self.columns if one.name.startswith(_OVER_COUNTS)), None)
+        units = counted is not None and counted.name.startswith("count(distinct")
+        noun = (counted and units and counted.measure) or "rows"
+        return f"Noise makes groups below about {self.unreadable_below:,} {noun} unreadable."
 
     @property
     def unreadable_words(self) -> str | None:
@@ -479,36 +630,66 @@ class QueryResult:
         if not unreadable:
             return None
         have = "has" if unreadable == 1 else "have"
-        which = f"{unreadable} of {len(self.cells)} groups {have}" if self.group_by else "There are"
+        noun = "groups" if len(self.columns) == 1 else "numbers"
+        which = f"{unreadable} of {len(self.cells)} {noun} {have}" if len(self.cells) > 1 else "There are"
         return f"{which} too few rows for the noise: nothing can be read from the number."
 
-    @property
-    def frame(self) -> Frame:
-        """Cells, one row each: the columns of the groups, then value, sd, lower and upper."""
-        keys = {name: [cell.key[i] for cell in self.cells] for i, name in enumerate(self.group_by)}
-        numbers = {
-            name: [getattr(cell, name) for cell in self.cells] for name in ("value", "sd", "lower", "upper")
+    def table_columns(self) -> tuple[TableColumn, ...]:
+        """Return the statistics of each group, in their order."""
+        return tuple(TableColumn(*column[:4]) for column in self.columns)
+
+    def table_rows(self) -> tuple[TableRow, ...]:
+        """Return the groups in their order, each with its numbers by the name of the statistic."""
+        width = len(self.columns)
+        groups = [self.cells[i : i + width] for i in range(0, len(self.cells), width)]
+        return tuple(
+            TableRow(
+                group[0].key,
+                {
+                    self.columns[cell.column].name: CellNumbers(cell.value, cell.sd, cell.lower, cell.upper)
+                    for cell in group
+                },
+            )
+            for group in groups
+        )
+
+    def consistent(self) -> ConsistentResult:
+        """Return the numbers adjusted to what is possible: whole counts, none negative, groups that add up.
+
+        Free post-processing for tables that are shown or published; these numbers stay as they are. The
+        adjusted numbers have a smaller squared error, and a bias:
+        :class:`~discreet.query.ConsistentResult` says which, and what their intervals mean.
+        """
+        # A row is in exactly one group, but with WHERE it may be in none, and LIMIT leaves groups out.
+        partial = " where " in self.question or " limit " in self.question
+        totals = {
+            column.name: column.bounds.upper
+            for column in self.table_columns()
+            if column.name == "count" and math.isfinite(column.bounds.upper) and not partial
         }
-        # A column of the table may have one of these names.
-        return Frame({**keys, **{f"noisy {n}" if n in keys else n: cells for n, cells in numbers.items()}})
+        return ConsistentResult.from_table(self.table, self.law, totals)
 
-    def to_pandas(self) -> Any:
-        """Return the cells as a pandas data frame."""
-        return self.frame.to_pandas()
-
-    def to_polars(self) -> Any:
-        """Return the cells as a polars data frame."""
-        return self.frame.to_polars()
+    @property
+    def table(self) -> ResultTable:
+        """Numbers in rows and columns, with the sentences about them and what they cost."""
+        return ResultTable(
+            title=self.question,
+            group_by=self.group_by,
+            columns=self.table_columns(),
+            rows=self.table_rows(),
+            notes=(*self.value_words, self._paid_words),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as the command line prints them."""
         return {
             "question": self.question,
-            "measure": self.measure,
+            "columns": [column.to_dict() for column in self.columns],
             "by": list(self.group_by),
             "level": LEVEL,
+            "sums": self.sums,
+            "simultaneous": self.simultaneous,
             "law": self.law,
-            "first_day": None if self.first_day is None else self.first_day.isoformat(),
             "answers": [cell.to_dict() for cell in self.cells],
             "cost": [promise.to_dict() for promise in self.cost],
             "cached": self.cached,
@@ -524,29 +705,25 @@ class QueryResult:
 
     def to_wire(self) -> dict[str, Any]:
         """Return the result as the HTTP interface has it."""
-        ends = self.interval or (None, None)
+        ends = (None, None) if self._single is None else self._single.interval
         return {
             "kind": "answer",
             "question": self.question,
-            "measure": self.measure,
+            "columns": [column.to_dict() for column in self.columns],
             "by": list(self.group_by),
             "cells": [cell.to_dict() for cell in self.cells],
-            "bounds": self._bounds_field(),
             "value": self.value,
             "sd": self.sd,
-            "interval": {"level": LEVEL, "lower": ends[0], "upper": ends[1]},
+            "interval": {"level": LEVEL, "lower": _finite(ends[0]), "upper": _finite(ends[1])},
+            "sums": self.sums,
+            "simultaneous": self.simultaneous,
             "law": self.law,
-            "first_day": None if self.first_day is None else self.first_day.isoformat(),
             "unreadable_below": self.unreadable_below,
             "cached": self.cached,
             "receipts": list(self.receipts),
             "parts": [list(merged) for merged in self.parts],
             **cost_fields(self.cost, self.remaining),
         }
-
-    def _bounds_field(self) -> dict[str, float | None]:
-        """Return what is possible as JSON values, with None for an end that is infinite."""
-        return {name: end if math.isfinite(end) else None for name, end in self.bounds._asdict().items()}
 
     @classmethod
     def from_wire(cls, values: Mapping[str, Any]) -> Self:
@@ -573,21 +750,24 @@ class QueryResult:
             raise ValueError
         group_by = _read_texts(values["by"])
         common = _read_common_fields(values)
-        cells = tuple(ResultCell.from_dict(cell, values["law"], common["bounds"]) for cell in values["cells"])
+        columns, together = common["columns"], common["simultaneous"]
+        width = interval_width(values["law"], LEVEL if together == 1 else simultaneous_level(together))
+        cells = tuple(ResultCell.from_dict(cell, columns, width) for cell in values["cells"])
         value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
-        single = (None, None) if group_by else (cells[0].value, cells[0].sd)
-        # The number of a result without groups is there twice.
-        if (value, sd) != single or (not group_by and len(cells) != 1):
+        single = (cells[0].value, cells[0].sd) if len(cells) == 1 and not group_by else (None, None)
+        # The number of a result of one cell is there twice.
+        if (value, sd) != single or (not group_by and len(cells) != len(columns)):
             raise ValueError
-        if any(len(cell.key) != len(group_by) for cell in cells) or not isinstance(values["cached"], bool):
+        in_order = all(cell.column == i % len(columns) for i, cell in enumerate(cells))
+        if not in_order or len(cells) % len(columns) or not isinstance(values["cached"], bool):
             raise ValueError
-        day = _read_text_or_none(values.get("first_day"))
+        if any(len(cell.key) != len(group_by) for cell in cells):
+            raise ValueError
         return {
             **common,
             "group_by": group_by,
             "cells": cells,
             "law": values["law"],
-            "first_day": None if day is None else _read_first_day(day, common["bounds"]),
             "cached": values["cached"],
             "receipts": _read_texts(values["receipts"]),
             "parts": tuple(_read_texts(merged) for merged in values.get("parts", ())),
@@ -672,14 +852,10 @@ class Preview(QueryResult):
         Query as a SELECT, which is read as the same query; None where a service does not send it.
     is_free : bool
         Whether nothing would be charged: the result follows from what is public, or was paid for before.
-    sd : float or None
-        Standard deviation of the noise of each number; None for a mean over a noisy count.
-    margin : float or None
-        Half the width of each interval at :data:`LEVEL`, before it is cut to what is possible; None if it
-        depends on what is not public.
     n_rows : float or None
-        Number of rows for which the margin of a mean is given: all rows, or for groups an equal part of
-        them. It is wider over fewer. None for counts and sums, and where the number is not public.
+        Number of rows for which margins are given that depend on it, as those of a mean: all rows, or for
+        groups an equal part of them. They are wider over fewer. None for counts and sums, and where the
+        number is not public.
     expected : tuple of ExpectedMargin
         For means by groups that the owner has counted before: the margin of each. Empty otherwise.
     laws : tuple of LawOption
@@ -697,11 +873,19 @@ class Preview(QueryResult):
 
     sql: str | None
     is_free: bool = False
-    sd: float | None = None
-    margin: float | None = None
     n_rows: float | None = None
     expected: tuple[ExpectedMargin, ...] = ()
     laws: tuple[LawOption, ...] = ()
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation of the noise of a single statistic; None if it is not known in advance."""
+        return self.columns[0].sd if len(self.columns) == 1 else None
+
+    @property
+    def margin(self) -> float | None:
+        """Half the width of each interval of a single statistic; None if it is not known in advance."""
+        return self.columns[0].margin if len(self.columns) == 1 else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, as the command line prints them."""
@@ -737,10 +921,21 @@ class Preview(QueryResult):
     @property
     def margin_words(self) -> str:
         """How noisy the result would be, and over how many rows that is."""
-        if self.margin is None:
-            return "the noise depends on the number of rows, which is not public"
-        unit = f" {printable(self.measure)}" if self.measure else ""
-        text = f"would be ± {NumberFormat.from_margins([self.margin])(self.margin, 'up')}{unit}"
+        several = len(self.columns) > 1
+        margins = []
+        for column in self.columns:
+            margin = column.margin if column.rank_margin is None else column.rank_margin
+            if margin is None:
+                continue
+            unit = f" {printable(column.measure)}" if column.measure else ""
+            rank = " rows in rank" if column.rank_margin is not None else unit
+            written = NumberFormat.from_margins([margin])(margin, "up")
+            margins.append(f"{f'{column.name} ' if several else ''}± {written}{rank}")
+        if not margins:
+            of_ratio = any(column.name.startswith("ratio(") for column in self.columns)
+            depends_on = "its second sum" if of_ratio else "the number of rows"
+            return f"the noise depends on {depends_on}, which is not public"
+        text = f"would be {', '.join(margins)}"
         if self.n_rows is None:
             return f"{text}{' in each group' if self.group_by else ''} at 95 %"
         if self.group_by:
@@ -756,6 +951,17 @@ class Preview(QueryResult):
     def __repr__(self) -> str:
         return f"Preview({self.question!r}: {self.margin_words})"
 
+    def _repr_html_(self) -> str:
+        from discreet.query.result_drawing import draw_facts  # only a notebook draws
+
+        law = (self.law_words or "").removeprefix("Noise: ")
+        facts = {"as SQL": self.sql, "numbers": self.margin_words, "noise": law}
+        facts |= {"would cost": "nothing" if self.is_free else self.cost_words}
+        drawn = None
+        if self.used is not None and self.takes is not None and not self.is_free:
+            drawn = (self.used["share"] or 0.0, self.takes["share"] or 0.0)
+        return draw_facts(self.question, [(name, text) for name, text in facts.items() if text], drawn)
+
     def to_wire(self) -> dict[str, Any]:
         """Return the preview as the HTTP interface has it."""
         return {
@@ -763,9 +969,10 @@ class Preview(QueryResult):
             "question": self.question,
             "sql": self.sql,
             "learner": None,
-            "measure": self.measure,
+            "columns": [column.to_dict() for column in self.columns],
             "by": list(self.group_by),
-            "bounds": self._bounds_field(),
+            "sums": self.sums,
+            "simultaneous": self.simultaneous,
             **self._noise_fields(),
             "unreadable_below": self.unreadable_below,
             **cost_fields(self.cost, self.remaining),
@@ -776,7 +983,7 @@ class Preview(QueryResult):
     @staticmethod
     def _read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a message; it does not name the law, which follows from the cost."""
-        sd, margin, n_rows = (_read_number(values[name], least=0.0) for name in ("sd", "margin", "n_rows"))
+        n_rows = _read_number(values["n_rows"], least=0.0)
         free = values.get("free", False)
         if values["kind"] != "price" or not isinstance(free, bool):
             raise ValueError
@@ -788,8 +995,6 @@ class Preview(QueryResult):
             "law": "laplace" if common["cost"] and _is_pure(common["cost"]) else "gaussian",
             "sql": _read_text_or_none(values.get("sql")),
             "is_free": free,
-            "sd": sd,
-            "margin": margin,
             "n_rows": n_rows,
             "expected": tuple(ExpectedMargin.from_dict(one) for one in values["expected"]),
             "laws": tuple(LawOption.from_dict(option) for option in values.get("laws", ())),
@@ -803,16 +1008,23 @@ def _read_common_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         raise TypeError
     if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 0):
         raise TypeError
+    sums, together = (_read_count(values[name]) for name in ("sums", "simultaneous"))
+    if not values["columns"]:
+        raise ValueError
     return {
         "question": values["question"],
-        "measure": _read_text_or_none(values["measure"]),
+        "columns": tuple(ResultColumn.from_dict(column) for column in values["columns"]),
+        "sums": sums,
+        "simultaneous": together,
         "cost": tuple(promise_from_dict(promise) for promise in values["cost"]),
-        "bounds": ResultInterval(
-            *(_read_end(values["bounds"][name], end) for name, end in UNBOUNDED._asdict().items())
-        ),
         "unreadable_below": least,
         "remaining": dict(remaining),
     }
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number as a JSON value, None if it is infinite."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _read_number(value: Any, *, least: float = -math.inf) -> float | None:
@@ -824,6 +1036,13 @@ def _read_number(value: Any, *, least: float = -math.inf) -> float | None:
     if not (math.isfinite(value) and value >= least):
         raise ValueError
     return float(value)
+
+
+def _read_count(value: Any) -> int:
+    """Return a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise TypeError
+    return value
 
 
 def _read_first_day(text: str, bounds: ResultInterval) -> datetime.date:

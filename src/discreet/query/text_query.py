@@ -1,29 +1,24 @@
-"""Text queries: the aggregates that one needs, their noise, and the result."""
+"""Text queries: run one, or say in advance what it costs and how noisy its result would be."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
 from discreet.batching import run_one
 from discreet.errors import ParameterError
-from discreet.privacy import ApproxDP, PureDP
-from discreet.privacy.budget_split import BudgetSplit
-from discreet.query.aggregates import Histogram, Sums
 from discreet.query.calibration import CostModel, budget_share, least_charge
-from discreet.query.intervals import ResultInterval, interval_width, mean_intervals, sum_intervals
-from discreet.query.language._group_by import write_edge
-from discreet.query.results import ExpectedMargin, LawOption, Preview, QueryResult, ResultCell
+from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals
+from discreet.query.language._statistic import SPREADS
+from discreet.query.results import ExpectedMargin, LawOption, Preview, QueryResult, ResultCell, ResultColumn
+from discreet.query.statistics import AggregatePlan, counted_groups, plan_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from discreet._types import Floats
     from discreet.batching import QueryTask
     from discreet.ledger import Account
     from discreet.privacy import Promise
@@ -32,109 +27,26 @@ if TYPE_CHECKING:
     from discreet.query.calibration import Law, QueryNoise
     from discreet.query.database import Database
     from discreet.query.language.query import Query
-    from discreet.schema import Column, Schema
+    from discreet.query.statistics import StatisticValues
+    from discreet.schema import Schema
 
 
-PAIR = ("counts", "sums")
-"""Names of the two aggregates of a mean by groups; each gets half of the promise."""
 _SMALLEST_SD = 1e-150  # its square is still a number
 _LARGEST_SD = 1e100
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedAggregate:
-    """One aggregate of a text query, with its promise or the variance of its noise."""
-
-    aggregate: Aggregate
-    privacy: Promise | None
-    variance: float | None
-
-
-def plan_aggregates(
-    query: Query,
-    sums: Any,
-    privacy: Promise | None,
-    sd: float | None,
-    accounts: Callable[[], Sequence[Account]] = tuple,
-) -> list[PlannedAggregate]:
-    """Return the aggregates that a query needs: one, and two for a mean by groups.
+def requested_variance(query: Query, privacy: Promise | None, sd: float | None) -> float | None:
+    """Return the variance of an sd, None for a promise; refuses neither or both, and the sd of a mean.
 
     Parameters
     ----------
     query : Query
-        Parsed query that is planned.
-    sums : CostedTable or NoisySums
-        Object that knows schema, neighbors and the public number of rows.
+        Parsed query that is asked.
     privacy : Promise or None
-        Promise of all aggregates together; None where `sd` is given.
+        Promise of the whole result; None where `sd` is given.
     sd : float or None
         Standard deviation of a count or a sum, in its unit; None where `privacy` is given.
-    accounts : callable
-        Function that returns the budgets that would be charged; only called if they decide something.
-
-    Privacy
-    -------
-    The two aggregates of a mean by groups get half of the promise each, rounded down. For an
-    :class:`ApproxDP` promise both get noise of one law: Gaussian, whose squares of mu add up, or Laplace,
-    whose epsilons add up.
-
-    Reference
-    ---------
-    docs/explanation/theorems/composition.md.
     """
-    variance = _variance(query, privacy, sd)
-    if not (query.verb == "mean" and query.by):
-        return [PlannedAggregate(_single_aggregate(query, sums.n_rows), privacy, variance)]
-    if not isinstance(privacy, ApproxDP):
-        return _plan_pair(query, sums, privacy)
-    options = _options(query, CostModel(sums.schema, sums.n_rows), privacy, sd)
-    return options[least_charge([option.noises for option in options], accounts())].planned
-
-
-def _plan_pair(query: Query, sums: Any, privacy: Promise | None) -> list[PlannedAggregate]:
-    """Return the counts and sums of a mean by groups, with half of the promise each."""
-    halves = dict.fromkeys(PAIR, 1.0)
-    shares = BudgetSplit(privacy, halves, unit=sums.schema.unit, neighbors=sums.neighbors)  # type: ignore[arg-type]
-    pair = (_grouped(query, query.where), _grouped(query, _displacement(query)))
-    return [PlannedAggregate(one, shares[name], None) for name, one in zip(PAIR, pair, strict=True)]
-
-
-class _Option(NamedTuple):
-    """Aggregates of a query, each bound to the table with its noise, by one law."""
-
-    planned: list[PlannedAggregate]
-    fits: list[tuple[BoundAggregate, QueryNoise]]
-
-    @property
-    def noises(self) -> list[QueryNoise]:
-        return [noise for _, noise in self.fits]
-
-    @property
-    def first_sd(self) -> float:
-        """Standard deviation of the first number; all groups have the same noise."""
-        bound, noise = self.fits[0]
-        return float(np.ravel(bound.arrange(noise.sd(bound), 0.0))[0])
-
-
-def _options(query: Query, costs: CostModel, privacy: Promise | None, sd: float | None) -> list[_Option]:
-    """Return the plan of a query by each law that the request leaves open, first that without a limit."""
-    variance = _variance(query, privacy, sd)
-    if not (query.verb == "mean" and query.by):
-        one = PlannedAggregate(_single_aggregate(query, costs.n_rows), privacy, variance)
-        bound, candidates = costs.candidates(one.aggregate, privacy=privacy, variance=variance)
-        return [_Option([one], [(bound, noise)]) for noise in candidates]
-    wholes = [privacy]
-    if isinstance(privacy, ApproxDP):
-        wholes.append(PureDP(epsilon=privacy.epsilon, unit=privacy.unit, neighbors=privacy.neighbors))
-    plans = [_plan_pair(query, costs, whole) for whole in wholes]
-    options = [
-        _Option(plan, [costs.calibrate(one.aggregate, privacy=one.privacy) for one in plan]) for plan in plans
-    ]
-    return sorted(options, key=lambda option: sum(noise.log_sd() for noise in option.noises))
-
-
-def _variance(query: Query, privacy: Promise | None, sd: float | None) -> float | None:
-    """Return the variance of an sd, None for a promise; refuses neither or both, and the sd of a mean."""
     if (privacy is None) == (sd is None):
         raise ParameterError(
             "A query needs exactly one of a promise and a noise, and was given "
@@ -143,9 +55,10 @@ def _variance(query: Query, privacy: Promise | None, sd: float | None) -> float 
         )
     if sd is None:
         return None
-    if query.verb == "mean":
+    if len(query.statistics) > 1 or query.statistics[0].kind not in ("count", "distinct", "sum"):
+        asked = "several statistics were" if len(query.statistics) > 1 else f"{query.names[0]} was"
         raise ParameterError(
-            "sd must be of a count or a sum, and a mean was asked for, whose noise depends on how many rows "
+            f"sd must be of one count or sum, and {asked} asked for, whose noise depends on how many rows "
             "there are. Give an epsilon, a mu or a rho."
         )
     if not (math.isfinite(sd) and _SMALLEST_SD <= sd <= _LARGEST_SD):
@@ -154,130 +67,6 @@ def _variance(query: Query, privacy: Promise | None, sd: float | None) -> float 
             "the unit of the answer."
         )
     return float(sd) ** 2
-
-
-def _single_aggregate(query: Query, n_rows: int | None) -> Aggregate:
-    """Return the one aggregate of a query that needs no second one."""
-    if query.by:
-        return _grouped(query, None if query.expression is None and query.where is None else _scalar(query))
-    if query.verb == "mean" and not _plain_mean(query, n_rows):
-        return Sums((_displacement(query), query.where or "TRUE"))
-    return Sums((_scalar(query),))
-
-
-def _grouped(query: Query, expression: Any) -> Histogram:
-    """Return the histogram of a query's groups, counting rows or summing an expression."""
-    edges = {axis.column: axis.edges for axis in query.by if axis.edges}
-    return Histogram([axis.column for axis in query.by], edges, expression)
-
-
-def _plain_mean(query: Query, n_rows: int | None) -> bool:
-    """Return whether a query is a mean over all rows, whose number is public."""
-    return query.verb == "mean" and not query.by and query.where is None and bool(n_rows)
-
-
-def _scalar(query: Query) -> Any:
-    """Return the expression whose sum over all rows answers a count or a sum."""
-    if query.expression is None:
-        return query.where or "TRUE"
-    if query.where is None:
-        return query.expression
-    if query.expression.is_condition:
-        return f"({query.where.canonical}) AND ({query.expression.canonical})"
-    return _among(query, query.expression.canonical)
-
-
-def _among(query: Query, text: str) -> str:
-    """Return the text of an expression that is 0 outside the rows of WHERE."""
-    return text if query.where is None else f"CASE WHEN {query.where.canonical} THEN {text} ELSE 0 END"
-
-
-def _middle(query: Query) -> float:
-    """Return the middle of the averaged expression's range: about it, one row moves a sum the least."""
-    assert query.expression is not None
-    return query.expression.lower / 2 + query.expression.upper / 2
-
-
-def _displacement(query: Query) -> str:
-    """Return the text of the averaged expression, less the middle of its range, 0 outside WHERE."""
-    assert query.expression is not None
-    middle = _middle(query)
-    text = query.expression.canonical
-    if query.expression.is_condition:
-        text = f"CASE WHEN {text} THEN 1 ELSE 0 END"
-    return _among(query, f"({text}) - ({middle!r})" if middle else text)
-
-
-class CombinedValues(NamedTuple):
-    """Numbers of a result, their standard deviations and intervals, and the sd of a count of rows.
-
-    The standard deviations are NaN for a mean over a noisy count; `count_sd` is None for a sum and for a
-    mean over a public number of rows.
-    """
-
-    values: Floats
-    sds: Floats
-    lower: Floats
-    upper: Floats
-    count_sd: float | None
-
-
-def combine_values(
-    query: Query, values: list[Floats], sds: list[Floats], n_rows: int | None, law: Law
-) -> CombinedValues:
-    """Return the numbers of a result from the noisy values of its aggregates.
-
-    Parameters
-    ----------
-    query : Query
-        Parsed query that the aggregates belong to.
-    values, sds : list of array
-        Noisy values of each aggregate, and their standard deviations.
-    n_rows : int or None
-        Number of rows where it is public; None where it is not.
-    law : {"gaussian", "laplace"}
-        Distribution of the noise; "laplace" if any part has it.
-    """
-    bounds, width = possible_values(query, n_rows), interval_width(law)
-    if query.verb != "mean" or _plain_mean(query, n_rows):
-        divisor = n_rows or 1 if query.verb == "mean" else 1
-        value, sd = values[0] / divisor, sds[0] / divisor
-        count_sd = float(np.ravel(sd)[0]) if query.verb == "count" else None
-        shown = np.clip(value, *bounds) if query.verb == "mean" else value
-        return CombinedValues(shown, sd, *sum_intervals(value, sd, width, bounds), count_sd)
-    if query.by:
-        (counts, sums), (count_sds, sum_sds) = values, sds
-    else:
-        sums, counts, sum_sds, count_sds = values[0][:1], values[0][1:], sds[0][:1], sds[0][1:]
-    means, lower, upper = mean_intervals(sums, sum_sds, counts, count_sds, width, bounds)
-    return CombinedValues(means, np.full_like(means, np.nan), lower, upper, float(np.ravel(count_sds)[0]))
-
-
-def possible_values(query: Query, n_rows: int | None) -> ResultInterval:
-    """Return the least and the largest number that a query can have, by what is declared and public.
-
-    Parameters
-    ----------
-    query : Query
-        Parsed query whose number is bounded.
-    n_rows : int or None
-        Number of rows where it is public; None where it is not.
-
-    Privacy
-    -------
-    Follows from the schema and the public number of rows.
-    """
-    if query.verb == "count":
-        return ResultInterval(0.0, math.inf if n_rows is None else float(n_rows))
-    assert query.expression is not None
-    lower, upper = query.expression.lower, query.expression.upper
-    if query.verb == "mean":
-        return ResultInterval(lower, upper)
-    if query.where is not None or query.by or query.expression.known is not None or n_rows is None:
-        # A row outside the group, and one whose value is unknown, adds nothing.
-        lower, upper = min(lower, 0.0), max(upper, 0.0)
-    most = math.inf if n_rows is None else n_rows
-    return ResultInterval(lower * most if lower else 0.0, upper * most if upper else 0.0)
 
 
 def run_query(
@@ -289,6 +78,7 @@ def run_query(
     owner: str | None = None,
     refines: Sequence[str] = (),
     request: str | None = None,
+    plan: Sequence[Promise] = (),
 ) -> QueryResult:
     """Charge and answer a parsed query.
 
@@ -309,6 +99,8 @@ def run_query(
         charged, and merged with it.
     request : str, optional
         Key of this request: sent again under the same key, it is never charged twice.
+    plan : sequence of Promise
+        Promises that will be asked for after this query: refused unless all of them fit too.
 
     Returns
     -------
@@ -322,15 +114,16 @@ def run_query(
 
     Privacy
     -------
-    A mean by groups is two aggregates, each with half of the promise; the first is refused unless both fit
-    what is left.
+    One charge for all statistics of the query.
 
     Reference
     ---------
-    docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+    docs/explanation/theorems/sulq-sensitivity.md.
     """
     return run_one(
-        query_task(db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request)
+        query_task(
+            db, query, privacy=privacy, sd=sd, owner=owner, refines=refines, request=request, plan=plan
+        )
     )
 
 
@@ -342,6 +135,7 @@ class TextQueryOptions(TypedDict, total=False):
     owner: str | None
     refines: Sequence[str]
     request: str | None
+    plan: Sequence[Promise]
 
 
 def query_task(
@@ -353,7 +147,7 @@ def query_task(
     ----------
     db, query, **options
         As for :func:`run_query`. A `db` without tasks of its own, such as the client of a service, answers
-        one aggregate after the other.
+        at once.
 
     Privacy
     -------
@@ -361,57 +155,75 @@ def query_task(
 
     Reference
     ---------
-    docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+    docs/explanation/theorems/sulq-sensitivity.md.
     """
-    owner, refines, request = options.get("owner"), options.get("refines", ()), options.get("request")
-    planned = _plan_refinable(db, query, options.get("privacy"), options.get("sd"), refines, owner)
-    if refines and len(planned) > 1:
-        # All of them before the first is charged; a client leaves that to its service.
-        check: Any = getattr(db, "check_refines", None)
-        for one, receipt in zip(planned, refines, strict=True) if check is not None else ():
-            check(one.aggregate, receipt, owner=owner)
-    answers: list[Answer] = []
-    text, make_task = str(query), getattr(db, "ask_task", None)
-    for i, one in enumerate(planned):
-        suffix = "" if len(planned) == 1 else f"/{PAIR[i]}"
-        how: dict[str, Any] = {
-            "privacy": one.privacy,
-            "variance": one.variance,
-            "owner": owner,
-            "plan": [later.privacy for later in planned[i + 1 :] if later.privacy is not None],
-            "refines": refines[i] if refines else None,
-            "request": None if request is None else request + suffix,
-            "said": text,
-        }
-        if make_task is None:
-            answers.append(db.ask(one.aggregate, **how))
-        else:
-            answers.append((yield from make_task(one.aggregate, **how)))
-    law: Law = "laplace" if any(answer.law == "laplace" for answer in answers) else "gaussian"
-    combined = combine_values(
-        query,
-        [np.asarray(answer.value) for answer in answers],
-        [np.asarray(answer.sd) for answer in answers],
-        db.n_rows,
-        law,
-    )
-    paid = [answer for answer in answers if answer.cost]
+    owner, refines = options.get("owner"), options.get("refines", ())
+    privacy = options.get("privacy")
+    variance = requested_variance(query, privacy, options.get("sd"))
+    planned = plan_query(query, db.n_rows)
+    how: dict[str, Any] = {
+        "privacy": privacy,
+        "variance": variance,
+        "owner": owner,
+        "plan": list(options.get("plan", ())),
+        "refines": _single_receipt(refines),
+        "request": options.get("request"),
+        "said": str(query),
+    }
+    make_task = getattr(db, "ask_task", None)
+    if make_task is None:
+        answer: Answer = db.ask(planned.aggregate, **how)
+    else:
+        answer = yield from make_task(planned.aggregate, **how)
+    return _build_result(planned, answer)
+
+
+def _single_receipt(refines: Sequence[str]) -> str | None:
+    """Return the receipt to refine; refuses several, for one charge answers a whole query."""
+    if len(refines) > 1:
+        raise ParameterError(
+            f"refines must name one receipt, that of the earlier answer, and named {len(refines)}."
+        )
+    return refines[0] if refines else None
+
+
+def _build_result(plan: AggregatePlan, answer: Answer) -> QueryResult:
+    """Return the result of a query from the answer to its aggregate."""
+    query, paid = plan.query, bool(answer.cost)
+    combined = plan.combine(np.asarray(answer.value), np.asarray(answer.sd), answer.law)
     return QueryResult(
-        question=text,
-        measure=query.measure,
-        group_by=tuple(axis.column for axis in query.by),
-        cells=_cells(query, answers[0].labels, combined),
-        law=law,
-        cost=tuple(promise for answer in paid for promise in answer.receipt.promises),
-        bounds=possible_values(query, db.n_rows),
-        unreadable_below=_unreadable_below(query, combined.count_sd, law),
-        cached=bool(paid) and all(answer.cached for answer in paid),
-        receipts=tuple(answer.receipt.id for answer in paid),
-        charges=tuple(answer.receipt for answer in paid),
-        charged=tuple(promise for answer in paid if not answer.cached for promise in answer.receipt.promises),
-        parts=tuple(answer.parts for answer in paid),
-        first_day=query.first_day,
+        question=str(query),
+        columns=_columns(plan),
+        group_by=tuple(key.name for key in query.by),
+        cells=_cells(plan, combined),
+        law=answer.law,
+        cost=tuple(answer.receipt.promises) if paid else (),
+        unreadable_below=_unreadable_below(query, plan.count_sd(np.asarray(answer.sd)), answer.law),
+        sums=plan.sums,
+        simultaneous=plan.simultaneous,
+        cached=paid and answer.cached,
+        receipts=(answer.receipt.id,) if paid else (),
+        charges=(answer.receipt,) if paid else (),
+        charged=tuple(answer.receipt.promises) if paid and not answer.cached else (),
+        parts=(answer.parts,) if paid else (),
     )
+
+
+def _columns(plan: AggregatePlan) -> tuple[ResultColumn, ...]:
+    """Return the columns of a result, one for each statistic."""
+    return tuple(
+        ResultColumn(
+            name=name,
+            measure=_plural(plan.query.schema.unit) if statistic.kind == "distinct" else statistic.measure,
+            bounds=plan.possible_values(statistic),
+            first_day=statistic.first_day,
+        )
+        for name, statistic in zip(plan.query.names, plan.query.statistics, strict=True)
+    )
+
+
+def _plural(noun: str) -> str:
+    return "people" if noun == "person" else f"{noun}s"
 
 
 def is_free(
@@ -432,39 +244,32 @@ def is_free(
 
     Privacy
     -------
-    Follows from the schema and from what this owner has paid; for a mean by groups, for both aggregates.
+    Follows from the schema and from what this owner has paid.
 
     Reference
     ---------
     docs/explanation/theorems/composition.md.
     """
-    planned = _plan_refinable(db, query, privacy, sd, refines, owner)
-    receipts: Sequence[str | None] = refines or [None] * len(planned)
-    return all(
-        db.is_free(one.aggregate, privacy=one.privacy, variance=one.variance, owner=owner, refines=receipt)
-        for one, receipt in zip(planned, receipts, strict=True)
-    )
+    variance = requested_variance(query, privacy, sd)
+    aggregate, receipt = plan_query(query, db.n_rows).aggregate, _single_receipt(refines)
+    return db.is_free(aggregate, privacy=privacy, variance=variance, owner=owner, refines=receipt)
 
 
-def _plan_refinable(
-    db: RefinableSums,
-    query: Query,
-    privacy: Promise | None,
-    sd: float | None,
-    refines: Sequence[str],
-    owner: str | None,
-) -> list[PlannedAggregate]:
-    """Return the planned aggregates; refuses another number of receipts to refine."""
-    # Of the budgets behind a service its client knows nothing.
-    accounts: Any = getattr(db, "accounts", lambda _: ())
-    planned = plan_aggregates(query, db, privacy, sd, partial(accounts, owner))
-    if len(refines) not in (0, len(planned)):
-        raise ParameterError(
-            "refines must name one receipt for each noisy question behind an answer, here "
-            f"{len(planned)}, and named {len(refines)}. Give all receipts of the earlier answer, in their "
-            "order."
-        )
-    return planned
+class _Option(NamedTuple):
+    """The aggregate of a query on its table, with its noise by one law."""
+
+    bound: BoundAggregate
+    noise: QueryNoise
+
+    @property
+    def sds(self) -> Any:
+        """Standard deviations of the sums, in the order of the answer."""
+        return self.bound.arrange(self.noise.sd(self.bound), 0.0)
+
+    @property
+    def first_sd(self) -> float:
+        """Standard deviation of the first number; all groups have the same noise."""
+        return float(np.ravel(self.sds)[0])
 
 
 def preview_query(
@@ -509,87 +314,116 @@ def preview_query(
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
     """
-    options = _options(query, CostModel(schema, n_rows), privacy, sd)
-    chosen = options[least_charge([option.noises for option in options], accounts)]
-    fits, law = chosen.fits, chosen.noises[0].law
-    sds = [np.ravel(bound.arrange(noise.sd(bound), 0.0)) for bound, noise in fits]  # alike in all groups
-    rows: float | None = None
-    one = margin = count_sd = None
+    plan = plan_query(query, n_rows)
+    variance = requested_variance(query, privacy, sd)
+    bound, candidates = CostModel(schema, n_rows).candidates(
+        plan.aggregate, privacy=privacy, variance=variance
+    )
+    options = [_Option(bound, noise) for noise in candidates]
+    chosen = options[least_charge([[option.noise] for option in options], accounts)]
+    noise = chosen.noise
+    sds = chosen.sds
+    size = None if n_rows is None else n_rows / plan.n_groups
+    columns = tuple(
+        column._replace(sd=sd, margin=margin, rank_margin=plan.expected_rank_margin(i, sds, noise.law))
+        for i, column in enumerate(_columns(plan))
+        for sd, margin in (_expected_noise(plan, i, sds, size, noise.law),)
+    )
+    counts = counted_groups(query)
+    counted = None if earlier is None or counts is None else earlier(counts)
     expected: tuple[ExpectedMargin, ...] = ()
-    if query.verb != "mean" or _plain_mean(query, n_rows):
-        rows = n_rows if query.verb == "mean" else None
-        one = float(sds[0][0]) / (rows or 1)
-        margin = one * interval_width(law)
-        count_sd = one if query.verb == "count" else None
-    else:
-        sum_sd, count_sd = (sds[1][0], sds[0][0]) if query.by else sds[0]
-        margins = partial(_expected_margins, query, float(sum_sd), float(count_sd), law)
-        if n_rows is not None:
-            rows = n_rows / (len(sds[0]) if query.by else 1)
-            margin = margins([rows])[0]
-        counted = earlier(chosen.planned[0].aggregate) if earlier is not None and query.by else None
-        if counted is not None:
-            sizes = np.maximum(np.ravel(counted.value), 0.0).tolist()
-            keyed = zip(_keys(query, counted.labels), sizes, margins(sizes), strict=True)
-            expected = tuple(ExpectedMargin(key=key, n_rows=size, margin=half) for key, size, half in keyed)
+    if counted is not None:
+        sizes = np.maximum(np.ravel(counted.value), 0.0).tolist()
+        bounds = plan.possible_values(query.statistics[0])
+        sum_sd, count_sd = (float(one[0]) for one in plan.split(sds)[0])
+        margins = [_mean_margin(sum_sd, count_sd, rows, noise.law, bounds) for rows in sizes]
+        keyed = zip(_keys(plan), sizes, margins, strict=True)
+        expected = tuple(ExpectedMargin(key=key, n_rows=rows, margin=half) for key, rows, half in keyed)
+    depends = any(statistic.kind in ("mean", *SPREADS) for statistic in query.statistics)
     return Preview(
         question=str(query),
         sql=query.sql,
-        is_free=all(noise.promise is None for _, noise in fits),
-        measure=query.measure,
-        group_by=tuple(axis.column for axis in query.by),
+        is_free=noise.promise is None,
+        columns=columns,
+        group_by=tuple(key.name for key in query.by),
         cells=(),
-        law=law,
-        cost=tuple(noise.promise for _, noise in fits if noise.promise is not None),
-        bounds=possible_values(query, n_rows),
-        unreadable_below=_unreadable_below(query, count_sd, law),
-        sd=one,
-        margin=margin,
-        n_rows=rows,
+        law=noise.law,
+        cost=() if noise.promise is None else (noise.promise,),
+        unreadable_below=_unreadable_below(query, plan.count_sd(sds), noise.law),
+        sums=plan.sums,
+        simultaneous=plan.simultaneous,
+        n_rows=size if depends else None,
         expected=expected,
-        laws=_law_options([chosen, *(option for option in options if option is not chosen)], one, accounts),
+        laws=_law_options(
+            [chosen, *(option for option in options if option is not chosen)], columns, accounts
+        ),
     )
 
 
+def _expected_noise(
+    plan: AggregatePlan, i: int, sds: Any, n_rows: float | None, law: Law
+) -> tuple[float | None, float | None]:
+    """Return the sd and the margin that the numbers of a statistic would have, over so many rows each.
+
+    Notes
+    -----
+    A mean is taken to be at the middle of its range, and for a spread values to be spread evenly over it;
+    what depends on the data otherwise, as a ratio does, has no margin in advance.
+    """
+    statistic, (part, *entry) = plan.query.statistics[i], plan.entries[i]
+    if plan.parts[part].tree is not None:
+        return None, None
+    own = [float(plan.split(sds)[part][k][0]) for k in entry]  # alike in all groups
+    width = interval_width(law, plan.level)
+    if statistic.kind in ("count", "distinct", "sum"):
+        return own[0], own[0] * width
+    if statistic.kind == "mean" and len(own) == 1:
+        assert n_rows
+        return own[0] / n_rows, own[0] / n_rows * width
+    if n_rows is None or statistic.kind == "ratio":
+        return None, None
+    if statistic.kind == "mean":
+        bounds = plan.possible_values(statistic)
+        return None, _mean_margin(own[0], own[1], n_rows, law, bounds, plan.level)
+    return None, plan.expected_spread_margin(statistic, own, n_rows, law)
+
+
+def _mean_margin(
+    sum_sd: float, count_sd: float, n_rows: float, law: Law, bounds: ResultInterval, level: float = LEVEL
+) -> float:
+    """Return half the width of the interval of a mean at the middle of its range, over so many rows."""
+    sums, sum_sds, counts, count_sds = np.array([[0.0], [sum_sd], [n_rows], [count_sd]])
+    _, lower, upper = mean_intervals(sums, sum_sds, counts, count_sds, interval_width(law, level), bounds)
+    return float(upper[0] / 2 - lower[0] / 2)
+
+
 def _law_options(
-    options: list[_Option], sd: float | None, accounts: Sequence[Account]
+    options: list[_Option], columns: Sequence[ResultColumn], accounts: Sequence[Account]
 ) -> tuple[LawOption, ...]:
     """Return what each law would cost and how noisy it would be; one that a limit refuses is left out.
 
     Parameters
     ----------
     options : list of _Option
-        Plans of the query by the laws that are left open, first the chosen one.
-    sd : float or None
-        Standard deviation of the numbers by the chosen law; None if it is not known.
+        The query by the laws that are left open, first the chosen one.
+    columns : sequence of ResultColumn
+        Columns of the result, of which a single one may have an sd by the chosen law.
     accounts : sequence of Account
         Budgets that would be charged.
     """
     limited = any(account.caps is not None for account in accounts)
-    shares = [budget_share(option.noises, accounts) for option in options]
+    shares = [budget_share([option.noise], accounts) for option in options]
+    sd = columns[0].sd if len(columns) == 1 else None
     return tuple(
         LawOption(
-            law=option.noises[0].law,
+            law=option.noise.law,
             sd=sd and sd * (option.first_sd / options[0].first_sd),
-            cost=tuple(noise.promise for noise in option.noises if noise.promise is not None),
+            cost=() if option.noise.promise is None else (option.noise.promise,),
             share=share if limited else None,
         )
         for option, share in zip(options, shares, strict=True)
         if math.isfinite(share)
     )
-
-
-def _expected_margins(
-    query: Query, sum_sd: float, count_sd: float, law: Law, counts: Sequence[float]
-) -> list[float]:
-    """Return half the width of the interval of means at the middle of their range, over so many rows each."""
-    sizes = np.asarray(counts, np.float64)
-    zeros = np.zeros_like(sizes)
-    _, lower, upper = mean_intervals(
-        zeros, zeros + sum_sd, sizes, zeros + count_sd, interval_width(law), possible_values(query, None)
-    )
-    margins: list[float] = (upper / 2 - lower / 2).tolist()
-    return margins
 
 
 def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | None:
@@ -603,40 +437,44 @@ def _unreadable_below(query: Query, count_sd: float | None, law: Law) -> int | N
     return math.ceil(2 * (count_sd * interval_width(law)))
 
 
-def _cells(
-    query: Query, labels: tuple[tuple[Any, ...], ...] | None, combined: CombinedValues
-) -> tuple[ResultCell, ...]:
-    """Return the cells of a result: one, or one for each combination of group values."""
-    numbers = zip(*(np.ravel(array).tolist() for array in combined[:4]), strict=True)
+def _cells(plan: AggregatePlan, combined: Sequence[StatisticValues]) -> tuple[ResultCell, ...]:
+    """Return the cells of a result, group by group in the order that is asked for, cut to the limit."""
+    numbers = [list(zip(*(np.ravel(array).tolist() for array in one), strict=True)) for one in combined]
+    keys = _keys(plan)
+    chosen = _sort_groups(plan, numbers)[: plan.query.limit]
     return tuple(
-        ResultCell(key=key, value=_known(value), sd=_known(sd), lower=lower, upper=upper)
-        for key, (value, sd, lower, upper) in zip(_keys(query, labels), numbers, strict=True)
+        ResultCell(key=keys[group], column=i, value=_known(value), sd=_known(sd), lower=lower, upper=upper)
+        for group in chosen
+        for i, column in enumerate(numbers)
+        for value, sd, lower, upper in (column[group],)
     )
 
 
-def _keys(query: Query, labels: tuple[tuple[Any, ...], ...] | None) -> list[tuple[str, ...]]:
-    """Return the keys of the cells, in their order: one without values if there are no groups."""
-    if not query.by:
-        return [()]
-    assert labels is not None
-    columns = [query.schema.column(axis.column) for axis in query.by]
-    named = ([_label(value, of) for value in axis] for axis, of in zip(labels, columns, strict=True))
+def _sort_groups(plan: AggregatePlan, numbers: Sequence[Sequence[Sequence[float]]]) -> list[int]:
+    """Return the groups by index in the order of ORDER BY, those whose number says nothing last."""
+    order = list(range(plan.n_groups))
+    places = list(itertools.product(*(range(len(axis)) for axis in plan.labels)))
+    # The least important key first: sorting is stable.
+    for key in reversed(plan.query.order):
+        sign = -1 if key.descending else 1
+        if not key.is_statistic:
+            order.sort(key=lambda group: sign * places[group][key.place])
+            continue
+        bounds = plan.possible_values(plan.query.statistics[key.place])
+        ranks = [
+            (math.isnan(value) or (lower < upper and (lower, upper) == bounds), sign * value)
+            for value, _, lower, upper in numbers[key.place]
+        ]
+        order.sort(key=ranks.__getitem__)
+    return order
+
+
+def _keys(plan: AggregatePlan) -> list[tuple[str, ...]]:
+    """Return the keys of the groups, in their declared order: one without values if there are no groups."""
+    pairs = zip(plan.labels, plan.query.by, strict=True)
+    named = ([key.label(value, plan.query.schema) for value in axis] for axis, key in pairs)
     return list(itertools.product(*named))
 
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _label(value: Any, column: Column) -> str:
-    """Return a value of a column, or the two ends of a cell, as text."""
-    if value is None:
-        return "(missing)"
-    if isinstance(value, tuple):
-        low, high = (write_edge(end, column).strip("'") for end in value)
-        is_date = column.type == "date"
-        if math.isinf(value[1]):
-            return f"from {low}" if is_date else f"{low} or more"
-        before = f"{'before' if is_date else 'below'} {high}"
-        return before if math.isinf(value[0]) else f"{low} to {before}"
-    return write_edge(float(value), column).strip("'") if column.type == "date" else str(value)

@@ -433,6 +433,7 @@ class AccessStore:
                     self._save_latest(cursor)
                     cursor.execute("COMMIT")
                 except BaseException:
+                    # Also when interrupted: the connection must not stay inside a transaction.
                     cursor.execute("ROLLBACK")
                     raise
             except sqlite3.Error:

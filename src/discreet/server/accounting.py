@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
 from discreet.privacy import Spending
 from discreet.query.frames import spent_amounts
+from discreet.query.past_results import past_numbers, recall_results
 from discreet.query.results import remaining_amounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from discreet.ledger import Entry, Ledger
     from discreet.privacy import Promise, Receipt
-    from discreet.query import Database
+    from discreet.query import Answer, Database
     from discreet.server.access import Caller
 
 MAX_VALUES = 4096
@@ -116,9 +118,13 @@ class Accounting:
         """
         lines: list[dict[str, Any]] = []
         receipts: list[Receipt] = []
-        size = 0
-        for entry in entries:
-            line = {**self._charge(entry), **self._answer(entry)}
+        size, asked = 0, list(entries)
+        recall = cache(self._database.recall)
+        small = [entry for entry in asked if not _is_large(entry)]
+        results = recall_results(self._database, small, recall)
+        for entry in asked:
+            line = {**self._charge(entry), **_answer_fields(entry, recall)}
+            line["numbers"] = past_numbers(results, entry.receipt.id)
             size += len(json.dumps(line))
             if lines and size > MAX_BYTES:
                 more = True
@@ -137,19 +143,6 @@ class Accounting:
             "asked": entry.asked or {},
             "cost": [promise.to_dict() for promise in entry.receipt.promises],
         }
-
-    def _answer(self, entry: Entry) -> dict[str, Any]:
-        """Return value, sd and noise law of a stored answer; None each if it is too large or unreadable."""
-        nothing = {"value": None, "sd": None, "law": None}
-        if entry.answer is None or (entry.asked or {}).get("question") is None:
-            return nothing
-        if entry.answer.count(b",") > MAX_VALUES:
-            return nothing
-        try:
-            answer = self._database.recall(entry.receipt.id).to_dict()
-        except ParameterError:  # answered under an earlier schema
-            return nothing
-        return {name: answer[name] for name in nothing}
 
     def spending_history(self) -> dict[str, Any]:
         """Return the total spent after each charge, in order."""
@@ -172,3 +165,22 @@ class Accounting:
         from discreet.audit.reconstruction import reconstruct
 
         return reconstruct(self._database, self._ledger).to_dict()
+
+
+def _is_large(entry: Entry) -> bool:
+    """Return whether an answer has more numbers than a history contains."""
+    return entry.answer is not None and entry.answer.count(b",") > MAX_VALUES
+
+
+def _answer_fields(entry: Entry, recall: Callable[[str], Answer]) -> dict[str, Any]:
+    """Return value, sd and noise law of a stored answer; None each if it is too large or unreadable."""
+    nothing = {"value": None, "sd": None, "law": None}
+    if entry.answer is None or (entry.asked or {}).get("question") is None:
+        return nothing
+    if _is_large(entry):
+        return nothing
+    try:
+        answer = recall(entry.receipt.id).to_dict()
+    except ParameterError:  # answered under an earlier schema
+        return nothing
+    return {name: answer[name] for name in nothing}

@@ -307,6 +307,7 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
     try:
         service = Service(config)
     except BaseException:
+        # Also when interrupted: the port becomes free for the next attempt.
         listener.close()
         raise
     _listen(listener, config)

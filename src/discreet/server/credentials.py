@@ -154,6 +154,7 @@ class TokenAdmin:
                 self._ledger().set_owner_limit(name, limit, rule=self._rule, order=self._order)
             self._audit_log.write("token created", who=curator, name=name, scope=scope)
         except BaseException:
+            # Also when interrupted: no token stays valid that has no limit and no line in the audit log.
             self._access.revoke(name)
             raise
         return token

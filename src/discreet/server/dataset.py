@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.audit.stored_answers import exact_sums
 from discreet.batching import run_one
-from discreet.errors import DiscreetError, ParameterError, SourceError
+from discreet.errors import DiscreetError, ExpressionRefused, ParameterError, SourceError
 from discreet.ledger import Ledger
 from discreet.pipeline.sources import find_schema, resolve_source
 from discreet.pipeline.table_registry import Recognition
@@ -139,20 +139,27 @@ class Dataset:
                         raise ParameterError(
                             f"edges of a histogram must be of its columns, and {name!r} is not one of them."
                         )
-                verb = "count" if request.expression is None else "sum"
-                return self._parse(verb, request.expression, request.where, axes)
+                statistic = "count" if request.expression is None else f"sum({request.expression})"
+                return self._parse(statistic, request.where, axes)
         axes = tuple(
             (axis, ()) if isinstance(axis, str) else (axis.column, tuple(axis.edges)) for axis in request.by
         )
-        return self._parse(request.kind, getattr(request, "expression", None), request.where, axes)
+        expression = getattr(request, "expression", None)
+        statistic = request.kind if expression is None else f"{request.kind}({expression})"
+        return self._parse(statistic, request.where, axes)
 
     def _parse_parts(self, *parts: Any) -> Query:
-        """Parse one text, or a verb with its expression, condition and axes; the key of the cache."""
+        """Parse one text, or a statistic with its condition and axes; the key of the cache."""
         if len(parts) == 1:
             return parse_query(parts[0], self.schema)
-        verb, expression, where, axes = parts
+        statistic, where, axes = parts
         by = [{"column": name, "edges": list(edges)} if edges else name for name, edges in axes]
-        return build_query(verb, expression, where, by, self.schema)
+        query = build_query(statistic, where, by, self.schema)
+        if len(query.statistics) > 1:
+            raise ExpressionRefused(
+                "an expression with statistics in it", "Ask for several as a text: sum(age), mean(age)."
+            )
+        return query
 
     def parse_aggregate(self, request: requests.AggregateRequest, privacy: Promise | None) -> Aggregate:
         """Return the aggregate of a request, after calibrating it once so that all its errors show here.
@@ -297,6 +304,7 @@ def open_ledger(config: Config, schema: Schema) -> Ledger:
     try:
         ledger.bind(config.dataset)
     except BaseException:
+        # Also when interrupted: nobody else has a reference to close it by.
         ledger.close()
         raise
     return ledger

@@ -252,22 +252,20 @@ def budget_error(error: BudgetExceeded, affordable: dict[str, Any] | None) -> Ap
         Largest request that would fit, from :func:`~discreet.query.results.affordable_request`; None if none
         would.
     """
-    response = _from_message(
-        "budget-exceeded",
-        error,
-        asked=error.asked,
-        left=error.left,
-        limit=error.limit,
-        currency=error.currency,
-        scope="total" if error.scope == "total" else "own",
-        scale=error.scale,
-        fits=affordable,
-    )
-    if affordable is None:
-        return response
-    return replace(
-        response,
-        hint=f"Nothing was charged. {_describe_affordable(affordable)} would fit what is left for you.",
+    fits = "" if affordable is None else f"{_describe_affordable(affordable)} would fit what is left for you."
+    return ApiError(
+        code="budget-exceeded",
+        message=error.shortage,
+        hint=f"{error.charged} {fits or error.advice}".strip(),
+        details={
+            "asked": error.asked,
+            "left": error.left,
+            "limit": error.limit,
+            "currency": error.currency,
+            "scope": "total" if error.scope == "total" else "own",
+            "scale": error.scale,
+            "fits": affordable,
+        },
     )
 
 

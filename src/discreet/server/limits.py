@@ -7,7 +7,17 @@ import time
 from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError
-from discreet.query import Dependence, DistinctUnits, Histogram, Marginals, NodeTables, Sums
+from discreet.query import (
+    Dependence,
+    DistinctUnits,
+    GroupedSums,
+    Histogram,
+    JointAggregate,
+    Marginals,
+    NodeTables,
+    Sums,
+)
+from discreet.query.language import parse_axis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +33,9 @@ HIDDEN_CELLS = 16
 
 
 def check_query_size(query: Query, curation: Curation, most: int) -> None:
-    """Refuse a text query with more than `most` groups."""
-    _check(math.prod(_axis_cells(curation, axis.column, axis.edges) for axis in query.by), most)
+    """Refuse a text query with more than `most` numbers."""
+    groups = math.prod(_axis_cells(curation, key.axis, key.edges) for key in query.by)
+    _check(groups * len(query.statistics), most)
 
 
 def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) -> None:
@@ -38,6 +49,12 @@ def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) ->
                 )
         case Histogram() | DistinctUnits():
             _check(_product(curation, aggregate.columns, aggregate.edges), most)
+        case GroupedSums():
+            groups = _product(curation, aggregate.columns, aggregate.edges)
+            _check(groups * len(aggregate.expressions), most)
+        case JointAggregate():
+            for part in aggregate.parts:
+                check_aggregate_size(part, curation, most)
         case NodeTables():
             labels = _product(curation, [aggregate.target], aggregate.edges)
             values = sum(
@@ -89,7 +106,10 @@ def _product(curation: Curation, names: Iterable[str], edges: Mapping[str, Seque
 
 
 def _axis_cells(curation: Curation, name: str, edges: Sequence[float]) -> int:
-    """Return the number of cells of a column along an axis, at least 1 even for one refused later."""
+    """Return the number of cells of a column or expression, at least 1 even for one refused later."""
+    key = parse_axis(name, edges, curation.schema)
+    if key is not None:
+        return len(key.labels)
     column = curation.column(name)
     if column.is_category:
         return len(column.levels)

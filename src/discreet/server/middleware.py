@@ -199,6 +199,7 @@ class ServiceMiddleware:
             _CALLER.set(state["caller"])
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
+            # Any error at all becomes a response: the server would log its text, which may quote rows.
             problem = self._api_error(error, scope["path"])
             if problem.code == "failed":
                 log_failure(request_id, error)

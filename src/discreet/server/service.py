@@ -277,7 +277,11 @@ class Service:
         privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
         schema = with_target(dataset.schema, request.target)
         learner = make_model(request, schema, privacy)
-        learner.fit_database(self._request_database(caller, schema), owner=caller.name)
+        try:
+            learner.fit_database(self._request_database(caller, schema), owner=caller.name)
+        except BudgetExceeded as error:
+            affordable = affordable_request(privacy, None, error.scale)
+            raise ApiException(budget_error(error, affordable)) from None
         answers = learner.answers_.values()
         charged = [promise for answer in answers if not answer.cached for promise in answer.cost]
         left = dataset.accounting.remaining(caller, learner.promises_, charged=charged)

@@ -209,6 +209,7 @@ class FairThreadPool:
         try:
             await queue.slots.acquire()
         except BaseException:
+            # Also when the request is cancelled: it no longer counts as waiting.
             count_end()
             raise
         future = asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -93,6 +93,7 @@ def run_over(
         if stream.failure is not None:
             raise stream.failure
     except BaseException:
+        # Also when interrupted: the caller's connection must not stay inside a transaction.
         connection.rollback()
         raise
     connection.commit()

@@ -273,7 +273,7 @@ def _pipe_from(feed: Callable[[int], None]) -> Iterator[int]:
     def run() -> None:
         try:
             feed(writing)
-        except BaseException as problem:
+        except BaseException as problem:  # raised again in the thread that reads
             failure.append(problem)
         finally:
             os.close(writing)

@@ -94,6 +94,7 @@ def lock(path: Path, *, folder: bool) -> int | None:
     except (BlockingIOError, FileNotFoundError):
         pass
     except BaseException:
+        # Also when interrupted: nobody else knows the handle.
         os.close(handle)
         raise
     os.close(handle)

@@ -448,6 +448,7 @@ def _write_duckdb(path: Path, table: str | None, writer: _Writer, *, replace: bo
             connection.execute("DETACH attached")
             return written
     except BaseException:
+        # Also when interrupted: no incomplete file is left behind.
         if fresh:
             for leftover in (path, path.with_name(path.name + ".wal")):
                 leftover.unlink(missing_ok=True)

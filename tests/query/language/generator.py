@@ -40,6 +40,9 @@ NUMBERS = (
     "owner",
     "score",
     "admitted",
+    "(discharged - admitted)",
+    "YEAR(discharged)",
+    "(admitted + 30)",
     '"hours-per-week"',
     '"case"',
 )
@@ -86,7 +89,20 @@ class Generator:
         if depth <= 0:
             return self._of(NUMBERS) if self._choices.below(3) else self._of(CONSTANTS)
         inner = depth - 1
-        match self._choices.below(17):
+        match self._choices.below(20):
+            case 16:
+                date = self._of(
+                    ("admitted", "discharged", "(discharged + age)", "COALESCE(discharged, admitted)")
+                )
+                return f"{self._of(('YEAR', 'MONTH', 'DAY', 'QUARTER', 'ISODOW'))}({date})"
+            case 17:
+                whole = self._of(("age", "score", "FLOOR(income)", "(discharged - admitted)", "(age * -3)"))
+                return f"MOD({whole}, {self._of(('7', '-3', 'score', 'age'))})"
+            case 18:
+                word = self._of(("CEIL({})", "ROUND({})", "ROUND({}, 2)", "ROUND({}, -1)"))
+                return word.format(f"LEAST(GREATEST({self.number(inner)}, -1e9), 1e9)")
+            case 19:
+                return f"NULLIF({self.number(inner)}, {self.number(0)})"
             case 0 | 1:
                 return f"({self.number(inner)} + {self.number(inner)})"
             case 2 | 3:
@@ -155,7 +171,17 @@ class Generator:
                 return f"({self.condition(inner)}) IS {self._of(('', 'NOT '))}{word}"
             case _:
                 return self._of(
-                    ("TRUE", "FALSE", "smoker", "admitted < '2021-06-30'", "age IN (33, 40.0, -1)")
+                    (
+                        "TRUE",
+                        "FALSE",
+                        "smoker",
+                        "admitted < '2021-06-30'",
+                        "age IN (33, 40.0, -1)",
+                        "discharged > admitted",
+                        "admitted + age <= discharged",
+                        "(score * 1) = 3.5",
+                        "discharged BETWEEN admitted AND DATE '2023-01-01'",
+                    )
                 )
 
     def wild(self, depth: int) -> str:

@@ -27,7 +27,7 @@ NUMBERS = (
     "3",
     "0.25",
     "1e3",
-    "(admitted - 30)",
+    "DAY(admitted)",
 )
 TESTS = (
     "sex = 'f'",
@@ -164,29 +164,54 @@ def groups(choose: Choices) -> list[str]:
     return list(found.values())
 
 
+WORDS = (
+    *("count", "sum({0})", "Mean ({0})", "stddev({0})", "VAR_POP({0})", "ratio({0}, age)", "median({0})"),
+    *("quantile({0}, 0.25)", "COUNT({0})"),
+)
+IN_SQL = (
+    *("COUNT(*)", "SUM({0})", "avg( {0} )", "STDDEV({0})", "var_pop({0})", "SUM({0}) / SUM(age)"),
+    *("MEDIAN({0})", "QUANTILE({0}, .25)", "PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY {0})", "COUNT({0})"),
+)
+
+
+def statistics(choose: Choices, words: Sequence[str]) -> list[str]:
+    """Return up to three statistics, of which no two can be the same."""
+    forms = (choose.pick(words) for _ in range(choose.pick((1, 1, 2, 3))))
+    # A count of what is known in every row is that of all rows.
+    found = {form.partition("(")[0].strip().upper(): form for form in forms}
+    return [form.format(number(choose, 1)) for form in found.values()]
+
+
+def ending(choose: Choices, named: Sequence[str]) -> str:
+    """Return an order and a limit of groups, or nothing."""
+    order = choose.pick(("", *named))
+    limit = choose.pick(("", " limit 3", " LIMIT 100"))
+    return (f" order by {order}{choose.pick(('', ' desc', ' ASC'))}" if order else "") + limit
+
+
 def sentence(choose: Choices) -> str:
     """Return a question in words."""
-    expression = number(choose)
-    what = choose.pick(("count", "COUNT(*)", f"sum({expression})", f"Mean ({expression})"))
-    asked, by = where(choose), groups(choose)
+    what, asked, by = statistics(choose, WORDS), where(choose), groups(choose)
     return (
-        what
+        ", ".join(what)
         + (f" where {asked}" if asked else "")
-        + (choose.pick((" by ", " GROUP BY ")) + ", ".join(by) if by else "")
+        + (
+            choose.pick((" by ", " GROUP BY ")) + ", ".join(by) + ending(choose, (*what, *by, "1"))
+            if by
+            else ""
+        )
     )
 
 
 def select(choose: Choices) -> str:
     """Return a question in SQL."""
-    expression = number(choose)
-    what = choose.pick(("COUNT(*)", f"SUM({expression})", f"avg( {expression} ) AS x"))
-    asked, by = where(choose), groups(choose)
+    what, asked, by = statistics(choose, IN_SQL), where(choose), groups(choose)
     listed = [part.partition(" (")[0] for part in by] if choose.pick((True, False)) else []
-    listed.insert(choose.pick(range(len(listed) + 1)), what)
+    listed[(place := choose.pick(range(len(listed) + 1))) : place] = [f"{what[0]} AS x", *what[1:]]
     return (
         f"SELECT {', '.join(listed)}\nFROM people"
         + (f" WHERE {asked}" if asked else "")
-        + (f" group by {', '.join(by)}" if by else "")
+        + (f" group by {', '.join(by)}" + ending(choose, (*what, *by, "1", "x")) if by else "")
     )
 
 

@@ -39,6 +39,9 @@ SCHEMA = Schema(
         Column("smoker", values=(False, True)),
         Column("score", values=(1, 5, 10)),
         Column("admitted", lower=datetime.date(2020, 1, 1), upper=datetime.date(2024, 12, 31)),
+        Column(
+            "discharged", lower=datetime.date(2020, 2, 27), upper=datetime.date(2025, 3, 1), required=False
+        ),
         Column("hours-per-week", lower=0, upper=99),
         Column("case", lower=0.1, upper=0.7),
         Column("person", role="id"),

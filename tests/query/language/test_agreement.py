@@ -55,6 +55,12 @@ FIXED = (
     "CASE WHEN delta > 0 THEN 0 ELSE 1 END", "FLOOR(delta)", "LN(CASE WHEN delta < 0 THEN age END)",
     "CASE WHEN ward <> 'surgery' THEN delta WHEN smoker THEN NULL ELSE 3 END",
     "CASE WHEN delta IS NOT NULL THEN delta - 3 ELSE 0 END",
+    "CEIL(delta)", "ROUND(delta)", "ROUND(income, 2)", "ROUND(wide / 3, -4)", "MOD(wide, 7)", "age % score",
+    "MOD(-age, 10)", "NULLIF(score, 5)", "CASE ward WHEN 'surgery' THEN delta WHEN 'O''Hara' THEN 2 END",
+    "YEAR(admitted)", "QUARTER(admitted)", "MONTH(admitted)", "DAY(admitted)", "ISODOW(admitted)",
+    "YEAR(admitted - 365 * age)", "DAY(LEAST(discharged, DATE '2024-02-29') - score)",
+    "discharged - admitted", "discharged - admitted > age", "admitted + age < discharged",
+    "COALESCE(discharged, DATE '2025-12-31') - admitted", "MONTH(discharged) IN (2, 3)",
 )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ ATTACKS: list[tuple[str, str]] = [
     ("pg_read_file('/etc/passwd')", "the function PG_READ_FILE"),
     ("lo_import('/etc/passwd')", "the function LO_IMPORT"),
     ("dblink('host=x', 'SELECT 1')", "the function DBLINK"),
-    ("pg_catalog.pg_sleep(1)", "the unknown column pg_catalog"),
+    ("pg_catalog.pg_sleep(1)", "the sign . (qualified name)"),
     ("java_method('java.lang.Runtime', 'exit')", "the function JAVA_METHOD"),
     ("reflect('a', 'b')", "the function REFLECT"),
     ("glob('/*')", "text matching, GLOB"),
@@ -118,9 +118,9 @@ ATTACKS: list[tuple[str, str]] = [
     ("9" * 601, "a number of more than 600 digits"),
     ("1e60 * 1e60", "a number beyond 1e100"),
     ("POWER(10, 8) * POWER(1e50, 2)", "a number beyond 1e100"),
-    ("age % 7", "the sign % (remainder)"),
+    ("income % 7", "MOD of a number that need not be whole"),
     ("age // 7", "the sign //"),
-    ("MOD(age, 7)", "the function MOD"),
+    ("MOD(age, owner)", "a remainder of a division by something that could be zero"),
     ("age MOD 7", "the operator MOD"),
     ("age DIV 7", "the operator DIV"),
     ("CAST(ward AS INTEGER)", "a cast, CAST"),
@@ -159,14 +159,14 @@ ATTACKS: list[tuple[str, str]] = [
     ("ward = age", "a category compared with something else than a value"),
     ("'a' = 'a'", "a value in quotes where a number is needed"),
     ("'a' 'b'", "two values side by side"),
-    ("age = 'x'", "a value in quotes that is not beside a category or a date"),
-    ("admitted > 'yesterday'", "a value beside a date that is none"),
-    ("admitted > '2024-02-30'", "a value beside a date that is none"),
+    ("age = 'x'", "a value in quotes beside a number"),
+    ("admitted > 'yesterday'", "a date in another form"),
+    ("admitted > '2024-02-30'", "a date in another form"),
     ("'surgery'", "a value in quotes where a number is needed"),
     ("ward = 'surgery", "a quote that is not closed"),
-    ("DATE '2020-01-01'", "a date function, DATE"),
-    ("INTERVAL '1' DAY", "a date function, INTERVAL"),
-    ("EXTRACT(year FROM admitted)", "a date function, EXTRACT"),
+    ("DATE '2020-01-01'", "a date where a number is needed"),
+    ("admitted + INTERVAL '1' MONTH", "an interval of something else than whole days"),
+    ("EXTRACT(epoch FROM admitted)", "EXTRACT of something else than a part of a date"),
     # names
     ("salary", "the unknown column salary"),
     ("person", "the unknown column person"),
@@ -178,18 +178,17 @@ ATTACKS: list[tuple[str, str]] = [
     ("v_0", "the unknown column v_0"),
     ("s_0", "the unknown column s_0"),
     ("delta_missing", "the unknown column delta_missing"),
-    ("curated.age", "the unknown column curated"),
+    ("curated.age", "the sign . (qualified name)"),
     ("age.age", "the sign . (qualified name)"),
     ("*", "*"),
     ("COLUMNS(*)", "the function COLUMNS"),
-    ('"age"', 'the sign "'),
     ('"nope"', "a name in double quotes that is not a column"),
     ('"age', "a quote that is not closed"),
     ("`age`", "the sign `"),
     ("information_schema", "the unknown column information_schema"),
     # other shapes
     ("$1", "the sign $ (parameter)"),
-    ("?", "the sign ? (parameter)"),
+    ("?", "the sign ?"),
     (":age", "the sign : (cast, parameter)"),
     ("@age", "the sign @"),
     ("[age, 1]", "the sign [ (list)"),
@@ -204,7 +203,7 @@ ATTACKS: list[tuple[str, str]] = [
     ("COALESCE(age, NULL)", "NULL outside a branch of CASE"),
     ("age = NULL", "NULL outside a branch of CASE"),
     ("age IN (1, NULL)", "NULL outside a branch of CASE"),
-    ("NULLIF(age, 33)", "a replacement of missing cells, NULLIF"),
+    ("IFNULL(age, 33)", "a replacement of missing cells, IFNULL"),
     ("age IS DISTINCT FROM 3", "a comparison for missing cells, DISTINCT"),
     ("age IS TRUE", "a number or value where a condition is needed"),
     ("age IS 3", "IS with something else than NULL"),
@@ -216,7 +215,7 @@ ATTACKS: list[tuple[str, str]] = [
     ("age == 1", "the sign =="),
     ("!smoker", "the sign !"),
     ("smoker XOR smoker", "an exclusive or, XOR"),
-    ("CASE age WHEN 33 THEN 1 END", "a CASE with a value before WHEN"),
+    ("CASE ward WHEN 33 THEN 1 END", "a value that is not declared for ward"),
     ("IF(age = 33, 1, 0)", "a choice that is not CASE WHEN, IF"),
     ("IIF(age = 33, 1, 0)", "a choice that is not CASE WHEN, IIF"),
     ("age BETWEEN SYMMETRIC 3 AND 1", "a BETWEEN of either order, SYMMETRIC"),
@@ -224,22 +223,22 @@ ATTACKS: list[tuple[str, str]] = [
     ("NOT age", "a number or value where a condition is needed"),
     ("age AND smoker", "a number or value where a condition is needed"),
     ("age IN (income)", "a list of something else than values"),
-    ("age IN ()", "words in an order that has no meaning"),
+    ("age IN ()", "IN without values"),
     ("(age, income)", "a list outside IN"),
     ("age AS x", "an alias, AS"),
     ("age income", "two values side by side"),
-    ("age +", "words in an order that has no meaning"),
-    ("+", "words in an order that has no meaning"),
-    ("(age", "words in an order that has no meaning"),
-    ("age)", "words in an order that has no meaning"),
+    ("age +", "nothing after +"),
+    ("+", "nothing after +"),
+    ("(age", "a ( that is not closed"),
+    ("age)", "a ) without its ("),
     ("CASE END", "words in an order that has no meaning"),
-    ("CASE WHEN smoker THEN", "words in an order that has no meaning"),
+    ("CASE WHEN smoker THEN", "nothing after THEN"),
     ("FLOOR(income, 2)", "FLOOR of two arguments"),
     ("LN(age, 2)", "words in an order that has no meaning"),
     ("POWER(age)", "words in an order that has no meaning"),
-    ("LEAST()", "words in an order that has no meaning"),
+    ("LEAST()", "nothing in parentheses"),
     ("ABS", "ABS without its argument"),
-    ("CEIL(age)", "the function CEIL"),
+    ("CEIL(huge)", "CEIL of something that could pass 2**53"),
     ("LOG(age)", "the function LOG"),
     ("SIN(age)", "the function SIN"),
     ("0x1F", "a number that runs into a word"),
@@ -277,9 +276,9 @@ ATTACKS: list[tuple[str, str]] = [
     ("smoker = NOT " * 300 + "smoker", "more than 40 levels"),
     ("CASE WHEN " * 300, "more than 40 levels"),
     ("age" + "/2" * 60, "more than 40 levels"),
-    ("smoker = " * 150 + "smoker", "more than 40 levels"),
+    ("smoker = " * 150 + "smoker", "a comparison of a comparison"),
     ("+".join(["age"] * 1000), "more than 400 parts"),
-    (" AND ".join(["smoker"] * 300), "more than 400 parts"),
+    (" + ".join(["age"] * 401), "more than 400 parts"),
     ("age IN (" + ",".join(map(str, range(65))) + ")", "a list of more than 64 items"),
     ("LEAST(" + ",".join(["age"] * 65) + ")", "a list of more than 64 items"),
     ("CASE " + "WHEN smoker THEN 1 " * 65 + "END", "a list of more than 64 items"),
@@ -295,7 +294,7 @@ def test_what_is_not_in_the_language_is_refused_in_public_words(text: str, const
     assert refusal.construct.startswith(construct)
     assert refusal.hint
     assert refusal.hint.endswith((".", "?"))
-    said = f"An expression must keep to the query language, and this one has {refusal.construct}."
+    said = refusal.problem
     if refusal.construct.startswith("the unknown column"):
         said = f"U{refusal.construct.removeprefix('the u')}."
     assert str(refusal) == f"{said} {refusal.hint}"
@@ -308,7 +307,7 @@ def test_there_are_as_many_attacks_as_were_promised() -> None:
 
 @pytest.mark.parametrize("given", [None, 3, b"age", ["age"], exp.column("age")])
 def test_something_else_than_text_is_refused(given: object) -> None:
-    with pytest.raises(ExpressionRefused, match="has no text"):
+    with pytest.raises(ExpressionRefused, match="Not understood: no text"):
         parse(given, SCHEMA)  # type: ignore[arg-type]
 
 
@@ -431,5 +430,8 @@ def test_no_name_and_no_value_reaches_the_parser(monkeypatch: pytest.MonkeyPatch
     "text", ["1 + IN", "CASE", "age IN (smoker + IN)", "END", "WHEN", "THEN + 1", "age + (IS)", "NOT"]
 )
 def test_a_keyword_is_not_taken_for_a_name(text: str) -> None:
-    with pytest.raises(ExpressionRefused, match=r"words in an order that has no meaning|something else than"):
+    with pytest.raises(
+        ExpressionRefused,
+        match=r"order that has no meaning|something else than|nothing (after|before)|CASE without END",
+    ):
         parse(text, SCHEMA)

@@ -5,9 +5,10 @@ table: which integers are summed, how far one row can move them together, which 
 relative to the others, and what one integer is worth. Nothing here sees a row or draws a number.
 
 ``base`` has what aggregates share, and sums of expressions; ``histogram`` histograms and the tables of
-decision trees; ``_marginals`` many tables at once; ``_moments`` means and spreads; ``_vectors`` Gram
-matrices, clusters, halfspaces and gradients; ``_sketches`` sums under signs; ``_people`` numbers of people,
-who may have several rows.
+decision trees; ``_joint`` sums of several expressions by group, and several aggregates in one answer;
+``_marginals`` many tables at once; ``_hierarchy`` counts of trees, for quantiles; ``_people`` numbers of
+people, who may have several rows; ``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters,
+halfspaces and gradients; ``_sketches`` sums under signs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.query.aggregates._hierarchy import BoundHierarchy, HierarchicalHistogram
+from discreet.query.aggregates._joint import GroupedSums, JointAggregate
 from discreet.query.aggregates._marginals import Dependence, Marginals
 from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._people import DistinctUnits
@@ -31,13 +34,17 @@ __all__ = [
     "MOST_CELLS",
     "Aggregate",
     "BoundAggregate",
+    "BoundHierarchy",
     "ClusterSums",
     "Dependence",
     "DistinctUnits",
     "GradientSums",
     "Gram",
+    "GroupedSums",
     "HalfspaceSums",
+    "HierarchicalHistogram",
     "Histogram",
+    "JointAggregate",
     "Marginals",
     "Moments",
     "NodeTables",
@@ -52,6 +59,9 @@ AGGREGATES: dict[str, type[Aggregate]] = {
     for kind in (
         Sums,
         Histogram,
+        HierarchicalHistogram,
+        GroupedSums,
+        JointAggregate,
         NodeTables,
         Moments,
         Gram,
@@ -78,6 +88,8 @@ def aggregate_from_dict(values: Mapping[str, Any]) -> Aggregate:
     try:
         if kind is NodeTables:
             rest["nodes"] = tuple(TreeNode(**node) for node in rest["nodes"])
+        if kind is JointAggregate:
+            rest["parts"] = tuple(aggregate_from_dict(part) for part in rest["parts"])
         return kind(**rest)
     except (TypeError, KeyError, ValueError) as problem:
         if isinstance(problem, ParameterError):

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, expression_text
-from discreet.query.aggregates.histogram import _group_key, check_edges, plain_edges
+from discreet.query.aggregates.histogram import _group_key, canonical_keys, check_edges, plain_edges
 from discreet.query.engines.base import EngineCells, UnitCounts
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ class DistinctUnits(Aggregate):
         return BoundAggregate(
             canonical={
                 "kind": self.kind,
-                "columns": list(self.columns),
-                "edges": plain_edges(self.edges),
+                **canonical_keys(curation, self.columns, self.edges),
                 "where": None if condition is None else str(condition.canonical),
                 "shape": list(cells.shape),
             },

@@ -277,6 +277,7 @@ class Sums(Aggregate):
             summed = iter(integers)
             return [term.total(0 if term.tree is None else next(summed), n_rows) for term in terms]
 
+        units = {abs(term.step) / weight for term, weight in zip(terms, weights, strict=True)}
         steps = np.array([term.step for term in terms])
         anchors = np.array([float(term.anchor) for term in terms])
         return BoundAggregate(
@@ -292,7 +293,7 @@ class Sums(Aggregate):
             unit=steps,
             shift=np.array([term.lower for term in terms]) - anchors * steps,
             places=np.arange(len(terms)),
-            plain_unit=abs(terms[0].step) if len({(t.step, t.top) for t in terms}) == 1 else None,
+            plain_unit=units.pop() if len(units) == 1 else None,
             wanted=EngineTotals(tuple(term.tree for term in terms if term.tree is not None)),
             finish=finish,
         )

@@ -21,7 +21,8 @@ from discreet.query.aggregates.base import (
     term_of,
 )
 from discreet.query.engines.base import EngineCells, Tables
-from discreet.query.language._sql import double
+from discreet.query.language import parse_axis
+from discreet.query.language._sql import bigint, double
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,7 +85,10 @@ class Axis:
 
 
 def _group_key(curation: Curation, name: str, edges: Mapping[str, Sequence[float]]) -> _Key:
-    """Return the cells of a column with the integer expression of a row's cell."""
+    """Return the cells of a column or expression with the integer expression of a row's cell."""
+    key = parse_axis(name, edges.get(name, ()), curation.schema)
+    if key is not None:
+        return _Key(key.integer_sql(curation.sql_column), key.labels)
     axis = Axis.from_curation(curation, name, edges)
     column = axis.column
     tree: Tree = exp.column(column.sql) if axis.starts is None else _bin_column(column, axis.starts)
@@ -92,6 +96,16 @@ def _group_key(curation: Curation, name: str, edges: Mapping[str, Sequence[float
         missing = exp.Literal.number(len(axis.labels) - 1)
         tree = exp.case().when(exp.column(column.flag).eq(1), missing).else_(tree)
     return _Key(tree, axis.labels)
+
+
+def bind_keys(
+    curation: Curation, columns: Sequence[str], edges: Mapping[str, Sequence[float]]
+) -> tuple[EngineCells, tuple[tuple[Any, ...], ...]]:
+    """Return the cells of some columns on a curated table, and the labels along each axis."""
+    keys = [_group_key(curation, name, edges) for name in columns]
+    table = EngineCells(tuple((key.tree, len(key.labels)) for key in keys))
+    check_cells(table.size)
+    return table, tuple(key.labels for key in keys)
 
 
 def starts_of(column: Curated, edges: Sequence[float]) -> tuple[float | int, ...]:
@@ -130,6 +144,28 @@ def _bin_column(column: Curated, starts: Sequence[float | int]) -> Tree:
     return search(0, len(begins))
 
 
+def canonical_keys(
+    curation: Curation, columns: Sequence[str], edges: Mapping[str, Sequence[float]]
+) -> dict[str, Any]:
+    """Return columns and edges with one text for all spellings of an expression; refuses it twice."""
+    names = {}
+    for name in columns:
+        key = parse_axis(name, edges.get(name, ()), curation.schema)
+        names[name] = name if key is None else key.canonical
+    if len(set(names.values())) < len(names):
+        raise ParameterError("columns of a question must be different expressions, and two are the same one.")
+    return {
+        "columns": list(names.values()),
+        "edges": plain_edges({names[name]: edges[name] for name in edges}),
+    }
+
+
+def key_among(holds: Tree, key: Tree) -> Tree:
+    """Return a key that is -1, of no cell, for rows where a condition does not hold."""
+    chosen = exp.If(this=exp.EQ(this=holds, expression=exp.Literal.number(1)), true=key)
+    return exp.Case(ifs=[chosen], default=bigint(exp.Neg(this=exp.Literal.number(1))))
+
+
 def plain_edges(edges: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
     """Return edges as JSON values, sorted by column."""
     return {name: [float(edge) for edge in edges[name]] for name in sorted(edges)}
@@ -151,9 +187,9 @@ class Histogram(Aggregate):
     Parameters
     ----------
     columns : sequence of str
-        Columns of the groups; the answer has one axis for each.
+        Columns of the groups, or expressions such as ``YEAR(born)``; the answer has one axis for each.
     edges : mapping of str to sequence of float
-        For numbers, where cells begin; a whole number with few values needs none.
+        For numbers, where cells begin, by column or expression; a whole number with few values needs none.
     expression : str or Expression, optional
         What to sum in each cell, 0 for a row where it is unknown; counts rows if left out.
 
@@ -185,11 +221,8 @@ class Histogram(Aggregate):
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        keys = [_group_key(curation, name, self.edges) for name in self.columns]
-        shape = tuple(len(key.labels) for key in keys)
-        size = math.prod(shape)
-        check_cells(size)
-        table = EngineCells(tuple((key.tree, len(key.labels)) for key in keys))
+        table, labels = bind_keys(curation, self.columns, self.edges)
+        size, shape = table.size, table.shape
         expression = None if self.expression is None else parse_expression(self.expression, curation)
         term = IntegerTerm(None, 0, 1.0, 1.0, 1) if expression is None else term_of(expression, curation)
 
@@ -208,8 +241,7 @@ class Histogram(Aggregate):
         return BoundAggregate(
             canonical={
                 "kind": self.kind,
-                "columns": list(self.columns),
-                "edges": plain_edges(self.edges),
+                **canonical_keys(curation, self.columns, self.edges),
                 "expression": None if expression is None else str(expression.canonical),
                 "term": [term.top, term.anchor, term.step],
                 "shape": list(shape),
@@ -224,7 +256,7 @@ class Histogram(Aggregate):
             plain_unit=abs(term.step),
             wanted=Tables(((table, None), *(() if term.tree is None else ((table, term.tree),)))),
             finish=finish,
-            labels=tuple(key.labels for key in keys),
+            labels=labels,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -208,6 +208,7 @@ def _frame(source: Any) -> Any:
                 return session.read.csv(name, header=True, inferSchema=False)
             return session.table(name)
         except Exception as problem:
+            # Errors of Spark, of py4j and of Java; their texts may quote rows.
             raise SourceError(
                 f"The table {name!r} cannot be opened in Spark ({type(problem).__name__}). Check its name, "
                 "and that all workers see it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -10,19 +11,23 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import ParameterError
+from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.curation import BITS, Curation, SchemaKey
 from discreet.query.language import _sql as sql
 from discreet.query.language._lowering import Lowering
 from discreet.query.language._normal_form import is_missing, opposite, where_true
-from discreet.query.language._parser import read, read_counted
+from discreet.query.language._parser import read, read_counted, read_key
 from discreet.query.language._program import Columns, Program, values
-from discreet.query.language.nodes import Condition, Indicator, Reference, Truth
+from discreet.query.language.lexer import MOST_DEPTH
+from discreet.query.language.nodes import Condition, Indicator, Reference, Truth, too_long
 
 if TYPE_CHECKING:
     from discreet._types import Ints
     from discreet.query.language._program import Interval
     from discreet.schema import Schema
+
+
+_SURELY_SHORT = 800  # characters, which have fewer parts than a text may have
 
 
 class Grid(NamedTuple):
@@ -238,27 +243,51 @@ def parse_counted(text: str, schema: Schema) -> Expression:
     return _parse(text, schema, "counted")
 
 
-_Use: TypeAlias = Literal["value", "where", "counted"]
+Use: TypeAlias = Literal["value", "where", "counted"]
 
 
-def _parse(text: object, schema: Schema, use: _Use) -> Expression:
+def parse_typed(text: str, schema: Schema, use: Use = "value", *, typed: bool = True) -> Expression:
+    """Read what a person typed; refuses what can be read, but hardly means what it says.
+
+    Parameters
+    ----------
+    text : str
+        Text of a part of a question.
+    schema : Schema
+        Schema with the columns that may be named.
+    use : {"value", "where", "counted"}
+        Whether it is summed, chooses rows, or is counted where it is known.
+    typed : bool
+        Whether it was typed; False for the text of a question that was answered before.
+
+    Raises
+    ------
+    ExpressionRefused
+        As :func:`parse`; and for a date beside a number, or a comparison that no row fulfills.
+    """
+    return _parse(text, schema, use, typed)
+
+
+def _parse(text: object, schema: Schema, use: Use, typed: bool = False) -> Expression:
     if isinstance(text, str):
-        return _parse_cached(text, SchemaKey(schema), use)
-    return _build_expression(text, schema, use)
+        return _parse_cached(text, SchemaKey(schema), use, typed)
+    return _build_expression(text, schema, use, typed)
 
 
 @lru_cache(maxsize=128)
-def _parse_cached(text: str, same: SchemaKey, use: _Use) -> Expression:
+def _parse_cached(text: str, same: SchemaKey, use: Use, typed: bool) -> Expression:
     # Cached, because the same text is calibrated, previewed and asked one after the other.
-    return _build_expression(text, same.schema, use)
+    return _build_expression(text, same.schema, use, typed)
 
 
-def _build_expression(text: object, schema: Schema, use: _Use) -> Expression:
+def _build_expression(text: object, schema: Schema, use: Use, typed: bool) -> Expression:
     """Return the expression of a text: its program, range, columns and canonical form."""
-    node = read_counted(text, schema) if use == "counted" else read(text, schema)
+    read_node = read_counted if use == "counted" else read
+    node = read_node(text, schema, typed=typed)
     inner = node.condition if isinstance(node, Indicator) else node
     if use == "where" and isinstance(inner, Condition):
         inner = where_true(inner)
+    check_readable(inner.text, schema)
     lowering = Lowering(Curation.from_schema(schema))
     program, bare, known_place = lowering.program, None, None
     if isinstance(inner, Condition):
@@ -286,6 +315,17 @@ def _build_expression(text: object, schema: Schema, use: _Use) -> Expression:
         place=place,
         known_place=known_place,
     )
+
+
+def check_readable(canonical: str, schema: Schema) -> None:
+    """Refuse a text that could not be read again, for it is longer or deeper than what was typed."""
+    depth = max(itertools.accumulate((sign == "(") - (sign == ")") for sign in canonical))
+    if len(canonical) <= _SURELY_SHORT and depth + canonical.count("CASE") < MOST_DEPTH:
+        return
+    try:
+        read_key(canonical, schema)
+    except ExpressionRefused:
+        raise too_long() from None
 
 
 def _indicator_tree(tree: sql.Tree) -> sql.Tree:

@@ -1,4 +1,4 @@
-"""The one reader of GROUP BY: columns, with their declared values or the edges of their cells."""
+"""The one reader of GROUP BY: columns and expressions, with their declared values or the edges of cells."""
 
 from __future__ import annotations
 
@@ -11,8 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from discreet.errors import ExpressionRefused, ParameterError
+from discreet.query.language._key_cells import (
+    MISSING,
+    MOST_VALUES,
+    KeyExpression,
+    parse_key,
+    write_end,
+    write_interval,
+)
 from discreet.query.language._select import WORDS
 from discreet.query.language.lexer import (
+    FUNCTIONS,
+    KEYWORDS,
     Token,
     is_plain,
     refused_word,
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 
     from discreet.schema import Column, Level, Schema
 
-_Named: TypeAlias = "tuple[Token, tuple[Any, ...] | None]"  # a name, and what was given as edges
+_Named: TypeAlias = "tuple[str, tuple[Any, ...] | None]"  # a column or expression as typed, and its edges
 MOST_CELLS = 2**20
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _LARGEST = 1e300  # of a number that is given as an edge
@@ -36,38 +46,83 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """A column to group by.
+    """A column or an expression to group by.
 
     Attributes
     ----------
-    column : str
-        Name of the column as declared.
+    column : str or None
+        Name of the column as declared; None for an expression.
     edges : tuple of float
-        Where cells begin, for a date in days since its first; empty for a column whose declared values are
-        the cells.
+        Where cells begin, for a date in days since its first; empty for a key whose values are the cells.
+    expression : KeyExpression or None
+        Expression with its cells; None for a column.
     """
 
-    column: str
+    column: str | None
     edges: tuple[float, ...] = ()
+    expression: KeyExpression | None = None
+
+    @property
+    def axis(self) -> str:
+        """What a histogram is given for the key: the name of the column, or the canonical text."""
+        return self._expression.canonical if self.column is None else self.column
+
+    @property
+    def name(self) -> str:
+        """What a result calls the key: the name of the column, or the text of the expression."""
+        return self._expression.name if self.column is None else self.column
+
+    @property
+    def text(self) -> str:
+        """The key as text without its edges, which is read as the same key."""
+        if self.column is not None:
+            return write_name(self.column)
+        # With its parentheses before edges: (income / 12) (1000, 2000).
+        return self._expression.canonical if self.edges else _write_expression(self._expression)
+
+    @property
+    def _expression(self) -> KeyExpression:
+        assert self.expression is not None, "a key is a column or an expression"
+        return self.expression
 
     def written(self, schema: Schema) -> str:
-        """Return the key as text, which is read as the same key."""
+        """Return the key as text with its edges, which is read as the same key."""
         if not self.edges:
-            return write_name(self.column)
+            return self.text
+        column = None if self.column is None else schema.column(self.column)
+        edges = ", ".join(
+            write_end(edge) if column is None else write_edge(edge, column) for edge in self.edges
+        )
+        return f"{self.text} ({edges})"
+
+    def label(self, value: Any, schema: Schema) -> str:
+        """Return a value of the key, or the two ends of a cell, as text."""
+        if self.column is None:
+            return self._expression.label(value)
+        if value is None:
+            return MISSING
         column = schema.column(self.column)
-        return f"{write_name(self.column)} ({', '.join(write_edge(edge, column) for edge in self.edges)})"
+        if isinstance(value, tuple):
+            low, high = (write_edge(end, column).strip("'") for end in value)
+            return write_interval(low, high, value, dates=column.type == "date")
+        return write_edge(float(value), column).strip("'") if column.type == "date" else str(value)
 
 
-def parse_groups(groups: str | Sequence[str | Mapping[str, Any]], schema: Schema) -> tuple[GroupKey, ...]:
+def parse_groups(
+    groups: str | Sequence[str | Mapping[str, Any]], schema: Schema, *, typed: bool = False
+) -> tuple[GroupKey, ...]:
     """Return the keys of a GROUP BY; their cells are known without a look at rows.
 
     Parameters
     ----------
     groups : str or sequence of str or mapping
-        Text after BY, ``sex, age (30, 45, 60)``; or its keys, each the name of a column or
-        ``{"column": "age", "edges": [30, 45, 60]}``.
+        Text after BY, ``sex, age (30, 45, 60), YEAR(born)``; or its keys, each the name of a column, an
+        expression, ``{"column": "age", "edges": [30, 45, 60]}`` or ``{"expression": "income / 12", "edges":
+        [1000, 2000]}``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
+    typed : bool
+        Whether a person typed it, so that what hardly means what it says is refused.
 
     Raises
     ------
@@ -86,30 +141,89 @@ def parse_groups(groups: str | Sequence[str | Mapping[str, Any]], schema: Schema
     --------
     >>> from discreet.schema import Column, Schema
     >>> schema = Schema(columns=[Column("ward", values=("a", "b")), Column("age", lower=0, upper=99)])
-    >>> parse_groups("WARD, age (30, 60)", schema)
-    (GroupKey(column='ward', edges=()), GroupKey(column='age', edges=(30.0, 60.0)))
+    >>> ward, age, old = parse_groups("WARD, age (30, 60), 65 <= age", schema)
+    >>> ward.name, age.edges, old.expression.texts
+    ('ward', (30.0, 60.0), ('true', 'false'))
     """
-    named = _typed_groups(groups) if isinstance(groups, str) else [_given_group(item) for item in groups]
-    keys = []
-    for token, edges in named:
-        column = _column(token, schema)
-        if edges is not None:
-            keys.append(GroupKey(column.name, _edges(edges, column)))
-        elif column.is_number and (column.type == "number" or not column.required):
-            raise ExpressionRefused(
-                "a column of numbers to group by", f"Say where its cells begin: BY {_example_edges(column)}."
-            )
-        else:
-            keys.append(GroupKey(column.name))
-    names = [key.column for key in keys]
-    if len(set(names)) < len(names):
+    named = (
+        _typed_groups(groups, schema)
+        if isinstance(groups, str)
+        else [_given_group(item, schema) for item in groups]
+    )
+    keys = [_read_group(text, edges, schema, typed) for text, edges in named]
+    if len({key.axis for key in keys}) < len(keys):
         raise ExpressionRefused("a column to group by that comes twice", "Write it once.")
-    _check_size([schema.column(key.column) for key in keys if not key.edges])
+    _check_size([_count_cells(key, schema) for key in keys if key.expression or not key.edges])
     return tuple(keys)
 
 
+def parse_axis(axis: str, edges: Sequence[float], schema: Schema) -> KeyExpression | None:
+    """Return the expression of an axis of a histogram; None if it names a column, or should.
+
+    Parameters
+    ----------
+    axis : str
+        Name of a released column, or the text of an expression.
+    edges : sequence of float
+        Where the cells of a number begin; empty if its values are the cells.
+    schema : Schema
+        Declaration of the table, whose released columns may be named.
+
+    Raises
+    ------
+    ExpressionRefused
+        If an expression is not in the language, or if its cells do not follow from the schema.
+    """
+    if axis.isidentifier() or any(column.name == axis for column in schema.released):
+        return None
+    found = parse_key(axis, edges, schema)
+    return None if isinstance(found, str) else found
+
+
+def _read_group(text: str, given: tuple[Any, ...] | None, schema: Schema, typed: bool) -> GroupKey:
+    """Return the key of a column or an expression, with edges if some were given."""
+    column = _find_column(text, schema)
+    if column is None:
+        edges = () if given is None else _numbers(given)
+        try:
+            key = parse_key(text, edges, schema, typed=typed)
+        except ExpressionRefused as refusal:
+            raise _rephrase_refusal(refusal) from None
+        if isinstance(key, KeyExpression):
+            return GroupKey(None, edges, key)
+        column = schema.column(key)
+    if given is not None:
+        read = _edges(given, column)
+        if typed:
+            _check_edges(given, read, column)
+        return GroupKey(column.name, read)
+    if column.is_number and column.type == "number":
+        raise ExpressionRefused(
+            "a column of numbers to group by", f"Say where its cells begin: BY {_example_edges(column)}."
+        )
+    return GroupKey(column.name)
+
+
+def _rephrase_refusal(refusal: ExpressionRefused) -> ExpressionRefused:
+    """Return the error of a key: of words without a meaning, that they are no keys."""
+    if not refusal.construct.startswith(("words in an order", "no text", "two values")):
+        return refusal
+    return ExpressionRefused(
+        "something else than columns and expressions to group by",
+        "Write them with commas, and of a number where its cells begin: sex, age (30, 45, 60), YEAR(born).",
+    )
+
+
+def _count_cells(key: GroupKey, schema: Schema) -> int:
+    if key.expression is not None:
+        return len(key.expression.labels)
+    assert key.column is not None
+    column = schema.column(key.column)
+    return len(column.levels) if column.is_category else column.n_integers + (not column.required)
+
+
 def declared_cells(column: Column) -> tuple[Level | datetime.date, ...]:
-    """Return everything that a row may hold in a category, or in a required column of whole numbers or dates.
+    """Return everything that a row may hold in a category, or in a column of whole numbers or dates.
 
     Parameters
     ----------
@@ -123,59 +237,127 @@ def declared_cells(column: Column) -> tuple[Level | datetime.date, ...]:
     """
     if column.is_category:
         return column.levels
-    first = column.lower
+    first, missing = column.lower, () if column.required else (None,)
     if isinstance(first, datetime.date):
-        return tuple(first + datetime.timedelta(days=i) for i in range(column.n_integers))
+        return (*(first + datetime.timedelta(days=i) for i in range(column.n_integers)), *missing)
     assert isinstance(first, int)
-    return tuple(range(first, first + column.n_integers))
+    return (*range(first, first + column.n_integers), *missing)
 
 
-def _check_size(columns: Sequence[Column]) -> None:
+def _check_size(sizes: Sequence[int]) -> None:
     """Refuse more cells than anyone could read."""
-    sizes = [len(column.levels) if column.is_category else column.n_integers for column in columns]
     if max(sizes, default=0) > MOST_CELLS:
-        raise ExpressionRefused(f"more than {MOST_CELLS} groups", "Group by a column with fewer values.")
+        raise ExpressionRefused.not_allowed(
+            f"more than {MOST_CELLS} groups", "Group by a column with fewer values."
+        )
     if math.prod(sizes) > MOST_CELLS:
-        raise ExpressionRefused(f"more than {MOST_CELLS} groups", "Group by fewer columns.")
+        raise ExpressionRefused.not_allowed(f"more than {MOST_CELLS} groups", "Group by fewer columns.")
 
 
-def _typed_groups(text: str) -> list[_Named]:
-    """Read names as typed, each with its edges in parentheses where it has some."""
+def _typed_groups(text: str, schema: Schema) -> list[_Named]:
+    """Read keys as typed, each with its edges in parentheses where it has some."""
     groups: list[_Named] = []
-    for part in split_list(tokenize(text)):
-        outside = [token.text for token in part if token.depth == 0]
-        if not part or not part[0].is_name or outside[1:] not in ([], ["(", ")"]):
-            raise ExpressionRefused(
-                "something else than columns to group by",
-                "Write names with commas, and of a number where its cells begin: sex, age (30, 45, 60).",
-            )
-        edges = tuple(source_text(edge) for edge in split_list(part[2:-1], depth=1))
-        groups.append((part[0], edges if len(part) > 1 else None))
+    tokens = tokenize(text)
+    if not tokens:
+        raise ExpressionRefused("nothing after BY", "Name a column: BY sex.")
+    for part in split_list(tokens):
+        if not part:
+            raise ExpressionRefused("nothing beside a comma after BY", "Leave it out, or name a column.")
+        _check_commas(part, schema)
+        opening = _find_edges(part, schema)
+        if opening is None:
+            groups.append((source_text(part), None))
+        else:
+            edges = tuple(source_text(edge) for edge in split_list(part[opening + 1 : -1], depth=1))
+            groups.append((source_text(part[:opening]), edges))
     return groups
 
 
-def _given_group(item: str | Mapping[str, Any]) -> _Named:
-    """Read a key that was not typed but given in parts."""
-    given = {"column": item, "edges": ()} if isinstance(item, str) else item
-    given = dict(given) if isinstance(given, Mapping) else {}
-    name, edges = given.get("column"), given.get("edges")
-    if not isinstance(name, str) or not isinstance(edges, list | tuple) or set(given) != {"column", "edges"}:
+def _check_commas(part: Sequence[Token], schema: Schema) -> None:
+    """Refuse columns to group by with AND between them, in place of a comma."""
+    for before, token, after in zip(part, part[1:], part[2:], strict=False):
+        names = [one.is_name and _match_column(one, schema) for one in (before, after)]
+        if token.word == "AND" and len(part) == 3 and all(names):
+            raise ExpressionRefused(
+                "AND between columns to group by", f"Write a comma: BY {before.text}, {after.text}."
+            )
+
+
+def _find_edges(part: Sequence[Token], schema: Schema) -> int | None:
+    """Return where the parenthesis of a key's edges opens; None if what it ends with is part of the key."""
+    if not part or part[-1].text != ")" or part[-1].depth:
+        return None
+    opening = max(i for i, token in enumerate(part) if token.text == "(" and token.depth == 0)
+    if opening == 0:
+        return None
+    before, inside = part[opening - 1], part[opening + 1 : -1]
+    if before.kind != "word":
+        return opening if before.kind in ("number", "name") or before.text == ")" else None
+    if before.word == "END":
+        return opening
+    if before.word in KEYWORDS:
+        return None
+    # A column may be called year: what follows is then its edges, unless they could be an argument.
+    literal = all(token.kind in ("number", "value") or token.text in ",-+" for token in inside)
+    known = _match_column(before, schema) is not None
+    return opening if literal and (known or before.word not in FUNCTIONS) else None
+
+
+def _given_group(item: str | Mapping[str, Any], schema: Schema) -> _Named:
+    """Read a key that was not typed in a list but given in parts."""
+    if isinstance(item, str):
+        named = any(column.name == item for column in schema.released)
+        typed = [] if named or item.isidentifier() else _typed_groups(item, schema)
+        return typed[0] if len(typed) == 1 else (write_name(item), None)
+    given = dict(item) if isinstance(item, Mapping) else {}
+    what = "expression" if "expression" in given else "column"
+    text, edges = given.get(what), given.get("edges", [] if what == "expression" else None)
+    if not isinstance(text, str) or not isinstance(edges, list | tuple) or not set(given) <= {what, "edges"}:
         raise ParameterError(
-            "by of build_query must hold names of columns, or columns with their edges, and holds something "
-            'else. Write {"column": "age", "edges": [30, 45, 60]}.'
+            "by of build_query must hold names of columns, or columns or expressions with their edges, and "
+            'holds something else. Write {"column": "age", "edges": [30, 45, 60]} or {"expression": '
+            '"income / 12", "edges": [1000, 2000]}.'
         )
-    (token,) = tokenize(write_name(name))
-    return token, None if isinstance(item, str) else tuple(edges)
+    named = what == "column" and (text.isidentifier() or any(c.name == text for c in schema.released))
+    return write_name(text) if named else text, None if what == "expression" and not edges else tuple(edges)
 
 
-def _column(token: Token, schema: Schema) -> Column:
-    """Find a column by its name, in any case, or in double quotes as it is."""
+def _find_column(text: str, schema: Schema) -> Column | None:
+    """Return the column that a key is, by its name in any case, or in double quotes as it is.
+
+    Raises
+    ------
+    ExpressionRefused
+        If the key is a single name, and not of a column.
+    """
+    tokens = tokenize(text)
+    if len(tokens) != 1 or not tokens[0].is_name:
+        return None
+    column = _match_column(tokens[0], schema)
+    if column is None:
+        raise refused_word(shorten(tokens[0].name), tuple(column.name for column in schema.released))
+    return column
+
+
+def _match_column(token: Token, schema: Schema) -> Column | None:
     for column in schema.released:
         if token.name == column.name or (
             token.text == token.name and column.name.casefold() == token.name.casefold()
         ):
             return column
-    raise refused_word(shorten(token.name), tuple(column.name for column in schema.released))
+    return None
+
+
+def _numbers(given: Sequence[Any]) -> tuple[float, ...]:
+    """Return the edges of an expression."""
+    edges = [_number(edge) for edge in given]
+    rising = all(low < high for low, high in itertools.pairwise(edges))
+    if not edges or not rising or not all(map(math.isfinite, edges)) or len(edges) >= MOST_VALUES:
+        raise ExpressionRefused(
+            f"cells of an expression that are not rising numbers, fewer than {MOST_VALUES}",
+            "Write where cells begin: BY income / 12 (1000, 2000).",
+        )
+    return tuple(edge + 0.0 for edge in edges)
 
 
 def _edges(given: Sequence[Any], column: Column) -> tuple[float, ...]:
@@ -191,6 +373,19 @@ def _edges(given: Sequence[Any], column: Column) -> tuple[float, ...]:
     return tuple(edge + 0.0 for edge in edges)
 
 
+def _check_edges(given: Sequence[Any], edges: Sequence[float], column: Column) -> None:
+    """Refuse cells that no row can be in, and days that were typed as numbers."""
+    example = f"Write where cells begin: BY {_example_edges(column)}."
+    if column.type == "date" and any(isinstance(edge, str) and _NUMBER.fullmatch(edge) for edge in given):
+        raise ExpressionRefused("a number where a cell of dates begins", example)
+    low, high = column.range
+    if not low <= min(edges) <= max(edges) <= high:
+        first, last = (write_edge(end, column).strip("'") for end in (low, high))
+        raise ExpressionRefused.not_allowed(
+            "cells that no row can be in", f"{write_name(column.name)} is declared from {first} to {last}."
+        )
+
+
 def _edge(given: Any, column: Column) -> float:
     """Read where a cell begins; NaN if it cannot be read."""
     if isinstance(given, str):
@@ -200,6 +395,12 @@ def _edge(given: Any, column: Column) -> float:
                 return float((datetime.date.fromisoformat(day) - _first_day(column)).days)
             except ValueError:
                 return math.nan
+    return _number(given)
+
+
+def _number(given: Any) -> float:
+    """Read a number; NaN if it cannot be read."""
+    if isinstance(given, str):
         return float(given) if _NUMBER.fullmatch(given) else math.nan
     if not isinstance(given, int | float) or isinstance(given, bool) or abs(given) > _LARGEST:
         return math.nan
@@ -227,6 +428,13 @@ def write_edge(edge: float, column: Column) -> str:
         except OverflowError:
             pass
     return repr(edge).removesuffix(".0")
+
+
+def _write_expression(expression: KeyExpression) -> str:
+    """Return an expression to group by, in parentheses if a word in it would end the list of keys."""
+    text = expression.name
+    ends = any(piece.depth == 0 and piece.word in WORDS for piece in tokenize(text))
+    return f"({text})" if ends else text
 
 
 def write_name(name: str) -> str:

@@ -12,11 +12,22 @@ beside the value is recorded whether it is known, and of a condition whether it 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from discreet.errors import ExpressionRefused
 from discreet.query.curation import LARGEST_VALUE, LEAST_MAGNITUDE
-from discreet.query.language._normal_form import opposite
+from discreet.query.language import _calendar
+from discreet.query.language._date_nodes import (
+    DateChoice,
+    DateColumn,
+    DateConstant,
+    DateDifference,
+    DateField,
+    DateShift,
+    DateTrunc,
+)
+from discreet.query.language._normal_form import beyond_calendar, opposite
 from discreet.query.language._program import Interval, Program, TooWide, exponent
 from discreet.query.language.nodes import (
     Call,
@@ -25,7 +36,9 @@ from discreet.query.language.nodes import (
     Compare,
     Condition,
     Constant,
+    Date,
     Extreme,
+    Extremum,
     Indicator,
     Junction,
     Member,
@@ -37,6 +50,7 @@ from discreet.query.language.nodes import (
     Quotient,
     Reference,
     Relation,
+    Remainder,
     Sum,
     Test,
     Truth,
@@ -44,7 +58,6 @@ from discreet.query.language.nodes import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from fractions import Fraction
 
     from discreet.query.curation import Curated, Curation
 
@@ -216,6 +229,7 @@ class Lowering:
         self.program = Program()
         self._curation = curation
         self._values: dict[str, int] = {}
+        self._days: dict[str, int] = {}
         self._truths: dict[str, int] = {}
         self._known: dict[str, int] = {}
 
@@ -228,6 +242,10 @@ class Lowering:
             If declared bounds do not show that the value exists for every row.
         """
         return self._write(self._values, node, self._number)
+
+    def day(self, node: Date) -> int:
+        """Return the place of a date, as the number of a day of the calendar; refused as :meth:`value` is."""
+        return self._write(self._days, node, self._date)
 
     def holds(self, node: Condition) -> int:
         """Return the place of whether a condition is true; refused as :meth:`value` is."""
@@ -248,11 +266,13 @@ class Lowering:
             place = write(node)
             self._check(place)
         except TooWide:
-            raise ExpressionRefused(
+            raise ExpressionRefused.not_allowed(
                 "a value that could pass 1e100", "Put bounds on a part of it: LEAST(x, 1000)."
             ) from None
         if self.program.weight > _MOST_OPERATIONS:
-            raise ExpressionRefused("too much to compute for one row", "Ask in several questions.")
+            raise ExpressionRefused.not_allowed(
+                "too much to compute for one row", "Ask in several questions."
+            )
         places[node.text] = place
         return place
 
@@ -280,39 +300,81 @@ class Lowering:
                 return power(program, place, exponent) if exponent else program.constant(1.0)
             case Call():
                 return self._call(node)
-            case Extreme():
-                return self._extreme(node)
+            case Extreme(items=items):
+                return self._extreme(node.function, items)
             case Coalesce(items=items):
                 return self._first_known(items)
             case Case():
                 return self._case(node)
+            case Remainder(numerator=above, denominator=below):
+                return self._remainder(self.value(above), self.value(below))
+            case DateDifference(later=later, earlier=earlier):
+                return program.subtract(self.day(later), self.day(earlier))
+            case DateField(field=field, date=date):
+                return _calendar.read_field(program, self.day(date), field)
         assert isinstance(node, Indicator)
         return program.select(self.holds(node.condition), program.constant(1.0), program.constant(0.0))
 
-    def _extreme(self, node: Extreme) -> int:
-        """Record the least or greatest of the numbers that are known, as PostgreSQL, DuckDB and Spark do."""
+    def _date(self, node: Date) -> int:
+        """Record the operations of a date, and return the place of the number of its day."""
         program = self.program
-        combine = program.least if node.function == "LEAST" else program.greatest
-        required = [self.value(item) for item in node.items if not item.nullable]
-        others = [item for item in node.items if item.nullable]
+        match node:
+            case DateColumn(reference=reference, first=first):
+                return program.add(
+                    self.value(reference), program.constant(float(_calendar.day_number(first)))
+                )
+            case DateConstant(day=day):
+                return program.constant(float(_calendar.day_number(day)))
+            case DateShift(date=date, days=days):
+                return self._shift(self.day(date), self.value(days))
+            case DateChoice(function="COALESCE", items=items):
+                return self._first_known(items)
+            case DateChoice(items=items):
+                return self._extreme("LEAST" if node.function == "LEAST" else "GREATEST", items)
+        assert isinstance(node, DateTrunc)
+        raise ExpressionRefused.not_allowed(
+            "DATE_TRUNC outside of BY", "Group by it: BY DATE_TRUNC('month', admitted)."
+        )
+
+    def _shift(self, date: int, days: int) -> int:
+        """Record a date some days later; refuses fractions of a day, and days that the calendar has not."""
+        if self.program.interval(days).quantum < 0:
+            raise ExpressionRefused.not_allowed(
+                "a date and a number of days that need not be whole", "Write admitted + FLOOR(x)."
+            )
+        place = self.program.add(date, days)
+        interval = self.program.interval(place)
+        if not _calendar.FIRST_DAY <= interval.lower <= interval.upper <= _calendar.LAST_DAY:
+            raise beyond_calendar()
+        return place
+
+    def _place(self, node: Number | Date) -> int:
+        return self.day(node) if isinstance(node, Date) else self.value(node)
+
+    def _extreme(self, function: Extremum, items: Sequence[Number | Date]) -> int:
+        """Record the least or greatest of the parts that are known, as PostgreSQL, DuckDB and Spark do."""
+        program = self.program
+        combine = program.least if function == "LEAST" else program.greatest
+        required = [self._place(item) for item in items if not item.nullable]
+        others = [item for item in items if item.nullable]
         if required:
             place, there = program.combine_balanced(combine, required), None
         else:
-            place, there = self.value(others[0]), self.known(others.pop(0))
+            place, there = self._place(others[0]), self.known(others.pop(0))
         for item in others:
-            value, known = self.value(item), self.known(item)
+            value, known = self._place(item), self.known(item)
             both = combine(place, value)
             both = both if known is None else program.select(known, both, place)
             place = both if there is None else program.select(there, both, value)
             there = None if there is None or known is None else program.some([there, known])
         return place
 
-    def _first_known(self, items: Sequence[Number]) -> int:
-        """Record the first of several numbers that is known."""
+    def _first_known(self, items: Sequence[Number | Date]) -> int:
+        """Record the first of several parts that is known."""
         *first, last = items
-        place = self.value(last)
+        place = self._place(last)
         for item in reversed(first):
-            value, known = self.value(item), self.known(item)
+            value, known = self._place(item), self.known(item)
             place = value if known is None else self.program.select(known, value, place)
         return place
 
@@ -347,7 +409,10 @@ class Lowering:
     def _test(self, node: Test) -> int:
         """Record a test of a part, and the operations of the part, so that its bounds are looked at."""
         subject, negated = node.subject, node.word.startswith("NOT")
-        place = self.value(subject) if isinstance(subject, Number) else self.holds(_as_condition(subject))
+        if isinstance(subject, Number | Date):
+            place = self._place(subject)
+        else:
+            place = self.holds(_as_condition(subject))
         if node.word.endswith("NULL"):
             known = self.known(subject)
             place, negated = self.program.truth(True) if known is None else known, not negated
@@ -366,17 +431,24 @@ class Lowering:
         """Record whether a part that may be unknown is known."""
         program = self.program
         match node:
-            case Reference(missing=Member() as missing):
+            case (
+                Reference(missing=Member() as missing)
+                | DateColumn(reference=Reference(missing=Member() as missing))
+            ):
                 return self.holds(_as_condition(opposite(missing)))
             case Sum(terms=terms):
                 return self._every_known(term for _, term in terms)
             case Product(factors=factors):
                 return self._every_known(factors)
-            case Quotient(numerator=above, denominator=below):
-                return self._every_known((above, below))
+            case Quotient(numerator=one, denominator=two) | Remainder(numerator=one, denominator=two):
+                return self._every_known((one, two))
+            case DateShift(date=one, days=two) | DateDifference(later=one, earlier=two):
+                return self._every_known((one, two))
+            case DateField(date=argument) | DateTrunc(date=argument):
+                return self._every_known((argument,))
             case Power(base=argument) | Call(argument=argument) | Indicator(condition=argument):
                 return self._every_known((argument,))
-            case Extreme(items=items) | Coalesce(items=items):
+            case Extreme(items=items) | Coalesce(items=items) | DateChoice(items=items):
                 known = [self.known(item) for item in items]
                 sure = [place for place in known if place is not None]
                 return program.some(sure) if len(sure) == len(known) else program.truth(True)
@@ -412,7 +484,7 @@ class Lowering:
                 value = program.add(program.constant(values[0]), self._cell(column))
                 return program.least(value, program.constant(values[-1]))  # of a missing cell too
             if len(values) > _MOST_VALUES:
-                raise ExpressionRefused(
+                raise ExpressionRefused.not_allowed(
                     "a category of many values that are not consecutive where a number is needed",
                     "Compare it with its declared values.",
                 )
@@ -429,9 +501,11 @@ class Lowering:
         quantum = 0 if whole else exponent(LEAST_MAGNITUDE) - 52
         return self.program.column(column.name, Interval(column.lower, column.upper, quantum))
 
-    def _compare(self, relation: Relation, left: Number, right: Number) -> int:
+    def _compare(self, relation: Relation, left: Number | Date, right: Number | Date) -> int:
         """Record a comparison; one of a column of whole numbers with a constant is exact for any constant."""
         program, kind = self.program, _COMPARISONS[relation]
+        if isinstance(left, Date) or isinstance(right, Date):
+            return program.compare(kind, self._place(left), self._place(right))
         up, down = (math.ceil, math.floor) if relation == "<" else (math.floor, math.ceil)
         if self._is_whole(left) and isinstance(right, Constant):
             cell, limit = self._limit(left, up(right.value), right.value, relation)
@@ -479,11 +553,56 @@ class Lowering:
 
     def _quotient(self, above: int, below: int) -> int:
         if self.program.interval(below).magnitude[0] < SMALLEST_DENOMINATOR:
-            raise ExpressionRefused(
+            raise ExpressionRefused.not_allowed(
                 "a division by something that could be zero",
                 "Keep the denominator away from zero: x / GREATEST(y, 1).",
             )
         return self.program.divide(above, below)
+
+    def _remainder(self, above: int, below: int) -> int:
+        """Record what is left of a division of whole numbers, with the sign of the first."""
+        program = self.program
+        one, two = program.interval(above), program.interval(below)
+        if min(one.quantum, two.quantum) < 0 or max(one.magnitude[1], two.magnitude[1]) >= _LARGEST_WHOLE:
+            raise ExpressionRefused.not_allowed(
+                "MOD of a number that need not be whole", "Write MOD(FLOOR(x), 10), of a number within 2**53."
+            )
+        if two.magnitude[0] < 1.0:
+            raise ExpressionRefused.not_allowed(
+                "a remainder of a division by something that could be zero",
+                "Keep the divisor away from zero: MOD(x, GREATEST(y, 1)).",
+            )
+        size, divisor = program.absolute(above), program.absolute(below)
+        # Below 2**53 the quotient of whole numbers is never rounded up to the next whole one.
+        times = program.floor(program.divide(size, divisor))
+        rest = program.subtract(size, program.multiply(times, divisor))
+        program.narrow(rest, 0.0, min(one.magnitude[1], two.magnitude[1] - 1.0))
+        return self._with_sign(above, rest)
+
+    def _with_sign(self, signed: int, size: int) -> int:
+        """Record a number that is not negative, with the sign of another one."""
+        program, interval = self.program, self.program.interval(signed)
+        if interval.lower >= 0.0:
+            return size
+        if interval.upper <= 0.0:
+            return program.negate(size)
+        below = program.compare("less", signed, program.constant(0.0))
+        return program.select(below, program.negate(size), size)
+
+    def _round(self, argument: int) -> int:
+        """Record the nearest whole number, of two the one that is farther from zero."""
+        program, interval = self.program, self.program.interval(argument)
+        size = program.absolute(argument)
+        below = program.floor(size)
+        up = program.compare("less_equal", program.constant(0.5), program.subtract(size, below))
+        step = program.select(up, program.constant(1.0), program.constant(0.0))
+        place = self._with_sign(argument, program.add(below, step))
+        ends = [
+            math.copysign(math.floor(abs(Fraction(e)) + Fraction(1, 2)), e)
+            for e in (interval.lower, interval.upper)
+        ]
+        program.narrow(place, *(end + 0.0 for end in ends))
+        return place
 
     def _call(self, node: Call) -> int:
         """Record a function, and return its place; refuses arguments outside its domain."""
@@ -494,26 +613,35 @@ class Lowering:
             return program.absolute(argument)
         if node.function == "SQRT":
             if interval.lower < 0.0:
-                raise ExpressionRefused(
+                raise ExpressionRefused.not_allowed(
                     "SQRT of something that could be negative", "Write SQRT(GREATEST(x, 0))."
                 )
             return program.sqrt(argument)
         if node.function == "LN":
             if interval.lower < LN_SMALLEST:
-                raise ExpressionRefused(
+                raise ExpressionRefused.not_allowed(
                     f"LN of something that could be below {LN_SMALLEST:g}",
                     "Write LN(GREATEST(x, 1)).",
                 )
             return logarithm(program, argument)
         if node.function == "EXP":
             if interval.upper > EXP_LARGEST:
-                raise ExpressionRefused(
+                raise ExpressionRefused.not_allowed(
                     f"EXP of something that could pass {EXP_LARGEST:g}", "Write EXP(LEAST(x, 10))."
                 )
             return exponential(program, argument)
+        word = node.function
         if interval.magnitude[1] > _LARGEST_WHOLE:
-            raise ExpressionRefused("FLOOR of something that could pass 2**53", "Write FLOOR(LEAST(x, 1e6)).")
-        return program.floor(argument)
+            raise ExpressionRefused.not_allowed(
+                f"{word} of something that could pass 2**53", f"Write {word}(LEAST(x, 1e6))."
+            )
+        if word == "ROUND":
+            return self._round(argument)
+        return (
+            program.floor(argument)
+            if word == "FLOOR"
+            else program.negate(program.floor(program.negate(argument)))
+        )
 
 
 def _as_condition(node: Node) -> Condition:

@@ -11,11 +11,20 @@ is dropped before its bounds were looked at: ``FALSE AND 1 / x > 2`` still needs
 
 from __future__ import annotations
 
+import datetime
 import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from discreet.errors import ExpressionRefused
+from discreet.query.language._date_nodes import (
+    DateChoice,
+    DateColumn,
+    DateConstant,
+    DateDifference,
+    DateField,
+    DateShift,
+)
 from discreet.query.language.nodes import (
     Call,
     Case,
@@ -23,6 +32,7 @@ from discreet.query.language.nodes import (
     Compare,
     Condition,
     Constant,
+    Date,
     Extreme,
     Extremum,
     Function,
@@ -36,6 +46,7 @@ from discreet.query.language.nodes import (
     Quotient,
     Reference,
     Relation,
+    Remainder,
     Sum,
     Test,
     Tested,
@@ -43,7 +54,7 @@ from discreet.query.language.nodes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MOST_EXPONENT = 8
 _LARGEST = Fraction(10**100)
@@ -146,7 +157,7 @@ def quotient(numerator: Number, denominator: Number) -> Number:
     lower_sign, below = _unsigned(denominator)
     if isinstance(below, Constant):
         if not below.value:
-            raise ExpressionRefused("a division by zero", "Divide by a number that is not zero.")
+            raise ExpressionRefused.not_allowed("a division by zero", "Divide by a number that is not zero.")
         if isinstance(above, Constant):
             return constant(upper_sign * lower_sign * above.value / below.value)
         if below.value == 1:
@@ -170,9 +181,43 @@ def call(function: Function, argument: Number) -> Number:
         _, argument = _unsigned(argument)
         if isinstance(argument, Constant):
             return argument
-    if function == "FLOOR" and isinstance(argument, Constant):
-        return constant(math.floor(argument.value))
+    if function in _ROUNDED and isinstance(argument, Constant):
+        return constant(_ROUNDED[function](argument.value))
     return Call(function, argument)
+
+
+def _round_away(value: Fraction) -> int:
+    """Return the nearest whole number, of two the one that is farther from zero."""
+    nearest = math.floor(abs(value) + Fraction(1, 2))
+    return nearest if value > 0 else -nearest
+
+
+_ROUNDED: dict[Function, Callable[[Fraction], int]] = {
+    "FLOOR": math.floor,
+    "CEIL": math.ceil,
+    "ROUND": _round_away,
+}
+
+
+def rounded(number: Number, digits: int) -> Number:
+    """Return a number rounded to so many digits after the point, before it if they are negative."""
+    scale = constant(Fraction(10) ** abs(digits))
+    if digits >= 0:
+        return quotient(call("ROUND", product([number, scale])), scale)
+    return product([call("ROUND", quotient(number, scale)), scale])
+
+
+def remainder(numerator: Number, denominator: Number) -> Number:
+    """Return what is left of one whole number divided by another, with the sign of the first."""
+    if isinstance(denominator, Constant):
+        if not denominator.value:
+            raise ExpressionRefused.not_allowed(
+                "a remainder of a division by zero", "Divide by a number that is not zero."
+            )
+        if isinstance(numerator, Constant):
+            whole = math.trunc(numerator.value / denominator.value)
+            return constant(numerator.value - whole * denominator.value)
+    return Remainder(numerator, denominator)
 
 
 def extreme(function: Extremum, items: Sequence[Number]) -> Number:
@@ -211,11 +256,88 @@ def indicator(condition: Condition) -> Number:
     return constant(int(condition.value)) if isinstance(condition, Truth) else Indicator(condition)
 
 
+def shift_date(date: Date, days: Number) -> Date:
+    """Return a date some days later."""
+    if isinstance(date, DateShift):
+        days = total([(1, date.days), (1, days)])
+        date = date.date
+    if not isinstance(days, Constant):
+        return DateShift(date, days)
+    if isinstance(date, DateConstant) and days.value.denominator == 1:
+        try:
+            return DateConstant(date.day + datetime.timedelta(days=int(days.value)))
+        except OverflowError:
+            raise beyond_calendar() from None
+    return DateShift(date, days) if days.value else date
+
+
+def beyond_calendar() -> ExpressionRefused:
+    """Return the error for a date that the calendar does not have."""
+    return ExpressionRefused.not_allowed(
+        "a date that could be before the year 1 or after 9999", "Add a smaller number of days."
+    )
+
+
+def date_difference(later: Date, earlier: Date) -> Number:
+    """Return the days from one date to another."""
+    shifts: list[tuple[int, Number]] = []
+    ends = []
+    for sign, date in ((1, later), (-1, earlier)):
+        if isinstance(date, DateShift):
+            shifts.append((sign, date.days))
+        ends.append(date.date if isinstance(date, DateShift) else date)
+    one, other = ends
+    if isinstance(one, DateConstant) and isinstance(other, DateConstant):
+        return total([(1, constant((one.day - other.day).days)), *shifts])
+    return total([(1, DateDifference(one, other)), *shifts])
+
+
+def choose_date(function: Literal["COALESCE", "LEAST", "GREATEST"], items: Sequence[Date]) -> Date:
+    """Return the first known, the earliest or the latest of several dates."""
+    flat = [
+        part
+        for item in items
+        for part in (item.items if isinstance(item, DateChoice) and item.function == function else (item,))
+    ]
+    if function != "COALESCE":
+        flat = sorted(set(flat), key=lambda node: node.text)
+    return flat[0] if len(flat) == 1 else DateChoice(function, tuple(flat))
+
+
+def _compare_dates(relation: Relation, left: Date, right: Date) -> Condition:
+    """Return the comparison of two dates; of a column with a day as that of its number."""
+    if isinstance(left, DateConstant) and isinstance(right, DateConstant):
+        return compare(relation, constant(left.day.toordinal()), constant(right.day.toordinal()))
+    if isinstance(left, DateColumn) and isinstance(right, DateColumn) and left.first == right.first:
+        return compare(relation, left.reference, right.reference)
+    for date, day in ((left, right), (right, left)):
+        base, days = (date.date, date.days) if isinstance(date, DateShift) else (date, Constant(Fraction(0)))
+        whole = isinstance(days, Constant) and days.value.denominator == 1
+        if whole and isinstance(base, DateColumn) and isinstance(day, DateConstant):
+            assert isinstance(days, Constant)
+            fixed = constant((day.day - base.first).days - days.value)
+            try:
+                base.first + datetime.timedelta(days=int(fixed.value))
+            except OverflowError:
+                raise beyond_calendar() from None
+            sides = (base.reference, fixed) if date is left else (fixed, base.reference)
+            return compare(relation, *sides)
+    if relation in ("=", "<>"):
+        left, right = sorted((left, right), key=lambda node: node.text)
+    return Compare(relation, left, right)
+
+
 def is_missing(node: Node) -> Condition:
     """Return the test whether a part is unknown."""
     match node:
-        case Constant() | Truth():
+        case Constant() | Truth() | DateConstant():
             return Truth(False)
+        case DateColumn(reference=Reference(missing=missing)):
+            return missing or Truth(False)
+        case DateField(date=DateColumn() as date):
+            return is_missing(date)
+        case DateDifference(later=DateColumn() | DateConstant(), earlier=DateColumn() | DateConstant()):
+            return junction("OR", [is_missing(node.later), is_missing(node.earlier)])
         case Reference(missing=missing):
             return missing or Truth(False)
         case Member() if node.nullable:
@@ -264,12 +386,18 @@ def where_true(condition: Condition) -> Condition:
     return simpler if simpler == condition else where_true(simpler)
 
 
-def compare(relation: Literal["<", "<=", "=", "<>", ">", ">="], left: Number, right: Number) -> Condition:
-    """Return the comparison of two numbers."""
+def compare(
+    relation: Literal["<", "<=", "=", "<>", ">", ">="], left: Number | Date, right: Number | Date
+) -> Condition:
+    """Return the comparison of two numbers, or of two dates."""
     if relation == ">":
         return compare("<", right, left)
     if relation == ">=":
         return compare("<=", right, left)
+    if isinstance(left, Date) or isinstance(right, Date):
+        assert isinstance(left, Date)
+        assert isinstance(right, Date)
+        return _compare_dates(relation, left, right)
     if isinstance(left, Constant) and isinstance(right, Constant):
         a, b = left.value, right.value
         return Truth({"<": a < b, "<=": a <= b, "=": a == b, "<>": a != b}[relation])

@@ -6,20 +6,51 @@ learns to parse tomorrow is refused until a row is added for it.
 
 from __future__ import annotations
 
-import datetime
 import re
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import sqlglot
 from sqlglot import exp
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language import _normal_form as normal
+from discreet.query.language._hints import COMPARED_TWICE, check_tests, explain_order
+from discreet.query.language._mistakes import check_ends, check_node, check_types
+from discreet.query.language._normal_form import where_true
+from discreet.query.language._parts import (
+    Category,
+    Part,
+    Text,
+    add_dates,
+    add_numbers,
+    are_dates,
+    are_texts,
+    as_condition,
+    as_date,
+    as_number,
+    as_numbers,
+    as_text,
+    check_items,
+    choose,
+    compare_parts,
+    holds_only,
+    is_missing,
+    null_if,
+    read_column,
+    read_field_of,
+    read_level,
+    round_number,
+    round_up,
+    take_remainder,
+    test_levels,
+    truncate_date,
+)
+from discreet.query.language._text_nodes import TextCoalesce
 from discreet.query.language.lexer import (
+    DATE_FIELDS,
+    MARK,
     MOST_DEPTH,
-    MOST_ITEMS,
     MOST_NODES,
     ScannedExpression,
     bare,
@@ -33,102 +64,126 @@ from discreet.query.language.lexer import (
 from discreet.query.language.nodes import (
     Condition,
     Constant,
+    Date,
     Indicator,
-    Member,
-    Node,
     Null,
     Number,
-    Reference,
     Truth,
 )
-from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet.schema import Column, Level, Schema
+    from discreet.schema import Schema
 
 _MOST_DIGITS = 600  # canonical texts write doubles out in full
 _MOST_EXPONENT = 200
 _NUMBER = re.compile(r"([0-9]*)\.?([0-9]*)(?:[eE]([+-]?[0-9]{1,6}))?")
-_ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-@dataclass(frozen=True, slots=True)
-class Category:
-    """A category that was named; alone it is neither a number nor a condition."""
-
-    column: Column
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A value in quotes."""
-
-    value: str
-
-
-Part: TypeAlias = Number | Condition | Category | Text
-
-
-def read(text: object, schema: Schema) -> Number | Condition:
+def read(text: object, schema: Schema, *, typed: bool = False) -> Number | Condition:
     """Parse an analyst's text.
+
+    Parameters
+    ----------
+    text : object
+        Text as it was given, which is refused if it is no string.
+    schema : Schema
+        Declaration of the table, whose released columns may be named.
+    typed : bool
+        Whether a person typed it, so that what hardly means what it says is refused.
 
     Raises
     ------
     ExpressionRefused
         If it is not in the language.
     """
-    part = _read_part(text, schema)
-    return part if isinstance(part, Condition) else as_number(part)
+    part = _read_part(text, schema, typed)
+    node = part if isinstance(part, Condition) else as_number(part)
+    if typed:
+        whole = node.condition if isinstance(node, Indicator) else node
+        check_node(where_true(whole) if isinstance(whole, Condition) else whole, _words(text, schema), schema)
+    return node
 
 
-def read_counted(text: object, schema: Schema) -> Condition:
+def _words(text: object, schema: Schema) -> list[str]:
+    return scan(text, schema).text.split()
+
+
+def read_key(text: object, schema: Schema, *, typed: bool = False) -> Part:
+    """Parse the text of a key of groups, which may be a category or a date, or a CASE of texts.
+
+    Parameters
+    ----------
+    text, schema, typed
+        As those of :func:`read`.
+
+    Raises
+    ------
+    ExpressionRefused
+        If it is not in the language.
+    """
+    return _read_part(text, schema, typed)
+
+
+def read_counted(text: object, schema: Schema, *, typed: bool = False) -> Condition:
     """Return the test whether what COUNT was given, a number or a category, is known.
+
+    Parameters
+    ----------
+    text, schema, typed
+        As those of :func:`read`.
 
     Raises
     ------
     ExpressionRefused
         If it is not in the language, or is a condition.
     """
-    part = _read_part(text, schema)
-    if isinstance(part, Condition):
+    part = _read_part(text, schema, typed)
+    column = part.column if isinstance(part, Category) else None
+    # Of a column of TRUE and FALSE that may be missing, COUNT of the known cells is something of its own.
+    all_known = column is not None and column.required and holds_only(column, bool)
+    if isinstance(part, Condition) or all_known:
         # SQL would count the rows where it is false too, which is hardly what was meant.
         shown = shorten(bare(source_text(tokenize(str(text)))))
         raise ExpressionRefused(
             "COUNT of a condition", f"Write COUNT WHERE {shown} for the rows where it is true."
         )
-    return normal.opposite(_is_missing(part))
+    return normal.opposite(is_missing(part))
 
 
-def _read_part(text: object, schema: Schema) -> Part:
+def _read_part(text: object, schema: Schema, typed: bool) -> Part:
     """Return the part that a text stands for."""
     scanned = scan(text, schema)
+    check_tests(scanned.text.split())
     try:
         tree = sqlglot.parse_one(scanned.text)
     except RecursionError:
         raise too_deep() from None
     except Exception:  # whatever the parser says about words that are all ours, it is a matter of grammar
-        raise _ungrammatical() from None
-    return _Parser(scanned).part(tree, 0)
+        raise ExpressionRefused(*explain_order(scanned.text.split())) from None
+    return _Parser(scanned, typed).part(tree, 0)
 
 
 class _Parser:
     """One walk over a tree of sqlglot."""
 
-    def __init__(self, scanned: ScannedExpression) -> None:
+    def __init__(self, scanned: ScannedExpression, typed: bool) -> None:
         self._scanned = scanned
+        self._typed = typed
         self._nodes = 0
         self._stand_ins: dict[str, Part] = {
             **{f"v_{i}": Text(value) for i, value in enumerate(scanned.values)},
             **{
-                f"c_{i}": Category(column) if column.is_category else _reference(column)
+                f"c_{i}": Category(column) if column.is_category else read_column(column)
                 for i, column in enumerate(scanned.columns)
             },
         }
 
     def part(self, node: Any, depth: int) -> Part:
         """Return the part of a sqlglot node; refuses kinds and arguments that are not in the language."""
+        while type(node) is exp.Paren and set(node.args) <= _ONE:
+            node = node.this  # neither a part nor a level: the lexer has counted them
         if depth > MOST_DEPTH:
             raise too_deep()
         self._count()
@@ -149,11 +204,8 @@ class _Parser:
 
     def _count(self) -> None:
         self._nodes += 1
-        if self._nodes > MOST_NODES:
+        if self._nodes > 2 * MOST_NODES:
             raise too_many()
-
-    def paren(self, node: Any, depth: int) -> Part:
-        return self.part(node.this, depth)
 
     def column(self, node: Any, depth: int) -> Part:
         # sqlglot takes a keyword for a name where it finds no better use for it.
@@ -172,10 +224,43 @@ class _Parser:
         return normal.negative(self.number(node.this, depth))
 
     def total(self, node: Any, depth: int) -> Part:
+        """Return a sum: a number, or a date if there is one date more that is added than subtracted."""
         spine = self._spine(node, (exp.Add, exp.Sub))
-        return normal.total(
-            (-1 if kind is exp.Sub else 1, self.number(operand, depth)) for kind, operand in spine
-        )
+        terms = []
+        for kind, operand in spine:
+            minus = type(operand) is exp.Neg  # of the first: - a + b
+            sign = -1 if (kind is exp.Sub) != minus else 1
+            terms.append((sign, self.part(operand.this if minus else operand, depth)))
+        if any(isinstance(part, Date) for _, part in terms):
+            return add_dates(terms)
+        return add_numbers((sign, as_number(part)) for sign, part in terms)
+
+    def remainder(self, node: Any, depth: int) -> Part:
+        return normal.remainder(self.number(node.this, depth), self.number(node.expression, depth))
+
+    def call_function(self, node: Any, depth: int) -> Part:
+        """Return a function that sqlglot does not know by the name it was given."""
+        name = str(node.this).removeprefix(MARK)
+        handlers: dict[str, tuple[Callable[..., Part], int, int]] = {
+            "CEIL": (round_up, 1, 1),
+            "ROUND": (round_number, 1, 2),
+            "MOD": (take_remainder, 2, 2),
+            "NULLIF": (null_if, 2, 2),
+            "DATE": (as_date, 1, 1),
+            "DATE_TRUNC": (truncate_date, 2, 2),
+        }
+        if not str(node.this).startswith(MARK) or not (name in handlers or name in DATE_FIELDS):
+            raise _ungrammatical()
+        handler, least, most = handlers.get(name, (read_field_of(name), 1, 1))
+        if not least <= len(node.expressions) <= most:
+            wanted = f"{least}" if least == most else f"{least} or {most}"
+            raise ExpressionRefused(
+                f"{name} of {len(node.expressions)} arguments", f"Give it {wanted}, separated by commas."
+            )
+        arguments = [self.part(argument, depth) for argument in node.expressions]
+        if name == "NULLIF" and self._typed:
+            check_types("=", *arguments)
+        return handler(*arguments)
 
     def product(self, node: Any, depth: int) -> Part:
         return normal.product(self.number(operand, depth) for _, operand in self._spine(node, (exp.Mul,)))
@@ -197,71 +282,82 @@ class _Parser:
 
     def extreme(self, node: Any, depth: int) -> Part:
         items = [node.this, *node.expressions]
-        _check_items(items)
-        word = "LEAST" if type(node) is exp.Least else "GREATEST"
-        return normal.extreme(word, [self.number(item, depth) for item in items])  # type: ignore[arg-type]
+        check_items(items)
+        word: Any = "LEAST" if type(node) is exp.Least else "GREATEST"
+        parts = [self.part(item, depth) for item in items]
+        if are_dates(parts):
+            return normal.choose_date(word, [as_date(part) for part in parts])
+        return normal.extreme(word, as_numbers(parts))
 
     def coalesce(self, node: Any, depth: int) -> Part:
         items = [node.this, *node.expressions]
-        _check_items(items)
-        return normal.coalesce([self.number(item, depth) for item in items])
+        check_items(items)
+        parts = [self.part(item, depth) for item in items]
+        if are_dates(parts):
+            return normal.choose_date("COALESCE", [as_date(part) for part in parts])
+        if are_texts(parts) and not all(isinstance(part, Text) for part in parts):
+            return TextCoalesce(tuple(map(as_text, parts)))
+        return normal.coalesce(as_numbers(parts))
 
     def case(self, node: Any, depth: int) -> Part:
         """Return a CASE; without ELSE it is NULL where no condition is true, as in SQL."""
-        branches = []
-        _check_items(node.args["ifs"])
+        check_items(node.args["ifs"])
+        subject = None if node.this is None else self.part(node.this, depth)
+        conditions, values = [], []
         for branch in node.args["ifs"]:
             self._count()
             if type(branch) is not exp.If or branch.args.get("false") is not None:
                 raise _ungrammatical()
-            branches.append((self.condition(branch.this, depth), self._branch(branch.args["true"], depth)))
+            part = self.part(branch.this, depth)
+            conditions.append(as_condition(part) if subject is None else self._compare("=", subject, part))
+            values.append(self._branch(branch.args["true"], depth))
         default = node.args.get("default")
-        otherwise = Null() if default is None else self._branch(default, depth)
-        if all(isinstance(value, Null) for value in (otherwise, *(value for _, value in branches))):
-            raise ExpressionRefused("a CASE of nothing but NULL", "Give one branch a number.")
-        return normal.case(branches, otherwise)
+        return choose(conditions, values, Null() if default is None else self._branch(default, depth))
 
-    def _branch(self, node: Any, depth: int) -> Number:
-        return Null() if type(node) is exp.Null else self.number(node, depth)
+    def _branch(self, node: Any, depth: int) -> Part:
+        return Null() if type(node) is exp.Null else self.part(node, depth)
 
     def compare(self, node: Any, depth: int) -> Part:
+        """Return a comparison; refuses one of a comparison that is not in parentheses: 40 < age < 60."""
         relation: Any = _RELATIONS[type(node)]
-        left, right = self.part(node.this, depth), self.part(node.expression, depth)
-        if isinstance(left, Text) and not isinstance(right, Text):
-            left, right, relation = right, left, _MIRRORED[relation]
-        if isinstance(right, Category) and not isinstance(left, Category):
-            left, right, relation = right, left, _MIRRORED[relation]
-        if isinstance(left, Category) and relation in ("=", "<>") and _is_listed(left, right):
-            test = normal.member(self._test(left.column, [_level(left.column, right)]))
-            return test if relation == "=" else normal.opposite(test)
-        return normal.compare(relation, as_number(left), self._or_day(right, left))
+        if any(type(side) in _RELATIONS or type(side) in _TESTS for side in (node.this, node.expression)):
+            # PostgreSQL refuses it too; others compare 40 < age, which is 0 or 1, with 60.
+            raise ExpressionRefused(*COMPARED_TWICE)
+        return self._compare(relation, self.part(node.this, depth), self.part(node.expression, depth))
+
+    def _compare(self, relation: Any, left: Part, right: Part) -> Condition:
+        if self._typed:
+            check_types(relation, left, right)
+        return compare_parts(relation, left, right)
 
     def between(self, node: Any, depth: int) -> Part:
+        """Return ``x BETWEEN low AND high`` as two comparisons."""
         part = self.part(node.this, depth)
-        number = as_number(part)
-        low, high = (self._or_day(self.part(node.args[end], depth), part) for end in ("low", "high"))
-        return normal.junction("AND", [normal.compare("<=", low, number), normal.compare("<=", number, high)])
+        low, high = (self.part(node.args[end], depth) for end in ("low", "high"))
+        if self._typed:
+            check_ends(*(as_date(end) if are_dates([part, end]) else end for end in (low, high)))
+        return normal.junction("AND", [self._compare("<=", low, part), self._compare("<=", part, high)])
 
     def among(self, node: Any, depth: int) -> Part:
         """Return ``x IN (...)`` as a test of levels, or as equalities of a number."""
         part = self.part(node.this, depth)
-        _check_items(node.expressions)
+        check_items(node.expressions)
         items = [self.part(item, depth) for item in node.expressions]
         if not items:
-            raise _ungrammatical()
+            raise ExpressionRefused("IN without values", "Write age IN (40, 50).")
+        if any(type(item) is exp.Sub for item in node.expressions):
+            raise ExpressionRefused("a difference in a list", "Write age BETWEEN 40 AND 60.")
         if any(not isinstance(item, Constant | Text | Truth) for item in items):
             raise ExpressionRefused("a list of something else than values", "Write x IN (1, 2).")
         if isinstance(part, Category):
-            return normal.member(self._test(part.column, [_level(part.column, item) for item in items]))
-        number = as_number(part)
-        days = [self._or_day(item, part) for item in items]
-        return normal.junction("OR", [normal.compare("=", number, day) for day in days])
+            return normal.member(test_levels(part.column, [read_level(part.column, item) for item in items]))
+        return normal.junction("OR", [self._compare("=", part, item) for item in items])
 
     def null_test(self, node: Any, depth: int) -> Part:
         """Return ``x IS NULL``, or a condition with IS TRUE or IS FALSE."""
         part = self.part(node.this, depth)
         if type(node.expression) is exp.Null:
-            return _is_missing(part)
+            return is_missing(part)
         if type(node.expression) is not exp.Boolean:
             raise ExpressionRefused("IS with something else than NULL", "Write x IS NULL, or x = 1.")
         condition = as_condition(part)
@@ -286,114 +382,6 @@ class _Parser:
             node = node.this
         return [(object, node), *reversed(operands)]
 
-    def _or_day(self, part: Part, beside: Part) -> Number:
-        """Read a date in quotes as days, if it stands beside a column of dates."""
-        if not isinstance(part, Text):
-            return as_number(part)
-        column = next((c for c in self._scanned.columns if Reference(c.name) == beside), None)
-        if column is None or column.type != "date":
-            raise ExpressionRefused(
-                "a value in quotes that is not beside a category or a date",
-                "Compare a category with its declared values, a date with 'YYYY-MM-DD'.",
-            )
-        first = column.lower
-        assert isinstance(first, datetime.date)
-        try:
-            day = datetime.date.fromisoformat(part.value) if _ISO_DATE.fullmatch(part.value) else None
-        except ValueError:
-            day = None
-        if day is None:
-            raise ExpressionRefused("a value beside a date that is none", "Write it as 'YYYY-MM-DD'.")
-        return normal.constant((day - first).days)
-
-    @staticmethod
-    def _test(column: Column, levels: list[Level]) -> Member:
-        codes = {_code(column, level) for level in levels}
-        return Member(column.name, column.levels, tuple(sorted(codes)), False if column.required else None)
-
-
-def as_number(part: Part) -> Number:
-    """Read a part as a number: a condition is 0, 1 or unknown, a whole-number category its value."""
-    if isinstance(part, Number):
-        return part
-    if isinstance(part, Condition):
-        return normal.indicator(part)
-    if isinstance(part, Text):
-        raise ExpressionRefused(
-            "a value in quotes where a number is needed", "Compare a category with it: ward = 'surgery'."
-        )
-    if _holds_only(part.column, bool):
-        return normal.indicator(as_condition(part))
-    if _holds_only(part.column, int):
-        return _reference(part.column)
-    raise ExpressionRefused(
-        "a category where a number is needed", "Compare it with its declared values: ward = 'surgery'."
-    )
-
-
-def as_condition(part: Part) -> Condition:
-    """Read a part as a condition: a category of true and false is one."""
-    if isinstance(part, Condition):
-        return part
-    if isinstance(part, Indicator):
-        return part.condition
-    if isinstance(part, Category) and _holds_only(part.column, bool):
-        return normal.member(_Parser._test(part.column, [True] if True in part.column.levels else []))
-    raise ExpressionRefused("a number or value where a condition is needed", "Compare it: x > 0.")
-
-
-def _is_listed(category: Category, part: Part) -> bool:
-    """Whether a category is compared with a value rather than used as a number."""
-    return isinstance(part, Text | Constant | Truth) or not _holds_only(category.column, int)
-
-
-def _holds_only(column: Column, kind: type) -> bool:
-    """Return whether all values of a category are of a kind; a missing cell is no value."""
-    return all(isinstance(level, kind) for level in column.levels if level is not None)
-
-
-def _reference(column: Column) -> Reference:
-    """Return a column as a number, with the test for a missing cell if it may have some."""
-    return Reference(column.name, _missing_cell(column), column.levels)
-
-
-def _missing_cell(column: Column) -> Member | None:
-    """Return the test for a missing cell, of the missing level or of the flag; None if none may be."""
-    levels = column.levels if column.is_category else (False, None)
-    return None if column.required else Member(column.name, levels, (), True, column.missing_flag)
-
-
-def _is_missing(part: Part) -> Condition:
-    """Return the test whether a part is unknown; of a category, whether its cell is missing."""
-    if isinstance(part, Category):
-        return _missing_cell(part.column) or Truth(False)
-    return normal.is_missing(part if isinstance(part, Node) else as_number(part))
-
-
-def _level(column: Column, part: Part) -> Level:
-    if isinstance(part, Text):
-        return part.value
-    if isinstance(part, Truth):
-        return part.value
-    if isinstance(part, Constant) and part.value.denominator == 1:
-        return int(part.value)
-    raise ExpressionRefused(
-        "a category compared with something else than a value",
-        "Compare it with its declared values: ward = 'surgery'.",
-    )
-
-
-def _code(column: Column, level: Level) -> int:
-    for code, declared in enumerate(column.levels):
-        if type(declared) is type(level) and declared == level:
-            return code
-    words = [value for value in column.levels if isinstance(value, str)]
-    close = nearest(level, words) if isinstance(level, str) else None
-    listed = ", ".join(repr(value) for value in column.levels[:8] if value is not None)
-    more = ", ..." if len(column.levels) > 8 else ""
-    hint = f"Did you mean {close!r}?" if close else f"It may hold {listed}{more}."
-    raise ExpressionRefused(f"a value that is not declared for {column.name}", hint)
-
 
 def _fraction(written: str) -> Fraction:
     """Return the exact value of a number's text; refuses too many digits and exponents beyond 100."""
@@ -408,11 +396,6 @@ def _fraction(written: str) -> Fraction:
             "a number beyond 1e100, or nearer to zero than 1e-100", "Write numbers in a smaller unit."
         )
     return Fraction(int(whole + part or 0)) * Fraction(10) ** (exponent - len(part))
-
-
-def _check_items(items: list[Any]) -> None:
-    if len(items) > MOST_ITEMS:
-        raise ExpressionRefused(f"a list of more than {MOST_ITEMS} items", "Write a shorter list.")
 
 
 def _ungrammatical() -> ExpressionRefused:
@@ -432,12 +415,12 @@ _FUNCTIONS: dict[type, Any] = {
 _RELATIONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+_TESTS = (exp.Between, exp.In, exp.Not)
 
 _ONE = frozenset(("this",))
 _TWO = frozenset(("this", "expression"))
 _TABLE: dict[type, tuple[Callable[[_Parser, Any, int], Part], frozenset[str]]] = {
-    exp.Paren: (_Parser.paren, _ONE),
     exp.Column: (_Parser.column, _ONE),
     exp.Literal: (_Parser.literal, _ONE),
     exp.Boolean: (_Parser.boolean, _ONE),
@@ -446,11 +429,13 @@ _TABLE: dict[type, tuple[Callable[[_Parser, Any, int], Part], frozenset[str]]] =
     exp.Sub: (_Parser.total, _TWO),
     exp.Mul: (_Parser.product, _TWO),
     exp.Div: (_Parser.quotient, _TWO),
+    exp.Mod: (_Parser.remainder, _TWO),
     exp.Pow: (_Parser.power, _TWO),
+    exp.Anonymous: (_Parser.call_function, frozenset(("this", "expressions"))),
     exp.Least: (_Parser.extreme, frozenset(("this", "expressions", "ignore_nulls"))),
     exp.Greatest: (_Parser.extreme, frozenset(("this", "expressions", "ignore_nulls"))),
     exp.Coalesce: (_Parser.coalesce, frozenset(("this", "expressions"))),
-    exp.Case: (_Parser.case, frozenset(("ifs", "default"))),
+    exp.Case: (_Parser.case, frozenset(("this", "ifs", "default"))),
     exp.Between: (_Parser.between, frozenset(("this", "low", "high"))),
     exp.In: (_Parser.among, frozenset(("this", "expressions"))),
     exp.Is: (_Parser.null_test, _TWO),
@@ -464,9 +449,8 @@ _CONSTRUCTS: dict[str, tuple[str, str]] = {
     "Star": ("*", "Write the name of a column."),
     "Null": ("NULL outside a branch of CASE", "Write x IS NULL to ask for missing cells."),
     "Tuple": ("a list outside IN", "Write x IN (1, 2)."),
-    "Alias": ("two values side by side", "Put an operator between them."),
+    "Alias": ("two values side by side", "Write a sign, AND or OR between them."),
 }
 _ARGUMENTS: dict[tuple[type, str], tuple[str, str]] = {
-    (exp.Case, "this"): ("a CASE with a value before WHEN", "Write CASE WHEN x = 1 THEN 2 ELSE 0 END."),
     (exp.Floor, "decimals"): ("FLOOR of two arguments", "Write FLOOR(x * 100) / 100."),
 }

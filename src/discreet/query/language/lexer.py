@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import ExpressionRefused
 from discreet.query.curation import SchemaKey
+from discreet.query.language._hints import SIGNS, explain_day, explain_word
 from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 
+_WHOLE = re.compile(r"[0-9]{1,12}")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_CHARACTERS = 4096
 MOST_NODES = 400
@@ -47,15 +49,28 @@ KEYWORDS = frozenset(
         "FALSE",
     )
 )
-FUNCTIONS = frozenset(("ABS", "SQRT", "LN", "EXP", "FLOOR", "POWER", "LEAST", "GREATEST", "COALESCE"))
+_RESERVED = frozenset(("ABS", "SQRT", "LN", "EXP", "FLOOR", "POWER", "LEAST", "GREATEST", "COALESCE"))
+DATE_FIELDS = ("YEAR", "QUARTER", "MONTH", "DAY", "ISODOW")
+# A column may well be called year: these are functions only where a parenthesis follows.
+_CALLED = {
+    "CEIL": "CEIL", "CEILING": "CEIL", "ROUND": "ROUND", "MOD": "MOD", "NULLIF": "NULLIF",
+    "DATE_TRUNC": "DATE_TRUNC", **{field: field for field in DATE_FIELDS},
+}  # fmt: skip
+FUNCTIONS = _RESERVED | set(_CALLED) | {"EXTRACT"}
+MARK = "F_"
+"""Prefix of the names under which functions are handed to sqlglot, which knows none by such a name."""
 
 _ROW = "An expression speaks of one row alone: write a condition such as age < 40."
-_SUMMED = "Leave it out: the database sums the expression over all rows itself."
+_SUMMED = "An expression speaks of one row: ask for it by itself, then write its number."
 _COLUMNS = "An expression may depend on the columns of its row alone."
 _LISTED = "Compare a category with its declared values: ward IN ('surgery', 'medicine')."
 _MISSING = "Write COALESCE(x, 0), or CASE WHEN x = 99 THEN NULL ELSE x END."
 _NUMBER = "Columns are numbers or declared categories already; a condition counts as 0 or 1."
 _DATE = "Compare a column of dates with a day in quotes: admitted < '2024-01-31'."
+_BETWEEN_DATES = "Write discharged - admitted for the days from one date to another."
+_LATER = "Write admitted + 30 for a date 30 days later."
+_WEEKDAY = "Write ISODOW(admitted): Monday is 1, Sunday is 7."
+_FIELD = "Write YEAR, QUARTER, MONTH, DAY or ISODOW, as in YEAR(admitted) or EXTRACT(YEAR FROM admitted)."
 _CHOICE = "Write CASE WHEN condition THEN number ELSE number END."
 
 _FAMILIES: tuple[tuple[str, str, str], ...] = (
@@ -77,9 +92,12 @@ _FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("text matching", _LISTED,
      "LIKE ILIKE SIMILAR REGEXP RLIKE GLOB ESCAPE REGEXP_MATCHES REGEXP_REPLACE LEVENSHTEIN REPEAT CONCAT "
      "SUBSTR SUBSTRING LENGTH LOWER UPPER TRIM CONTAINS STARTS_WITH POSITION REPLACE HASH MD5 COLLATE"),
-    ("a date function", _DATE,
-     "DATE TIME TIMESTAMP INTERVAL EXTRACT DATE_PART DATE_DIFF DATEDIFF DATE_TRUNC YEAR MONTH DAY AGE"),
-    ("a replacement of missing cells", _MISSING, "NVL IFNULL NULLIF ISNULL"),
+    ("a date function", _DATE, "DATE TIME TIMESTAMP TO_DATE STRPTIME MAKE_DATE"),
+    ("a date function", _BETWEEN_DATES, "DATE_DIFF DATEDIFF AGE DATE_SUB"),
+    ("a date function", _LATER, "DATE_ADD DATEADD ADD_MONTHS INTERVAL"),
+    ("a day of the week that engines count differently", _WEEKDAY, "DAYOFWEEK WEEKDAY DOW DAYOFWEEK_ISO"),
+    ("a date function", _FIELD, "DATE_PART DATEPART DAYOFMONTH DAYOFYEAR DOY WEEK WEEKOFYEAR HOUR MINUTE"),
+    ("a replacement of missing cells", _MISSING, "NVL IFNULL ISNULL"),
     ("a choice that is not CASE WHEN", _CHOICE, "IF IIF DECODE CHOOSE SWITCH"),
     ("an alias", "Write the expression alone, without a name.", "AS"),
     ("a comparison for missing cells", "Write a = b OR (a IS NULL AND b IS NULL).", "DISTINCT"),
@@ -98,32 +116,36 @@ _SYNTAX = (
     "INSTALL EXPORT IMPORT GRANT TRUNCATE VACUUM EXECUTE PREPARE XOR"
 )
 _INSTEAD: dict[str, str] = {
-    "MOD": "Write x - 10 * FLOOR(x / 10).",
+    "MOD": "Write MOD(x, 10).",
     "DIV": "Write FLOOR(x / 10).",
     "LOG": "Write LN(x), the natural logarithm.",
     "LOG10": "Write LN(x) / 2.302585092994046.",
     "LOG2": "Write LN(x) / 0.6931471805599453.",
     "POW": "Write POWER(x, 2).",
-    "CEIL": "Write -FLOOR(-x).",
-    "CEILING": "Write -FLOOR(-x).",
-    "ROUND": "Write FLOOR(x + 0.5).",
     "TRUNC": "Write FLOOR(x).",
     "SIGN": "Write (x > 0) - (x < 0).",
     "CBRT": "Write EXP(LN(GREATEST(x, 1)) / 3).",
 }
 _OPERATORS = ("MOD", "DIV")
-_TAKEN = KEYWORDS | FUNCTIONS
+_EXAMPLES = {
+    "MOD": "MOD(x, 10)", "NULLIF": "NULLIF(x, 99)", "EXTRACT": "EXTRACT(YEAR FROM admitted)",
+    "DATE_TRUNC": "DATE_TRUNC('month', admitted)", **{field: f"{field}(admitted)" for field in DATE_FIELDS},
+}  # fmt: skip
+_TAKEN = KEYWORDS | _RESERVED
+_NAMED = FUNCTIONS | {*_SYNTAX.split(), *_OPERATORS}  # words that are refused by their own names
 _SIGNS: dict[str, tuple[str, str]] = {
-    "%": ("the sign % (remainder)", "Write x - 10 * FLOOR(x / 10)."),
     "|": ("the sign | (concatenation, bits)", "Join conditions with OR."),
     "&": ("the sign & (bits)", "Join conditions with AND."),
     "^": ("the sign ^ (power, bits)", "Write POWER(x, 2)."),
     "~": ("the sign ~ (bits, text matching)", "Write NOT before a condition."),
     ":": ("the sign : (cast, parameter)", _NUMBER),
-    ";": ("the sign ; (a second statement)", "Write one expression."),
+    ";": ("the sign ; (a second statement)", "Ask one question at a time."),
     "@": ("the sign @", "Write ABS(x) for a number without its sign."),
     "$": ("the sign $ (parameter)", "Write the number itself."),
-    "?": ("the sign ? (parameter)", "Write the number itself."),
+    "?": (
+        "the sign ?",
+        "Leave it out. Write questions as COUNT WHERE age > 40, with the numbers themselves.",
+    ),
     "#": ("the sign #", "Leave it out."),
     "\\": ("the sign \\", "Leave it out; a quote inside quotes is written twice."),
     "[": ("the sign [ (list)", "Lists stand in parentheses after IN: x IN (1, 2)."),
@@ -133,7 +155,9 @@ _SIGNS: dict[str, tuple[str, str]] = {
     "`": ("the sign `", "Names of columns stand as they are, or in double quotes if they hold signs."),
     "!": ("the sign !", "Write <> for unequal, NOT before a condition."),
     ".": ("the sign . (qualified name)", "Write the name of a column alone."),
+    **SIGNS,
 }
+_EXTREMES = {"MAX": ("0.99", "high"), "MIN": ("0.01", "low")}
 _WORDS = {word: (construct, hint) for construct, hint, words in _FAMILIES for word in words.split()}
 
 
@@ -167,21 +191,36 @@ def refused_word(name: str, columns: tuple[str, ...]) -> ExpressionRefused:
         return ExpressionRefused(f"{construct}, {word}", hint)
     if word in _OPERATORS:
         return ExpressionRefused(f"the operator {word}", _INSTEAD[word])
-    if word in FUNCTIONS:
-        return ExpressionRefused(f"{word} without its argument", f"Write {word}(x).")
     close = nearest(name, columns)
+    if word in _RESERVED or (word in FUNCTIONS and close is None):
+        example = _EXAMPLES.get(word, f"{word}(x)")
+        return ExpressionRefused(f"{word} without its argument", f"Write {example}.")
     there = ", ".join(map(write_name, columns))
     hint = f"Did you mean {write_name(close)}?" if close else f"There are {there}."
     shown = _quoted(name)
     return ExpressionRefused(f"the unknown column {shown}", hint, f"Unknown column {shown}.")
 
 
-def refused_aggregate(name: str) -> ExpressionRefused | None:
-    """Return the error for an aggregate that no query has, such as MEDIAN; None for another word."""
+def refused_aggregate(name: str, argument: str = "x") -> ExpressionRefused | None:
+    """Return the error for an aggregate that no query has, such as MAX; None for another word.
+
+    Parameters
+    ----------
+    name : str
+        Word before the parentheses, in any case.
+    argument : str
+        What stands in the parentheses, which the hint repeats.
+    """
     word = name.upper()
     if not _WORDS.get(word, ("",))[0].startswith(("an aggregate", "the aggregate")):
         return None
-    hint = "Use COUNT, SUM or MEAN."
+    hint = "Use COUNT, SUM, MEAN, VARIANCE, STDDEV, RATIO, MEDIAN or QUANTILE."
+    if word in _EXTREMES:
+        level, end = _EXTREMES[word]
+        hint = (
+            f"It would be the value of one row. QUANTILE({argument}, {level}) is a {end} value that hardly "
+            "depends on one row."
+        )
     return ExpressionRefused(f"an aggregate, {word}", hint, f"There is no {word}.")
 
 
@@ -206,15 +245,17 @@ _TOKEN = re.compile(
     r"|(?P<comment>--[^\n]*|/\*(?:.*?\*/|.*))"
     r"|(?P<value>'(?:[^']|'')*')"
     r'|(?P<name>"(?:[^"]|"")*")'
+    r"|(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2}(?![\w.])|[12][0-9]{3}-(?:0[1-9]|1[0-2])(?![\w.-])|[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{4}(?![\w.]))"
     r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+(?!\w))?)"
     r"|(?P<word>[^\W\d]\w*)"
     r"|(?P<doubled>//|\*\*|==|<=>|<<|>>|->|=>)"
-    r"|(?P<sign><=|>=|<>|!=|[-+*/(),=<>])"
+    r"|(?P<sign><=|>=|<>|!=|[-+*/%(),=<>])"
     r"|(?P<other>.)",
     re.DOTALL,
 )
 _BLANKS = " \t\r\n"  # of an expression; a query may be set with others between its clauses
 _LONGEST_SHOWN = 64
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{2}0")
 _RUNS_ON = re.compile(r"[\w.]")
 _DOUBLED = {
     "//": "Write FLOOR(x / 10).",
@@ -225,6 +266,7 @@ _DOUBLED = {
     "=>": "Write a >= b for at least.",
 }
 _PREFIXES = frozenset(("NOT", "-", "+"))
+_INTERVAL = re.compile(r"'?\s*([0-9]+)(?:\s+(DAYS?))?\s*'?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +282,7 @@ class Token:
     depth : int
         Number of parentheses around it; a parenthesis itself has that of what is around the pair.
     kind : str
-        Group of the lexer: comment, value, name, number, word, doubled, sign or other.
+        Group of the lexer: comment, value, name, day, number, word, doubled, sign or other.
     """
 
     text: str
@@ -319,6 +361,32 @@ def bare(text: str) -> str:
     return text[1:-1] if [piece.text for piece in outside] == ["(", ")"] else text
 
 
+def unwrap_arguments(text: str) -> str:
+    """Return a text without parentheses around the one argument of a function: FLOOR(age / 10)."""
+    tokens, opened, pairs = tokenize(text), [], {}
+    for i, token in enumerate(tokens):
+        if token.text == "(":
+            opened.append(i)
+        elif token.text == ")" and opened:
+            pairs[opened.pop()] = i
+    dropped = {
+        place
+        for i, j in pairs.items()
+        if i and tokens[i - 1].word in FUNCTIONS and pairs.get(i + 1) == j - 1
+        for place in (i + 1, j - 1)
+    }
+    if not dropped:
+        return text
+    ends = [token.end for token in tokens]
+    blanks = ["", *(" " * (after.start - end) for after, end in zip(tokens[1:], ends, strict=False))]
+    return "".join(blanks[i] + token.text for i, token in enumerate(tokens) if i not in dropped)
+
+
+def read_whole(text: str) -> int | None:
+    """Return a whole number of at most 12 digits; None for any other text."""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
 def shorten(text: str) -> str:
     """Return a text short enough for an error message, with a mark for what a screen could not show."""
     visible = "".join(sign if sign.isprintable() else "?" for sign in text)
@@ -356,16 +424,19 @@ def scan(text: object, schema: Schema) -> ScannedExpression:
         raise ExpressionRefused(
             f"more than {MOST_CHARACTERS} characters", "Ask in several questions, each of a part."
         )
-    reader, end = _Reader(schema), 0
+    reader, end, taken = _Reader(schema), 0, 0
     tokens = tokenize(text)
     for i, token in enumerate(tokens):
         after = tokens[i + 1] if i + 1 < len(tokens) else None
         _check_blanks(text[end : token.start])
-        blanks = "" if after is None else text[token.end : after.start]
-        reader.take(
-            token, after, called=after is not None and after.text == "(" and not blanks.strip(_BLANKS)
-        )
         end = token.end
+        if i < taken:  # the rest of a phrase
+            continue
+        blanks = "" if after is None else text[token.end : after.start]
+        called = after is not None and after.text == "(" and not blanks.strip(_BLANKS)
+        taken = i + reader.take_phrase(tokens[i : i + 4])
+        if i == taken:
+            reader.take(token, after, called=called)
     _check_blanks(text[end:])
     if not reader.tokens:
         raise ExpressionRefused("no text", "Write an expression such as 'age * 2'.")
@@ -403,11 +474,22 @@ class _Reader:
             raise ExpressionRefused("a comment", "Leave it out.")
         if token.kind == "doubled":
             raise ExpressionRefused(f"the sign {token.text}", _DOUBLED.get(token.text, "Leave it out."))
+        if token.kind == "day":
+            raise ExpressionRefused("a date without quotes", explain_day(token.text, "admitted"))
         if token.kind == "number":
+            if _THOUSANDS.fullmatch(token.text):
+                whole, part = token.text.split(".")
+                written = f"{whole}.{part.rstrip('0')}".removesuffix(".")
+                raise ExpressionRefused(
+                    f"the number {token.text}",
+                    f"Write {written}, or {whole}{part} if the point sets thousands apart.",
+                )
             if after is not None and after.start == token.end and _RUNS_ON.match(after.text):
                 raise ExpressionRefused("a number that runs into a word", "Write numbers as 12, 0.5 or 1e6.")
             self._operand(token.text)
         elif token.kind == "word":
+            if after is not None and after.text == "." and after.start == token.end:
+                raise refused_sign(".")  # of t.age the table is not the mistake
             self._word(token.text, called=called)
         elif token.kind == "sign":
             self._put(token.text)
@@ -418,16 +500,51 @@ class _Reader:
         else:
             raise _unreadable(token.text)
 
+    def take_phrase(self, tokens: Sequence[Token]) -> int:
+        """Append a phrase of several tokens, and return how many it has; 0 if none begins here.
+
+        The phrases are ``DATE '2024-01-31'``, ``INTERVAL '30' DAY`` and ``EXTRACT(YEAR FROM``.
+        """
+        first, second, third, fourth = ([t.word for t in tokens] + [""] * 4)[:4]
+        follows = tokens[1].kind if len(tokens) > 1 else ""
+        if first == "DATE" and follows == "value":
+            self._put(f"{MARK}DATE")
+            self._put("(")
+            self._value(tokens[1].text[1:-1].replace("''", "'"))
+            self._put(")")
+            return 2
+        if first == "INTERVAL" and follows in ("value", "number"):
+            return self._interval(tokens[1], third)
+        if first == "EXTRACT" and second == "(":
+            if third not in DATE_FIELDS or fourth != "FROM":
+                raise ExpressionRefused("EXTRACT of something else than a part of a date", _FIELD)
+            self._put(MARK + third)
+            self._put("(")
+            return 4
+        return 0
+
+    def _interval(self, length: Token, unit: str) -> int:
+        """Append the number of days of an interval, and return how many tokens it has."""
+        match = _INTERVAL.fullmatch(length.text.upper())
+        if match is None or (match[2] is None and unit not in ("DAY", "DAYS")):
+            raise ExpressionRefused("an interval of something else than whole days", _LATER)
+        self._operand(match[1])
+        return 2 if match[2] else 3
+
     def _word(self, word: str, *, called: bool) -> None:
+        """Append a keyword, a function or a column, or refuse the word."""
         upper = word.upper() if word.isascii() else ""
-        if upper in KEYWORDS or (called and upper in FUNCTIONS):
+        if upper in KEYWORDS or (called and upper in _RESERVED):
             self._put(upper)
+        elif called and upper in _CALLED:
+            self._put(MARK + _CALLED[upper])
         elif called:
             raise refused_function(word)
         elif word.casefold() in self._released:
             self._column(self._released[word.casefold()])
         else:
-            raise refused_word(word, self._names)
+            meant = None if upper in _NAMED else explain_word(word, self._released.values())
+            raise meant or refused_word(word, self._names)
 
     def _value(self, value: str) -> None:
         hidden = next((sign for sign in value if not sign.isprintable()), None)
@@ -440,10 +557,9 @@ class _Reader:
         column = next((column for column in self._released.values() if column.name == name), None)
         if column is None:
             raise ExpressionRefused(
-                "a name in double quotes that is not a column", "Values of a category stand in single quotes."
+                "a name in double quotes that is not a column",
+                "Values of a category stand in single quotes, numbers without quotes.",
             )
-        if is_plain(name):
-            raise ExpressionRefused('the sign "', "Write the name of a column as it is.")
         self._column(column)
 
     def _column(self, column: Column) -> None:
@@ -476,12 +592,16 @@ def _check_blanks(blanks: str) -> None:
 
 def too_deep() -> ExpressionRefused:
     """Return the error for a text with too many levels."""
-    return ExpressionRefused(f"more than {MOST_DEPTH} levels", "Ask in several questions, each of a part.")
+    return ExpressionRefused.not_allowed(
+        f"more than {MOST_DEPTH} levels", "Ask in several questions, each of a part."
+    )
 
 
 def too_many() -> ExpressionRefused:
     """Return the error for a text with too many parts."""
-    return ExpressionRefused(f"more than {MOST_NODES} parts", "Ask in several questions, each of a part.")
+    return ExpressionRefused.not_allowed(
+        f"more than {MOST_NODES} parts", "Ask in several questions, each of a part."
+    )
 
 
 def _unreadable(sign: str) -> ExpressionRefused:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from discreet.query.language.lexer import write_name
+from discreet.errors import ExpressionRefused
+from discreet.query.language.lexer import MOST_CHARACTERS, MOST_ITEMS, write_name
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from discreet.schema import Level
 
 Relation: TypeAlias = Literal["<", "<=", "=", "<>"]
-Function: TypeAlias = Literal["ABS", "SQRT", "LN", "EXP", "FLOOR"]
+Function: TypeAlias = Literal["ABS", "SQRT", "LN", "EXP", "FLOOR", "CEIL", "ROUND"]
 Extremum: TypeAlias = Literal["LEAST", "GREATEST"]
 Tested: TypeAlias = Literal["NULL", "NOT NULL", "TRUE", "NOT TRUE"]
+
+_LONGEST_TEXT = 16 * MOST_CHARACTERS  # of a node; beyond it a small text could take any amount of memory
+_LONGEST_LIST = 3072  # characters of a list of levels before it is written the other way round
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +41,10 @@ class Node:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nullable", self._can_be_unknown())
-        object.__setattr__(self, "text", self._write())
+        text = self._write()
+        if len(text) > _LONGEST_TEXT:
+            raise too_long()
+        object.__setattr__(self, "text", text)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Node) and self.text == other.text
@@ -60,6 +67,10 @@ class Number(Node):
 
 class Condition(Node):
     """A part that is true, false or unknown for every row."""
+
+
+class Date(Node):
+    """A part that is a day of the calendar for every row, or unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +106,14 @@ class Reference(Number):
         Test for a missing cell; None if no cell may be missing.
     levels : tuple
         All levels of a category of whole numbers; empty for a column of numbers.
+    is_date : bool
+        Whether it is a column of dates, counted from its first day.
     """
 
     name: str
     missing: Member | None = None
     levels: tuple[Level, ...] = ()
+    is_date: bool = False
 
     def _can_be_unknown(self) -> bool:
         return self.missing is not None
@@ -234,6 +248,20 @@ class Indicator(Number):
 
 
 @dataclass(frozen=True, eq=False)
+class Remainder(Number):
+    """What is left of a whole number divided by another, with the sign of the first."""
+
+    numerator: Number
+    denominator: Number
+
+    def _write(self) -> str:
+        return f"MOD({self.numerator.text}, {self.denominator.text})"
+
+    def _can_be_unknown(self) -> bool:
+        return self.numerator.nullable or self.denominator.nullable
+
+
+@dataclass(frozen=True, eq=False)
 class Truth(Condition):
     """A condition that is the same for every row."""
 
@@ -245,11 +273,11 @@ class Truth(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Compare(Condition):
-    """A comparison of two numbers."""
+    """A comparison of two numbers, or of two dates."""
 
     relation: Relation
-    left: Number
-    right: Number
+    left: Number | Date
+    right: Number | Date
 
     def _write(self) -> str:
         return f"({self.left.text} {self.relation} {self.right.text})"
@@ -296,6 +324,11 @@ class Member(Condition):
     flag: str | None = None
 
     @property
+    def written_name(self) -> str:
+        """Name of the column as text."""
+        return write_name(self.name)
+
+    @property
     def known_codes(self) -> tuple[int, ...]:
         """Positions of all levels that are not a missing cell."""
         return tuple(code for code, level in enumerate(self.levels) if level is not None)
@@ -309,15 +342,43 @@ class Member(Condition):
         """Return the test as IN and IS NULL, which parse back into it."""
         name = write_name(self.name)
         every = self.codes == self.known_codes
-        # Of no level, with a missing cell unknown: what is not in the list of all of them.
-        chosen = self.codes or self.known_codes
-        listed = ", ".join(write_level(self.levels[code]) for code in chosen)
-        among = f"({name} {'' if self.codes else 'NOT '}IN ({listed}))"
+        among = self._write_codes(name)
         if self.missing is None or None not in self.levels:
             return among
         if self.missing:
             return f"({among} OR ({name} IS NULL))" if self.codes else f"({name} IS NULL)"
         return f"({name} IS NOT NULL)" if every else f"({among} AND ({name} IS NOT NULL))"
+
+    def _write_codes(self, name: str) -> str:
+        """Return the test of the levels alone; a list that is too long to be read is written another way."""
+        # Of no level, with a missing cell unknown: what is not in the list of all of them.
+        chosen = self.codes or self.known_codes
+        listed = self._write_lists(name, "IN" if self.codes else "NOT IN", chosen)
+        if listed is not None:
+            return listed
+        first, second = (write_level(self.levels[code]) for code in self.known_codes[:2])
+        if not self.codes:
+            return f"(({name} IN ({first})) AND ({name} IN ({second})))"
+        if self.codes == self.known_codes:
+            return f"(({name} IN ({first})) OR ({name} NOT IN ({first})))"
+        chosen_set = set(self.codes)
+        others = tuple(code for code in self.known_codes if code not in chosen_set)
+        forms = [self._write_split(name, "IN", chosen), self._write_split(name, "NOT IN", others)]
+        return min(forms, key=len)
+
+    def _write_lists(self, name: str, word: str, codes: tuple[int, ...]) -> str | None:
+        """Return the test as one list; None if it is too long."""
+        listed = ", ".join(write_level(self.levels[code]) for code in codes)
+        fits = len(codes) <= MOST_ITEMS and len(listed) <= _LONGEST_LIST
+        return f"({name} {word} ({listed}))" if fits or len(codes) == 1 else None
+
+    def _write_split(self, name: str, word: str, codes: tuple[int, ...]) -> str:
+        """Return the test as lists that are short enough, joined."""
+        parts = [codes[i : i + MOST_ITEMS] for i in range(0, len(codes), MOST_ITEMS)]
+        lists = [
+            f"({name} {word} ({', '.join(write_level(self.levels[c]) for c in part)}))" for part in parts
+        ]
+        return lists[0] if len(lists) == 1 else f"({(' OR ' if word == 'IN' else ' AND ').join(lists)})"
 
     def _can_be_unknown(self) -> bool:
         return self.missing is None
@@ -335,6 +396,14 @@ class Junction(Condition):
 
     def _can_be_unknown(self) -> bool:
         return any(part.nullable for part in self.parts)
+
+
+def too_long() -> ExpressionRefused:
+    """Return the error for an expression whose canonical text is too long to be read again."""
+    return ExpressionRefused.not_allowed(
+        "an expression that is too long or too deep once it is written out in full",
+        "Ask in several questions, each of a part.",
+    )
 
 
 def write_level(level: Level) -> str:

@@ -6,21 +6,33 @@ stands inside them is read by the expression language.
 
 from __future__ import annotations
 
-import datetime
+import dataclasses
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from discreet.errors import ExpressionRefused, ParameterError
-from discreet.query.language._expression import parse, parse_counted, parse_where
-from discreet.query.language._group_by import (
-    GroupKey,
-    parse_groups,
-    write_edge,
-    write_name,
+from discreet.errors import ExpressionRefused
+from discreet.query.language._expression import parse_typed, parse_where
+from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
+from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
+from discreet.query.language._statistic import (
+    QueryStatistic,
+    StatisticText,
+    build_statistics,
+    check_summed,
+    read_list,
+    sum_of_known,
 )
-from discreet.query.language._select import ANY_TABLE, WORDS, is_select, split_select
-from discreet.query.language.lexer import Token, bare, is_plain, refused_aggregate, shorten, tokenize
+from discreet.query.language.lexer import (
+    Token,
+    bare,
+    is_plain,
+    read_whole,
+    shorten,
+    source_text,
+    split_list,
+    tokenize,
+)
 from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
@@ -29,84 +41,101 @@ if TYPE_CHECKING:
     from discreet.query.language import Expression
     from discreet.schema import Schema
 
-Verb: TypeAlias = Literal["count", "sum", "mean"]
-_VERBS: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "MEAN": "mean"}
-_SQL: dict[str, Verb] = {"COUNT": "count", "SUM": "sum", "AVG": "mean"}
-_OTHER_WORDS = {"AVG": "MEAN", "AVERAGE": "MEAN", "TOTAL": "SUM", "NUMBER": "COUNT"}
-_COUNTED = re.compile(r"\s*(\*|\(\s*\*?\s*\))?\s*")
+_WORDS = ("WHERE", "BY", "ORDER", "LIMIT")
 _RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
+_COUNT_OF_KNOWN = re.compile(r'^sum\(("(?:[^"]|"")+"|\w+) IS NOT NULL\)$', re.IGNORECASE)
 _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters of a query that an error repeats
+_MOST_STATISTICS = 16
+_LARGEST_LIMIT = 2**31
+
+
+class OrderKey(NamedTuple):
+    """What the groups of a result are sorted by: a statistic or a group key, by its place among its kind."""
+
+    place: int
+    is_statistic: bool
+    descending: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parsed query: one aggregate, a condition on rows, and the keys of its groups.
+    """A parsed query: statistics, a condition on rows, the keys of groups, and their order.
 
     Attributes
     ----------
-    verb : {"count", "sum", "mean"}
-        Aggregate that is computed of the rows.
-    expression : Expression or None
-        Expression that is summed or averaged; None for a count.
+    statistics : tuple of QueryStatistic
+        Numbers that are computed of the rows, at least one.
     where : Expression or None
-        Condition that is true for the rows that are chosen; None for all of them. Of a mean, and of a COUNT
-        of something, that it is known is part of the condition.
+        Condition that is true for the rows that are chosen; None for all of them. Of a single statistic,
+        that what it is computed of is known is part of the condition.
     by : tuple of GroupKey
         Keys of the groups; empty for one result over all rows.
     schema : Schema
         Declaration that the query was read under.
+    order : tuple of OrderKey
+        What the groups are sorted by, the most important first; empty for the declared order.
+    limit : int or None
+        Maximum number of groups that are returned; None for all of them.
     """
 
-    verb: Verb
-    expression: Expression | None
+    statistics: tuple[QueryStatistic, ...]
     where: Expression | None
     by: tuple[GroupKey, ...]
     schema: Schema
+    order: tuple[OrderKey, ...] = ()
+    limit: int | None = None
 
     def __str__(self) -> str:
-        words: str = self.verb
-        if self.expression is not None:
-            words += f"({_write_expression(self.expression)})"
+        words = ", ".join(self.names)
         if self.where is not None:
             words += f" where {_clause(self.where)}"
-        if self.by:
-            words += f" by {', '.join(axis.written(self.schema) for axis in self.by)}"
-        return words
+        keys = [key.written(self.schema) for key in self.by]
+        if keys:
+            words += f" by {', '.join(keys)}"
+        return words + self._write_ending(self.names, keys)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Canonical text of each statistic, by which its column of a result is called."""
+        return self.write_statistics(sql=False)
 
     @property
     def sql(self) -> str:
         """The query as a SELECT, which is parsed as the same query."""
-        aggregate = next(word for word, verb in _SQL.items() if verb == self.verb)
-        inside = "*" if self.expression is None else _write_expression(self.expression)
         named = self.schema.dataset or ""
         table = named if is_plain(named) and named.upper() not in WORDS else ANY_TABLE
-        keys = [write_name(axis.column) for axis in self.by]
-        columns = ", ".join([*keys, f"{aggregate}({inside})"])
+        statistics = self.write_statistics(sql=True)
+        keys = [key.written(self.schema) for key in self.by]
+        columns = ", ".join([*(key.text for key in self.by), *statistics])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
         if self.where is not None:
             words += f" WHERE {_clause(self.where)}"
-        return words + (
-            f" GROUP BY {', '.join(axis.written(self.schema) for axis in self.by)}" if self.by else ""
-        )
+        if keys:
+            words += f" GROUP BY {', '.join(keys)}"
+        return words + self._write_ending(statistics, keys, sql=True)
+
+    def write_statistics(self, *, sql: bool) -> tuple[str, ...]:
+        """Return the statistics as texts that are read as the same ones."""
+        texts = [one.write(write_expression, sql=sql) for one in self.statistics]
+        # Among several, a count of what is known is a sum: see sum_of_known.
+        several, count = len(texts) > 1, r"COUNT(\1)" if sql else r"count(\1)"
+        return tuple(_COUNT_OF_KNOWN.sub(count, text) if several else text for text in texts)
+
+    def _write_ending(self, statistics: Sequence[str], keys: Sequence[str], *, sql: bool = False) -> str:
+        """Return ORDER BY and LIMIT as text; empty without them."""
+        order, down, limit = (" ORDER BY ", " DESC", " LIMIT ") if sql else (" order by ", " desc", " limit ")
+        items = [
+            (statistics if key.is_statistic else keys)[key.place] + (down if key.descending else "")
+            for key in self.order
+        ]
+        words = order + ", ".join(items) if items else ""
+        return words if self.limit is None else f"{words}{limit}{self.limit}"
 
     @property
-    def measure(self) -> str | None:
-        """The unit of the result: of a column by itself its own, of dates days, of a count rows."""
-        if self.expression is None or (self.expression.is_condition and self.verb == "sum"):
-            return "rows"
-        alone = self.expression.bare
-        if alone is None:
-            return None
-        column = self.schema.column(alone)
-        return column.measure or ("days" if column.type == "date" else None)
-
-    @property
-    def first_day(self) -> datetime.date | None:
-        """Day that the number 0 stands for in a mean of a column of dates; None for other queries."""
-        alone = None if self.expression is None or self.verb != "mean" else self.expression.bare
-        first = None if alone is None else self.schema.column(alone).lower
-        return first if isinstance(first, datetime.date) else None
+    def is_selective(self) -> bool:
+        """Whether the noisy numbers decide which groups are returned."""
+        return self.limit is not None and any(key.is_statistic for key in self.order)
 
 
 def parse_query(text: str, schema: Schema) -> Query:
@@ -115,11 +144,12 @@ def parse_query(text: str, schema: Schema) -> Query:
     Parameters
     ----------
     text : str
-        ``[COUNT | SUM | MEAN] [expression] [WHERE condition] [BY column, ...]``. COUNT of an expression
-        counts the rows where it is known, and MEAN is over them. A number to group by is followed by where
-        its cells begin: ``BY age (30, 45, 60)``. An expression without a word before it is summed, so that a
-        condition counts. Or the same as SQL: ``SELECT COUNT(*) | COUNT(expression) | SUM(expression) |
-        AVG(expression) [, column, ...] FROM name [WHERE condition] [GROUP BY column, ...]``.
+        ``statistic [, ...] [WHERE condition] [BY key, ...] [ORDER BY statistic or key [DESC], ...] [LIMIT
+        n]``, where a statistic is COUNT, SUM(x), MEAN(x), VARIANCE(x), STDDEV(x), RATIO(x, y), MEDIAN(x),
+        QUANTILE(x, level) or COUNT(DISTINCT id). COUNT of an expression counts the rows where it is known,
+        and MEAN is over them. A number to group by is followed by where its cells begin: ``BY age (30, 45,
+        60)``. An expression without a word before it is summed, so that a condition counts. Or the same as
+        SQL: ``SELECT [key, ...] AVG(x), ... FROM name [WHERE ...] [GROUP BY ...] [ORDER BY ...] [LIMIT n]``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
 
@@ -130,7 +160,7 @@ def parse_query(text: str, schema: Schema) -> Query:
 
     Reference
     ---------
-    ``docs/reference/expressions.md``; ``docs/decisions/0010-questions-are-sentences.md``.
+    ``docs/reference/queries.md``; ``docs/decisions/0010-questions-are-sentences.md``.
 
     Examples
     --------
@@ -142,28 +172,75 @@ def parse_query(text: str, schema: Schema) -> Query:
     >>> print(parse_query("SELECT COUNT(*) FROM people WHERE age > 40", schema))
     count where 40 < age
     """
+    return _parse(text, schema, typed=True)
+
+
+def parse_stored_query(text: str, schema: Schema) -> Query:
+    """Return the query of a text that was answered before, whatever a person may type today.
+
+    Parameters
+    ----------
+    text : str
+        Canonical text of a query, as a ledger keeps it.
+    schema : Schema
+        Declaration of the table, whose released columns may be named.
+
+    Raises
+    ------
+    ExpressionRefused
+        As :func:`parse_query`, but for what only a person would mistake.
+
+    Reference
+    ---------
+    ``docs/reference/expressions.md``.
+    """
+    return _parse(text, schema, typed=False)
+
+
+def _parse(text: str, schema: Schema, *, typed: bool) -> Query:
+    """Return the query of a text in words or as SQL."""
     if not isinstance(text, str):
         raise ExpressionRefused("no text", "Write a question such as COUNT WHERE age > 40.")
     if len(text) > _MOST:
         raise ExpressionRefused(f"more than {_MOST} characters", "Ask a shorter question.")
+    text = _strip_end(text)
     if is_select(text, _columns(schema)):
-        return _read_select(text, schema, suggest=True)
-    what, condition, groups = _parts(text)
-    verb, rest = _verb(what, schema)
-    if verb == "count":
-        counted = None if _COUNTED.fullmatch(rest) else rest
-        return _build_parsed("count", counted, condition, groups, schema)
-    if not rest.strip():
+        return _read_select(text, schema, suggest=True, typed=typed)
+    parts = _split_clauses(text)
+    listed = read_list(parts.pop("", ""), _columns(schema))
+    if not listed or listed == [""]:
         raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age), then WHERE or BY.")
-    query = _build_parsed(verb or "sum", rest, condition, groups, schema)
-    if verb is None and condition is None and query.expression is not None and query.expression.is_condition:
-        return Query("count", None, query.expression, query.by, schema)
-    return query
+    if listed == [only := listed[0]] and isinstance(only, str):
+        return _read_expression(only, parts, schema, typed)
+    for one in listed:
+        if isinstance(one, str):
+            raise ExpressionRefused(
+                f"an item without a statistic, {shorten(one)}",
+                f"Write SUM({shorten(one)}) or MEAN({shorten(one)}).",
+            )
+    texts = [one for one in listed if not isinstance(one, str)]
+    return _build_parsed(build_statistics(texts, schema, typed=typed), parts, schema, typed=typed)
+
+
+def _strip_end(text: str) -> str:
+    """Return a text without the one semicolon that may end a statement."""
+    last = next(reversed(tokenize(text)), None) if text.rstrip().endswith(";") else None
+    return text if last is None or last.text != ";" else text[: last.start]
+
+
+def _read_expression(text: str, parts: Mapping[str, str], schema: Schema, typed: bool) -> Query:
+    """Return the query of an expression without a word before it: its sum, or the count of a condition."""
+    expression = parse_typed(text, schema, typed=typed)
+    if typed:
+        check_summed("sum", expression)
+    query = _build_parsed((QueryStatistic("sum", expression),), parts, schema, typed=typed)
+    if not expression.is_condition or query.where is not None:
+        return query
+    return dataclasses.replace(query, statistics=(QueryStatistic("count"),), where=expression)
 
 
 def build_query(
-    verb: Verb,
-    expression: str | None,
+    statistics: str,
     where: str | None,
     by: Sequence[str | Mapping[str, Any]],
     schema: Schema,
@@ -172,15 +249,14 @@ def build_query(
 
     Parameters
     ----------
-    verb : {"count", "sum", "mean"}
-        Aggregate to compute of the rows.
-    expression : str or None
-        Expression to sum or average; None for a count of rows.
+    statistics : str
+        Statistics to compute of the rows, in words: ``count, mean(age)``.
     where : str or None
         Condition that chooses rows; None for all of them.
     by : sequence of str or mapping
-        Columns to group by: names, or ``{"column": "age", "edges": [30, 45, 60]}`` with where the cells of a
-        number begin; of a date in days since its first, or as ``"2024-01-31"``.
+        Keys to group by: names of columns or expressions, or ``{"column": "age", "edges": [30, 45, 60]}``
+        with where the cells of a number begin; of a date in days since its first, or as ``"2024-01-31"``. An
+        expression with edges is ``{"expression": "income / 12", "edges": [1000, 2000]}``.
     schema : Schema
         Declaration of the table, whose released columns may be named.
 
@@ -191,32 +267,35 @@ def build_query(
 
     Reference
     ---------
-    ``docs/reference/expressions.md``.
+    ``docs/reference/queries.md``.
 
     Examples
     --------
     >>> from discreet.schema import Column, Schema
     >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
-    >>> build_query("count", None, "age > 17", [{"column": "age", "edges": [30, 60]}], schema).sql
+    >>> build_query("count", "age > 17", [{"column": "age", "edges": [30, 60]}], schema).sql
     'SELECT age, COUNT(*) FROM data WHERE 17 < age GROUP BY age (30, 60)'
     """
-    if verb not in _VERBS.values():
-        raise ParameterError(f"verb of build_query must be count, sum or mean, was {verb!r}.")
-    if verb != "count" and expression is None:
-        raise ExpressionRefused("nothing to compute", f"Give {verb} a column or an expression.")
-    return _build_parsed(verb, expression, where, by, schema)
+    typed = read_list(statistics, _columns(schema))
+    texts = [one for one in typed if not isinstance(one, str)]
+    if not texts or len(texts) < len(typed):
+        raise ExpressionRefused("nothing to compute", "Write COUNT, SUM(age) or MEAN(age).")
+    parts: dict[str, Any] = {} if where is None else {"WHERE": where}
+    statistics_read = build_statistics(texts, schema, typed=True)
+    return _build_parsed(statistics_read, {**parts, "BY": by}, schema, typed=True)
 
 
-def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
+def _read_select(text: str, schema: Schema, *, suggest: bool, typed: bool) -> Query:
     """Return the query of a SELECT, or refuse it with the nearest one that the schema lets be read."""
     cut = split_select(text, _columns(schema))
+    # What stands before a refused part is read first, so that the first error is named.
+    statistics = build_statistics(cut.statistics, schema, sql=True, typed=typed) or (QueryStatistic("count"),)
+    query = _build_parsed(statistics, cut.clauses, schema, is_sql=True, typed=typed)
     if cut.refused is None:
-        return _build_parsed(_SQL[cut.verb], cut.expression, cut.where, cut.groups, schema)
-    # What stands before the refused part is read first, so that the first error is named.
-    _build_parsed(_SQL.get(cut.verb, "sum"), cut.expression, cut.where, cut.groups, schema)
+        return query
     for nearest in cut.refused.nearest if suggest else ():
         try:
-            _read_select(nearest, schema, suggest=False)
+            _read_select(nearest, schema, suggest=False, typed=typed)
         except ExpressionRefused:
             continue
         if len(nearest) <= _LONGEST_NEAREST:
@@ -225,35 +304,136 @@ def _read_select(text: str, schema: Schema, *, suggest: bool) -> Query:
 
 
 def _build_parsed(
-    verb: Verb,
-    expression: str | None,
-    where: str | None,
-    groups: str | Sequence[str | Mapping[str, Any]] | None,
+    statistics: tuple[QueryStatistic, ...],
+    clauses: Mapping[str, Any],
     schema: Schema,
+    *,
+    is_sql: bool = False,
+    typed: bool,
 ) -> Query:
-    """Read the parts in the order in which they stand, so that the first mistake is named."""
-    parsed = counted = None
-    if expression is not None and verb == "count":
-        counted = parse_counted(expression, schema)
-    elif expression is not None:
-        parsed = parse(expression, schema)
-    condition = _condition(where, schema)
-    known = None
-    if counted is not None and not counted.is_constant:
-        known = counted.canonical
-    elif parsed is not None and verb == "mean":
-        known = parsed.known
-    if known is not None:
+    """Read the clauses in the order in which they stand, so that the first mistake is named."""
+    if len(statistics) > _MOST_STATISTICS:
+        raise ExpressionRefused(
+            f"{len(statistics)} statistics", f"Ask for at most {_MOST_STATISTICS} at once."
+        )
+    condition = _condition(clauses.get("WHERE"), schema, typed)
+    if len(statistics) == 1 and (known := statistics[0].known) is not None:
         # A mean is over the rows where it is known: the question says so, and so does its reply.
-        known = known if condition is None else f"{known} AND {condition.canonical}"
-        condition = parse_where(known, schema)
-    return Query(verb, parsed, condition, parse_groups(() if groups is None else groups, schema), schema)
+        condition = _both(known, condition, schema)
+        # Of both where they contradict each other FALSE is left: once more, the text is read as the same.
+        condition = _both(known, condition, schema)
+        statistics = (dataclasses.replace(statistics[0], known=None),)
+    by = parse_groups(clauses.get("BY", ()), schema, typed=typed)
+    query = Query(statistics, condition, by, schema)
+    order = _read_order(clauses.get("ORDER"), query, is_sql)
+    return dataclasses.replace(query, order=order, limit=_read_limit(clauses.get("LIMIT"), query))
 
 
-def _condition(text: str | None, schema: Schema) -> Expression | None:
+def _read_order(text: str | None, query: Query, is_sql: bool) -> tuple[OrderKey, ...]:
+    """Return what ORDER BY sorts groups by: statistics and keys by position, by name, or written again."""
+    if text is None:
+        return ()
+    if not query.by:
+        raise ExpressionRefused(
+            "ORDER BY without groups", "There is one row: leave it out, or write GROUP BY."
+        )
+    keys = []
+    for part in split_list(tokenize(text)):
+        named = part[:-1] if part and part[-1].word in ("ASC", "DESC") else part
+        if not named:
+            raise ExpressionRefused(
+                "an empty place after ORDER BY", "Name a statistic, a column or its position."
+            )
+        key = _find_order_key(named, query, is_sql)
+        keys.append(key._replace(descending=part[-1].word == "DESC"))
+    if len({key[:2] for key in keys}) < len(keys):
+        raise ExpressionRefused("an order that names one column twice", "Write it once.")
+    return tuple(keys)
+
+
+def _find_order_key(part: list[Token], query: Query, is_sql: bool) -> OrderKey:
+    """Return the statistic or group key that an item of ORDER BY names."""
+    text = source_text(part)
+    keys = [key.written(query.schema) for key in query.by]
+    place = None if is_sql else read_whole(text)
+    if place is not None and 1 <= place <= len(keys) + len(query.statistics):
+        is_statistic = place > len(keys)
+        return OrderKey(place - 1 - is_statistic * len(keys), is_statistic, False)
+    found = _find_group_key(part, query)
+    if found is not None:
+        return OrderKey(found, False, False)
+    for one in _read_statistic(part, is_sql, query.schema):
+        wanted = _as_in(query, build_statistics([one], query.schema, sql=is_sql)[0])
+        if wanted in query.statistics:
+            return OrderKey(query.statistics.index(wanted), True, False)
+    names = shorten(", ".join((*keys, *query.write_statistics(sql=is_sql))))
+    raise ExpressionRefused(
+        f"an order by {shorten(text)}, which is not returned",
+        f"Order by one of these, or ask for it as well: {names}.",
+    )
+
+
+def _as_in(query: Query, statistic: QueryStatistic) -> QueryStatistic:
+    """Return a statistic as it would stand in a query, if it is over the same rows."""
+    if len(query.statistics) > 1:
+        return sum_of_known(statistic, query.schema)
+    if statistic.known is None or query.where is None:
+        return statistic
+    # The condition of a single statistic says that it is known.
+    where = _both(statistic.known, query.where, query.schema)
+    same = where.canonical == query.where.canonical
+    return dataclasses.replace(statistic, known=None) if same else statistic
+
+
+def _find_group_key(part: list[Token], query: Query) -> int | None:
+    """Return the index of the group key that is named, with its edges or without them; None for another."""
+    if len(part) == 1 and part[0].is_name:
+        columns = [(key.column or key.name).casefold() for key in query.by]
+        named = part[0].name.casefold()
+        return columns.index(named) if named in columns else None
+    try:
+        (key,) = parse_groups(source_text(part), query.schema)
+    except ExpressionRefused:
+        return None
+    return query.by.index(key) if key in query.by else None
+
+
+def _read_statistic(part: list[Token], is_sql: bool, schema: Schema) -> list[StatisticText]:
+    """Return the statistic that tokens stand for; empty if they stand for none."""
+    if is_sql:
+        read = read_sql_item(part)
+        return [] if read is None else [read]
+    found = read_list(source_text(part), _columns(schema))
+    return [one for one in found if not isinstance(one, str)]
+
+
+def _read_limit(text: str | None, query: Query) -> int | None:
+    """Return the maximum number of groups."""
     if text is None:
         return None
-    where = parse_where(text, schema)
+    typed = text.strip()
+    if not typed:
+        raise ExpressionRefused("LIMIT without a number", "Write a whole number of groups: LIMIT 10.")
+    number = read_whole(typed)
+    if number is None or not 1 <= number < _LARGEST_LIMIT:
+        raise ExpressionRefused(f"LIMIT {shorten(typed)}", "Write a whole number of groups: LIMIT 10.")
+    if not query.by:
+        raise ExpressionRefused("LIMIT without groups", "There is one row: leave it out, or write GROUP BY.")
+    return number
+
+
+def _both(known: str, condition: Expression | None, schema: Schema) -> Expression:
+    """Return the condition that something is known and another condition is true."""
+    return parse_where(known if condition is None else f"{known} AND {condition.canonical}", schema)
+
+
+def _condition(text: str | None, schema: Schema, typed: bool) -> Expression | None:
+    """Return the condition after WHERE; None without one, or if every row fulfills it."""
+    if text is None:
+        return None
+    if isinstance(text, str) and not text.strip():
+        raise ExpressionRefused("nothing after WHERE", "Write a condition: WHERE age > 40.")
+    where = parse_typed(text, schema, "where", typed=typed)
     if not where.is_condition:
         raise ExpressionRefused(
             "something else than a condition after WHERE", "Compare it with something: WHERE age > 40."
@@ -262,47 +442,31 @@ def _condition(text: str | None, schema: Schema) -> Expression | None:
     return None if where.is_constant and where.lower == 1 else where
 
 
-def _parts(text: str) -> tuple[str, str | None, str | None]:
-    """Return the parts of a query in words, split at WHERE and BY outside of quotes and parentheses."""
-    places: dict[str, tuple[int, int]] = {}
-    before: Token | None = None
-    for piece in tokenize(text):
-        if piece.depth == 0 and piece.word in ("WHERE", "BY"):
-            if piece.word in places:
-                raise ExpressionRefused(
-                    f"a second {piece.word}", "Join conditions with AND, groups by commas."
-                )
-            grouped = piece.word == "BY" and before is not None and before.word == "GROUP"
-            places[piece.word] = (before.start if grouped and before else piece.start, piece.end)
-        before = piece
-    where, by = places.get("WHERE"), places.get("BY")
-    if where and by and by < where:
-        raise ExpressionRefused("BY before WHERE", "Write WHERE first: COUNT WHERE age > 40 BY sex.")
-    end = by[0] if by else len(text)
-    what = text[: where[0] if where else end]
-    return what, text[where[1] : end] if where else None, text[by[1] :] if by else None
-
-
-def _verb(what: str, schema: Schema) -> tuple[Verb | None, str]:
-    """Take the first word off, if it says what to compute."""
-    pieces = tokenize(what)
-    word = pieces[0].word if pieces else ""
-    if word in _OTHER_WORDS and word.casefold() not in _columns(schema):
-        raise ExpressionRefused(f"the word {word}", f"Write {_OTHER_WORDS[word]} instead.")
-    called = len(pieces) > 1 and pieces[1].text == "("
-    if word not in _VERBS and called and (refused := refused_aggregate(word)) is not None:
-        raise refused
-    if word not in _VERBS:
-        return None, what
-    rest = what[pieces[0].end :]
-    outside = [piece for piece in pieces[1:] if piece.depth == 0]
-    if len(outside) > 2 and (outside[0].text, outside[1].text) == ("(", ")"):
-        # SUM(a) + 1 would be read as SUM(a + 1), which is something else.
-        raise ExpressionRefused(
-            f"something after {word}(...), {shorten(outside[2].text)}",
-            f"Put all that is computed of a row inside the parentheses: {word}(age * 2).",
-        )
-    return _VERBS[word], rest
+def _split_clauses(text: str) -> dict[str, str]:
+    """Return the clauses of a query in words by their word, what is computed under the empty one."""
+    starts: dict[str, tuple[int, int]] = {"": (0, 0)}
+    tokens = tokenize(text)
+    if tokens and tokens[-1].depth + (tokens[-1].text == "(") > 0:
+        raise ExpressionRefused("a ( that is not closed", "Close it.")
+    for i, piece in enumerate(tokens):
+        before = tokens[i - 1].word if i and tokens[i - 1].depth == 0 else ""
+        word, start = piece.word, piece.start
+        if piece.depth or word not in ("WHERE", "BY", "LIMIT"):
+            continue
+        if word == "BY" and before in ("GROUP", "ORDER"):
+            word, start = ("ORDER" if before == "ORDER" else "BY"), tokens[i - 1].start
+        if word in starts:
+            shown = "ORDER BY" if word == "ORDER" else word
+            raise ExpressionRefused(f"a second {shown}", "Join conditions with AND, groups by commas.")
+        later = next((other for other in _WORDS[_WORDS.index(word) + 1 :] if other in starts), None)
+        if later is not None:
+            shown, after = (f"{one} BY" if one == "ORDER" else one for one in (word, later))
+            raise ExpressionRefused(
+                f"{after} before {shown}", "The order is: COUNT WHERE age > 40 BY sex ORDER BY count LIMIT 3."
+            )
+        starts[word] = (start, piece.end)
+    ends = [*(start for start, _ in starts.values()), len(text)][1:]
+    return {word: text[begin:end] for (word, (_, begin)), end in zip(starts.items(), ends, strict=True)}
 
 
 # Writing.
@@ -314,7 +478,7 @@ def _columns(schema: Schema) -> frozenset[str]:
 
 def _clause(where: Expression) -> str:
     """Write a condition; in parentheses if a word in it would end it."""
-    text = _write_expression(where)
+    text = write_expression(where)
     capitals = text.upper()
     if not any(word in capitals for word in WORDS):
         return text
@@ -322,7 +486,7 @@ def _clause(where: Expression) -> str:
     return f"({text})" if ends else text
 
 
-def _write_expression(expression: Expression) -> str:
+def write_expression(expression: Expression) -> str:
     """Return an expression as text that is read as the same expression."""
     return bare(_write_dates(expression.canonical, expression.schema))
 
@@ -334,14 +498,26 @@ def _write_dates(text: str, schema: Schema) -> str:
         return text
     inside = f"({text})"
     days: list[tuple[Token, str]] = []
-    tokens = tokenize(inside)
+    tokens = _join_signs(tokenize(inside))
     for before, left, relation, right, after in zip(*(tokens[i:] for i in range(5)), strict=False):
         # A comparison stands in parentheses, so that what is beside it cannot be part of a sum.
         if (before.text, after.text) != ("(", ")") or relation.text not in _RELATIONS:
             continue
         for day, name in ((left, right), (right, left)):
-            if day.text.isdigit() and name.text in dates:
+            if day.text.removeprefix("-").isdigit() and name.text in dates:
                 days.append((day, write_edge(float(day.text), dates[name.text])))
     for day, written in reversed(days):
         inside = inside[: day.start] + written + inside[day.end :]
     return inside[1:-1]
+
+
+def _join_signs(tokens: Sequence[Token]) -> list[Token]:
+    """Return tokens with each minus before a number, after a parenthesis or a relation, as one with it."""
+    joined: list[Token] = []
+    for token in tokens:
+        before = joined[-2].text if len(joined) > 1 else ""
+        if token.kind == "number" and joined[-1:] and joined[-1].text == "-" and before in ("(", *_RELATIONS):
+            minus = joined.pop()
+            token = dataclasses.replace(token, text=f"-{token.text}", start=minus.start)
+        joined.append(token)
+    return joined

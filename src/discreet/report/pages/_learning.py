@@ -39,6 +39,7 @@ class LearningView:
     scores: HtmlTable | None
     bars: Markup
     calibration: Markup
+    is_aware: bool
     curve: Markup
     subgroups: HtmlTable | None
 
@@ -47,6 +48,7 @@ def learning_view(learning: Learning) -> LearningView:
     """Return the learning section: sentences, tables and pictures."""
     classes = learning.task == "classification"
     quality = "accuracy" if classes else "R²"
+    scores = original_scores(learning)
     return LearningView(
         target=learning.target,
         headline=_headline(learning),
@@ -66,10 +68,12 @@ def learning_view(learning: Learning) -> LearningView:
                 if s.tested_on == "original" and s.trained_on != "majority"
             ],
         ),
+        is_aware="aware" in scores,
         curve=learning_curve(
             "learning-curve",
             learning.curve,
-            release=score_value(_score_of(learning.scores, "release")),
+            # The better of the two models of the release, by which its share of the rows was computed.
+            release=max((scores[name] for name in ("release", "aware") if name in scores), default=None),
             equals_share=learning.equals_share,
             quality=quality,
             in_percent=classes,

@@ -78,14 +78,15 @@ class RemainingResponse(ResponseModel, title="Remaining"):
 
 class CellResponse(ResponseModel, title="Cell"):
     """One number, with the interval that holds the exact one 95 times in 100. The value is null over exactly
-    no rows; the sd is null for a mean over a noisy count.
+    no rows, the sd for a quotient of noisy sums, an end of the interval where it is infinite.
     """  # noqa: D205 - published as the description of the schema
 
     key: list[str]
+    column: int
     value: float | None
     sd: float | None
-    lower: float
-    upper: float
+    lower: float | None
+    upper: float | None
 
 
 class BoundsResponse(ResponseModel, title="Bounds"):
@@ -93,6 +94,20 @@ class BoundsResponse(ResponseModel, title="Bounds"):
 
     lower: float | None
     upper: float | None
+
+
+class ColumnResponse(ResponseModel, title="Column"):
+    """A statistic: the unit of its numbers and what they can be. In a price, their sd and half the width of
+    their interval, null where they are not known in advance.
+    """  # noqa: D205 - published as the description of the schema
+
+    name: str
+    measure: str | None
+    bounds: BoundsResponse
+    first_day: str | None
+    sd: float | None
+    margin: float | None
+    rank_margin: float | None
 
 
 class ExpectedMarginResponse(ResponseModel, title="ExpectedMargin"):
@@ -132,14 +147,14 @@ class QueryResponse(_NoisyFields, title="Answer"):
 
     kind: Literal["answer"]
     question: str
-    measure: str | None
+    columns: list[ColumnResponse]
     by: list[str]
     cells: list[CellResponse]
-    bounds: BoundsResponse
     value: float | None
     sd: float | None
     interval: IntervalResponse
-    first_day: str | None
+    sums: int
+    simultaneous: int
     unreadable_below: int | None
 
 
@@ -179,9 +194,10 @@ class PreviewResponse(_CostFields, title="Price"):
     question: Any
     sql: str | None
     learner: str | None
-    measure: str | None
+    columns: list[ColumnResponse]
     by: list[str]
-    bounds: BoundsResponse
+    sums: int
+    simultaneous: int
     sd: Any
     margin: float | None
     n_rows: float | None
@@ -223,7 +239,11 @@ class BudgetResponse(ResponseModel, title="Budget"):
 
 
 class HistoryEntry(ResponseModel):
-    """One charge, with what was asked and answered; value and sd are null for very large answers."""
+    """One charge, with what was asked and answered; value and sd are null for very large answers.
+
+    The numbers of a text query are listed with group, interval and statistic, at the last of its charges;
+    they are null for other charges.
+    """
 
     receipt: str
     row: int
@@ -235,6 +255,7 @@ class HistoryEntry(ResponseModel):
     value: Any
     sd: Any
     law: str | None
+    numbers: list[dict[str, Any]] | None
 
 
 class HistoryResponse(ResponseModel, title="History"):
@@ -435,9 +456,10 @@ def preview_response(
         "question": question,
         "sql": None,
         "learner": learner,
-        "measure": None,
+        "columns": [],
         "by": [],
-        "bounds": {"lower": None, "upper": None},
+        "sums": 1,
+        "simultaneous": 1,
         "sd": None if sd is None else np.asarray(sd).tolist(),
         "margin": None,
         "n_rows": None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,9 +38,10 @@ class Single:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellView:
-    """One group of an answer as a row of a table; `faint` if its interval says little."""
+    """One number of an answer as a row of a table; `faint` if its interval says little."""
 
     key: tuple[str, ...]
+    statistic: str
     value: str
     interval: str
     bar: Markup
@@ -53,11 +55,11 @@ class AnswerView:
     Attributes
     ----------
     question, measure, caption : str
-        Query as text, unit of its answer, and caption of the table of groups.
+        Query as text, unit of its answer, and caption of the table of numbers.
     single : Single or None
-        The number, if there are no groups; None otherwise.
+        The number, if there is one alone; None otherwise.
     axes, rows, more_rows
-        Columns of the groups, the groups shown, and the number of those not shown.
+        Columns of the table before the numbers, the numbers shown, and how many are not shown.
     unreadable : str
         Sentence about the groups that are smaller than the noise; empty if there are none.
     cost, left, when : str
@@ -126,18 +128,19 @@ def answer_view(
     -------
     Shows what was paid for, and nothing else about rows.
     """
-    grouped = bool(answer["by"])
     cells = answer["cells"]
     result = QueryResult.from_wire(answer)
+    several = len(result.columns) > 1
+    tabular = bool(answer["by"]) or several
     return AnswerView(
         question=answer["question"],
-        measure=result.unit or "",
-        caption=f"{formatting.count_noun(len(cells), 'group')}; every declared group, including empty ones",
-        single=None if grouped else _single(result, earlier),
-        axes=tuple(answer["by"]),
-        rows=_cell_views(result) if grouped else (),
-        more_rows=max(0, len(cells) - MOST_ROWS) if grouped else 0,
-        unreadable=_unreadable(result) if grouped else "",
+        measure="" if several else result.columns[0].unit or "",
+        caption=_caption(result),
+        single=None if tabular else _single(result, earlier),
+        axes=(*answer["by"], *(("statistic",) if several else ())),
+        rows=_cell_views(result) if tabular else (),
+        more_rows=max(0, len(cells) - MOST_ROWS) if tabular else 0,
+        unreadable=_unreadable(result) if tabular else "",
         cost=_paid(answer, budget, total_cost if earlier else ()),
         left=format_remaining(answer["remaining"]),
         when=formatting.date(when) if when else "",
@@ -151,9 +154,19 @@ def answer_view(
     )
 
 
+def _caption(result: QueryResult) -> str:
+    """Return the caption of the table of numbers."""
+    if not result.group_by:
+        return formatting.count_noun(len(result.columns), "statistic")
+    groups = formatting.count_noun(len(result.cells) // len(result.columns), "group")
+    if result.simultaneous > 1:
+        return f"{groups} of {result.simultaneous:,}; all intervals hold together, 95 times in 100"
+    return f"{groups}; every declared group, including empty ones"
+
+
 def _single(result: QueryResult, earlier: Mapping[str, Any] | None) -> Single:
     """Return the presentation of one number, beside the interval of the answer that it refines."""
-    (cell,), measure = result.cells, result.unit or ""
+    (cell,), measure = result.cells, result.columns[0].unit or ""
     ((value, interval),) = result.cell_texts()
     if not interval:
         return Single(value=value, sure="This is exact: it follows from public facts.", bar=Markup(""))
@@ -162,34 +175,45 @@ def _single(result: QueryResult, earlier: Mapping[str, Any] | None) -> Single:
         marks.insert(0, _mark(QueryResult.from_wire(earlier).cells[0], "before"))
     sure = f"The exact number is in the interval {append_unit(interval, measure)}, 95 times in 100."
     words = " ".join(filter(None, (result.unreadable_words, sure)))
-    return Single(value=value, sure=words, bar=interval_bar("interval", marks, measure, result.number_format))
+    return Single(
+        value=value, sure=words, bar=interval_bar("interval", marks, measure, result.number_format())
+    )
 
 
 def _mark(cell: ResultCell, words: str) -> IntervalMark:
     """Return the mark of a cell in a chart; a mean over no rows is at the middle of its interval."""
     value = cell.lower / 2 + cell.upper / 2 if cell.value is None else cell.value
-    return IntervalMark(value, cell.lower, cell.upper, words)
+    # An interval without an end is drawn to the number.
+    lower, upper = (end if math.isfinite(end) else value for end in cell.interval)
+    return IntervalMark(value, lower, upper, words)
 
 
 def _cell_views(result: QueryResult) -> tuple[CellView, ...]:
-    """Return the groups as rows of a table, with bars on an axis that all of them share."""
+    """Return the numbers as rows of a table; bars of one statistic share an axis."""
     cells = result.cells[:MOST_ROWS]
     texts = result.cell_texts()[:MOST_ROWS]
     marks = [_mark(cell, "") for cell in cells]
-    # An average has no natural zero; counts and sums are drawn from theirs.
-    from_zero = not result.question.startswith("mean")
-    ends = [end for mark in marks for end in mark[:3]]
-    axis = ChartAxis.from_values([*ends, 0.0] if from_zero else ends, 0.0, 1.0, margin=0.03)
-    return tuple(
-        CellView(
-            key=cell.key,
-            value=value,
-            interval=interval or "exact",
-            bar=cell_bar(axis, *mark[:3], from_zero=from_zero),
-            faint=not result.is_readable(cell) or (from_zero and mark.lower <= 0 <= mark.upper),
+    axes = []
+    for i, column in enumerate(result.columns):
+        # An average has no natural zero; counts and sums are drawn from theirs.
+        from_zero = column.name.startswith(("count", "sum"))
+        ends = [end for cell, mark in zip(cells, marks, strict=True) if cell.column == i for end in mark[:3]]
+        axis = ChartAxis.from_values([*ends, 0.0] if from_zero else ends, 0.0, 1.0, margin=0.03)
+        axes.append((axis, from_zero))
+    views = []
+    for cell, mark, (value, interval) in zip(cells, marks, texts, strict=True):
+        axis, from_zero = axes[cell.column]
+        views.append(
+            CellView(
+                key=cell.key,
+                statistic=result.columns[cell.column].name if len(result.columns) > 1 else "",
+                value=value,
+                interval=interval or "exact",
+                bar=cell_bar(axis, *mark[:3], from_zero=from_zero),
+                faint=not result.is_readable(cell) or (from_zero and mark.lower <= 0 <= mark.upper),
+            )
         )
-        for cell, mark, (value, interval) in zip(cells, marks, texts, strict=True)
-    )
+    return tuple(views)
 
 
 def _unreadable(result: QueryResult) -> str:
@@ -197,9 +221,9 @@ def _unreadable(result: QueryResult) -> str:
     if result.group_words is not None:
         return " ".join(filter(None, (result.group_words, result.unreadable_words)))
     margin = max((cell.upper - cell.lower) / 2 for cell in result.cells)
-    if not margin:
+    if not margin or not math.isfinite(margin) or len(result.columns) > 1:
         return ""
-    words = append_unit(number_with_margin(margin, margin), result.measure)
+    words = append_unit(number_with_margin(margin, margin), result.columns[0].measure)
     return f"Noise makes sums that differ by less than about {words} look alike."
 
 

@@ -9,15 +9,17 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import numpy as np
 from starlette.responses import JSONResponse
 
 from discreet import formatting
-from discreet.errors import DiscreetError
-from discreet.formatting import CURRENCY_SYMBOLS, currency_symbol, format_amount
+from discreet.errors import NOTHING_CHARGED, DiscreetError
 from discreet.noise import Stream
+from discreet.privacy.rounding import four_digits
 from discreet.query import Database
+from discreet.query.intervals import interval_width
 from discreet.query.language.lexer import write_name
 from discreet.query.language.nodes import write_level
 from discreet.query.text_query import run_query
@@ -25,7 +27,7 @@ from discreet.server.api import requests
 from discreet.server.api.responses import query_response
 from discreet.server.errors import ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_view
-from discreet.server.pages.budget import budget_view, cost_in_currency, price_view, remaining_amount
+from discreet.server.pages.budget import budget_view, cost_in_currency, price_view
 from discreet.server.pages.forms import AskForm, FieldError
 from discreet.server.pages.history import (
     caller_budget,
@@ -187,6 +189,7 @@ class RefineForm:
 
     key: str
     receipts: str
+    question: str
     exact: str
     amount: str
     letter: str
@@ -219,7 +222,7 @@ async def refine(page_request: PageRequest) -> Response:
     price: dict[str, str] = {name: fields[name] for name in ("exact", "amount") if name in fields}
 
     def work() -> AskForm:
-        past = recall_own_answer(page_request, receipts)
+        past = recall_own_answer(page_request, receipts, fields.get("question") or None)
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
         # As query text, which can express more than the fields of the form.
         return AskForm.from_fields({"source": "sql", "sql": str(past.asked), **price}, form)
@@ -249,7 +252,18 @@ async def _submit(
                 page_request, form, with_price=True, answer=_answer_view(page_request, answer, None)
             )
         )
-    return redirect(f"/answers/{','.join(answer['receipts'])}{'?again' if answer['cached'] else ''}")
+    return redirect(await page_request.run_in_thread(partial(_answer_address, page_request, answer)))
+
+
+def _answer_address(page_request: PageRequest, answer: Mapping[str, Any]) -> str:
+    """Return the address of an answer, with the question if its sums were paid for by another one."""
+    address = f"/answers/{','.join(answer['receipts'])}"
+    if not answer["cached"]:
+        return address
+    asked = page_request.service.dataset.ledger.entry(answer["receipts"][0]).asked or {}
+    if asked.get("said") == answer["question"]:
+        return f"{address}?again"
+    return f"{address}?again&{urlencode({'question': answer['question']})}"
 
 
 async def price(page_request: PageRequest) -> Response:
@@ -266,9 +280,10 @@ async def answer_page(page_request: PageRequest) -> Response:
     """Return the page of an answer that was paid for."""
     receipts = parse_receipts(page_request.http.path_params["receipts"])
     again = "again" in page_request.http.query_params
+    question = page_request.http.query_params.get("question") or None
 
     def work() -> Response:
-        past = recall_own_answer(page_request, receipts)
+        past = recall_own_answer(page_request, receipts, question)
         form = AskForm.from_query(past.asked, _fresh_form(page_request))
         answer = {**past.answer, "cached": again}
         card = _answer_view(
@@ -372,25 +387,25 @@ def _field_messages(page_request: PageRequest, error: Exception) -> tuple[dict[s
     if problem.code in ("failed", "unauthorized"):
         raise error
     if problem.code == "budget-exceeded":
-        return {"amount": _budget_message(page_request, problem.details)}, problem.status
+        return {"amount": FieldMessage(problem.message, _budget_hint(problem))}, problem.status
     message = problem.message
     if problem.code == "refused":
-        message = f"This is not part of the query language: {problem.details['refused']}."
+        message = message.removesuffix(problem.hint).strip()
     return {_problem_field(problem): FieldMessage(message, problem.hint)}, problem.status
 
 
-def _budget_message(page_request: PageRequest, details: Mapping[str, Any]) -> FieldMessage:
-    """Return the message with what is left under both limits; the ledger names only the first one met."""
-    currency = details["currency"]
-    left = remaining_amount(page_request.service.budget(page_request.caller), currency)
-    if left is None or currency not in CURRENCY_SYMBOLS:
-        return FieldMessage("This costs more than is left. Nothing was charged.", "Ask for less.")
-    symbol = currency_symbol(currency)
-    price, rest = format_amount(details["asked"], up=True), format_amount(left, up=False)
-    comparison = f"It costs {symbol} = {price}, and {symbol} = {rest} is left."
-    return FieldMessage(
-        "This costs more than is left. Nothing was charged.", f"{comparison} Ask for less, or less exactly."
-    )
+def _budget_hint(problem: ApiError) -> str:
+    """Return what would fit in the words of the form: a price by its letter, a margin in place of an sd."""
+    fits = problem.details["fits"]
+    if fits is None:
+        return problem.hint
+    if "sd" in fits:
+        margin = four_digits(fits["sd"] * interval_width("gaussian"), up=True)
+        most = f"A margin of error of ±\u00a0{margin:g} or more"
+    else:
+        (currency,) = fits.keys() - {"kind", "delta"}
+        most = f"At most {formatting.currency_symbol(currency)} = {fits[currency]:g}"
+    return f"{NOTHING_CHARGED} {most} would fit what is left for you."
 
 
 def _problem_field(problem: ApiError) -> str:
@@ -452,7 +467,8 @@ def _refine_form(page_request: PageRequest, past: PastAnswer) -> RefineForm | No
     return RefineForm(
         key=_new_key(),
         receipts=",".join(past.receipts),
+        question=str(past.asked),
         exact=exact,
         amount=f"{paid:.4g}",
-        letter=currency_symbol(exact),
+        letter=formatting.currency_symbol(exact),
     )

@@ -93,12 +93,6 @@ def cost_in_currency(currency: str, cost: Sequence[Mapping[str, Any]]) -> float:
     return total
 
 
-def remaining_amount(accounts: Mapping[str, Any], currency: str) -> float | None:
-    """Return what is left in a currency under both limits, the caller's and that of all."""
-    lefts = [accounts[whose]["left"] for whose in ("own", "total")]
-    return min((left[currency] for left in lefts if left and currency in left), default=None)
-
-
 def account_currency(account: Mapping[str, Any]) -> tuple[str, float]:
     """Return the currency in which an account is shown, and its limit in it; ("", 0) without one."""
     left, limit = account["left"], account["limit"]
@@ -240,13 +234,23 @@ def _margin(price: Mapping[str, Any]) -> str:
     margins = [one["margin"] for one in price["expected"]]
     if margins:
         least, most = (number_with_margin(margin, margin) for margin in (min(margins), max(margins)))
-        return f"± {least} to {append_unit(most, price['measure'])} by group, as you have counted them (95 %)"
-    margin, rows = price["margin"], price["n_rows"]
-    if margin is None:
+        unit = price["columns"][0]["measure"]
+        return f"± {least} to {append_unit(most, unit)} by group, as you have counted them (95 %)"
+    rows = price["n_rows"]
+    known = [column for column in price["columns"] if column["margin"] is not None]
+    if not known:
         return "The margin of error depends on the number of rows"
-    if margin == 0:
+    if not any(column["margin"] for column in known):
         return "Exact"
-    text = f"± {append_unit(number_with_margin(margin, margin), price['measure'])}"
+    texts = [
+        append_unit(number_with_margin(column["margin"], column["margin"]), column["measure"])
+        for column in known
+    ]
+    several = len(price["columns"]) > 1
+    text = ", ".join(
+        f"{column['name']} ± {one}" if several else f"± {one}"
+        for column, one in zip(known, texts, strict=True)
+    )
     if not price["by"]:
         is_least = rows is not None and " where " in price["question"]
         return f"{'At least ' if is_least else ''}{text} (95 %)"
@@ -263,12 +267,12 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
         else:
             cost, after = "free", "It follows from public facts."
         return {"cost": cost, "after": after, "button": "Ask: free"}
-    words, more = format_full_cost(price, budget), price["more"]
-    takes = price["remaining"]["takes"]
-    share = None if takes is None else format_share(takes["share"])
-    part = "" if takes is None else describe_takes(takes, WHOSE[price["remaining"]["nearer"]])
-    if takes is not None:
-        words = f"{part}: {budget.format_cost(price['cost'])}"
+    more, takes = price["more"], price["remaining"]["takes"]
+    if takes is None:
+        part = share = words = format_full_cost(price, budget)
+    else:
+        part = describe_takes(takes, WHOSE[price["remaining"]["nearer"]])
+        share, words = format_share(takes["share"]), budget.format_cost(price["cost"])
     if more is None:
         rest = ""
     elif takes_all(price["remaining"]):
@@ -283,9 +287,9 @@ def _price_texts(price: Mapping[str, Any], budget: BudgetView) -> dict[str, str]
         )
     fits = more is None or more > 0
     return {
-        "cost": f"costs {part or words}",
+        "cost": f"costs {part}",
         "after": f"{words}.{rest}",
-        "button": f"Ask: costs {share or words}" if fits else "Ask",
+        "button": f"Ask: costs {share}" if fits else "Ask",
     }
 
 

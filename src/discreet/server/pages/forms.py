@@ -9,14 +9,16 @@ from urllib.parse import parse_qsl
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.intervals import interval_width
 from discreet.query.language import parse
+from discreet.query.language.query import build_query, write_expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet.query.language import Expression
     from discreet.query.language.query import Query
     from discreet.schema import Schema
 
+VERBS = ("count", "sum", "mean", "median", "stddev")
+"""Statistics that the form offers; all others are written as SQL."""
 PROMISES = {"epsilon": ("pure-dp", "epsilon"), "rho": ("zcdp", "rho"), "mu": ("gaussian-dp", "mu")}
 _MAX_FIELDS = 100
 _MAX_LENGTH = 20_000  # characters of one field; the query language has a lower limit of its own
@@ -82,13 +84,18 @@ class AskForm:
     @classmethod
     def from_query(cls, query: Query, default: AskForm) -> AskForm:
         """Return a form that shows a parsed query, both in single fields and as SQL."""
-        axes = [(axis.column, ", ".join(f"{edge:g}" for edge in axis.edges)) for axis in query.by]
+        axes = [(key.column or "", ", ".join(f"{edge:g}" for edge in key.edges)) for key in query.by]
         first, second = (*axes, ("", ""), ("", ""))[:2]
+        statistic = query.statistics[0]
+        verb = "median" if statistic.level == 0.5 else statistic.kind
+        plain = len(query.statistics) == 1 and verb in VERBS and not query.order and not query.limit
+        if not plain or len(axes) > 2 or any(key.column is None for key in query.by):
+            return replace(default, source="sql", sql=query.sql)
         return replace(
             default,
-            verb=query.verb,
-            of="" if query.expression is None else _expression_text(query.expression, query.schema),
-            where="" if query.where is None else _expression_text(query.where, query.schema),
+            verb=verb,
+            of="" if statistic.expression is None else write_expression(statistic.expression),
+            where="" if query.where is None else write_expression(query.where),
             by1=first[0],
             edges1=first[1],
             by2=second[0],
@@ -112,7 +119,7 @@ class AskForm:
             if not self.sql.strip():
                 raise FieldError("sql", "Enter a question.", "SELECT COUNT(*) FROM t")
             return {"kind": "sentence", "text": self.sql}
-        if self.verb not in ("count", "sum", "mean"):
+        if self.verb not in VERBS:
             raise FieldError("verb", "Choose what to compute.", "How many rows")
         request: dict[str, Any] = {"kind": self.verb}
         if self.verb != "count":
@@ -121,15 +128,18 @@ class AskForm:
                     column.name for column in schema.columns if column.is_number and column.is_released
                 ]
                 raise FieldError("of", "Say of what.", numbers[0] if numbers else "")
-            _check("of", self.of, schema)
+            _check("of", self.of, schema, f"{self.verb}({self.of})")
             request["expression"] = self.of
         if self.where.strip():
-            _check("where", self.where, schema)
+            _check("where", self.where, schema, "count")
             request["where"] = self.where
         groups = [_group(k, schema, *pair) for k, pair in enumerate(self._groups(), start=1) if pair[0]]
         if groups:
             request["by"] = groups
-        return request
+        if self.verb in ("count", "sum", "mean"):
+            return request
+        query = build_query(f"{self.verb}({self.of})", request.get("where"), groups, schema)
+        return {"kind": "sentence", "text": str(query)}
 
     def _groups(self) -> tuple[tuple[str, str], tuple[str, str]]:
         return (self.by1, self.edges1), (self.by2, self.edges2)
@@ -143,10 +153,10 @@ class AskForm:
         if not 0 < amount < float("inf"):
             raise FieldError("amount", "Give a number above 0.", "0.01")
         if self.exact == "margin":
-            if self.source == "sentence" and self.verb == "mean":
+            if self.source == "sentence" and self.verb not in ("count", "sum"):
                 raise FieldError(
                     "amount",
-                    "The margin of error of an average depends on its number of rows.",
+                    "The margin of error of this statistic depends on its number of rows.",
                     "Choose its price.",
                 )
             return {"sd": amount / interval_width("gaussian")}
@@ -168,16 +178,15 @@ def parse_form(body: bytes) -> dict[str, str]:
         ) from None
 
 
-def _check(field: str, text: str, schema: Schema) -> None:
+def _check(field: str, text: str, schema: Schema, verb: str) -> None:
     """Refuse an expression that cannot be parsed, naming its field, before all become one query."""
     try:
-        expression = parse(text, schema)
+        is_condition = parse(text, schema).is_condition
+        if field == "where" and not is_condition:
+            raise FieldError(field, "This is not a condition.", "Compare it with something: age > 40.")
+        build_query(verb, text if field == "where" else None, [], schema)
     except ExpressionRefused as error:
-        raise FieldError(
-            field, f"This is not part of the query language: {error.construct}.", error.hint
-        ) from None
-    if field == "where" and not expression.is_condition:
-        raise FieldError(field, "This is not a condition.", "Compare it with something: age > 40.")
+        raise FieldError(field, error.problem, error.hint) from None
 
 
 def _group(k: int, schema: Schema, column: str, edges: str) -> str | dict[str, Any]:
@@ -193,13 +202,3 @@ def _group(k: int, schema: Schema, column: str, edges: str) -> str | dict[str, A
     if not cells or cells != sorted(set(cells)):
         raise FieldError(f"edges{k}", "Enter where the intervals begin, in increasing order.", "30, 45, 60")
     return {"column": column, "edges": cells}
-
-
-def _expression_text(expression: Expression, schema: Schema) -> str:
-    """Return an expression as text, without outer parentheses where they are not needed."""
-    inside = expression.canonical.removeprefix("(").removesuffix(")")
-    try:
-        same = parse(inside, schema).canonical == expression.canonical
-    except ExpressionRefused:
-        same = False
-    return inside if same else expression.canonical

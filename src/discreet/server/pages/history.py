@@ -13,10 +13,10 @@ from markupsafe import Markup
 from discreet import formatting
 from discreet.errors import DiscreetError, LedgerError, LedgerUnavailable, ParameterError
 from discreet.formatting import append_unit
-from discreet.privacy import ZCDP, GaussianDP, PureDP, promise_from_dict
+from discreet.privacy import promise_from_dict
 from discreet.query.combination import ResultTerm, combine_results
 from discreet.query.frames import question_words
-from discreet.query.language.query import Query, parse_query
+from discreet.query.language.query import Query, parse_stored_query
 from discreet.query.text_query import preview_query, run_query
 from discreet.report.charts.bars import IntervalMark, interval_bar
 from discreet.server.api.responses import query_response
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from discreet.ledger import Entry
-    from discreet.privacy import Promise
     from discreet.query import Aggregate, Answer
     from discreet.query.results import QueryResult
     from discreet.server.access import Caller
@@ -92,7 +91,9 @@ class _StoredAnswers:
         return self._service.dataset.database.recall(receipt, owner=self._owner)
 
 
-def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -> PastAnswer:
+def recall_answer(
+    service: Service, caller: Caller, receipts: tuple[str, ...], question: str | None = None
+) -> PastAnswer:
     """Return a past answer of a caller.
 
     Parameters
@@ -103,6 +104,8 @@ def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -
         Caller who paid for it.
     receipts : tuple of str
         Ids of its receipts, one per aggregate of the query.
+    question : str, optional
+        Another query that the same sums answer, such as another quantile; None for the one that was paid for.
 
     Raises
     ------
@@ -113,22 +116,23 @@ def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -
     -------
     Returns only what the caller has paid for.
     """
-    result = recall_result(service, caller.name, receipts)
+    result = recall_result(service, caller.name, receipts, question)
     entries = [service.dataset.ledger.entry(receipt) for receipt in receipts]
     queries = [entry.asked or {} for entry in entries]
     refined = tuple(query["refines"] for query in queries if query["refines"])
+    text = question or queries[0]["said"]
     left = service.dataset.accounting.remaining(caller, result.cost, charged=())
     price = _price(service, entries)
     request: dict[str, Any] | None = None
     if price is not None:
-        request = {"kind": "sentence", "text": queries[0]["said"], **price}
+        request = {"kind": "sentence", "text": text, **price}
         if refined:
             request["refines"] = list(refined)
     merged = [part for parts in result.parts for part in parts]
     return PastAnswer(
-        asked=parse_query(queries[0]["said"], service.dataset.schema),
+        asked=parse_stored_query(text, service.dataset.schema),
         answer=query_response(result, left),
-        earlier=query_response(recall_result(service, caller.name, refined), left) if refined else None,
+        earlier=query_response(recall_result(service, caller.name, refined, text), left) if refined else None,
         request=request,
         when=entries[0].receipt.when,
         receipts=receipts,
@@ -141,8 +145,21 @@ def recall_answer(service: Service, caller: Caller, receipts: tuple[str, ...]) -
 
 
 @lru_cache(maxsize=1024)
-def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> QueryResult:
+def recall_result(
+    service: Service, owner: str, receipts: tuple[str, ...], question: str | None = None
+) -> QueryResult:
     """Return the result of a past query from its stored answers, which never change.
+
+    Parameters
+    ----------
+    service : Service
+        Service that gave the answers.
+    owner : str
+        Name of the caller who paid for them.
+    receipts : tuple of str
+        Ids of their receipts, one per aggregate of the query.
+    question : str, optional
+        Another query that the same sums answer; None for the one that was paid for.
 
     Raises
     ------
@@ -158,7 +175,7 @@ def recall_result(service: Service, owner: str, receipts: tuple[str, ...]) -> Qu
     # The result is cached, so the audit log is written first.
     service.audit_log.cover_receipts(owner, [entry.receipt for entry in entries])
     stored_answers: Any = _StoredAnswers(service, receipts, owner, _n_rows(entries[0]))
-    query = parse_query(text, service.dataset.schema)
+    query = parse_stored_query(question or text, service.dataset.schema)
     # Nothing is charged here: the promise only determines the noise law.
     result = run_query(stored_answers, query, privacy=entries[0].receipt.promises[0])
     if len(result.receipts) != len(receipts):
@@ -181,7 +198,7 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """Return `privacy` or `sd` of a request that would be charged the same; None if none is found."""
     queries = [entry.asked or {} for entry in entries]
     charged = [entry.receipt.promises[0] for entry in entries]
-    query, n_rows = parse_query(queries[0]["said"], service.dataset.schema), _n_rows(entries[0])
+    query, n_rows = parse_stored_query(queries[0]["said"], service.dataset.schema), _n_rows(entries[0])
     context: dict[str, Any] = {
         "unit": service.dataset.schema.unit,
         "neighbors": service.dataset.schema.neighbors,
@@ -191,12 +208,8 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
         root = math.sqrt(queries[0]["variance"])
         candidates_sd = (root, math.nextafter(root, 0), math.nextafter(root, math.inf))
         candidates = [{"sd": sd} for sd in candidates_sd if sd**2 == queries[0]["variance"]]
-    elif len(queries) == 1:
-        candidates = [{"privacy": _privacy_body(queries[0]["privacy"])}]
     else:
-        candidates = [
-            {"privacy": _privacy_body(whole.to_dict())} for whole in _unsplit_promises(charged, context)
-        ]
+        candidates = [{"privacy": _privacy_body(queries[0]["privacy"])}]
     for candidate in candidates:
         privacy = candidate.get("privacy")
         promise = None if privacy is None else promise_from_dict({**context, **privacy})
@@ -216,22 +229,6 @@ def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
     return None
 
 
-def _unsplit_promises(charged: Sequence[Promise], context: Mapping[str, Any]) -> list[Promise]:
-    """Return promises that may have been split into these parts, up to rounding."""
-    parts: Any = charged
-    if all(part.kind == "pure-dp" for part in parts):
-        return [PureDP(epsilon=_nine_digits(math.fsum(part.epsilon for part in parts)), **context)]
-    rho = math.fsum(part.rho if part.kind == "zcdp" else part.mu**2 / 2 for part in parts)
-    return [
-        ZCDP(rho=_nine_digits(rho), **context),
-        GaussianDP(mu=_nine_digits(math.sqrt(2 * rho)), **context),
-    ]
-
-
-def _nine_digits(value: float) -> float:
-    return float(f"{value:.9g}")
-
-
 def _privacy_body(promise: Mapping[str, Any]) -> dict[str, Any]:
     """Return a promise as the body of a request has it."""
     return {"kind": promise["kind"], **{name: promise[name] for name in _NUMBERS if promise.get(name)}}
@@ -248,45 +245,24 @@ class PaidQuery:
     said: bool
 
 
-def paid_queries(entries: Sequence[Mapping[str, Any]], service: Service) -> list[PaidQuery]:
-    """Return the queries of charges, newest first; the two charges of a grouped mean are one query.
+def paid_queries(entries: Sequence[Mapping[str, Any]]) -> list[PaidQuery]:
+    """Return the queries of charges, newest first.
 
     Parameters
     ----------
     entries : sequence of mapping
         Charges as :meth:`Service.history` returns them, oldest first.
-    service : Service
-        Service whose schema is used to parse the queries.
     """
-    queries: list[PaidQuery] = []
-    waiting: dict[str, Mapping[str, Any]] = {}
-    for entry in entries:
-        text = entry["asked"].get("said")
-        parts = [entry]
-        if text and _has_two_charges(text, service):
-            first = waiting.pop(text, None)
-            if first is None:
-                waiting[text] = entry
-                continue
-            parts = [first, entry]
-        queries.append(
-            PaidQuery(
-                question=question_words(entry["asked"], entry["what"]),
-                receipts=tuple(part["receipt"] for part in parts),
-                cost=tuple(promise for part in parts for promise in part["cost"]),
-                when=entry["when"],
-                said=bool(text),
-            )
+    return [
+        PaidQuery(
+            question=question_words(entry["asked"], entry["what"]),
+            receipts=(entry["receipt"],),
+            cost=tuple(entry["cost"]),
+            when=entry["when"],
+            said=bool(entry["asked"].get("said")),
         )
-    return queries[::-1]
-
-
-def _has_two_charges(text: str, service: Service) -> bool:
-    try:
-        query = parse_query(text, service.dataset.schema)
-    except ParameterError:
-        return False
-    return query.verb == "mean" and bool(query.by)
+        for entry in reversed(entries)
+    ]
 
 
 _MOST = 100  # charges that a page shows; the downloads have the last 1000
@@ -367,7 +343,7 @@ def past_answers(
     )
     return [
         (paid, None if analyst or not paid.said else _recall_or_none(page_request, paid))
-        for paid in paid_queries(entries, page_request.service)
+        for paid in paid_queries(entries)
     ]
 
 
@@ -381,10 +357,12 @@ def _recall_or_none(page_request: PageRequest, paid: PaidQuery) -> QueryResult |
         return None
 
 
-def recall_own_answer(page_request: PageRequest, receipts: tuple[str, ...]) -> PastAnswer:
+def recall_own_answer(
+    page_request: PageRequest, receipts: tuple[str, ...], question: str | None = None
+) -> PastAnswer:
     """Return a past answer of the caller; any other one is reported as not found."""
     try:
-        return recall_answer(page_request.service, page_request.caller, receipts)
+        return recall_answer(page_request.service, page_request.caller, receipts, question)
     except LedgerUnavailable:
         raise
     except (LedgerError, ParameterError):
@@ -399,7 +377,7 @@ def parse_receipts(text: str) -> tuple[str, ...]:
 def caller_budget(page_request: PageRequest) -> BudgetView:
     """Return the caller's budget, with what is left as a number of queries like the last one."""
     service, caller = page_request.service, page_request.caller
-    last = paid_queries(service.history(caller, analyst=caller.name, last=2), service)
+    last = paid_queries(service.history(caller, analyst=caller.name, last=1))
     more = None
     if last:
         cost = tuple(promise_from_dict(promise) for promise in last[0].cost)
@@ -426,10 +404,13 @@ def history_lines(
 
 def _summarize(result: QueryResult) -> tuple[str, str]:
     """Return value and interval of a result as short texts for a table."""
-    if result.group_by:
-        return formatting.count_noun(len(result.cells), "group"), "one for each"
+    if len(result.cells) > 1 or result.group_by:
+        noun = "group" if result.group_by else "statistic"
+        return formatting.count_noun(
+            len(result.cells) // (len(result.columns) if result.group_by else 1), noun
+        ), ("one for each")
     ((value, interval),) = result.cell_texts()
-    return append_unit(value, result.unit), interval or "exact"
+    return append_unit(value, result.columns[0].unit), interval or "exact"
 
 
 # Sums and differences.

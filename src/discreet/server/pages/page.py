@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from discreet import formatting
@@ -55,6 +57,7 @@ _ASSETS = {
 
 
 _WRONG = "This token is not valid."
+_EXPONENT = re.compile(r"(\d[\d.]*e-\d+)")
 _MAX_TOKEN = 256  # characters of a token that are looked at
 
 
@@ -86,6 +89,12 @@ def render(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     return HTMLResponse(_environment().get_template(template).render(**values), status_code=status)
 
 
+def _keep_exponents(text: str) -> Markup:
+    """Return a text in which no line breaks inside a number such as 1e-06."""
+    pieces = enumerate(_EXPONENT.split(text))  # every second one is such a number
+    return Markup().join(Markup('<span class="whole">{}</span>').format(p) if i % 2 else p for i, p in pieces)
+
+
 @cache
 def _environment() -> jinja2.Environment:
     """Return the Jinja environment, which escapes all values and refuses undefined ones."""
@@ -97,7 +106,11 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"name": name_markup, "counted": formatting.count_noun}
+    environment.filters |= {
+        "name": name_markup,
+        "counted": formatting.count_noun,
+        "unbroken": _keep_exponents,
+    }
     environment.globals |= {"badge": badge, "asset": asset_address}
     return environment
 

@@ -1,0 +1,71 @@
+"""Take the pictures of the tutorials with Chromium: ``PYTHONPATH=src:. python docs/take_pictures.py``."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.report.chromium import Browser, browser
+from tests.server.conftest import running
+
+from discreet import publish
+from discreet.pipeline import Output
+
+if TYPE_CHECKING:
+    from tests.server.conftest import RunningService
+
+IMAGES = Path(__file__).parent / "tutorial" / "images"
+LIMITS = {"limit": {"epsilon": 4, "delta": 1e-6}, "analyst_limit": {"epsilon": 2, "delta": 1e-6}}
+READY = "document.getElementById('price').className === 'price ready'"
+
+
+def picture_service(page: Browser, service: RunningService) -> None:
+    """Ask for a count and a mean, and take a picture of the second answer."""
+    page.size(1280)
+    page.visit(f"{service.url}/login")
+    page.write("#token", service.tokens["ana"])
+    page.follow("button.primary")
+    for verb, of, where in (
+        ("count", "", "age > 40 AND income = '>50K'"),
+        ("mean", "hours_per_week", "sex = 'Female' AND age > 30"),
+    ):
+        page.wait(READY)
+        page.choose("#verb", verb)
+        if of:
+            page.write("#of", of)
+        page.write("#where", where)
+        page.write("#amount", "0.005")
+        page.wait(READY)
+        page.follow("#ask-button")
+    page.wait(READY)
+    page.picture(IMAGES / "service.png", height=955)
+
+
+def picture_report(page: Browser, report: Path) -> None:
+    """Take pictures of the top of a report, of the what-if slider and of what was learned."""
+    page.size(1180)
+    page.open(report)
+    page.picture(IMAGES / "report.png", height=900)
+    for section, height in (("what-if", 1144), ("learning", 1360)):
+        top = page.run(f"document.getElementById('{section}').getBoundingClientRect().top + scrollY")
+        page.picture(IMAGES / f"{section}.png", top=top, height=height)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with browser(folder / "profile") as page:
+            page.media()
+            with running(
+                folder, dataset="uci-adult", table="demo:census", seed=None, testing=False, **LIMITS
+            ) as one:
+                picture_service(page, one)
+            publish(
+                "demo:census",
+                out=folder / "release",
+                protect={"age": 9},
+                ledger=False,
+                output=Output(csv=False),
+            )
+            picture_report(page, folder / "release" / "internal" / "report.html")

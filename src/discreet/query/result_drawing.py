@@ -1,0 +1,458 @@
+"""Results as HTML tables with a bar for each interval, and as SVG charts.
+
+Both stand alone: no script, no style sheet, nothing is loaded. The tables take the color of the text around
+them, so that they are legible on light and dark pages; a chart has a white ground of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from discreet.formatting import NumberFormat, date, format_share, name, number, printable, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from discreet.query.result_table import CellNumbers, ResultTable, TableColumn
+
+MAX_ROWS = 200
+"""Maximum number of groups that a table or a chart shows."""
+_ACCENT = "#4a8fd4"  # legible on white and on black
+_BAR_WIDTH, _BAR_HEIGHT = 180, 20
+_SMALLEST, _LARGEST = 1e-290, 1e307  # between them no width or step of a scale underflows or is infinite
+_FAINT = 0.45  # opacity of a number from which nothing can be read
+_LEFT = "text-align:left;vertical-align:middle;padding:2px 12px 2px 0"
+_RIGHT = "text-align:right;vertical-align:middle;padding:2px 12px 2px 0;white-space:nowrap"
+_MUTED = "margin:4px 0 0 0;opacity:0.75"
+
+
+class Scale(NamedTuple):
+    """Linear map from numbers to pixels; numbers beyond an end are drawn at that end."""
+
+    lower: float
+    upper: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Return the pixel of a number."""
+        width = self.upper - self.lower
+        part = (value - self.lower) / width if width > 0 else 0.5
+        return self.start + min(1.0, max(0.0, part)) * (self.end - self.start)
+
+    def holds(self, value: float) -> bool:
+        """Return whether a number is on the scale, and not beyond one of its ends."""
+        return self.lower <= value <= self.upper
+
+    def ticks(self, count: int, least: float = 0.0) -> list[float]:
+        """Return at most about `count` round numbers along the scale, at least `least` apart."""
+        width = self.upper - self.lower
+        if width < _SMALLEST:
+            return [self.lower]
+        power = 10.0 ** math.floor(math.log10(width / count))
+        step = max(next((m * power for m in (1, 2, 5) if width / (m * power) <= count), 10 * power), least)
+        first, last = math.ceil(self.lower / step - 1e-9), math.floor(self.upper / step + 1e-9)
+        return [k * step for k in range(first, last + 1)]
+
+
+def column_scale(table: ResultTable, column: TableColumn, start: float, end: float) -> Scale:
+    """Return a scale for the numbers of a column.
+
+    Parameters
+    ----------
+    table : ResultTable
+        Table whose shown rows must be on the scale.
+    column : TableColumn
+        Column that is drawn: counts and sums with their zero, one other number in its declared range, and
+        several as far as the readable ones reach.
+    start, end : float
+        Pixels of the two ends.
+    """
+    cells = table.numbers(column)[:MAX_ROWS]
+    shown = [cell for cell in cells if is_readable(cell, column)] or cells
+    ends = [end for cell in shown for end in (cell.lower, cell.value, cell.upper) if end is not None]
+    if column.is_added_up:
+        ends.append(0.0)
+    elif len(cells) == 1 and all(map(math.isfinite, column.bounds)):
+        ends += column.bounds
+    low, high = max(min(ends), -_LARGEST), min(max(ends), _LARGEST)
+    room = _room(low, high, 0.03)
+    return Scale(low if low == 0 else low - room, high if high == 0 else high + room, start, end)
+
+
+def interval_scale(cell: CellNumbers, start: float, end: float) -> Scale:
+    """Return a scale for one number alone, of which its interval takes about a half."""
+    ends = [cell.lower, cell.upper, cell.lower if cell.value is None else cell.value]
+    low, high = max(min(ends), -_LARGEST), min(max(ends), _LARGEST)
+    room = _room(low, high, 0.5)
+    return Scale(low - room, high + room, start, end)
+
+
+def _room(low: float, high: float, share: float) -> float:
+    """Return how far a scale goes beyond the numbers on it, so that it has some width."""
+    return max((high - low) * share, _SMALLEST) if low < high else abs(high) * 0.1 or 0.5
+
+
+def is_readable(cell: CellNumbers, column: TableColumn) -> bool:
+    """Return whether an interval says more than what is possible in any case."""
+    return (cell.lower, cell.upper) != tuple(column.bounds) or cell.lower == cell.upper
+
+
+def _bar_shapes(
+    cell: CellNumbers, column: TableColumn, scale: Scale, middle: float, ink: str = "currentColor"
+) -> str:
+    """Return the shapes of one number: a bar from zero for counts and sums, its interval, and a dot.
+
+    Parameters
+    ----------
+    cell : CellNumbers
+        Number and interval that are drawn.
+    column : TableColumn
+        Column that the number is in.
+    scale : Scale
+        Map of the numbers to pixels from left to right.
+    middle : float
+        Pixel from the top at which the middle of the bar is.
+    ink : str
+        Color of whisker and dot.
+    """
+    shapes = ""
+    if column.is_added_up and scale.holds(0.0):
+        zero = _pixel(scale(0.0))
+        if cell.value is not None:
+            left, right = sorted((scale(0.0), scale(cell.value)))
+            shapes += (
+                f'<rect x="{_pixel(left)}" y="{_pixel(middle - 6)}" width="{_pixel(right - left)}" '
+                f'height="12" fill="{_ACCENT}" fill-opacity="0.55"/>'
+            )
+        shapes += _line(zero, middle - 9, zero, middle + 9, ink, opacity=0.5)
+    if cell.lower < cell.upper:
+        low, high = _pixel(scale(cell.lower)), _pixel(scale(cell.upper))
+        shapes += _line(low, middle, high, middle, ink, width=1.5)
+        for end in filter(scale.holds, (cell.lower, cell.upper)):
+            x = _pixel(scale(end))
+            shapes += _line(x, middle - 4, x, middle + 4, ink, width=1.5)
+    if cell.value is not None and scale.holds(cell.value):
+        shapes += f'<circle cx="{_pixel(scale(cell.value))}" cy="{_pixel(middle)}" r="3" fill="{ink}"/>'
+    return shapes if is_readable(cell, column) else f'<g opacity="{_FAINT}">{shapes}</g>'
+
+
+def _line(
+    x1: str, y1: float, x2: str, y2: float, ink: str, *, width: float = 1, opacity: float | None = None
+) -> str:
+    faint = "" if opacity is None else f' stroke-opacity="{opacity}"'
+    return (
+        f'<line x1="{x1}" y1="{_pixel(y1)}" x2="{x2}" y2="{_pixel(y2)}" stroke="{ink}" '
+        f'stroke-width="{width}"{faint}/>'
+    )
+
+
+def _pixel(value: float) -> str:
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+# Tables.
+
+
+def draw_table(table: ResultTable) -> str:
+    """Return a table of a result as HTML, with a bar for each interval.
+
+    Parameters
+    ----------
+    table : ResultTable
+        Numbers to show; of more than `MAX_ROWS` groups the first.
+    """
+    if not table.group_by and len(table.columns) > 1:
+        body = [
+            [write_heading(column.heading, "row"), *_number_cells(table, column)[0]]
+            for column in table.columns
+        ]
+        head = [write_heading("statistic"), *_headings("value")]
+    else:
+        columns = [_number_cells(table, column) for column in table.columns]
+        body = [
+            [
+                *(write_heading(name(text), "row") for text in row.key),
+                *(cell for cells in numbers for cell in cells),
+            ]
+            for row, *numbers in zip(table.rows[:MAX_ROWS], *columns, strict=True)
+        ]
+        head = [write_heading(name(text)) for text in table.group_by]
+        head += [cell for column in table.columns for cell in _headings(column.heading)]
+    more = len(table.rows) - MAX_ROWS
+    left_out = [f"… {more:,} more groups; to_pandas() and to_csv() have all of them."] if more > 0 else []
+    return write_html(table.title, head, body, [*left_out, *table.notes])
+
+
+def write_html(
+    title: str, head: Sequence[str], body: Iterable[Sequence[str]], notes: Iterable[str] = ()
+) -> str:
+    """Return an HTML table with a caption, and sentences below it.
+
+    Parameters
+    ----------
+    title : str
+        Caption of the table, as plain text.
+    head : sequence of str
+        Cells of the first row, as HTML; empty for a table without one.
+    body : iterable of sequence of str
+        Cells of the other rows, as HTML.
+    notes : iterable of str
+        Sentences below the table, as plain text.
+    """
+    caption = f'<caption style="text-align:left;font-weight:bold;padding:0 0 4px 0">{_text(title)}</caption>'
+    first = f"<thead><tr>{''.join(head)}</tr></thead>" if head else ""
+    rows = "".join(f"<tr>{''.join(cells)}</tr>" for cells in body)
+    below = "".join(f'<p style="{_MUTED}">{_text(note)}</p>' for note in notes)
+    return (
+        f'<div><table style="border-collapse:collapse">{caption}{first}<tbody>{rows}</tbody></table>'
+        f"{below}</div>"
+    )
+
+
+def write_cell(text: str, *, align: str = "left") -> str:
+    """Return a plain cell of an HTML table."""
+    return f'<td style="{_RIGHT if align == "right" else _LEFT}">{_text(text)}</td>'
+
+
+def write_heading(text: str, scope: str = "col") -> str:
+    """Return the heading of a column or a row of an HTML table."""
+    return f'<th scope="{scope}" style="{_LEFT}">{_text(text)}</th>'
+
+
+def _headings(column: str) -> list[str]:
+    """Return the headings of a number: its name, its interval, and an empty one above the bars."""
+    right = f'<th scope="col" style="{_RIGHT}">'
+    return [f"{right}{_text(column)}</th>", f"{right}95&#160;% interval</th>", "<td></td>"]
+
+
+def _number_cells(table: ResultTable, column: TableColumn) -> list[list[str]]:
+    """Return the cells of each number of a column: value, interval and bar, which repeats the two."""
+    scale, middle = column_scale(table, column, 5, _BAR_WIDTH - 5), _BAR_HEIGHT / 2
+    # One number that is no count and no sum is shown where it is in its declared range.
+    track = not table.group_by and not column.is_added_up and all(map(math.isfinite, column.bounds))
+    ends = [_pixel(scale(end)) for end in column.bounds] if track else []
+    line = _line(ends[0], middle, ends[1], middle, "currentColor", width=4, opacity=0.15) if track else ""
+    frame = f'<svg width="{_BAR_WIDTH}" height="{_BAR_HEIGHT}" aria-hidden="true" focusable="false">{line}'
+    return [
+        [
+            write_cell(value, align="right"),
+            write_cell(interval or "exact", align="right"),
+            f'<td style="{_LEFT}">{frame}{_bar_shapes(cell, column, scale, middle)}</svg></td>',
+        ]
+        for cell, (value, interval) in zip(
+            table.numbers(column)[:MAX_ROWS], table.texts(column)[:MAX_ROWS], strict=True
+        )
+    ]
+
+
+def draw_history(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return a history as HTML, newest first; what is the same for all numbers of a charge is said once.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence
+        Columns of the history, by their names.
+    """
+    shown = ("when", "question", "statistic", "group", "value", "95 % interval", "cost", "receipt")
+    body, last = [], None
+    order = sorted(range(len(columns["row"])), key=lambda i: (-columns["row"][i], i))
+    for i in order[:MAX_ROWS]:
+        row = {name: cells[i] for name, cells in columns.items()}
+        value, interval = _write_past(row)
+        again = row["receipt"] == last
+        said = {**row, "when": date(row["when"]), "value": value, "95 % interval": interval}
+        said |= dict.fromkeys(("when", "question", "cost", "receipt"), "") if again else {}
+        body.append(
+            [
+                write_cell(str(said[name] or ""), align="right" if name in shown[4:6] else "left")
+                for name in shown
+            ]
+        )
+        last = row["receipt"]
+    more = len(order) - MAX_ROWS
+    notes = [f"… {more:,} more; to_pandas() and to_csv() have all of them."] if more > 0 else []
+    return write_html("Paid for, newest first", [write_heading(name) for name in shown], body, notes)
+
+
+def _write_past(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return value and interval of a past number as texts: dates as they are, lists as their length."""
+    value, lower, upper = (row[name] for name in ("value", "lower", "upper"))
+    if isinstance(value, list):
+        return f"{np.size(value):,} numbers", ""
+    if not isinstance(value, int | float):
+        return str(value or ""), f"{lower} to {upper}" if isinstance(lower, str) else ""
+    if lower is None:
+        return NumberFormat.from_margins([row["sd"] or 0.0])(value), ""
+    write = NumberFormat.from_margins([(upper - lower) / 2])
+    exact = lower == upper and row["sd"] == 0
+    return write(value), "exact" if exact else write.interval(lower, upper)
+
+
+def draw_facts(
+    title: str, facts: Iterable[tuple[str, str]], budget: tuple[float, float] | None = None
+) -> str:
+    """Return named facts as an HTML table.
+
+    Parameters
+    ----------
+    title : str
+        Caption of the table, as plain text.
+    facts : iterable of (name, text)
+        Facts in their order, as plain text.
+    budget : tuple of float, optional
+        Part of a budget that is used, and part that is taken; drawn as a bar below the facts.
+    """
+    body = [[write_heading(fact, "row"), write_cell(text)] for fact, text in facts]
+    if budget is not None:
+        body.append([write_heading("budget", "row"), f'<td style="{_LEFT}">{_draw_share(*budget)}</td>'])
+    return write_html(title, (), body)
+
+
+def _draw_share(used: float, takes: float) -> str:
+    """Return a bar of a budget: the part that is used in gray, the part that is taken in color."""
+    first = _BAR_WIDTH * min(1.0, max(0.0, used))
+    second = min(_BAR_WIDTH - first, _BAR_WIDTH * max(0.0, takes))
+    words = f"{format_share(used)} is used; this takes {format_share(takes)}"
+    return (
+        f'<svg width="{_BAR_WIDTH}" height="10" role="img" aria-label="{words}">'
+        f'<rect width="{_BAR_WIDTH}" height="10" rx="2" fill="currentColor" fill-opacity="0.12"/>'
+        f'<rect width="{_pixel(first)}" height="10" rx="2" fill="currentColor" fill-opacity="0.45"/>'
+        f'<rect x="{_pixel(first)}" width="{_pixel(second)}" height="10" fill="{_ACCENT}"/></svg> {words}'
+    )
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+# Charts.
+
+_INK, _GRAY, _GRID = "#1a1a1a", "#5f5f5f", "#dddddd"
+_WIDTH, _MARGIN, _ROW, _GAP = 760, 16, 24, 14
+_TITLE_WIDTH = 88  # characters in one line of the title
+_TITLE_LINES = 3
+_LONGEST_LABEL = 36  # characters of a group's name
+_CHARACTER = 6.7  # pixels of a letter of 12 pixels, rather too wide than too narrow
+
+
+def draw_chart(table: ResultTable) -> str:
+    """Return a chart of a result as SVG: a bar or a dot for each group, with its interval as a whisker.
+
+    Parameters
+    ----------
+    table : ResultTable
+        Numbers to draw; of more than `MAX_ROWS` groups the first.
+    """
+    lines = _wrap(name(table.title))
+    parts, top = [], float(_MARGIN)
+    for line in lines:
+        top += 18
+        parts.append(_label(line, _MARGIN, top, size=14, weight="bold"))
+    top += _GAP
+    for column in table.columns:
+        drawn, top = _draw_panel(table, column, top)
+        parts.append(drawn)
+    more = len(table.rows) - MAX_ROWS
+    if more > 0:
+        parts.append(_label(f"… {more:,} more groups", _MARGIN, top, ink=_GRAY))
+        top += 18
+    parts.append(_label("Whiskers: 95 % intervals of the noise.", _MARGIN, top, size=11, ink=_GRAY))
+    height = _pixel(top + 14)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+        f'viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{_text(_describe(table))}" '
+        "font-family=\"system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Arial, sans-serif\">"
+        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def _draw_panel(table: ResultTable, column: TableColumn, top: float) -> tuple[str, float]:
+    """Return the shapes of one column, and where they end.
+
+    Parameters
+    ----------
+    table : ResultTable
+        Table whose rows are drawn below one another.
+    column : TableColumn
+        Column that is drawn, on a scale of its own.
+    top : float
+        Pixel from the top at which the panel begins.
+    """
+    cells, texts = table.numbers(column)[:MAX_ROWS], table.texts(column)[:MAX_ROWS]
+    labels = [", ".join(map(name, row.key)) for row in table.rows[:MAX_ROWS]]
+    short = [shorten(label, _LONGEST_LABEL) for label in labels] if table.group_by else []
+    numbers = [f"{value} ({interval})" if interval else value for value, interval in texts]
+    left = _MARGIN + (max(map(_text_width, short)) + 12 if short else 0)
+    right = _WIDTH - _MARGIN - max(map(_text_width, numbers)) - 12
+    ends = (left + 6, right - 6)
+    scale = column_scale(table, column, *ends) if table.group_by else interval_scale(cells[0], *ends)
+    parts = [_label(column.heading, left, top + 4, ink=_GRAY)]
+    top += 14
+    bottom = top + _ROW * len(cells)
+    for tick in scale.ticks(5, 1.0 if column.first_day else 0.0):
+        x, words = _pixel(scale(tick)), _write_tick(tick, table, column)
+        parts.append(_line(x, top, x, bottom + 4, _GRID))
+        at = max(scale(tick), _MARGIN + _text_width(words) / 2)
+        parts.append(_label(words, at, bottom + 18, size=11, ink=_GRAY, anchor="middle"))
+    for k, (cell, words) in enumerate(zip(cells, numbers, strict=True)):
+        middle = top + _ROW * (k + 0.5)
+        if short:
+            parts.append(_label(short[k], left - 12, middle + 4, anchor="end", whole=labels[k]))
+        parts.append(_bar_shapes(cell, column, scale, middle, _INK))
+        ink = _INK if is_readable(cell, column) else _GRAY
+        parts.append(_label(words, right + 12, middle + 4, ink=ink))
+    return "".join(parts), bottom + 18 + _GAP + 12
+
+
+def _write_tick(tick: float, table: ResultTable, column: TableColumn) -> str:
+    return table.number_format(column)(tick) if column.first_day is not None else number(tick)
+
+
+def _describe(table: ResultTable) -> str:
+    """Return the first numbers of a chart as a sentence for who cannot see it."""
+    said = []
+    for column in table.columns:
+        for row, (value, interval) in zip(table.rows[:10], table.texts(column)[:10], strict=True):
+            key = ", ".join(map(name, row.key)) or column.name
+            said.append(f"{key}: {value}" + (f", interval {interval}" if interval else ""))
+    return f"{table.title}. {'; '.join(said)}."
+
+
+def _label(
+    text: str, x: float, y: float, *, size: int = 12, ink: str = _INK, anchor: str = "start",
+    weight: str = "normal", whole: str | None = None,
+) -> str:  # fmt: skip
+    """Return a text element, with the whole text as its title where it was shortened."""
+    title = "" if whole in (None, text) else f"<title>{_text(whole or '')}</title>"
+    bold = "" if weight == "normal" else f' font-weight="{weight}"'
+    return (
+        f'<text x="{_pixel(x)}" y="{_pixel(y)}" font-size="{size}" fill="{ink}" '
+        f'text-anchor="{anchor}"{bold}>{title}{_text(text)}</text>'
+    )
+
+
+def _text_width(text: str) -> float:
+    """Return about how many pixels a text is wide; letters of some scripts are twice as wide."""
+    wide = sum(unicodedata.east_asian_width(character) in ("W", "F") for character in text)
+    return _CHARACTER * (len(text) + wide)
+
+
+def _wrap(text: str) -> list[str]:
+    """Return a title in lines, cut after the last that fits."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}".strip()
+        if len(joined) <= _TITLE_WIDTH or not lines[-1]:
+            lines[-1] = shorten(joined, _TITLE_WIDTH)
+        else:
+            lines.append(shorten(word, _TITLE_WIDTH))
+    if len(lines) > _TITLE_LINES:
+        lines = [*lines[: _TITLE_LINES - 1], shorten(lines[_TITLE_LINES - 1] + " …", _TITLE_WIDTH)]
+    return lines
