@@ -285,7 +285,7 @@ def _cells(aggregate: Any, curation: Curation) -> tuple[set[str], Callable[[Arra
     reads = set().union(*(_own(curation.column(name)) for name in aggregate.columns))
 
     def cells(arrays: Arrays) -> Ints:
-        return _joint_cells([(size, codes(arrays)) for size, codes in axes])
+        return _joint_cells(_length(arrays), [(size, codes(arrays)) for size, codes in axes])
 
     return reads, cells
 
@@ -314,9 +314,9 @@ def _grouped_sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> 
     return reads, of
 
 
-def _joint_cells(axes: Sequence[tuple[int, Ints]]) -> Ints:
+def _joint_cells(n_rows: int, axes: Sequence[tuple[int, Ints]]) -> Ints:
     """Return the cell of each row in a table in C order, of the sizes and codes of its axes."""
-    cell = np.zeros_like(axes[0][1])
+    cell = np.zeros(n_rows, np.int64)
     for size, codes in axes:
         cell = cell * size + codes
     return cell
@@ -331,7 +331,8 @@ def _marginals(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Pa
         codes = {name: (size, cells(arrays)) for name, (size, cells) in axes.items()}
         ones, start, parts = _one(arrays)[None], 0, []
         for table in aggregate.tables:
-            parts.append(_CellContributions(start, _joint_cells([codes[name] for name in table]), ones))
+            cell = _joint_cells(_length(arrays), [codes[name] for name in table])
+            parts.append(_CellContributions(start, cell, ones))
             start += math.prod(codes[name][0] for name in table)
         return parts
 
