@@ -25,6 +25,7 @@ from discreet.pipeline.options import (
     Output,
     RunOptions,
     check_declared,
+    check_one_target,
     resolve_declaration,
     resolve_floors,
     resolve_method,
@@ -170,6 +171,7 @@ def publish(
     check_target_folder(folder, replace=output.replace)
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
+    check_one_target(method, target)
     declared = declared if target is None else declared.with_target(target)
     check_declared(method, declared)
     key = ReleaseKey.from_escrow(escrow, release=folder)

@@ -93,6 +93,8 @@ class SyntheticRelease(ReleaseMethod):
         counts.
     n_records : int, optional
         Number of rows that are made; None for as many as the table has, or is estimated to have.
+    draw : int
+        Index of the draw of rows; others than 0 give further tables from the same answers, for nothing.
     shares : mapping of str to float, optional
         Weights of questions in the promise, in place of the usual ones; None for these.
     anyway : bool
@@ -150,6 +152,7 @@ class SyntheticRelease(ReleaseMethod):
         target: str | bool | None = None,
         cells: Mapping[str, Sequence[Any]] | None = None,
         n_records: int | None = None,
+        draw: int = 0,
         shares: Mapping[str, float] | None = None,
         anyway: bool = False,
         ledger: Ledger | None = None,
@@ -167,19 +170,22 @@ class SyntheticRelease(ReleaseMethod):
             )
         if n_records is not None and (isinstance(n_records, bool) or n_records < 1):
             raise ParameterError(f"n_records of SyntheticRelease must be at least 1, was {n_records!r}.")
+        if isinstance(draw, bool) or not isinstance(draw, int) or draw < 0:
+            raise ParameterError(f"draw of SyntheticRelease must be a whole number from 0 on, was {draw!r}.")
         self.privacy = promise
+        self.draw = draw
         self.target = target
         self.cells = None if cells is None else {name: tuple(edges) for name, edges in cells.items()}
         self.n_records = n_records
         self.shares = None if shares is None else dict(shares)
         self.anyway = anyway
 
-    def plan(self, schema: Schema, n_rows: int) -> ReleasePlan:
+    def plan(self, schema: Schema, n_rows: int | None) -> SyntheticReleasePlan:
         """Return promise and schema of a release; refuses one that would be noise."""
         promise, plan = self._plan(schema, n_rows)
         return SyntheticReleasePlan(publishable_schema(schema), promise, plan, self.n_records)
 
-    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> ReleasePlan:
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> SyntheticReleasePlan:
         """Return :meth:`plan`: how good a table is at other noise does not follow from a factor."""
         return self.plan(schema, n_rows)
 
@@ -344,8 +350,9 @@ class SyntheticRelease(ReleaseMethod):
         self.receipts_ = questions.receipts
         self.model_ = self._synthesis.to_dict()
         self._digest = questions.digest()
-        self.sampling_seed_ = sampling_seed(self.receipts_[-1] if self.receipts_ else None, self._digest)
-        columns = self.generate(self.n_records)
+        last = self.receipts_[-1] if self.receipts_ else None
+        self.sampling_seed_ = sampling_seed(last, self._digest, self.draw)
+        columns = self.generate(self.n_records, seed=self.draw)
         return SyntheticTable(
             columns=columns,
             schema=publishable_schema(sums.schema),
@@ -412,6 +419,7 @@ def repeat_release(
         target=method.target,
         cells=method.cells,
         n_records=method.n_records,
+        draw=method.draw,
         shares=method.shares,
         anyway=True,
     )

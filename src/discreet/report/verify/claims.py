@@ -223,7 +223,7 @@ def _implementation_faults(
     if schema.id_column is not None and _COMMITMENT.fullmatch(claimed["rows_salt"] or ""):
         true["rows_salt"] = claimed["rows_salt"]  # follows from a secret; a replay shows that it was used
     wrong += differences(claimed, true, "implementation")
-    wrong += name_faults(statement, release_name(schema, stated.key_commitment))
+    wrong += name_faults(statement, release_name(schema, stated.key_commitment, method))
     if not _COMMITMENT.fullmatch(stated.key_commitment):
         wrong.append(("implementation.key_commitment", claimed["key_commitment"], "a SHA-256"))
     return wrong
