@@ -11,7 +11,16 @@ import duckdb
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, ErrorFloor, Ledger, NoiseAwareClassifier, load_release, publish, verify
+from discreet import (
+    ApproxDP,
+    Database,
+    ErrorFloor,
+    Ledger,
+    NoiseAwareClassifier,
+    load_release,
+    publish,
+    verify,
+)
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.pipeline.options import KeyEscrow, Output
 from discreet.pipeline.plan import dry_run
@@ -243,6 +252,20 @@ def test_the_same_release_again_is_free_and_says_that_its_key_drew_nothing(
     result = verify(again.public, key=key, source=mixed_rows(N))
     assert failures(result) == {}
     assert next(check for check in result.checks if check.name == "replay").verdict == "not checkable"
+
+
+def test_a_database_is_published_from_its_answers_alone(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "plain.ledger")
+    with Database(plain_rows(), schema=plain_schema(), ledger=ledger) as database:
+        made = publish(database, privacy=PRIVACY, out=tmp_path / "made")
+        for wrong in ({"schema": plain_schema()}, {"ledger": ledger}, {"method": "gaussian"}):
+            with pytest.raises(ParameterError, match=r"left out|must be synthetic"):
+                publish(database, privacy=PRIVACY, out=tmp_path / "other", **wrong)
+    assert failures(verify(made.public)) == {}
+    assert failures(verify(made.public, ledger=ledger)) == {}
+    assert made.statement.implementation.key_commitment == ""
+    assert set(failures(verify(made.public, key=bytes(32), source=plain_rows()))) == {"key"}
+    assert [stage.name for stage in made.findings.stages] == ["read", "plan", "release"]
 
 
 def _edit_tables(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:

@@ -23,6 +23,7 @@ from discreet.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from discreet.client.database import RemoteDatabase
     from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
     from discreet.pipeline.result import Published
 
@@ -90,7 +91,14 @@ class ReleaseFileFlags:
 
 @expand_flags
 def release(
-    table: Annotated[str | None, typer.Argument(help=options.TABLE, metavar="TABLE")] = None,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"{options.TABLE} With --method synthetic also the address of a service, https://..., with "
+            "a token in DISCREET_TOKEN.",
+            metavar="TABLE",
+        ),
+    ] = None,
     *,
     method: MethodFlags,
     out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("release"),
@@ -127,6 +135,27 @@ def release(
         return
     if table is None:
         raise typer.BadParameter("give a table, or --from-tables", param_hint="TABLE")
+    if is_service(table):
+        with open_service(table) as database, Console(as_json=json) as console:
+            request = method.read(table, schema=database.schema)
+            arguments = request.to_dict() | {"schema": method.schema, "target": method.target}
+            if rows is not None:
+                arguments["n_records"] = rows
+            result = publish(
+                database,
+                out=out,
+                about=about.to_dict(),
+                signing=make_signing(files.sign),
+                output=files.output(),
+                run=files.run(attack_records),
+                escrow=files.escrow(),
+                ledger=ledger.place,
+                on_stage=console.stage,
+                on_progress=console.progress,
+                **arguments,
+            )
+            print_release(console, result)
+        return
     request = method.read(table)
     if rows is not None:
         request.options["n_records"] = rows
@@ -150,6 +179,18 @@ def release(
             **request.to_dict(),
         )
         print_release(console, result)
+
+
+def is_service(table: str) -> bool:
+    """Return whether a table is the address of a service."""
+    return table.startswith(("http://", "https://"))
+
+
+def open_service(address: str) -> "RemoteDatabase":
+    """Return the database of a service; its token is in ``DISCREET_TOKEN``."""
+    from discreet.client.database import RemoteDatabase
+
+    return RemoteDatabase(address)
 
 
 def print_redrawn(

@@ -106,11 +106,16 @@ def plan_release(
     """
     plan = method.plan(schema, public_length(schema, n_rows))
     check_floors(plan, floors)
+    report(describe_plan(method, plan))
+    return plan
+
+
+def describe_plan(method: ReleaseMethod, plan: ReleasePlan) -> str:
+    """Return the number of columns by kind of noise, and what will not be done, in words."""
     kinds = Counter(done.law.kind for done in plan.columns)
     parts = [f"{n} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()]
-    # What will not be done is said before anything is charged.
-    report(f"{method.name}: " + "; ".join(parts) + "".join(f". {note}" for note in plan.notes).rstrip("."))
-    return plan
+    # Said before anything is charged.
+    return f"{method.name}: " + "; ".join(parts) + "".join(f". {note}" for note in plan.notes).rstrip(".")
 
 
 def attack_plan(

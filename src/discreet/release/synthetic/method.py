@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -282,17 +283,44 @@ class SyntheticRelease(ReleaseMethod):
             # Before the charge: a key that was used already must cost nothing.
             stream.spend(f"{type(self).__name__}.publish")
             made = self._make(sums, counted=self.ledger is not None)
+        done = self._write(made, target, sums.n_rows, replace=replace)
+        return dataclasses.replace(done, commitment=stream.commitment, rows_salt=salt or None)
+
+    def publish_database(
+        self, sums: NoisySums, target: str | Path, *, owner: str | None = None, replace: bool = False
+    ) -> Publication:
+        """Make a table from noisy sums alone and write it to a file.
+
+        Parameters
+        ----------
+        sums : NoisySums
+            Table that answers questions for a price: a database at hand, or one behind a service.
+        target, replace
+            As for :meth:`publish`.
+        owner : str, optional
+            Name that is charged beside the total; None charges the total alone.
+
+        Returns
+        -------
+        Publication
+            Without a commitment: whoever answers has the key of the noise.
+        """
+        check_target(target, replace=replace)
+        return self._write(self.release_database(sums, owner=owner), target, sums.n_rows, replace=replace)
+
+    def _write(
+        self, made: SyntheticTable, target: str | Path, n_read: int | None, *, replace: bool
+    ) -> Publication:
+        """Write a table with the declared types of its columns, and return what is known of it."""
         fields = published_fields(made.schema, typed=True)
-        written = write_table(target, fields, [made.columns], replace=replace)
         return Publication(
-            n_rows=written,
-            n_read=sums.n_rows,
+            n_rows=write_table(target, fields, [made.columns], replace=replace),
+            n_read=n_read,
             schema=made.schema,
             promises=made.promises,
             receipt=made.receipt,
             summary=made.summary,
-            commitment=stream.commitment,
-            rows_salt=salt or None,
+            commitment=made.commitment,
             earlier=self.receipts_[:-1],
             typed=True,
         )
@@ -534,7 +562,7 @@ def _published_column(column: Column) -> Column:
     if not column.is_category:
         return column
     plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
-    return replace(column, values=plain, closed=True)
+    return dataclasses.replace(column, values=plain, closed=True)
 
 
 def _plain_edge(edge: Any) -> Any:

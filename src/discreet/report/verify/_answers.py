@@ -135,7 +135,8 @@ def _noise_faults(record: AnswerRecord, statement: Statement, schema: Schema) ->
             "what": question.kind,
             "schema": schema.digest,
             "seeded": statement.implementation.seeded,
-            "version": statement.what.product_version,
+            # A service may be of another version than the program that asks it.
+            "version": receipt.version if receipt.owner else statement.what.product_version,
         }
         found = {
             "sd": one["sd"],
@@ -213,6 +214,9 @@ def check_noise_again(
     Other rows than those of the release get other noise, and what is compared is told by question alone.
     """
     with checks.attempt("key"):
+        if not statement.implementation.key_commitment:
+            checks.add("key", "failed", "The noise is of a database or service that answered, not of a key.")
+            return
         if Stream(key).commitment != statement.implementation.key_commitment:
             checks.add("key", "failed", "The key is not the one that the statement commits to.")
             return
