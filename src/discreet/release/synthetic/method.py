@@ -117,6 +117,8 @@ class SyntheticRelease(ReleaseMethod):
         Promise that the table keeps.
     receipts_ : tuple of Receipt
         Receipts of the questions, in their order.
+    n_rows_ : int
+        Number of rows of the table, public or estimated.
     sampling_seed_ : str
         Public seed of the rows, which follows from the last receipt.
 
@@ -374,6 +376,7 @@ class SyntheticRelease(ReleaseMethod):
         budget = NoiseBudget.from_promise(self.promises_[0], sums.neighbors, sums.schema.max_rows_per_unit)
         self._synthesis = synthesize(questions, self.plan_, budget)
         self._schema = sums.schema
+        self.n_rows_ = round(self._synthesis.n)
         self.tables_ = questions.to_dict()
         self.receipts_ = questions.receipts
         self.model_ = self._synthesis.to_dict()
