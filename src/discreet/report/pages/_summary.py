@@ -223,6 +223,13 @@ def _advice(columns: list[ColumnNumbers]) -> list[str]:
             "* cell + shift`. The file contains nothing else about the table: do not compute means or "
             "correlations from it."
         )
+    if "synthetic" in kinds:
+        paragraphs.append(
+            "The rows belong to no real person: they are made up from noisy tables of counts. Use them for "
+            "models and pictures. Numbers that you report come with their intervals from tables.json, as "
+            "README.txt shows: an interval computed from rows as if they were a sample covers the truth in "
+            "18 to 64 % of cases instead of 95 %, at epsilon 0.1 and 1."
+        )
     if kinds <= {"clear"}:
         paragraphs.append("No noise was added: use the file as it is published.")
     return paragraphs
