@@ -5,6 +5,7 @@ synthetic release, and ``rows`` from published rows with noise of a known law.
 """
 
 from discreet.release.statistics.interface import ReleaseStatistics, StatisticResult
+from discreet.release.statistics.rows import RowStatistics
 from discreet.release.statistics.tables import TableStatistics
 
-__all__ = ["ReleaseStatistics", "StatisticResult", "TableStatistics"]
+__all__ = ["ReleaseStatistics", "RowStatistics", "StatisticResult", "TableStatistics"]
