@@ -27,6 +27,7 @@ from discreet.release.statistics._correlation import correlate
 from discreet.release.statistics._model_rows import ModelRows
 from discreet.release.statistics._published_counts import CountEstimate, PublishedCounts
 from discreet.release.statistics.interface import ReleaseStatistics, StatisticResult
+from discreet.release.statistics.layout import label_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -412,7 +413,7 @@ class TableStatistics(ReleaseStatistics):
             request.query.names[0], statistic.measure, self._bounds(request), statistic.first_day
         )
         names = [
-            [_label(key, label, schema) for label in axis.labels]
+            [label_cell(key, label, schema) for label in axis.labels]
             for key, axis in zip(request.keys, request.axes, strict=True)
         ]
         return StatisticResult(
@@ -524,13 +525,6 @@ def _key_item(key: GroupKey, axis: Axis) -> Any:
     if axis.column.is_category or axis.starts is None:
         return key.column
     return {"column": key.column, "edges": list(key.edges or _edges(axis))}
-
-
-def _label(key: GroupKey, label: Any, schema: Any) -> str:
-    """Return the name of a cell; levels that share one are counted."""
-    if isinstance(label, tuple) and schema.column(key.column).is_category:
-        return str(label[0]) if len(label) == 1 else f"{len(label)} rare levels"
-    return key.label(label, schema)
 
 
 def _cells(keys: Sequence[tuple[str, ...]], numbers: _Numbers) -> tuple[ResultCell, ...]:
