@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 PANDAS_LINES = """\
-import json, pandas as pd
-d = json.load(open("tables.json"))
+import json, pathlib, pandas as pd
+d = json.loads(pathlib.Path("tables.json").read_text())
 t = next(t for t in d["layout"] if t["columns"] == {columns})
 values = d["questions"][t["question"]]["values"][t["start"]:t["end"]]
 count = pd.Series(values, pd.MultiIndex.from_product(t["labels"]))[{labels}]
@@ -66,12 +66,10 @@ def table_layout(questions: Sequence[Mapping[str, Any]], schema: Schema) -> list
         axes = {name: _label_cells(axis, schema) for name, axis in question.axes(curation).items()}
         shapes = [[axes[name] for name in table] for table in question.tables]
         ends = itertools.accumulate((math.prod(map(len, labels)) for labels in shapes), initial=0)
-        for table, labels, (start, end) in zip(
-            question.tables, shapes, itertools.pairwise(ends), strict=True
-        ):
-            found.append(
-                {"columns": list(table), "labels": labels, "question": index, "start": start, "end": end}
-            )
+        parts = zip(question.tables, shapes, itertools.pairwise(ends), strict=True)
+        for table, labels, (start, end) in parts:
+            place = {"question": index, "start": start, "end": end, "sd": asked["sd"][start]}
+            found.append({"columns": list(table), "labels": labels, **place})
     return found
 
 
@@ -91,8 +89,12 @@ def label_cell(key: GroupKey, label: Any, schema: Schema) -> str:
     schema : Schema
         Declaration of the table.
     """
-    if isinstance(label, tuple) and schema.column(str(key.column)).is_category:
+    column = schema.column(str(key.column))
+    if isinstance(label, tuple) and column.is_category:
         return key.label(label[0], schema) if len(label) == 1 else f"{len(label)} rare levels"
+    if isinstance(label, tuple) and column.type == "integer":
+        low, high = max(label[0], column.range[0]), min(label[1] - 1, column.range[1])
+        return str(int(low)) if low == high else key.label(label, schema)
     return key.label(label, schema)
 
 

@@ -239,7 +239,8 @@ class TableStatistics(ReleaseStatistics):
         value, variance = chosen @ counts.values, chosen @ counts.covariance @ chosen
         if found is not None and float(found.variances[0]) <= variance:
             return found
-        return CountEstimate(np.array([value]), np.array([max(variance, 0.0)]), 1)
+        tables = sum(table.holds(names) for table in self._counts.tables)
+        return CountEstimate(np.array([value]), np.array([max(variance, 0.0)]), tables)
 
     @property
     def _most(self) -> float:
@@ -282,7 +283,7 @@ class TableStatistics(ReleaseStatistics):
                     _covariate(own.values, own.covariance, chosen * (one - _middle(bounds)), chosen)
                     for one in numbers
                 ]
-                return self._divide_sums(ratios, bounds, 1)
+                return self._divide_sums(ratios, bounds, sum(t.holds([name]) for t in self._counts.tables))
         axis = self._counts.axis(name, set(request.columns()) - {name})
         if axis is None:
             return None
