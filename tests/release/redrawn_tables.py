@@ -49,7 +49,7 @@ def true_rows(n: int = N_ROWS) -> dict[str, Any]:
 
 
 @functools.cache
-def published(privacy: Any, neighbors: str = "replace-one") -> tuple[dict[str, Any], tuple[Any, ...]]:
+def published(privacy: Any, neighbors: Any = "replace-one") -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Return the tables of one release, and for each of its questions the exact integers."""
     schema = Schema(columns=SCHEMA.columns, neighbors=neighbors)
     method = SyntheticRelease(privacy, schema=schema, cells=CELLS, random_state=3)
@@ -60,12 +60,12 @@ def published(privacy: Any, neighbors: str = "replace-one") -> tuple[dict[str, A
     exact = []
     for asked in method.tables_["questions"]:
         bound = aggregate_from_dict(asked["question"]).bind(curation, neighbors)
-        exact.append(np.array(bound.exact(engine), np.float64) * bound.plain_unit)
+        exact.append(np.array(bound.exact(engine), np.float64) * (bound.plain_unit or 1.0))
     engine.close()
     return method.tables_, tuple(exact)
 
 
-def redraw(privacy: Any, seed: int | None, neighbors: str = "replace-one") -> dict[str, Any]:
+def redraw(privacy: Any, seed: int | None, neighbors: Any = "replace-one") -> dict[str, Any]:
     """Return the tables with other noise of the same law; None for none."""
     document, exact = published(privacy, neighbors)
     made = copy.deepcopy(document)

@@ -23,7 +23,8 @@ from discreet.query.intervals import (
     sum_intervals,
     two_sided_width,
 )
-from discreet.release.statistics import TableStatistics
+from discreet.release.statistics import TableStatistics, _means
+from discreet.release.statistics._column_counts import cell_ends
 from discreet.release.synthetic import SyntheticRelease
 from tests.release.redrawn_tables import CELLS, N_ROWS, SCHEMA, covered, redraw, true_rows
 
@@ -125,15 +126,13 @@ def test_means_are_covered_at_least_as_often_as_they_say(name: str) -> None:
 
 @pytest.mark.slow
 def test_means_that_forget_what_is_inside_cells_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.release.statistics import tables
-
-    honest = tables.cell_ends
+    honest = cell_ends
 
     def middles(axis: Any) -> Any:
         low, high = honest(axis)
         return (low + high) / 2, (low + high) / 2
 
-    monkeypatch.setattr(tables, "cell_ends", middles)
+    monkeypatch.setattr(_means, "cell_ends", middles)
     found = [mean_coverage(TableStatistics(redraw(PRIVACIES["10"], seed))) for seed in range(60)]
     assert np.mean(found) < 0.9
 

@@ -22,8 +22,9 @@ from discreet.query.language.query import build_query
 from discreet.query.results import ResultCell, ResultColumn
 from discreet.query.text_query import preview_query
 from discreet.release.statistics._bounds import bound_count
-from discreet.release.statistics._column_counts import ColumnCounts, cell_ends
+from discreet.release.statistics._column_counts import ColumnCounts
 from discreet.release.statistics._correlation import correlate
+from discreet.release.statistics._means import GroupCounts, MeanSums, find_fine, sum_column
 from discreet.release.statistics._model_rows import ModelRows
 from discreet.release.statistics._published_counts import CountEstimate, PublishedCounts
 from discreet.release.statistics.interface import ReleaseStatistics, StatisticResult
@@ -265,7 +266,7 @@ class TableStatistics(ReleaseStatistics):
             one.variances,
             one.variances + rest.variances,
         )
-        return self._divide_sums((ratio, ratio, ratio), ResultInterval(0.0, 1.0), one.tables)
+        return self._divide_sums(MeanSums(ratio, ratio, ratio), ResultInterval(0.0, 1.0), 0.0, one.tables)
 
     def _mean(self, request: _Request) -> _Numbers | None:
         """Return means; None where no table holds column, condition and groups together."""
@@ -274,16 +275,12 @@ class TableStatistics(ReleaseStatistics):
         name = _averaged(subject)
         bounds = ResultInterval(subject.lower, subject.upper)
         own = self._column_counts(name)
+        shift = bounds.lower / 2 + bounds.upper / 2
         if own is not None and request.columns() == (name,) and not request.axes:
             inside, touched = own.table.mask(request.where)
             if np.array_equal(inside, touched):
-                chosen = np.ravel(inside).astype(np.float64)
-                numbers = (*cell_ends(own.axis), own.representatives(own.axis))
-                ratios = [
-                    _covariate(own.values, own.covariance, chosen * (one - _middle(bounds)), chosen)
-                    for one in numbers
-                ]
-                return self._divide_sums(ratios, bounds, sum(t.holds([name]) for t in self._counts.tables))
+                tables = sum(table.holds([name]) for table in self._counts.tables)
+                return self._divide_sums(sum_column(own, inside, shift), bounds, shift, tables)
         axis = self._counts.axis(name, set(request.columns()) - {name})
         if axis is None:
             return None
@@ -292,26 +289,16 @@ class TableStatistics(ReleaseStatistics):
             return None
         shape = (len(request.labels), len(axis.labels))
         values, variances = found.values.reshape(shape), found.variances.reshape(shape)
-        inner = (sum(cell_ends(axis)) / 2) if own is None else own.representatives(axis)
-        ratios = [
-            NoisyRatio(
-                values @ offset,
-                values.sum(axis=1),
-                variances @ (offset * offset),
-                variances @ offset,
-                variances.sum(axis=1),
-            )
-            for offset in (one - _middle(bounds) for one in (*cell_ends(axis), inner))
-        ]
-        return self._divide_sums(ratios, bounds, found.tables)
+        fine = find_fine(self._counts.tables, name)
+        counts = GroupCounts(axis, values, variances, own, fine, interval_width(self._counts.law))
+        return self._divide_sums(counts.sums(shift), bounds, shift, found.tables)
 
-    def _divide_sums(self, ratios: Sequence[NoisyRatio], bounds: ResultInterval, tables: int) -> _Numbers:
-        """Return quotients with the lower end of the first set, the upper of the second, within bounds."""
-        low, high, middle = ratios
-        shift = 0.0 if low is high else _middle(bounds)
-        width = interval_width(self._counts.law)
-        lower = np.clip(low.ends(width)[0] + shift, *bounds)
-        upper = np.clip(high.ends(width)[1] + shift, *bounds)
+    def _divide_sums(self, sums: MeanSums, bounds: ResultInterval, shift: float, tables: int) -> _Numbers:
+        """Return quotients between the lower end of one set and the upper end of another, within bounds."""
+        width, middle = interval_width(self._counts.law), sums.middle
+        lower = np.clip(sums.lower.ends(width)[0] + shift, *bounds)
+        upper = np.clip(sums.upper.ends(width)[1] + shift, *bounds)
+        lower, upper = np.minimum(lower, upper), np.maximum(lower, upper)
         least = width * np.sqrt(middle.below_variance)
         # A count within its margin is taken as that, which moves the quotient to the middle.
         divisor = np.where(middle.below > least, middle.below, np.where(least > 0, least, np.nan))
@@ -489,25 +476,6 @@ def _averaged(subject: Expression) -> str:
 
 def _is_flag(name: str, subject: Expression) -> bool:
     return name not in {column.name for column in subject.schema.released}
-
-
-def _middle(bounds: ResultInterval) -> float:
-    return bounds.lower / 2 + bounds.upper / 2
-
-
-def _covariate(values: Floats, covariance: Floats, above: Floats, below: Floats) -> NoisyRatio:
-    """Return two sums of the same counts, with the covariances of their noise."""
-    first, second, both = above @ covariance @ above, below @ covariance @ below, above @ covariance @ below
-    # A public number of rows has no variance; rounding must not make it negative.
-    exact = second <= 1e-12 * float(np.trace(covariance))
-    parts = (
-        above @ values,
-        below @ values,
-        max(first, 0.0),
-        0.0 if exact else both,
-        0.0 if exact else second,
-    )
-    return NoisyRatio(*(np.array([part]) for part in parts))
 
 
 def _divide(numbers: _Numbers, by: float) -> _Numbers:
