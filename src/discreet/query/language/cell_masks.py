@@ -147,12 +147,12 @@ def _walk(node: Node) -> Iterator[tuple[str, float | None]]:
         case Test(subject=Reference() | DateColumn()):
             yield _reference(node.subject).name, None
         case Compare():
-            yield _compared(node)
+            yield _read_comparison(node)
         case _:
             raise _computes(node)
 
 
-def _compared(node: Compare) -> tuple[str, float]:
+def _read_comparison(node: Compare) -> tuple[str, float]:
     """Return the column and the number of a comparison; refuses one of two columns, or of an expression."""
     for column, constant in itertools.permutations((node.left, node.right)):
         if isinstance(column, Reference) and isinstance(constant, Constant):

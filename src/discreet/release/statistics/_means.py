@@ -124,8 +124,9 @@ class GroupCounts:
         Any ``N`` of ``F_k`` rows with values from ``x_k`` on have a sum of at least
         ``N t + sum F_k min(x_k - t, 0)``, for every ``t``; it is largest if ``N`` rows are below ``t``. As
         ``t`` serves the place in each cell below which the group's share of all rows would be, were they
-        spread evenly: it depends on one precise number alone. The bound is linear in the counts, and used where it gains more than the
-        noise of the fine counts costs; otherwise every row is at the lower end of its cell.
+        spread evenly: it depends on one precise number alone. The bound is linear in the counts, and used
+        where it gains more than the noise of the fine counts costs; otherwise every row is at the lower end
+        of its cell.
         """
         plain = self._plain(low)
         places = None if self.fine is None else match_cells(next(iter(self.fine.axes.values())), self.axis)

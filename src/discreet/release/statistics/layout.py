@@ -104,7 +104,7 @@ def write_examples(document: Mapping[str, Any]) -> tuple[str, str] | None:
     Parameters
     ----------
     document : mapping
-        Content of ``tables.json``.
+        Content of ``tables.json``, as ``SyntheticRelease.tables_`` has it.
     """
     table = next((one for one in document["layout"] if len(one["columns"]) == 2), None)
     if table is None:

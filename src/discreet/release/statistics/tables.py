@@ -77,7 +77,7 @@ class _Request:
         named = [() if one is None else condition_columns(one) for one in (self.where,)]
         if self.subject is not None:
             subject = self.subject
-            named.append(condition_columns(subject) if subject.is_condition else (_averaged(subject),))
+            named.append(condition_columns(subject) if subject.is_condition else (_averaged_column(subject),))
         names = {*itertools.chain.from_iterable(named), *(axis.column.name for axis in self.axes)}
         return tuple(column.name for column in self.query.schema.released if column.name in names)
 
@@ -272,7 +272,7 @@ class TableStatistics(ReleaseStatistics):
         """Return means; None where no table holds column, condition and groups together."""
         subject = request.subject
         assert subject is not None
-        name = _averaged(subject)
+        name = _averaged_column(subject)
         bounds = ResultInterval(subject.lower, subject.upper)
         own = self._column_counts(name)
         shift = bounds.lower / 2 + bounds.upper / 2
@@ -468,7 +468,7 @@ class TableStatistics(ReleaseStatistics):
         )
 
 
-def _averaged(subject: Expression) -> str:
+def _averaged_column(subject: Expression) -> str:
     """Return the column that is averaged."""
     (name,) = (name for name in subject.columns if not _is_flag(name, subject))
     return name
