@@ -1,4 +1,4 @@
-"""Statistics from published rows with noise: intervals hold, and what the law says nothing about is refused."""
+"""Statistics from published rows with noise: intervals hold; what the law says nothing of is refused."""
 
 from __future__ import annotations
 
@@ -136,9 +136,7 @@ def test_what_the_noise_says_nothing_about_is_refused(ask: Any, words: str) -> N
         (GaussianLaw(variance=1.0, clamped=True), "clamped"),
         (InvariantLaw(learner="ridge", variance=1.0), "noise that ridge does not notice"),
         (
-            MaskedLaw(
-                regularization=1.0, exact=True, origin="x", level=None, scale=1.0, shift=0.0, beside=""
-            ),
+            MaskedLaw(regularization=1, exact=True, origin="x", level=None, scale=1, shift=0, beside=""),
             "are made up",
         ),
     ],

@@ -144,9 +144,16 @@ def test_what_tables_do_not_hold_is_bounded_and_says_so() -> None:
     assert cut.basis == "bounds"
     assert covered(cut, np.sum(rows["age"] >= 41)) == [True]
     assert "A condition cuts cells" in str(cut)
-    model = statistics.mean("size", by="town")
-    assert model.basis == "model"
-    assert (model.cells[0].value, model.cells[0].interval) == (0.0, (0.0, 3.0))
+    places = np.array([{"east": 0, "west": 1, "north": 2, None: 3}[t] for t in rows["town"]])
+    size = [rows["size"][places == place] for place in range(4)]
+    means, shares = statistics.mean("size", by="town"), statistics.proportion("size = 0", by="town")
+    assert means.basis == shares.basis == "bounds"
+    assert all(covered(means, [one.mean() for one in size]))
+    assert all(covered(shares, [np.mean(one == 0) for one in size]))
+    assert means.cells[0].upper - means.cells[0].lower < 2
+    model = statistics.mean("size", where="town = 'east' AND pay < 100")
+    assert (model.basis, model.value, model.interval()) == ("model", 0.0, (0.0, 3.0))
+    assert "nothing bounds its error" in str(model)
     with pytest.raises(ParameterError, match="town and size were not counted together"):
         TableStatistics(document).mean("size", by="town")
 

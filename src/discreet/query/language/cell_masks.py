@@ -75,6 +75,13 @@ def condition_columns(where: Expression) -> tuple[str, ...]:
     return tuple(column.name for column in where.schema.released if column.name in named)
 
 
+def subject_columns(subject: Expression) -> tuple[str, ...]:
+    """Return the declared columns of what is averaged: those of a condition, or the one of a number."""
+    if subject.is_condition:
+        return condition_columns(subject)
+    return tuple(column.name for column in subject.schema.released if column.name in subject.columns)
+
+
 def mask_cells(where: Expression, axes: Mapping[str, Axis]) -> CellMasks:
     """Return which cells a condition holds in.
 
@@ -132,6 +139,7 @@ def _find_comparisons(canonical: str, same: SchemaKey) -> tuple[tuple[str, float
 
 
 def _walk(node: Node) -> Iterator[tuple[str, float | None]]:
+    """Yield what the parts of a condition compare; refuses those that compute."""
     match node:
         case Indicator():
             yield from _walk(node.condition)

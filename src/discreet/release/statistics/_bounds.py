@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.query.intervals import LEVEL, ResultInterval, one_sided_width
-from discreet.query.language.cell_masks import condition_columns
+from discreet.query.language.cell_masks import condition_columns, subject_columns
+from discreet.release.statistics._column_counts import cell_ends
 from discreet.release.statistics._published_counts import maximal_subsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._types import AnyArray
+    from discreet._types import Floats
     from discreet.query.language import Expression
     from discreet.release.statistics._published_counts import CountTable, PublishedCounts, ScoredPair
 
@@ -118,13 +119,68 @@ def _scored_ends(
     """
     public = pair.table.values
     inside, touched = pair.table.mask(where)
+    more, fewer = _largest_differences(pair, n_rows, width)
+    return float(public[inside].sum()) - fewer, float(public[touched].sum()) + more
+
+
+def _largest_differences(pair: ScoredPair, n_rows: int | None, width: float) -> tuple[float, float]:
+    """Return how many rows more, and how many fewer, some cells have than the public table says."""
     score = max(pair.score + width * pair.table.sd, 0.0)
-    above, below = 2 * score, 2 * score  # for want of the number of rows: all differences on one side
-    if n_rows is not None:
-        shift = (n_rows - float(public.sum())) / 2
-        above, below = max(score + shift, 0.0), max(score - shift, 0.0)
-    return _sum(public, inside) - below, _sum(public, touched) + above
+    if n_rows is None:
+        return 2 * score, 2 * score  # all differences may be on one side
+    shift = (n_rows - float(pair.table.values.sum())) / 2
+    return max(score + shift, 0.0), max(score - shift, 0.0)
 
 
-def _sum(values: AnyArray, chosen: AnyArray) -> float:
-    return float(values[chosen].sum())
+def bound_mean(counts: PublishedCounts, subject: Expression, where: Expression) -> ResultInterval | None:
+    """Return two ends between which an exact mean lies with probability :data:`LEVEL` or more.
+
+    Parameters
+    ----------
+    counts : PublishedCounts
+        Noisy counts and scores of a release.
+    subject : Expression
+        Column of numbers that is averaged, or condition whose share is wanted.
+    where : Expression
+        Condition on rows; its columns and those of the subject are two, not counted together.
+
+    Returns
+    -------
+    ResultInterval or None
+        None where there is no score of both columns, or the condition cuts a cell.
+
+    Notes
+    -----
+    A mean is lowest if as many rows as the score allows are missing from the highest cells of the public
+    table, and as many are added to the lowest, all at the lower ends of their cells.
+    """
+    names = tuple(dict.fromkeys((*subject_columns(subject), *condition_columns(where))))
+    pairs = _last_scores(counts.pairs, names)
+    if len(names) != 2 or not pairs:
+        return None
+    table = pairs[0].table
+    inside, touched = table.mask(where)
+    if not np.array_equal(inside, touched) or not inside.any():
+        return None
+    more, fewer = _largest_differences(pairs[0], counts.n_rows, one_sided_width(counts.law, LEVEL))
+    rows = np.maximum(table.values[inside], 0.0)
+    if subject.is_condition:
+        low, high = (part[inside].astype(np.float64) for part in table.mask(subject))
+    else:
+        (name,) = subject_columns(subject)
+        shape = [len(axis.labels) if one == name else 1 for one, axis in table.axes.items()]
+        ends = (end.reshape(shape) for end in cell_ends(table.axes[name]))
+        low, high = (np.broadcast_to(end, inside.shape)[inside] for end in ends)
+    lower, upper = _lowest_mean(low, rows, more, fewer), -_lowest_mean(-high, rows, more, fewer)
+    return ResultInterval(lower, upper)
+
+
+def _lowest_mean(numbers: Floats, rows: Floats, more: float, fewer: float) -> float:
+    """Return the mean after the highest rows are removed and others are added to the lowest."""
+    order = np.argsort(-numbers)
+    numbers, rows = numbers[order], rows[order]
+    kept = np.maximum(np.cumsum(rows) - fewer, 0.0)
+    kept = np.minimum(kept, rows)
+    kept[-1] += more
+    total = float(kept.sum())
+    return float(kept @ numbers) / total if total > 0 else float(numbers[-1])

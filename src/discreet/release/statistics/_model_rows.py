@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discreet.query.language.cell_masks import subject_columns
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -62,8 +64,7 @@ class ModelRows:
             return float("nan")
         if subject.is_condition:
             return float(self.chosen(subject)[chosen].mean())
-        released = {column.name for column in self._curation.columns}
-        (name,) = (name for name in subject.columns if name in released)
+        (name,) = subject_columns(subject)
         return float(np.nanmean(self.numbers(name)[chosen]))
 
     def correlation(self, first: str, second: str) -> float:

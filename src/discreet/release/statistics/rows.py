@@ -21,7 +21,13 @@ from discreet.noise_law import (
 from discreet.query.aggregates.histogram import Axis
 from discreet.query.curation import Curation
 from discreet.query.intervals import LEVEL, NoisyRatio, ResultInterval, count_intervals, interval_width
-from discreet.query.language.cell_masks import condition_columns, describe_cell, join_conditions, mask_cells
+from discreet.query.language.cell_masks import (
+    condition_columns,
+    describe_cell,
+    join_conditions,
+    mask_cells,
+    subject_columns,
+)
 from discreet.query.language.lexer import write_name
 from discreet.query.language.query import build_query
 from discreet.query.results import ResultCell, ResultColumn
@@ -146,7 +152,7 @@ class RowStatistics(ReleaseStatistics):
     def _mean(self, subject: Expression, where: Expression | None, bounds: ResultInterval) -> dict[str, Any]:
         """Return the mean of a condition, of a category of numbers, or of a number with noise."""
         below = self._weigh(where, None)
-        names = () if subject.is_condition else tuple(n for n in subject.columns if n in self._laws)
+        names = () if subject.is_condition else subject_columns(subject)
         middle = bounds.lower / 2 + bounds.upper / 2
         if names and self._laws[names[0]].levels is None:
             numbers, variance = self._number(names[0])
@@ -201,7 +207,7 @@ class RowStatistics(ReleaseStatistics):
         assert self._rows is not None
         named = {*(() if where is None else condition_columns(where))}
         if subject is not None:
-            named |= set(condition_columns(subject)) if subject.is_condition else {_category(subject)}
+            named |= set(subject_columns(subject))
         if not named:
             return _Weights(np.ones(self._size), np.ones(self._size))
         units = self._units(named)
@@ -235,7 +241,7 @@ class RowStatistics(ReleaseStatistics):
             own = {name: axis for name, axis in axes.items() if name in named}
             values = mask_cells(one, own).inside.astype(np.float64)
         else:
-            named = (_category(one),)
+            named = subject_columns(one)
             values = np.array([float(x) if isinstance(x, int) else 0.0 for x in axes[named[0]].labels])
         return values.reshape([len(axis.labels) if name in named else 1 for name, axis in axes.items()])
 
@@ -340,11 +346,6 @@ def _inclusion(laws: Sequence[Any]) -> float:
     return math.prod((law.picked - i) / (law.among - i) for i, law in enumerate(sampled)) or math.nan
 
 
-def _category(subject: Expression) -> str:
-    (name,) = {name.removesuffix("_missing") for name in subject.columns}
-    return name
-
-
 def _declare(column: ColumnLaw) -> Column:
     """Return the declaration of a published column, by which conditions are read."""
     if column.levels is None:
@@ -356,6 +357,7 @@ def _declare(column: ColumnLaw) -> Column:
 def _result(
     question: str, column: ResultColumn, group_by: tuple[str, ...], cells: tuple[ResultCell, ...]
 ) -> StatisticResult:
+    """Return a result that says what it stands on."""
     return StatisticResult(
         question=question,
         columns=(column,),

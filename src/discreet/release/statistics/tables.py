@@ -16,12 +16,17 @@ from discreet.query.aggregates.histogram import Axis
 from discreet.query.curation import Curation
 from discreet.query.intervals import LEVEL, NoisyRatio, ResultInterval, count_intervals, interval_width
 from discreet.query.language import GroupKey, parse_groups
-from discreet.query.language.cell_masks import condition_columns, describe_cell, join_conditions
+from discreet.query.language.cell_masks import (
+    condition_columns,
+    describe_cell,
+    join_conditions,
+    subject_columns,
+)
 from discreet.query.language.lexer import write_name
 from discreet.query.language.query import build_query
 from discreet.query.results import ResultCell, ResultColumn
 from discreet.query.text_query import preview_query
-from discreet.release.statistics._bounds import bound_count
+from discreet.release.statistics._bounds import bound_count, bound_mean
 from discreet.release.statistics._column_counts import ColumnCounts
 from discreet.release.statistics._correlation import correlate
 from discreet.release.statistics._means import GroupCounts, MeanSums, find_fine, sum_column
@@ -76,8 +81,7 @@ class _Request:
         """Return all columns that the answer depends on."""
         named = [() if one is None else condition_columns(one) for one in (self.where,)]
         if self.subject is not None:
-            subject = self.subject
-            named.append(condition_columns(subject) if subject.is_condition else (_averaged_column(subject),))
+            named.append(subject_columns(self.subject))
         names = {*itertools.chain.from_iterable(named), *(axis.column.name for axis in self.axes)}
         return tuple(column.name for column in self.query.schema.released if column.name in names)
 
@@ -272,7 +276,7 @@ class TableStatistics(ReleaseStatistics):
         """Return means; None where no table holds column, condition and groups together."""
         subject = request.subject
         assert subject is not None
-        name = _averaged_column(subject)
+        (name,) = subject_columns(subject)
         bounds = ResultInterval(subject.lower, subject.upper)
         own = self._column_counts(name)
         shift = bounds.lower / 2 + bounds.upper / 2
@@ -331,9 +335,15 @@ class TableStatistics(ReleaseStatistics):
             raise self._unknown(request)
         bounds = self._bounds(request)
         assert request.subject is not None
-        means = [rows.mean(request.subject, request.group_condition(label)) for label in request.labels]
-        lower, upper = (np.full(len(means), end) for end in bounds)
-        return _Numbers(np.array(means), None, lower, upper, basis="model")
+        conditions = [request.group_condition(label) for label in request.labels]
+        means = np.array([rows.mean(request.subject, one) for one in conditions])
+        subject = request.subject
+        found = [
+            bounds if one is None else bound_mean(self._counts, subject, one) or bounds for one in conditions
+        ]
+        lower, upper = np.clip(np.array(found).T, *bounds)
+        basis: Basis = "model" if all(end == bounds for end in found) else "bounds"
+        return _Numbers(np.clip(means, lower, upper), None, lower, upper, basis=basis)
 
     def _read_model(self) -> ModelRows | None:
         """Return the made-up rows, read once; None where there are none."""
@@ -466,16 +476,6 @@ class TableStatistics(ReleaseStatistics):
             basis=basis,
             notes=notes,
         )
-
-
-def _averaged_column(subject: Expression) -> str:
-    """Return the column that is averaged."""
-    (name,) = (name for name in subject.columns if not _is_flag(name, subject))
-    return name
-
-
-def _is_flag(name: str, subject: Expression) -> bool:
-    return name not in {column.name for column in subject.schema.released}
 
 
 def _divide(numbers: _Numbers, by: float) -> _Numbers:
