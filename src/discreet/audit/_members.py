@@ -160,7 +160,7 @@ def attack_members(
     seeds = stream.derive("noise").words(2)
     try:
         taught, attacked = (
-            _Shadow.make(method, schema, members, others, int(seed >> np.uint64(33)))
+            _Shadow.from_members(method, schema, members, others, int(seed >> np.uint64(33)))
             for members, others, seed in ((*halves, seeds[0]), (*halves[::-1], seeds[1]))
         )
     except DataError:
@@ -201,7 +201,7 @@ class _Shadow:
     n_rows: int
 
     @classmethod
-    def make(
+    def from_members(
         cls,
         method: SyntheticRelease,
         schema: Schema,
