@@ -38,7 +38,7 @@ MOST_PEOPLE = 2_000
 _MOST_COMPARED = 500_000_000
 """Largest number of cells of people and published rows that are compared."""
 _BLOCK = 64
-_KNOWLEDGE = "all cells of a person, and everything that is published"
+_KNOWLEDGE = "all cells of a person, everything that is published, and other people of the same kind"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,17 +119,17 @@ def attack_members(
 
     *shadow models*: a table of one half teaches the attacker how people in a table differ from others, and a
     table of the other half is attacked. *nearest row*: in how many columns the published row that is most
-    alike differs. *likelihood*: how far the noisy counts of a person's cells exceed those of the published
-    rows. *exact match*: whether a published row has all cells of the person. *distance*: the share of columns
-    in which the row that is most alike agrees. *guessed cells*: each cell guessed by the published row that
-    is most alike in all other columns.
+    alike differs. *likelihood*: how far the noisy counts of a person's cells exceed what is expected from
+    other people, whom the attacker knows. *exact match*: whether a published row has all cells of the person.
+    *distance*: the share of columns in which the row that is most alike agrees. *guessed cells*: each cell
+    guessed by the published row that is most alike in all other columns.
 
     Parameters
     ----------
     method : SyntheticRelease
         Method with the parameters of the release; neither it nor its ledger is changed.
     rows : mapping of str to array
-        Released columns of people, encoded. At most 2,000 of either half are attacked.
+        Released columns of people, encoded. At most half of either half, and 2,000 people, are attacked.
     on : {"made-up", "rows"}
         Whether the people are drawn from published rows, or real.
     stream : Stream, optional
@@ -160,8 +160,8 @@ def attack_members(
     seeds = stream.derive("noise").words(2)
     try:
         taught, attacked = (
-            _Shadow.from_members(method, schema, members, others, int(seed >> np.uint64(33)))
-            for members, others, seed in ((*halves, seeds[0]), (*halves[::-1], seeds[1]))
+            _Shadow.from_members(method, schema, members, others, int(seed >> np.uint64(33)), part)
+            for part, (members, others, seed) in enumerate(((*halves, seeds[0]), (*halves[::-1], seeds[1])))
         )
     except DataError:
         return ()
@@ -188,8 +188,10 @@ class _Shadow:
         Declaration of the columns.
     published : dict of str to array
         Rows of the table, encoded.
-    groups : tuple of dict of str to array
-        People in the table, and others, encoded.
+    known : dict of str to array
+        People who are not in the table, and whom the attacker knows, encoded.
+    groups : list of dict of str to array
+        People in the table, and others, encoded, whom the attacker is to tell apart.
     n_rows : int
         Number of rows of which the table was made.
     """
@@ -197,7 +199,8 @@ class _Shadow:
     method: SyntheticRelease
     schema: Schema
     published: dict[str, AnyArray]
-    groups: tuple[dict[str, AnyArray], dict[str, AnyArray]]
+    known: dict[str, AnyArray]
+    groups: list[dict[str, AnyArray]]
     n_rows: int
 
     @classmethod
@@ -208,8 +211,13 @@ class _Shadow:
         members: Mapping[str, AnyArray],
         others: Mapping[str, AnyArray],
         seed: int,
+        part: int,
     ) -> _Shadow:
-        """Make a table of the members."""
+        """Make a table of the members, and choose the people in it and others that are attacked.
+
+        Those of the two parts are different: people who are like the crowd by chance would be taken for
+        members in one part, and would be others in the other.
+        """
         made = copy.copy(method)
         made.ledger, made.anyway, made.random_state, made.n_records = None, True, seed, None
         n_rows = len(next(iter(members.values())))
@@ -218,8 +226,10 @@ class _Shadow:
             source[schema.id_column] = np.arange(n_rows)
         table = made.release(source)
         n = _people(n_rows, len(source))
-        groups = tuple({name: values[:n] for name, values in group.items()} for group in (members, others))
-        return cls(made, schema, table.columns, groups, n_rows)  # type: ignore[arg-type]
+        chosen = slice(part * n, (part + 1) * n)
+        groups = [{name: values[chosen] for name, values in group.items()} for group in (members, others)]
+        known = {name: np.delete(values, chosen) for name, values in others.items()}
+        return cls(made, schema, dict(table.columns), known, groups, n_rows)
 
     @property
     def questions(self) -> list[dict[str, Any]]:
@@ -253,27 +263,33 @@ class _Shadow:
         ]
 
     def _likelihood(self) -> list[Floats]:
-        """Return the sum over tables of noisy less published counts of a person's cells, by precision."""
+        """Return for members and others how far the noisy counts of their cells exceed those of people known.
+
+        Notes
+        -----
+        The sum over tables of ``(T - n p) / (sd**2 + n p (1 + n / m))`` in the person's cell, with ``p`` the
+        share of the cell among the ``m`` people known and ``n`` the rows of the table: the excess divided by
+        its variance where nobody is known to be in the table.
+        """
         scores = [np.zeros(len(next(iter(people.values())))) for people in self.groups]
         for one in self.questions:
             question, values, sds = one["question"], np.array(one["values"]), np.array(one["sd"])
-            names = {name for table in question["tables"] for name in table}
-            columns = {name: self.schema.column(name) for name in names}
-            sizes = {name: cell_count(column, question) for name, column in columns.items()}
-            rows = (self.published, *self.groups)
-            shown, *people = (
-                {name: cell_codes(column, own[name], question) for name, column in columns.items()}
-                for own in rows
+            columns = {name: self.schema.column(name) for table in question["tables"] for name in table}
+            known, *people = (
+                {name: cell_codes(column, rows[name], question) for name, column in columns.items()}
+                for rows in (self.known, *self.groups)
             )
             start = 0
             for table in question["tables"]:
-                shape = [sizes[name] for name in table]
+                shape = [cell_count(columns[name], question) for name in table]
                 end = start + math.prod(shape)
                 places = [
-                    np.ravel_multi_index([codes[name] for name in table], shape) for codes in (shown, *people)
+                    np.ravel_multi_index([codes[name] for name in table], shape) for codes in (known, *people)
                 ]
-                counts = np.bincount(places[0], minlength=end - start) * (self.n_rows / len(places[0]))
-                excess = (values[start:end] - counts) / np.square(sds[start:end])
+                ratio = self.n_rows / len(places[0])
+                expected = np.bincount(places[0], minlength=end - start) * ratio
+                variance = np.square(sds[start:end]) + np.maximum(expected, 1.0) * (1 + ratio)
+                excess = (values[start:end] - expected) / variance
                 for score, place in zip(scores, places[1:], strict=True):
                     score += excess[place]
                 start = end
@@ -312,7 +328,8 @@ def cell_count(column: Column, question: Mapping[str, Any]) -> int:
 
 def _people(n_rows: int, columns: int) -> int:
     """Return how many people of each group are attacked: fewer where rows are many or wide."""
-    return max(LEAST_ROWS, min(n_rows, MOST_PEOPLE, _MOST_COMPARED // (2 * n_rows * columns)))
+    most = _MOST_COMPARED // (2 * n_rows * columns)
+    return max(LEAST_ROWS // 2, min(n_rows // 2, MOST_PEOPLE, most))
 
 
 def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Floats]:
