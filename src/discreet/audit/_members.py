@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Group: TypeAlias = Literal["made-up", "rows"]
 MOST_PEOPLE = 2_000
 """Largest number of people in the table, and of others, that are attacked."""
-_MOST_COMPARED = 500_000_000
+_MOST_COMPARED = 1_000_000_000
 """Largest number of cells of people and published rows that are compared."""
 _BLOCK = 64
 _KNOWLEDGE = "all cells of a person, everything that is published, and other people of the same kind"
