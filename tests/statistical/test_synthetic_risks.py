@@ -56,7 +56,8 @@ def summarize(results: list[MemberComparison]) -> dict[str, float]:
     reach = 1.96 * float(values.std(ddof=1)) / len(values) ** 0.5
     mean = float(values.mean())
     found = {"mean": mean, "lower": mean - reach, "upper": mean + reach, "bound": results[0].bound}
-    return {name: round(value, 4) for name, value in found.items()}
+    # Without the sign of a zero.
+    return {name: round(value, 4) + 0.0 for name, value in found.items()}
 
 
 @pytest.mark.parametrize("people", [48_842, 4_000], ids=["all", "few"])

@@ -35,7 +35,7 @@ from discreet.audit._density import (
 from discreet.audit._distinguishing import distinguish
 from discreet.audit._enumeration import EveryRow, row_law
 from discreet.audit._guess import Guess, Reidentification, max_roc_area, max_success_probability, min_error
-from discreet.audit._members import MemberComparison, attack_members
+from discreet.audit._members import MemberComparison, attack_members, attack_published
 from discreet.audit._prior import PlannedAttacks, attack_prior
 from discreet.audit._published_file import attack_file
 from discreet.audit._real_rows import attack_rows
@@ -66,6 +66,7 @@ __all__ = [
     "attack_file",
     "attack_members",
     "attack_prior",
+    "attack_published",
     "attack_questions",
     "attack_records",
     "attack_rows",

@@ -24,6 +24,7 @@ from discreet.formatting import percent
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.release.synthetic.plan import LEAST_ROWS
+from discreet.release.synthetic.synthesis import sampling_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,24 @@ MOST_PEOPLE = 2_000
 """Largest number of people in the table, and of others, that are attacked."""
 _MOST_COMPARED = 1_000_000_000
 """Largest number of cells of people and published rows that are compared."""
+_MOST_DRAWN = 20_000
 _BLOCK = 64
+_AREAS = (
+    (
+        "shadow models",
+        "An attacker who has learned on tables of other people how those in a table differ tells a person in "
+        "the table from another in {} of pairs.",
+    ),
+    (
+        "nearest row",
+        "In {} of pairs of a person in the table and another, a published row is more like the one in it.",
+    ),
+    (
+        "likelihood",
+        "In {} of pairs of a person in the table and another, the noisy counts of the one in it are further "
+        "above what other people explain.",
+    ),
+)
 _KNOWLEDGE = "all cells of a person, everything that is published, and other people of the same kind"
 
 
@@ -168,12 +186,44 @@ def attack_members(
     direction = _learn_direction(*taught.features())
     features = attacked.features()
     compare = _Comparisons(attacked, on)
+    learned = [group[:, 0] * direction[0] + group[:, 1] * direction[1] for group in features]
+    nearest, likelihood = ([group[:, i] for group in features] for i in (0, 1))
     return (
-        compare.areas("shadow models", *(group @ direction for group in features)),
-        compare.areas("nearest row", *(group[:, 0] for group in features)),
-        compare.areas("likelihood", *(group[:, 1] for group in features)),
+        *(
+            compare.area(attack, text, members, others)
+            for (attack, text), (members, others) in zip(_AREAS, (learned, nearest, likelihood), strict=True)
+        ),
         *compare.differences(),
     )
+
+
+def attack_published(method: SyntheticRelease, n_rows: int) -> tuple[MemberComparison, ...]:
+    """Attack people drawn from the published answers, in tables made anew. Anybody gets the same results.
+
+    Parameters
+    ----------
+    method : SyntheticRelease
+        Method after the release, or after it was repeated from ``tables.json``.
+    n_rows : int
+        Number of published rows; twice as many people are drawn, at most 20,000.
+
+    Returns
+    -------
+    tuple of MemberComparison
+        As of :func:`attack_members`.
+
+    Privacy
+    -------
+    May be published: everything follows from published answers and their seed, the noise of the new tables
+    included.
+
+    Reference
+    ---------
+    As :func:`attack_members`.
+    """
+    people = method.generate(min(2 * n_rows, _MOST_DRAWN), seed=1)
+    stream = sampling_stream("attacks", method.sampling_seed_)
+    return attack_members(method, people, on="made-up", stream=stream)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,8 +300,8 @@ class _Shadow:
         return int(self.codes(self.groups[0]).shape[1])
 
     @cached_property
-    def nearest(self) -> list[tuple[Ints, Floats]]:
-        """Distance of the nearest row and share of cells guessed right, of members and of others."""
+    def nearest(self) -> list[tuple[Ints, Ints]]:
+        """Distance of the nearest row and number of cells guessed right, of members and of others."""
         shown = self.codes(self.published)
         return [_find_nearest(self.codes(people), shown) for people in self.groups]
 
@@ -332,8 +382,8 @@ def _people(n_rows: int, columns: int) -> int:
     return max(LEAST_ROWS // 2, min(n_rows // 2, MOST_PEOPLE, most))
 
 
-def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Floats]:
-    """Return in how many columns the nearest row differs, and the share of cells that such rows guess right.
+def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Ints]:
+    """Return in how many columns the nearest row differs, and how many cells such rows guess right.
 
     Parameters
     ----------
@@ -341,7 +391,7 @@ def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Floats]:
         Cells of people, and of published rows in random order: the first of equally near ones is taken.
     """
     nearest = np.empty(len(people), np.int64)
-    right = np.zeros(len(people))
+    right = np.zeros(len(people), np.int64)
     for start in range(0, len(people), _BLOCK):
         block = people[start : start + _BLOCK]
         differs = [block[:, None, j] != shown[None, :, j] for j in range(shown.shape[1])]
@@ -351,7 +401,7 @@ def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Floats]:
         nearest[start : start + _BLOCK] = distance.min(axis=1)
         for j, one in enumerate(differs):
             guess = shown[(distance - one).argmin(axis=1), j]
-            right[start : start + _BLOCK] += (guess == block[:, j]) / len(differs)
+            right[start : start + _BLOCK] += guess == block[:, j]
     return nearest, right
 
 
@@ -370,15 +420,11 @@ class _Comparisons:
         self._shadow, self._on = shadow, on
         (self._promise,) = shadow.method.promises_
 
-    def areas(self, attack: str, members: Floats, others: Floats) -> MemberComparison:
+    def area(self, attack: str, sentence: str, members: Floats, others: Floats) -> MemberComparison:
         """Return how well a score tells people in the table from others."""
-        area, lower, upper = roc_area(members, others)
+        found = roc_area(members, others)
         bound = max_roc_area(self._promise)
-        sentence = (
-            f"Of a person in the table and another, the one in it has the higher score in {percent(area)} of "
-            f"cases; by chance in 50 %, and under this promise in at most {percent(bound)} on average."
-        )
-        return self._result(attack, (area, lower, upper), 0.5, bound, None, len(members), sentence)
+        return self._result(attack, found, 0.5, bound, None, len(members), sentence.format(percent(found[0])))
 
     def differences(self) -> list[MemberComparison]:
         """Return the differences in exact matches, distances and guessed cells."""
@@ -386,34 +432,36 @@ class _Comparisons:
         width = self._shadow.width
         return [
             self._difference(
-                "exact match", near_in == 0, near_out == 0, "{} of people in the table have a published row "
-                "with all their cells, and {} of others.",
+                "exact match", near_in == 0, near_out == 0, 1, "{} of people in the table have a published "
+                "row with all their cells, and {} of others.",
             ),
             self._difference(
-                "distance", 1 - near_in / width, 1 - near_out / width, "The published row that is most alike "
+                "distance", width - near_in, width - near_out, width, "The published row that is most alike "
                 "agrees in {} of the columns of people in the table, and in {} of those of others.",
             ),
             self._difference(
-                "guessed cells", right_in, right_out, "Each cell guessed by the published row that is most "
-                "alike in the other columns: right in {} of cases for people in the table, and in {} for "
-                "others.",
+                "guessed cells", right_in, right_out, width, "Each cell guessed by the published row that is "
+                "most alike in the other columns: right in {} of cases for people in the table, and in {} "
+                "for others.",
             ),
         ]  # fmt: skip
 
     def _difference(
-        self, attack: str, members: Floats | Bools, others: Floats | Bools, sentence: str
+        self, attack: str, members: Ints | Bools, others: Ints | Bools, most: int, sentence: str
     ) -> MemberComparison:
-        """Return the difference of the means of two groups with its interval."""
-        means = float(np.mean(members)), float(np.mean(others))
-        spread = math.sqrt(np.var(members) / len(members) + np.var(others) / len(others))
-        reach = -float(special.ndtri(FAILURE / 2)) * spread
-        value = means[0] - means[1]
+        """Return the difference of the means of two groups, as shares of `most`, with its interval."""
+        n = len(members)
+        # Sums of whole numbers are the same on every machine.
+        totals = [int(np.sum(group)) for group in (members, others)]
+        squares = [int(np.sum(np.square(group, dtype=np.int64))) for group in (members, others)]
+        means = totals[0] / (n * most), totals[1] / (n * most)
+        variance = sum(square * n - total * total for square, total in zip(squares, totals, strict=True))
+        reach = -float(special.ndtri(FAILURE / 2)) * math.sqrt(variance / n) / (n * most)
+        value = (totals[0] - totals[1]) / (n * most)
         # A mean of numbers from 0 to 1 differs between neighbors by no more than the total variation.
         bound = self._promise.delta_at(0.0)
         text = sentence.format(percent(means[0]), percent(means[1]))
-        return self._result(
-            attack, (value, value - reach, value + reach), 0.0, bound, means, len(members), text
-        )
+        return self._result(attack, (value, value - reach, value + reach), 0.0, bound, means, n, text)
 
     def _result(
         self,

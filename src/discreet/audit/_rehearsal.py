@@ -22,7 +22,7 @@ from discreet.errors import DataError, ParameterError
 from discreet.formatting import count_noun
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.privacy import GaussianDP, PureDP
-from discreet.query import Database, Dependence, Marginals
+from discreet.query import Dependence, Marginals
 from discreet.query.curation import Curation
 from discreet.query.dummy import rows_from_schema
 from discreet.query.engines import engine_for
@@ -109,15 +109,15 @@ def attack_questions(
     rehearsed = copy.copy(method)
     rehearsed.ledger, rehearsed.anyway, rehearsed.random_state = None, True, None
     (claim,) = rehearsed.plan(schema, size).promises
-    with Database(rows, schema=schema) as database:
-        watched = WatchedSums(database)
+    with rehearsed.open_rows(rows, stream=Stream(), rows_salt="rehearsal") as sums:
+        watched = WatchedSums(sums)
         try:
             made = rehearsed.release_database(watched)
         except DataError as problem:
             reason = f"The rehearsal on made-up rows ended early: {problem}"
             return (AuditResult(attack="none", claim=claim, verdict="not tested", reason=reason),)
     exact = engine_for(None)
-    exact.register(rows, database.curation)
+    exact.register(rows, Curation.from_schema(schema))
     try:
         noise = _check_noise(watched.asked, exact, claim, failure_probability)
     finally:
