@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.audit import attack_claims, attack_prior, attack_records, attack_rows
+from discreet.audit import (
+    attack_claims,
+    attack_members,
+    attack_prior,
+    attack_published,
+    attack_questions,
+    attack_records,
+    attack_rows,
+)
 from discreet.errors import DataError, SelfAttackFailed
 from discreet.evaluation.columns import compare_columns, correlate
 from discreet.evaluation.exact_models import check_masked_model
@@ -24,15 +32,16 @@ from discreet.pipeline.options import check_floors
 from discreet.privacy import ApproxDP
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.masked.plan import MaskedPlan
+from discreet.release.synthetic import SyntheticRelease
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.statement.composition import USUAL_DELTA
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray
-    from discreet.audit import AuditResult, Guess, Reidentification
+    from discreet.audit import AuditResult, Guess, MemberComparison, Reidentification
     from discreet.evaluation.noise_aware import AwareRows
     from discreet.evaluation.scores import Trained
     from discreet.ledger import Ledger
@@ -119,9 +128,22 @@ def describe_plan(method: ReleaseMethod, plan: ReleasePlan) -> str:
 
 
 def attack_plan(
-    plan: ReleasePlan, n_records: int, report: StageReport
+    method: ReleaseMethod, plan: ReleasePlan, n_rows: int, n_records: int, report: StageReport
 ) -> tuple[tuple[Guess, ...], tuple[AuditResult, ...]]:
     """Attack a plan on made-up records, and return the guesses and the audits.
+
+    Parameters
+    ----------
+    method : ReleaseMethod
+        Method of the release, which is rehearsed if it asks questions.
+    plan : ReleasePlan
+        Plan of the release, with its promises.
+    n_rows : int
+        Number of rows of the table.
+    n_records : int
+        Number of made-up records that floors are attacked on.
+    report : StageReport
+        Report of the stage; gets the number of promises that hold.
 
     Raises
     ------
@@ -131,7 +153,11 @@ def attack_plan(
     guesses = attack_prior(
         plan, n=n_records, progress=lambda done, total: report.progress(0.9 * done / total)
     )
-    audits = attack_claims(plan)
+    if isinstance(method, SyntheticRelease):
+        assert method.schema is not None
+        audits = attack_questions(method, public_length(method.schema, n_rows))
+    else:
+        audits = attack_claims(plan)
     broken = [str(guess) for guess in guesses if guess.verdict == "broken"]
     broken += [str(audit) for audit in audits if audit.verdict == "broken"]
     if broken:
@@ -143,7 +169,12 @@ def attack_plan(
         )
     floors = len({guess.column for guess in guesses if guess.verdict == "holds"})
     others = len({str(audit.claim) for audit in audits if audit.verdict == "holds"})
-    if floors + others:
+    if isinstance(method, SyntheticRelease) and others:
+        report(
+            "all questions asked about made-up rows: their noise hides every row as promised, and the table "
+            "follows from the noisy answers alone"
+        )
+    elif floors + others:
         report(
             f"{count_noun(floors, 'floor')} and {count_noun(others, 'other promise')} attacked on made-up "
             "records: all hold"
@@ -347,13 +378,32 @@ def attack_real_rows(
     return guesses, attack_records(plan, pairs.rows, pairs.published_rows)
 
 
+def attack_made_up_people(method: ReleaseMethod, n_rows: int) -> tuple[MemberComparison, ...]:
+    """Attack tables made anew from published rows; empty for a method that asks no questions."""
+    return attack_published(method, n_rows) if isinstance(method, SyntheticRelease) else ()
+
+
+def attack_real_people(method: ReleaseMethod, pairs: PairedSample) -> tuple[MemberComparison, ...]:
+    """Attack tables made anew from halves of a sample of real rows; for the curator alone."""
+    if not isinstance(method, SyntheticRelease):
+        return ()
+    return attack_members(method, pairs.rows, on="rows")
+
+
 def describe_attacks(
     plan: ReleasePlan,
     on_rows: tuple[Guess, ...],
     on_file: tuple[Guess, ...],
     exposed: tuple[Reidentification, ...],
+    compared: Sequence[MemberComparison],
 ) -> str:
     """Return how many attacks were run and where their results are, in words."""
+    if compared:
+        attacks = count_noun(len({one.attack for one in compared}), "attack")
+        return (
+            f"{attacks} on the people in tables made anew, of made-up and of real rows; the latter are in "
+            "the internal report alone"
+        )
     if not plan.row_level:
         return "published rows belong to no real person, so there is no row or person to attack"
     names = {guess.attack for guess in (*on_rows, *on_file)} | {one.attack for one in exposed}
