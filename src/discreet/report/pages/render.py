@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from discreet import formatting
-from discreet.report.pages import _attacks, _columns, _declared, _learning, _summary
+from discreet.report.pages import _attacks, _columns, _declared, _learning, _quality, _summary
 from discreet.report.pages._summary import summary_tiles
 from discreet.report.pages.tables import SHOWN, badge, name_markup, verdict_badge
 
@@ -87,6 +87,7 @@ def _report_page(statement: Statement, findings: Findings) -> str:
         exposures=_attacks.exposures(findings.exposures),
         curves=curves[:_CURVES_SHOWN],
         folded_curves=curves[_CURVES_SHOWN:],
+        quality=None if findings.quality is None else _quality.quality_view(findings.quality),
         learning=None if findings.learning is None else _learning.learning_view(findings.learning),
         data=_columns.data_view(findings.columns, findings.correlations),
         stages=_declared.stage_table(findings),
@@ -111,7 +112,7 @@ def _common_values(statement: Statement, findings: Findings | None = None) -> di
 
 def _page(template: str, *, script: str, **values: Any) -> str:
     """Return a rendered template, with a policy that allows its own style and script alone."""
-    style = _text("style.css")
+    style = _text("style.css") + (_text("quality.css") if values.get("quality") else "")
     policy = [
         "default-src 'none'",
         f"style-src {_source(style)}",
