@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from discreet.schema import Column
 
-HALF_DEVIATION = math.sqrt(2 / math.pi) / 2
-"""Half the mean absolute deviation of Gaussian noise, in standard deviations."""
+_HALF_DEVIATIONS = {"gaussian": math.sqrt(2 / math.pi) / 2, "laplace": math.sqrt(2) / 4}
+"""Half the mean absolute deviation of noise, in standard deviations."""
 
 
 class TableNoise(Record):
@@ -38,6 +38,8 @@ class TableNoise(Record):
         Number of cells of the table.
     sd : float
         Standard deviation of the noise on each count, in rows; of the mean of all answers about the table.
+    law : str
+        Kind of the noise, "gaussian" or "laplace".
     fine : bool
         Whether the cells are finer ones, by which values inside a cell are drawn.
     """
@@ -45,6 +47,7 @@ class TableNoise(Record):
     columns: list[str]
     cells: int
     sd: float
+    law: str = "gaussian"
     fine: bool = False
 
 
@@ -148,7 +151,8 @@ class MeasuredTables(Record):
 
     def expected_distance(self, table: TableNoise) -> float:
         """Return the mean distance in total variation of a table from the true one, before projection."""
-        return min(1.0, HALF_DEVIATION * table.sd * table.cells / max(self.rows, 1.0))
+        half = _HALF_DEVIATIONS.get(table.law, 0.5)
+        return min(1.0, half * table.sd * table.cells / max(self.rows, 1.0))
 
 
 def read_tables(
@@ -219,7 +223,9 @@ def _read_counts(
             known = found.get(key)
             if known is not None and sd > 0 and known.sd > 0:
                 sd = 1 / math.hypot(1 / sd, 1 / known.sd)
-            found[key] = TableNoise(columns=list(columns), cells=int(value.size), sd=sd, fine=key[0])
+            found[key] = TableNoise(
+                columns=list(columns), cells=int(value.size), sd=sd, law=str(one["law"]), fine=key[0]
+            )
     return list(found.values()), totals
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _BARS = 20  # columns in one chart, at most
 _FOLDED = 10  # rows of long tables that are shown
+_PARTNERS = 16  # names in one cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,27 +265,39 @@ def _fallbacks(measured: MeasuredTables) -> list[tuple[str, str, str]]:
 
 
 def _pair_table(measured: MeasuredTables, errors: Mapping[frozenset[str], float] | None) -> HtmlTable | None:
-    """Return the pairs without a table, farthest first where errors are known; None if there are none."""
+    """Return the pairs without a table, worst first or else by column; None if there are none."""
     pairs = measured.unmeasured
     if not pairs:
         return None
-    if errors is not None:
-        pairs = sorted(pairs, key=lambda pair: -errors[frozenset(pair)])
-    rows: list[list[Markup | str]] = [
-        [
-            name_markup(a),
-            name_markup(b),
-            *([] if errors is None else [small_percent(errors[frozenset((a, b))])]),
-        ]
-        for a, b in pairs
-    ]
+    if errors is None:
+        return _partner_table(measured)
+    ordered = sorted(pairs, key=lambda pair: -errors[frozenset(pair)])
     return HtmlTable(
-        caption="Pairs without a table" + ("" if errors is None else ", largest error first"),
-        head=("Column", "Column", *([] if errors is None else ["Error"])),
-        rows=rows,
+        caption="Pairs without a table, largest error first",
+        head=("Column", "Column", "Error"),
+        rows=[[name_markup(a), name_markup(b), small_percent(errors[frozenset((a, b))])] for a, b in ordered],
         numbers=(2,),
         noun="more pair",
         fold_at=_FOLDED,
+    )
+
+
+def _partner_table(measured: MeasuredTables) -> HtmlTable:
+    """Return for each column those with which it has a table, and those with which it has none."""
+    missing = {frozenset(pair) for pair in measured.unmeasured}
+    rows: list[list[Markup | str]] = []
+    for name in measured.names:
+        others = [other for other in measured.names if other != name]
+        without = [other for other in others if frozenset((name, other)) in missing]
+        with_table = [other for other in others if other not in without]
+        held, lacking = (_list(found, _PARTNERS) or formatting.NONE for found in (with_table, without))
+        rows.append([name_markup(name), held, lacking])
+    return HtmlTable(
+        caption="Pairs by column",
+        head=("Column", "Has a table with", "Has none with"),
+        rows=rows,
+        stack=True,
+        noun="more column",
     )
 
 
@@ -317,10 +330,10 @@ def _noise_row(measured: MeasuredTables, table: TableNoise) -> list[Markup | str
     ]
 
 
-def _list(names: Sequence[str]) -> str:
+def _list(names: Sequence[str], most: int = SHOWN) -> str:
     """Return names one after another, and how many more there are."""
-    shown = ", ".join(formatting.name(name) for name in names[:SHOWN])
-    return shown + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
+    shown = ", ".join(formatting.name(name) for name in names[:most])
+    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _mean(values: Iterable[float]) -> float:
