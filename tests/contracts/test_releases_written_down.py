@@ -135,7 +135,7 @@ def test_what_was_published_fits_its_plan(name: str, tmp_path: Path) -> None:
     method = CASES[name]
     assert method.schema is not None
     done = method.publish(rows_of(method.schema), tmp_path / "a.parquet", stream=Stream.from_seed(3))
-    plan = method.plan(method.schema, done.n_read)
+    plan = method.plan(method.schema, done.n_read or 0)
     assert plan.misfits(read(tmp_path / "a.parquet", plan.schema)) == {}
 
 

@@ -94,6 +94,9 @@ def release(
     *,
     method: MethodFlags,
     out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("release"),
+    rows: Annotated[
+        int | None, typer.Option(help="Number of rows to make up. [default: as many as the table has]", min=1)
+    ] = None,
     attack_records: options.AttackRecords = 20_000,
     ledger: LedgerFlags,
     files: ReleaseFileFlags,
@@ -110,6 +113,8 @@ def release(
     from discreet.pipeline.release import publish
 
     request = method.read(table)
+    if rows is not None:
+        request.options["n_records"] = rows
     place = ledger.place
     with Console(as_json=json) as console:
         if dry_run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     from discreet.evaluation.scores import Trained
     from discreet.ledger import Ledger
     from discreet.pipeline._stages import StageReport
-    from discreet.privacy import Receipt
-    from discreet.release import ReleaseMethod, ReleasePlan
+    from discreet.release import Publication, ReleaseMethod, ReleasePlan
     from discreet.report.findings import Learning, WhatIf
     from discreet.schema import Schema
 
@@ -53,6 +53,7 @@ _KINDS = {
     "spherical": "with spherical noise together",
     "masked": "of points that belong to no real person",
     "masked-label": "of their labels",
+    "synthetic": "made up from noisy tables of counts",
     "clear": "as they are",
 }
 
@@ -67,6 +68,12 @@ def read_table(source: Any, schema: Schema, label: str, report: StageReport) -> 
     released = count_noun(len(schema.released), "column")
     report(f"{label}: {count_noun(n_rows, 'row')}; {released} to publish, {hidden} kept back")
     return n_rows
+
+
+def public_length(schema: Schema, n_rows: int) -> Any:
+    """Return the number of rows; None where it is not public, which only some methods accept."""
+    public = schema.neighbors == "replace-one" and schema.row_count == "public"
+    return n_rows if public else None
 
 
 def check_cells(source: Any, schema: Schema, n_rows: int, report: StageReport) -> None:
@@ -97,10 +104,12 @@ def plan_release(
     report : StageReport
         Report of the stage; gets the number of columns by kind of noise.
     """
-    plan = method.plan(schema, n_rows)
+    plan = method.plan(schema, public_length(schema, n_rows))
     check_floors(plan, floors)
     kinds = Counter(done.law.kind for done in plan.columns)
-    report(f"{method.name}: " + "; ".join(f"{n} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()))
+    parts = [f"{n} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()]
+    # What will not be done is said before anything is charged.
+    report(f"{method.name}: " + "; ".join(parts) + "".join(f". {note}" for note in plan.notes).rstrip("."))
     return plan
 
 
@@ -156,22 +165,67 @@ def make_watch(
     return watch
 
 
-def sample_true_rows(source: Any, schema: Schema) -> PairedSample:
-    """Return a sample of true rows alone, for a release whose published rows belong to no one."""
+def sample_true_rows(source: Any, schema: Schema, made_up: MadeUpRows | None = None) -> PairedSample:
+    """Return a sample of true rows, for a release whose published rows belong to no one.
+
+    Parameters
+    ----------
+    source : Any
+        Table that the rows are drawn from.
+    schema : Schema
+        Schema that declares the columns of the table.
+    made_up : MadeUpRows, optional
+        Published rows that stand beside the true ones, in any order; None puts the true rows there too.
+    """
     pairs = PairedSample(schema, Stream())
     with open_table(source) as table:
         for batch in table.batches(schema):
-            pairs(batch, batch)
+            n = len(next(iter(batch.values())))
+            pairs(batch, batch if made_up is None else made_up.take(n))
     return pairs
 
 
-def describe_charge(receipt: Receipt, ledger: Ledger | None) -> str:
+class MadeUpRows:
+    """Rows of a published file, a number at a time, from the beginning again after its end.
+
+    Parameters
+    ----------
+    path : Path
+        File of data of a release.
+    plan : ReleasePlan
+        Plan of the release, with the schema and the types of the file.
+    """
+
+    def __init__(self, path: Path, plan: ReleasePlan) -> None:
+        self._read = partial(published_batches, path, plan.schema, typed=plan.typed)
+        self._batches = self._read()
+        self._held: dict[str, AnyArray] = {}
+
+    def take(self, n: int) -> dict[str, AnyArray]:
+        """Return the next `n` rows, encoded."""
+        while not self._held or len(next(iter(self._held.values()))) < n:
+            batch = next(self._batches, None)
+            if batch is None:
+                self._batches = self._read()
+                batch = next(self._batches)
+            held = self._held or {name: values[:0] for name, values in batch.items()}
+            self._held = {name: np.concatenate([held[name], values]) for name, values in batch.items()}
+        taken = {name: values[:n] for name, values in self._held.items()}
+        self._held = {name: values[n:] for name, values in self._held.items()}
+        return taken
+
+
+def describe_charge(publication: Publication, ledger: Ledger | None) -> str:
     """Return where a release was charged, in words."""
-    if ledger is None or receipt.seq is None:
+    *earlier, last = publication.receipts
+    if ledger is None or last.seq is None:
         return "drawn without charging a ledger"
     # The address of a server may hold a password.
     place = "the ledger" if "://" in ledger.url else Path(ledger.url).name
-    return f"charged as row {receipt.seq} of {place} before the first draw"
+    if earlier:
+        rows = ", ".join(str(receipt.seq) for receipt in publication.receipts)
+        return f"{len(earlier) + 1} questions charged as rows {rows} of {place}, each before its first draw"
+    return f"charged as row {last.seq} of {place} before the first draw"
 
 
 def measure_worth(
@@ -210,10 +264,11 @@ def measure_worth(
         Noise, floors and accuracy at several factors of the noise.
     """
     stream = Stream()
+    learning: Learning | None
     if isinstance(plan, MaskedPlan):
         assert isinstance(method, MaskedRelease)
         assert method.model_ is not None
-        learning: Learning | None = check_masked_model(plan, pairs.rows, method.model_)
+        learning = check_masked_model(plan, pairs.rows, method.model_)
     else:
         learning = measure_learning(
             plan.schema,
@@ -224,6 +279,10 @@ def measure_worth(
             other_rows=beside,
             progress=lambda done: report.progress(0.6 * done),
         )
+    if method.asks_questions:
+        # What more or less noise does to such a table does not follow from a factor.
+        report(_describe_learning(learning))
+        return learning, []
     meter = choose_meter(plan, pairs.rows, stream=stream, published=pairs.published_rows)
     positions = what_if(
         method,
@@ -300,14 +359,14 @@ def describe_attacks(
     )
 
 
-def first_rows(path: Path, schema: Schema) -> dict[str, AnyArray]:
+def first_rows(path: Path, schema: Schema, *, typed: bool = False) -> dict[str, AnyArray]:
     """Return the first rows of a published file, encoded; `verify` attacks the same ones again.
 
     Rows were shuffled before they were written, so the first ones are a random sample.
     """
     parts: list[dict[str, AnyArray]] = []
     n_read = 0
-    for batch in published_batches(path, schema):
+    for batch in published_batches(path, schema, typed=typed):
         parts.append({name: values[: ATTACKED_ROWS - n_read] for name, values in batch.items()})
         n_read += len(next(iter(batch.values())))
         if n_read >= ATTACKED_ROWS:
@@ -318,9 +377,9 @@ def first_rows(path: Path, schema: Schema) -> dict[str, AnyArray]:
 def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
     """Return the comparisons of published and true rows, by the names that findings give them.
 
-    Empty if published rows belong to no one.
+    Empty if published rows belong to no one and have other columns.
     """
-    if not plan.row_level:
+    if not plan.row_level and not plan.typed:
         return {}
     return {
         "columns": compare_columns(

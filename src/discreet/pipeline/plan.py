@@ -16,6 +16,7 @@ from discreet.pipeline._release_stages import usual_delta
 from discreet.pipeline._stages import Stages
 from discreet.pipeline.options import (
     ATTACK_RECORDS,
+    check_declared,
     resolve_declaration,
     resolve_floors,
     resolve_method,
@@ -25,7 +26,6 @@ from discreet.pipeline.result import Row, build_notes, build_rows, select_senten
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query.dummy import RULE
-from discreet.release.base import check_publishable
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.report.statement.build import promised_blocks
 from discreet.report.statement.table import TableSubject
@@ -125,7 +125,7 @@ def plan_noise_levels(
     """
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
-    check_publishable(declared, "a release")
+    check_declared(method, declared)
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     n_rows, public_sample = basis.n_rows, basis.public_sample
@@ -230,7 +230,7 @@ def dry_run(
     schema, _ = resolve_declaration(method, schema, None)
     declared = find_schema(source, schema)
     declared = declared if target is None else declared.with_target(target)
-    check_publishable(declared, "a release")
+    check_declared(method, declared)
     floors = resolve_floors(declared, protect)
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -42,12 +42,13 @@ def attack_folder(folder: Path) -> tuple[Guess, ...]:
     """
     public = find_folder(folder)
     statement = read_statement(public)
-    if statement.what.rows_read < 1:
+    n_rows: Any = statement.what.rows_read
+    if n_rows is not None and n_rows < 1:
         raise ParameterError("statement.json must speak of at least one row, and does not.")
     schema = Schema.from_dict(statement.declared)
     method = method_from_dict(statement.what.method.model_dump(), schema=schema)
-    plan = method.plan(schema, statement.what.rows_read)
-    return attack_file(plan, first_rows(public / DATA, plan.schema))
+    plan = method.plan(schema, n_rows)
+    return attack_file(plan, first_rows(public / DATA, plan.schema, typed=plan.typed))
 
 
 def rebuild_report(folder: Path, out: Path | None = None) -> Path:

@@ -24,6 +24,7 @@ from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log
 from discreet.pipeline.options import (
     Output,
     RunOptions,
+    check_declared,
     resolve_declaration,
     resolve_floors,
     resolve_method,
@@ -32,7 +33,6 @@ from discreet.pipeline.options import (
 from discreet.pipeline.result import Published, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
-from discreet.release.base import check_publishable
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
     DATA,
@@ -42,7 +42,7 @@ from discreet.report.folder.folder import (
     sign,
     write_public,
 )
-from discreet.report.folder.model_files import write_classifier
+from discreet.report.folder.model_files import write_answers, write_classifier
 from discreet.report.pages.render import write_report
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.table import TableSubject
@@ -171,7 +171,7 @@ def publish(
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
     declared = declared if target is None else declared.with_target(target)
-    check_publishable(declared, "a release")
+    check_declared(method, declared)
     key = ReleaseKey.from_escrow(escrow, release=folder)
     signing_key = load_signing_key(signing)
     texts = parse_about(about)
@@ -218,18 +218,24 @@ def publish(
                 watch=_release_stages.make_watch(pairs, n_rows, report),
             )
             write_classifier(public, releasing, publication.schema)
-            charge = _release_stages.describe_charge(publication.receipt, table_ledger)
+            write_answers(public, releasing)
+            charge = _release_stages.describe_charge(publication, table_ledger)
             report(f"{publication.n_rows:,} rows, {charge}")
-        log.write("charged", receipt=publication.receipt.to_dict(), commitment=publication.commitment)
+        for receipt in publication.receipts:
+            log.write("charged", receipt=receipt.to_dict(), commitment=publication.commitment)
         with stages.stage("learn") as report:
             learning, positions = None, list[WhatIf]()
             with report.optional("what a learner gets from it"):
-                pairs = pairs if plan.row_level else _release_stages.sample_true_rows(table, declared)
+                if not plan.row_level:
+                    made_up = _release_stages.MadeUpRows(public / DATA, plan) if plan.typed else None
+                    pairs = _release_stages.sample_true_rows(table, declared, made_up)
                 learning, positions = _release_stages.measure_worth(
                     releasing, declared, plan, pairs, beside, n_rows, report
                 )
         with stages.stage("attack") as report:
-            on_file = attack_file(plan, _release_stages.first_rows(public / DATA, plan.schema))
+            on_file = attack_file(
+                plan, _release_stages.first_rows(public / DATA, plan.schema, typed=plan.typed)
+            )
             on_rows, exposed = tuple[Guess, ...](), tuple[Reidentification, ...]()
             with report.optional("attacks on real rows"):
                 on_rows, exposed = _release_stages.attack_real_rows(plan, pairs, report)
@@ -240,7 +246,7 @@ def publish(
                 TableSubject(publication, releasing, on_file),
                 about=texts,
                 ledger=table_ledger,
-                tuning=describe_tuning(run.tuned, tuned_before, publication.receipt, table_ledger),
+                tuning=describe_tuning(run.tuned, tuned_before, publication.receipts[0], table_ledger),
                 files=data_digests(public),
                 created=publication.receipt.when,
             )

@@ -140,7 +140,7 @@ class What(PublicationHead):
     """What was published, by whom and what for."""
 
     method: Method
-    rows_read: int = Field(ge=1)
+    rows_read: int | None = Field(ge=1)
     rows_published: int = Field(ge=1)
 
 

@@ -16,6 +16,8 @@ from discreet.report.statement._sentences import (
     SAMPLERS,
     THEOREMS,
     TIMING,
+    TIMING_OF_QUESTIONS,
+    attacker_sentence,
     column_sentence,
     floors_sentence,
     total_sentence,
@@ -99,8 +101,8 @@ class TableSubject:
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
-        """The single charge of the publication."""
-        return (self._publication.receipt,)
+        """Charges of the publication, in their order: one, or one for each question."""
+        return self._publication.receipts
 
     @property
     def _publication(self) -> Publication:
@@ -135,6 +137,8 @@ class TableSubject:
         sentences += [floors_sentence(promise) for promise in floors]
         if not floors:
             sentences.append("No error floor is proven for any column.")
+        if self.method.asks_questions:
+            sentences += filter(None, (attacker_sentence(promise, epsilon) for promise in promises))
         return Definition(
             kinds=list(dict.fromkeys(promise.kind for promise in promises)),
             differential_privacy=epsilon is not None,
@@ -146,7 +150,7 @@ class TableSubject:
         """Return every number per column and in total, with the theorems that prove it."""
         epsilon, delta = total_cost(self.promises, self.method)
         published = self.planned.schema
-        fields = {field.name: field for field in published_fields(published)}
+        fields = {field.name: field for field in published_fields(published, typed=self.planned.typed)}
         return Numbers(
             promises=[promise.to_dict() for promise in self.promises],
             epsilon=epsilon,
@@ -167,7 +171,10 @@ class TableSubject:
     def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> Composition:
         """Return the other charges to the same ledger, and the total."""
         receipt = self._publication.receipt
-        charges = compose_charges([receipt], receipt.promises, ledger, plain=True)
+        if self.method.asks_questions:
+            charges = compose_charges(self.receipts, self.promises, ledger, plain=False)
+        else:
+            charges = compose_charges([receipt], receipt.promises, ledger, plain=True)
         return Composition(receipt=receipt.to_dict(), **charges)
 
     def implementation(self) -> Implementation:
@@ -245,7 +252,10 @@ def table_implementation(
     if schema is not None and schema.id_column is not None:
         most = schema.max_rows_per_unit
         afterwards.append(f"rows of one {schema.unit} beyond {most} left out, chosen by a salted hash")
-    if shuffled:
+    if method.asks_questions:
+        seed = getattr(method, "sampling_seed_", "")
+        afterwards.append(f"rows drawn from tables.json with the public seed {seed}")
+    elif shuffled:
         afterwards.append("rows put in random order under the key")
     for summary in _summaries(planned):
         if getattr(summary.law, "clamped", False):
@@ -266,7 +276,7 @@ def table_implementation(
         rows_salt=getattr(planned, "rows_salt", None),
         total_variation=sum(promise.total_variation for promise in planned.promises),
         post_processing=afterwards,
-        timing=TIMING,
+        timing=TIMING_OF_QUESTIONS if method.asks_questions else TIMING,
         versions=installed_versions(),
     )
 

@@ -42,9 +42,9 @@ from discreet.tables.duckdb import connect, quote_path
 from discreet.tables.writers import ROW_GROUP
 
 if TYPE_CHECKING:
+    from discreet.release import ReleasePlan
     from discreet.report.folder.folder import FolderFiles
     from discreet.report.verify._result import Checks
-    from discreet.schema import Schema
 
 T = TypeVar("T", Statement, ModelStatement)
 _MOST_ENTRIES = 100
@@ -172,7 +172,7 @@ _AROUND = 12
 _BLOCK = 1 << 20
 
 
-def check_container(folder: Path, statement: Statement, schema: Schema, checks: Checks) -> None:
+def check_container(folder: Path, statement: Statement, plan: ReleasePlan, checks: Checks) -> None:
     """Check that the files of data are, byte for byte, what the release writes for their cells.
 
     Privacy
@@ -198,7 +198,9 @@ def check_container(folder: Path, statement: Statement, schema: Schema, checks: 
         wrong = []
         with tempfile.TemporaryDirectory(prefix="discreet-") as name:
             room = Path(name)
-            write_table(room / DATA, published_fields(schema), published_batches(folder / DATA, schema))
+            schema, typed = plan.schema, plan.typed
+            batches = published_batches(folder / DATA, schema, typed=typed)
+            write_table(room / DATA, published_fields(schema, typed=typed), batches)
             if digest_of(room / DATA) != digest_of(folder / DATA):
                 wrong.append(
                     f"{DATA} is not what the release writes for its cells: something is beside them."

@@ -97,14 +97,15 @@ def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[Releas
         wrong = []
         if canonical(method.parameters()) != canonical(statement.what.method.parameters):
             wrong.append("The parameters are not written the way parameters are: they were edited.")
-        plan = method.plan(schema, statement.what.rows_read)
+        n_rows: Any = statement.what.rows_read
+        plan = method.plan(schema, n_rows)
         laws = _stated_laws(statement)
         if laws and laws != {summary.column: summary.law for summary in plan.columns}:
             # Sizes calibrated on another processor may differ in the last digit; the file was drawn with
             # those.
             method = method.with_stated_laws(laws)
-            plan = method.plan(schema, statement.what.rows_read)
-        misfit = plan.length_misfit(statement.what.rows_read, statement.what.rows_published)
+            plan = method.plan(schema, n_rows)
+        misfit = plan.length_misfit(n_rows, statement.what.rows_published)
         wrong += [] if misfit is None else [misfit]
         checks.settle("method", wrong, f"The {method.name} release can be planned again from its parameters.")
         return method, plan
@@ -144,9 +145,28 @@ def check_blocks(claimed: Mapping[str, Any], true: Mapping[str, Any], checks: Ch
 
 
 def check_claims(
-    statement: Statement, schema: Schema, method: ReleaseMethod, plan: ReleasePlan, checks: Checks
+    statement: Statement,
+    schema: Schema,
+    method: ReleaseMethod,
+    plan: ReleasePlan,
+    checks: Checks,
+    receipts: Sequence[Receipt] | None = None,
 ) -> None:
-    """Check every number and every sentence that follows from the schema and the parameters."""
+    """Check every number and every sentence that follows from the schema and the parameters.
+
+    Parameters
+    ----------
+    statement : Statement
+        Statement that is checked.
+    schema : Schema
+        Declared schema of the rows.
+    method, plan : ReleaseMethod, ReleasePlan
+        Method with the stated parameters, and its plan.
+    checks : Checks
+        Collection that takes the results.
+    receipts : sequence of Receipt, optional
+        Receipts of all questions of a method that asks several; None where the statement has the only one.
+    """
     claimed = statement.model_dump(mode="json")
     with checks.attempt("numbers"):
         blocks = promised_blocks(TableSubject(plan, method))
@@ -167,15 +187,20 @@ def check_claims(
         )
     with checks.attempt("composition"):
         receipt = Receipt.from_dict(statement.composition.receipt)
-        checks.settle(
-            "composition",
+        faults = (
             composition_faults(
                 statement,
                 [receipt],
                 receipt.promises,
                 plain=True,
                 others=lambda: _receipt_faults(statement, receipt, method.describe_charge(schema)),
-            ),
+            )
+            if receipts is None
+            else composition_faults(statement, receipts, plan.promises, plain=False)
+        )
+        checks.settle(
+            "composition",
+            faults,
             "The charges add up to the stated total, and none before the receipt's is missing.",
         )
 
