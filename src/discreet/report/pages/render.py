@@ -119,6 +119,7 @@ def _common_values(statement: Statement, findings: Findings | None = None) -> di
         "dropped": _declared.dropped_columns(statement),
         "composition": _declared.composition_view(statement),
         "public_attacks": _attacks.guess_table(statement.attacks, on="file"),
+        "made_up": any(numbers.law["kind"] == "synthetic" for numbers in statement.numbers.columns),
     }
 
 
