@@ -120,6 +120,7 @@ def test_names_stay_text_in_every_chart(name: str) -> None:
 def test_what_was_not_measured_is_said_and_a_public_page_has_no_error() -> None:
     quality = quality_of(["a", "b", "c", "d", "y"], target="y")
     view = quality_view(quality)
+    assert view.measured.gaps is not None
     gaps = {str(row[0]): str(row[1]) for row in view.measured.gaps.rows}
     assert gaps["Pairs without a table"] == "8 of 10"
     assert gaps["Rare levels"] == "words: 70 of 90 levels share one cell"
@@ -152,4 +153,12 @@ def test_fallbacks_are_read_from_public_files_where_the_plan_is_not_at_hand() ->
     }
     for what, change in changes.items():
         view = measured_view(measured.model_copy(update=change))
+        assert view.gaps is not None
         assert what in [row[0] for row in view.gaps.rows]
+
+
+def test_a_table_with_every_count_has_no_gaps() -> None:
+    measured = quality_of(["a"]).measured
+    whole = measured.model_copy(update={"columns": measured.columns[:1], "notes": [], "questions": ["one"]})
+    column = whole.columns[0].model_copy(update={"has_inside": False})
+    assert measured_view(whole.model_copy(update={"columns": [column]})).gaps is None

@@ -29,7 +29,7 @@ class MeasuredView:
 
     tree: Markup
     tree_text: str
-    gaps: HtmlTable
+    gaps: HtmlTable | None
     pairs: HtmlTable | None
     tables: HtmlTable
 
@@ -95,12 +95,7 @@ def measured_view(
     return MeasuredView(
         tree=dependence_tree("dependence-tree", others, edges, measured.target),
         tree_text=_tree_text(measured),
-        gaps=HtmlTable(
-            caption="Not measured",
-            head=("What", "Where", "What it means"),
-            rows=[[what, where, means] for what, where, means in _gaps(measured)],
-            stack=True,
-        ),
+        gaps=_gap_table(measured),
         pairs=_pair_table(measured, errors),
         tables=_noise_table(measured),
     )
@@ -169,6 +164,14 @@ def _tree_text(measured: MeasuredTables) -> str:
         count = formatting.count_noun(len(measured.further), "further pair")
         text += f" Rows were then weighted to fit the tables of {count}."
     return text
+
+
+def _gap_table(measured: MeasuredTables) -> HtmlTable | None:
+    """Return the table of what was not measured; None if nothing was left out."""
+    gaps = [list(gap) for gap in _gaps(measured)]
+    if not gaps:
+        return None
+    return HtmlTable(caption="Not measured", head=("What", "Where", "What it means"), rows=gaps, stack=True)
 
 
 def _gaps(measured: MeasuredTables) -> list[tuple[str, str, str]]:
