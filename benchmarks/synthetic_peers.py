@@ -1,7 +1,10 @@
 """Our synthetic release beside MST and AIM: the same rows, cells, promise and neighbors, settings untouched.
 
-    python benchmarks/synthetic_peers.py run --runs RUNS.jsonl     # hours; goes on where it was stopped
-    python benchmarks/synthetic_peers.py report --runs RUNS.jsonl  # tables, benchmarks/results/synthetic_peers.json
+    python benchmarks/synthetic_peers.py run --runs RUNS.jsonl
+    python benchmarks/synthetic_peers.py report --runs RUNS.jsonl
+
+The first takes hours and goes on where it was stopped; the second writes
+``benchmarks/results/synthetic_peers.json`` and prints its tables.
 
 The peers are those of dpmm, in an environment of their own: the interpreter that ``DISCREET_DPMM`` names, or
 else one that is made inside this environment, once. They run with their default settings and iterations, on
@@ -48,6 +51,7 @@ UNTOUCHED = ("lending", "segment", "splice", "pima")
 TABLES = ("adult", "lending", "abalone", "segment", "pima", "german", "waveform", "splice")
 SMALL = ("abalone", "pima", "mammographic", "transfusion", "breast")
 """Tables of at most ten columns, on which AIM is run."""
+ORDER = tuple(dict.fromkeys(TABLES + SMALL))
 EPSILONS = (1.0, 4.0, 0.1, 10.0)
 DELTA = 1e-6
 SEEDS = 5
@@ -201,6 +205,123 @@ def _short(value: Any) -> Any:
     return round(value, 5) if isinstance(value, float) else value
 
 
+def summarize(runs: dict[Run, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return means of ours and of a peer over the seeds that both finished, for every table and epsilon."""
+    found = []
+    for peer, neighbors in (("mst", "replace-one"), ("aim", "replace-one"), ("mst", "add-remove")):
+        order = [(r.table, r.epsilon) for r in queue() if (r.method, r.neighbors) == (peer, neighbors)]
+        for table, epsilon in dict.fromkeys(order):
+            pairs = []
+            for seed in range(SEEDS):
+                both = [runs.get(Run(m, table, epsilon, seed, neighbors), {}) for m in ("ours", peer)]
+                if all("auc" in one for one in both):
+                    pairs.append(both)
+            if pairs:
+                found.append(
+                    {"peer": peer, "neighbors": neighbors, "table": table, "epsilon": epsilon}
+                    | {"seeds": len(pairs)} | _compare(pairs)
+                )  # fmt: skip
+    return found
+
+
+def _compare(pairs: list[list[dict[str, float]]]) -> dict[str, Any]:
+    """Return means of both, and the mean difference with its standard error where there are seeds for one."""
+    result: dict[str, Any] = {}
+    for name in MEASURES:
+        values = np.array([[one[name] for one in both] for both in pairs])
+        result[name] = {
+            "ours": float(values[:, 0].mean()),
+            "theirs": float(values[:, 1].mean()),
+        }
+        if len(values) > 1:
+            errors = (values[:, 0] - values[:, 1]).std(ddof=1) / np.sqrt(len(values))
+            result[name]["error of difference"] = float(errors)
+    result["ahead in auc"] = result["auc"]["ours"] > result["auc"]["theirs"]
+    result["ahead in tv2"] = result["tv2"]["ours"] < result["tv2"]["theirs"]
+    return result
+
+
+def count_wins(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return in how many pairs of table and epsilon ours is ahead, and the ratio of processor times."""
+    counts: dict[str, Any] = {}
+    for peer, neighbors in dict.fromkeys((row["peer"], row["neighbors"]) for row in rows):
+        own = [row for row in rows if (row["peer"], row["neighbors"]) == (peer, neighbors)]
+        for group, members in (("all", own), ("untouched", [r for r in own if r["table"] not in CHOSEN_ON])):
+            counts[f"{peer}, {neighbors}, {group}"] = {
+                "pairs": len(members),
+                "ahead in auc": sum(r["ahead in auc"] for r in members),
+                "ahead in tv2": sum(r["ahead in tv2"] for r in members),
+                "ahead in both": sum(r["ahead in auc"] and r["ahead in tv2"] for r in members),
+                "largest share of their time": max(
+                    (r["cpu"]["ours"] / r["cpu"]["theirs"] for r in members), default=0.0
+                ),
+            }
+    return counts
+
+
+def list_unfinished(runs: dict[Run, dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the runs of peers that were given up or failed, and those not yet made."""
+    lists: dict[str, list[str]] = {"unfinished": [], "failed": [], "not run": []}
+    for run in queue():
+        entry = runs.get(run)
+        text = f"{run.method} {run.table} {run.epsilon:g} seed {run.seed} {run.neighbors}"
+        if entry is None:
+            lists["not run"].append(text)
+        elif "unfinished" in entry:
+            lists["unfinished"].append(f"{text}: stopped after {entry['unfinished']} s")
+        elif "failed" in entry:
+            lists["failed"].append(f"{text}: {entry['failed']}")
+    return lists
+
+
+def write_table(rows: list[dict[str, Any]], peer: str, neighbors: str) -> str:
+    """Return the comparison with one peer as a table of Markdown."""
+    lines = [
+        "| table | epsilon | seeds | AUC: ours, theirs | 2-way TV: ours, theirs | 1-way TV | CPU s |",
+        "|---|---:|---:|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda r: (ORDER.index(r["table"]), r["epsilon"])):
+        if (row["peer"], row["neighbors"]) != (peer, neighbors):
+            continue
+        star = "" if row["table"] in CHOSEN_ON else "*"
+        cells = [f"{row['table']}{star}", f"{row['epsilon']:g}", str(row["seeds"])]
+        for name, smaller in (("auc", False), ("tv2", True), ("tv1", True)):
+            mine, other = row[name]["ours"], row[name]["theirs"]
+            texts = [f"{mine:.3f}", f"{other:.3f}"]
+            ahead = int((mine > other) if smaller else (mine < other))
+            texts[ahead] = f"**{texts[ahead]}**"
+            cells.append(", ".join(texts))
+        cells.append(f"{row['cpu']['ours']:.2f}, {row['cpu']['theirs']:.0f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def report(path: Path) -> None:
+    """Write what was found where it is committed, and print the tables."""
+    import measure
+
+    runs = read_runs(path)
+    rows = summarize(runs)
+    lists = list_unfinished(runs)
+    measure.save(
+        "synthetic_peers",
+        {
+            "versions": {n: importlib.metadata.version(n) for n in ("discreet", "numpy", "scikit-learn")}
+            | {"peers": PINNED[0]},
+            "settings": {"delta": DELTA, "divisors": DIVISORS, "limits": LIMITS, "chosen on": CHOSEN_ON},
+            "counts": count_wins(rows),
+            "pairs": rows,
+            "runs": [asdict(run) | entry for run, entry in runs.items()],
+            "given up": lists["unfinished"],
+            "failed": lists["failed"],
+            "not run": len(lists["not run"]),
+        },
+    )
+    for peer, neighbors in dict.fromkeys((row["peer"], row["neighbors"]) for row in rows):
+        print(f"\n{peer.upper()}, {neighbors}\n\n{write_table(rows, peer, neighbors)}")
+    print(json.dumps(count_wins(rows), indent=1), json.dumps(lists, indent=1)[:2000], sep="\n")
+
+
 def main() -> None:
     """Run what is missing, or report what there is."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -210,6 +331,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.command == "run":
         run_all(options.runs, options.only)
+    else:
+        report(options.runs)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ processor seconds after which it is given up. The mechanism has its default sett
 from __future__ import annotations
 
 import json
-import os
 import resource
 import sys
 import time
@@ -34,6 +33,9 @@ def make(job: dict[str, Any], codes: Any, cells: Any) -> Any:
     import pandas as pd
     from dpmm.models.aim import AIMGM  # type: ignore[import-not-found,unused-ignore]
     from dpmm.models.mst import MSTGM  # type: ignore[import-not-found,unused-ignore]
+    from dpmm.pipelines.base import (  # type: ignore[import-not-found,unused-ignore]
+        GenerativePipeline,
+    )
 
     names = [f"c{i}" for i in range(codes.shape[1])]
     model = {"mst": MSTGM, "aim": AIMGM}[job["method"]](
@@ -42,7 +44,7 @@ def make(job: dict[str, Any], codes: Any, cells: Any) -> Any:
         n_jobs=1,
     )
     # Its noise comes from the operating system whatever the seed, which only fixes choices and rows.
-    model.set_random_state(np.random.RandomState(job["seed"]))
+    GenerativePipeline(gen=model).set_random_state(job["seed"])
     model.set_domain({name: int(count) for name, count in zip(names, cells, strict=True)})
     model.fit(pd.DataFrame(codes, columns=names))
     return model.generate(n_records=len(codes))[names].to_numpy()
@@ -58,9 +60,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     made = make(job, table["codes"], table["cells"])
     seconds = time.process_time() - started
-    draft = sys.argv[3] + ".part.npz"
-    np.savez(draft, codes=made, seconds=seconds)
-    os.replace(draft, sys.argv[3])
+    np.savez(sys.argv[3], codes=made, seconds=seconds)
 
 
 if __name__ == "__main__":
