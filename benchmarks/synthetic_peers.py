@@ -4,7 +4,7 @@
     python benchmarks/synthetic_peers.py report --runs RUNS.jsonl
 
 The first takes hours and goes on where it was stopped; the second writes
-``benchmarks/results/synthetic_peers.json`` and prints its tables.
+``benchmarks/results/synthetic_peers.json`` and the tables of ``docs/explanation/synthetic-peers.md``.
 
 The peers are those of dpmm, in an environment of their own: the interpreter that ``DISCREET_DPMM`` names, or
 else one that is made inside this environment, once. They run with their default settings and iterations, on
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from synthetic import Case
 
 HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "explanation" / "synthetic-peers.md"
+BEGIN, END = "% begin results\n", "% end results\n"
 PINNED = ("dpmm==0.1.9",)
 CHOSEN_ON = ("adult", "abalone", "waveform", "german")
 """Tables by which defaults of ours were chosen."""
@@ -288,8 +290,9 @@ def write_table(rows: list[dict[str, Any]], peer: str, neighbors: str) -> str:
         for name, smaller in (("auc", False), ("tv2", True), ("tv1", True)):
             mine, other = row[name]["ours"], row[name]["theirs"]
             texts = [f"{mine:.3f}", f"{other:.3f}"]
-            ahead = int((mine > other) if smaller else (mine < other))
-            texts[ahead] = f"**{texts[ahead]}**"
+            if mine != other:
+                ahead = int((mine > other) == smaller)
+                texts[ahead] = f"**{texts[ahead]}**"
             cells.append(", ".join(texts))
         cells.append(f"{row['cpu']['ours']:.2f}, {row['cpu']['theirs']:.0f}")
         lines.append("| " + " | ".join(cells) + " |")
@@ -317,9 +320,36 @@ def report(path: Path) -> None:
             "not run": len(lists["not run"]),
         },
     )
+    text = write_results(rows, lists)
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(before + BEGIN + text + END + rest.partition(END)[2])
+    print(text)
+
+
+def write_results(rows: list[dict[str, Any]], lists: dict[str, list[str]]) -> str:
+    """Return the results section of the page: for each peer a sentence that counts, and a table."""
+    counts = count_wins(rows)
+    parts = []
     for peer, neighbors in dict.fromkeys((row["peer"], row["neighbors"]) for row in rows):
-        print(f"\n{peer.upper()}, {neighbors}\n\n{write_table(rows, peer, neighbors)}")
-    print(json.dumps(count_wins(rows), indent=1), json.dumps(lists, indent=1)[:2000], sep="\n")
+        own = [counts[f"{peer}, {neighbors}, {group}"] for group in ("all", "untouched")]
+        sentences = [
+            f"ours is ahead in AUC in {c['ahead in auc']} and in 2-way TV in {c['ahead in tv2']} of "
+            f"{c['pairs']} pairs of table and epsilon"
+            for c in own
+        ]
+        title = f"## {peer.upper()}" + (", one row more or fewer" if neighbors == "add-remove" else "")
+        parts += [
+            f"{title}\n",
+            f"O{sentences[0][1:]}; on tables with a star {sentences[1]}. "
+            f"It takes at most {own[0]['largest share of their time']:.1%} of the processor time.\n",
+            write_table(rows, peer, neighbors) + "\n",
+        ]
+    for name, title in (("unfinished", "Given up"), ("failed", "Failed")):
+        if lists[name]:
+            parts.append(f"{title}: {'; '.join(lists[name])}.\n")
+    if lists["not run"]:
+        parts.append(f"Of {len(list(queue()))} runs of peers, {len(lists['not run'])} were not made.\n")
+    return "\n" + "\n".join(parts) + "\n"
 
 
 def main() -> None:
