@@ -67,6 +67,15 @@ def known_tables(_states: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_trees(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Train small ensembles wherever a job evaluates its release, except in tests of evaluation itself."""
+    with pytest.MonkeyPatch.context() as patched:
+        if request.path.parent.name not in ("evaluation", "golden"):
+            patched.setattr("discreet.evaluation._models.TREES", 10)
+        yield
+
+
 # The same cases on every machine, and none of them timed: what fails here fails everywhere.
 settings.register_profile("discreet", deadline=None, derandomize=True)
 settings.load_profile("discreet")
