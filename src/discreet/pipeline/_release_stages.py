@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from discreet.evaluation.scores import Trained
     from discreet.ledger import Ledger
     from discreet.pipeline._stages import StageReport
-    from discreet.release import Publication, ReleaseMethod, ReleasePlan, SyntheticRelease
+    from discreet.release import Publication, ReleaseMethod, ReleasePlan
     from discreet.report.findings import Learning, WhatIf
     from discreet.schema import Schema
 
