@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.audit import attack_claims, attack_prior, attack_records, attack_rows
+from discreet.audit import (
+    attack_claims,
+    attack_members,
+    attack_prior,
+    attack_published,
+    attack_questions,
+    attack_records,
+    attack_rows,
+)
 from discreet.errors import DataError, SelfAttackFailed
 from discreet.evaluation.columns import compare_columns, correlate
+from discreet.evaluation.distances import TableTally
 from discreet.evaluation.exact_models import check_masked_model
 from discreet.evaluation.learning import choose_meter, measure_learning
 from discreet.evaluation.samples import PairedSample
@@ -24,15 +33,17 @@ from discreet.pipeline.options import check_floors
 from discreet.privacy import ApproxDP
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.masked.plan import MaskedPlan
+from discreet.release.synthetic import SyntheticRelease
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
+from discreet.report.noisy_tables import read_tables
 from discreet.report.statement.composition import USUAL_DELTA
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray
-    from discreet.audit import AuditResult, Guess, Reidentification
+    from discreet.audit import AuditResult, Guess, MemberComparison, Reidentification
     from discreet.evaluation.noise_aware import AwareRows
     from discreet.evaluation.scores import Trained
     from discreet.ledger import Ledger
@@ -119,9 +130,22 @@ def describe_plan(method: ReleaseMethod, plan: ReleasePlan) -> str:
 
 
 def attack_plan(
-    plan: ReleasePlan, n_records: int, report: StageReport
+    method: ReleaseMethod, plan: ReleasePlan, n_rows: int, n_records: int, report: StageReport
 ) -> tuple[tuple[Guess, ...], tuple[AuditResult, ...]]:
     """Attack a plan on made-up records, and return the guesses and the audits.
+
+    Parameters
+    ----------
+    method : ReleaseMethod
+        Method of the release, which is rehearsed if it asks questions.
+    plan : ReleasePlan
+        Plan of the release, with its promises.
+    n_rows : int
+        Number of rows of the table.
+    n_records : int
+        Number of made-up records that floors are attacked on.
+    report : StageReport
+        Report of the stage; gets the number of promises that hold.
 
     Raises
     ------
@@ -131,7 +155,11 @@ def attack_plan(
     guesses = attack_prior(
         plan, n=n_records, progress=lambda done, total: report.progress(0.9 * done / total)
     )
-    audits = attack_claims(plan)
+    if isinstance(method, SyntheticRelease):
+        assert method.schema is not None
+        audits = attack_questions(method, public_length(method.schema, n_rows))
+    else:
+        audits = attack_claims(plan)
     broken = [str(guess) for guess in guesses if guess.verdict == "broken"]
     broken += [str(audit) for audit in audits if audit.verdict == "broken"]
     if broken:
@@ -143,7 +171,12 @@ def attack_plan(
         )
     floors = len({guess.column for guess in guesses if guess.verdict == "holds"})
     others = len({str(audit.claim) for audit in audits if audit.verdict == "holds"})
-    if floors + others:
+    if isinstance(method, SyntheticRelease) and others:
+        report(
+            "all questions asked about made-up rows: their noise hides every row as promised, and the table "
+            "follows from the noisy answers alone"
+        )
+    elif floors + others:
         report(
             f"{count_noun(floors, 'floor')} and {count_noun(others, 'other promise')} attacked on made-up "
             "records: all hold"
@@ -347,13 +380,32 @@ def attack_real_rows(
     return guesses, attack_records(plan, pairs.rows, pairs.published_rows)
 
 
+def attack_made_up_people(method: ReleaseMethod, n_rows: int) -> tuple[MemberComparison, ...]:
+    """Attack tables made anew from published rows; empty for a method that asks no questions."""
+    return attack_published(method, n_rows) if isinstance(method, SyntheticRelease) else ()
+
+
+def attack_real_people(method: ReleaseMethod, pairs: PairedSample) -> tuple[MemberComparison, ...]:
+    """Attack tables made anew from halves of a sample of real rows; for the curator alone."""
+    if not isinstance(method, SyntheticRelease):
+        return ()
+    return attack_members(method, pairs.rows, on="rows")
+
+
 def describe_attacks(
     plan: ReleasePlan,
     on_rows: tuple[Guess, ...],
     on_file: tuple[Guess, ...],
     exposed: tuple[Reidentification, ...],
+    compared: Sequence[MemberComparison],
 ) -> str:
     """Return how many attacks were run and where their results are, in words."""
+    if compared:
+        attacks = count_noun(len({one.attack for one in compared}), "attack")
+        return (
+            f"{attacks} on the people in tables made anew, of made-up and of real rows; the latter are in "
+            "the internal report alone"
+        )
     if not plan.row_level:
         return "published rows belong to no real person, so there is no row or person to attack"
     names = {guess.attack for guess in (*on_rows, *on_file)} | {one.attack for one in exposed}
@@ -382,9 +434,9 @@ def first_rows(path: Path, schema: Schema, *, typed: bool = False) -> dict[str, 
 def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
     """Return the comparisons of published and true rows, by the names that findings give them.
 
-    Empty if published rows belong to no one and have other columns.
+    Empty if published rows belong to no one.
     """
-    if not plan.row_level and not plan.typed:
+    if not plan.row_level:
         return {}
     return {
         "columns": compare_columns(
@@ -393,4 +445,35 @@ def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
         ),
         "correlations": correlate(plan.schema, pairs.rows, pairs.published_rows),
         "compared_rows": len(next(iter(pairs.rows.values()))),
+    }
+
+
+def compare_tables(
+    method: SyntheticRelease, source: Any, schema: Schema, plan: ReleasePlan, path: Path
+) -> dict[str, Any]:
+    """Return how far a synthetic table is from the rows it was made from, by the names that findings give it.
+
+    Parameters
+    ----------
+    method : SyntheticRelease
+        Method that has just made the table.
+    source : Any
+        Table that it was made from.
+    schema : Schema
+        Schema that declares the columns of the table.
+    plan : ReleasePlan
+        Plan of the release, with the schema and the types of the file.
+    path : Path
+        File of data of the release.
+    """
+    tally = TableTally(schema, read_tables(method.tables_, method.model_, plan.notes))
+    with open_table(source) as table:
+        tally.add_true(table.batches(schema))
+    tally.add_made(published_batches(path, plan.schema, typed=plan.typed))
+    quality = tally.measure()
+    return {
+        "quality": quality,
+        "columns": tally.compare_columns(),
+        "correlations": tally.compare_correlations(),
+        "compared_rows": quality.rows,
     }

@@ -363,7 +363,7 @@ def dry_run(
     with stages.stage("plan") as report:
         plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
     with stages.stage("test") as report:
-        guesses, audits = _release_stages.attack_plan(plan, attack_records, report)
+        guesses, audits = _release_stages.attack_plan(releasing, plan, n_rows, attack_records, report)
     blocks = promised_blocks(TableSubject(plan, releasing))
     return DryRun(
         plan=plan,

@@ -37,6 +37,7 @@ from discreet.pipeline.result import Published, build_notes, build_rows, select_
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query.interface import PrivateTable
+from discreet.release import SyntheticRelease
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
     DATA,
@@ -233,7 +234,9 @@ def publish(
         with stages.stage("plan") as report:
             plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
         with stages.stage("test") as report:
-            verdicts, audits = _release_stages.attack_plan(plan, run.attack_records, report)
+            verdicts, audits = _release_stages.attack_plan(
+                releasing, plan, n_rows, run.attack_records, report
+            )
         log.write("promise", promises=[kept.to_dict() for kept in plan.promises])
         with stages.stage("release") as report:
             beside = AwareRows(plan, n_rows, Stream())
@@ -264,13 +267,16 @@ def publish(
                 plan, _release_stages.first_rows(public / DATA, plan.schema, typed=plan.typed)
             )
             on_rows, exposed = tuple[Guess, ...](), tuple[Reidentification, ...]()
+            on_made_up = _release_stages.attack_made_up_people(releasing, publication.n_rows)
+            compared = list(on_made_up)
             with report.optional("attacks on real rows"):
                 on_rows, exposed = _release_stages.attack_real_rows(plan, pairs, report)
-            report(_release_stages.describe_attacks(plan, on_rows, on_file, exposed))
+                compared += _release_stages.attack_real_people(releasing, pairs)
+            report(_release_stages.describe_attacks(plan, on_rows, on_file, exposed, compared))
         with stages.stage("write") as report:
             add_csv(public, publication.n_rows, wanted=output.csv)
             statement = build_statement(
-                TableSubject(publication, releasing, on_file),
+                TableSubject(publication, releasing, (*on_file, *on_made_up)),
                 about=texts,
                 ledger=table_ledger,
                 tuning=describe_tuning(run.tuned, tuned_before, publication.receipts[0], table_ledger),
@@ -281,16 +287,20 @@ def publish(
             if signing_key is not None:
                 sign(public, signing_key)
             date_files(public, statement.what.created)
-            compared: dict[str, Any] = {}
+            columns: dict[str, Any] = {}
             with report.optional("comparisons of columns"):
-                compared = _release_stages.compare_rows(pairs, plan)
+                if isinstance(releasing, SyntheticRelease):
+                    columns = _release_stages.compare_tables(releasing, table, declared, plan, public / DATA)
+                else:
+                    columns = _release_stages.compare_rows(pairs, plan)
             findings = Findings(
                 guesses=[guess.to_dict() for guess in (*verdicts, *on_file, *on_rows)],
                 audits=[audit.to_dict() for audit in audits],
                 exposures=[one.to_dict() for one in exposed],
                 learning=learning,
                 what_if=positions,
-                **compared,
+                members=[one.to_dict() for one in compared],
+                **columns,
                 stages=stages.done,
                 command=run.command,
                 composition=statement.composition.total,

@@ -307,7 +307,9 @@ class Statement(Document):
         The whole schema, as :meth:`discreet.Schema.to_dict` writes it, and ``digest`` its hash.
     attacks : list of mappings
         Attacks that anybody can run from the published file and the schema alone, as
-        :meth:`discreet.audit.Guess.to_dict` writes them; how long they took is left out, written as 0.
+        :meth:`discreet.audit.Guess.to_dict` writes them; how long they took is left out, written as 0. For
+        synthetic tables, attacks on people drawn from the published answers, as
+        :meth:`discreet.audit.MemberComparison.to_dict` writes them.
     files : mapping of str to str
         SHA-256 of each file of data.
 

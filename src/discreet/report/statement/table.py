@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from discreet.audit import Guess
 from discreet.errors import ParameterError
 from discreet.privacy import ErrorFloor, NoPromise, Receipt
 from discreet.release import Publication
@@ -44,7 +45,7 @@ from discreet.report.statement.documents import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.audit import Guess
+    from discreet.audit import MemberComparison
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.release import ColumnSummary, ReleaseMethod
@@ -65,15 +66,16 @@ class TableSubject:
         Published table, or the plan of one that is not published yet.
     method : ReleaseMethod
         Method that published or planned it; made with ``schema=``.
-    attacks : sequence of Guess
-        Attacks on the published file; others depend on private rows or on chance and are refused.
+    attacks : sequence of Guess or MemberComparison
+        Attacks on the published file, or on people drawn from published answers; others depend on private
+        rows or on chance and are refused.
     shuffled : bool
         Whether rows were published in random order.
     """
 
     planned: Publication | ReleasePlan
     method: ReleaseMethod
-    attacks: Sequence[Guess] = ()
+    attacks: Sequence[Guess | MemberComparison] = ()
     shuffled: bool = True
 
     def __post_init__(self) -> None:
@@ -82,7 +84,7 @@ class TableSubject:
                 "method of TableSubject must have been made with schema=, and was made with bounds=. "
                 "A statement publishes what was declared."
             )
-        if any(guess.on != "file" for guess in self.attacks):
+        if any(attack.on not in ("file", "made-up") for attack in self.attacks):
             raise ParameterError(
                 "attacks of TableSubject must be those on the published file. Others are internal: leave "
                 "them out."
@@ -190,7 +192,12 @@ class TableSubject:
 
     def document(self, **blocks: Any) -> Statement:
         """Return the statement, without the times that attacks took."""
-        attacks = [dataclasses.replace(guess, seconds=0.0).to_dict() for guess in self.attacks]
+        attacks = [
+            dataclasses.replace(attack, seconds=0.0).to_dict()
+            if isinstance(attack, Guess)
+            else attack.to_dict()
+            for attack in self.attacks
+        ]
         return Statement(**blocks, attacks=attacks)
 
 
