@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _FILES = (TABLES, DEPENDENCES, README)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AnswerRecord:
     """Noisy answers of a release as its folder holds them.
 
@@ -50,10 +50,13 @@ class AnswerRecord:
         Content of ``tables.json``, as it was read.
     receipts : tuple of Receipt
         Receipts of the questions, in their order.
+    repeated : SyntheticRelease or None
+        Release that was repeated from the answers; None until it was, or if that is impossible.
     """
 
     document: Mapping[str, Any]
     receipts: tuple[Receipt, ...]
+    repeated: SyntheticRelease | None = None
 
 
 def check_answers(
@@ -186,7 +189,7 @@ def _check_rows(
         )
         assert isinstance(sized, SyntheticRelease)
         again, table = repeat_release(sized, record.document)
-        method.sampling_seed_ = again.sampling_seed_
+        record.repeated, method.sampling_seed_ = again, again.sampling_seed_
         wrong = [
             f"{name} is not what the answers in {TABLES} lead to."
             for name, content in ((TABLES, again.tables_), (DEPENDENCES, again.model_))
