@@ -322,12 +322,21 @@ class MethodFlags:
     anyway: Anyway = False
     more: More = None
 
-    def read(self, table: str) -> "ReleaseRequest":
-        """Return the request for a table; if the table has no schema, a draft of it is written."""
+    def read(self, table: str, schema: "Schema | None" = None) -> "ReleaseRequest":
+        """Return the request for a table; if the table has no schema, a draft of it is written.
+
+        Parameters
+        ----------
+        table : str
+            Table as it was named on the command line.
+        schema : Schema, optional
+            Schema that is known already, as that of a service; None reads that of the table.
+        """
         from discreet.pipeline.options import build_promise, read_pairs, read_value
 
         settings = read_pairs("--set", self.more or [])
-        schema = load_declaration(table, self.schema, self.target)
+        if schema is None:
+            schema = load_declaration(table, self.schema, self.target)
         floors = read_pairs("--protect", self.protect or [])
         given: dict[str, Any] = {
             "scale": None if self.scale is None else read_value(self.scale),

@@ -248,6 +248,16 @@ def resolve_method(
         raise
 
 
+def check_one_target(method: str | ReleaseMethod | None, target: str | None) -> None:
+    """Refuse a target beside a method that was made with another one."""
+    own = getattr(method, "target", None)
+    if target is not None and own not in (None, target):
+        raise ParameterError(
+            f"target must be given once, was {target!r}, and the {type(method).__name__} in method has "
+            f"{own!r}. Leave one of them out."
+        )
+
+
 def check_declared(method: str | ReleaseMethod | None, schema: Schema) -> None:
     """Refuse a schema that hides the number of rows, unless the method estimates it from noisy counts."""
     kind = type(method) if isinstance(method, ReleaseMethod) else method_class(method or DEFAULT)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit import Guess, Reidentification, attack_file
+from discreet.errors import ParameterError
 from discreet.evaluation.noise_aware import AwareRows
 from discreet.evaluation.samples import PairedSample
 from discreet.ledger.audit_log import FILE as LOG
@@ -21,10 +22,12 @@ from discreet.pipeline._output import (
     load_signing_key,
 )
 from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log_failure, parse_about
+from discreet.pipeline.answered_release import publish_answers
 from discreet.pipeline.options import (
     Output,
     RunOptions,
     check_declared,
+    check_one_target,
     resolve_declaration,
     resolve_floors,
     resolve_method,
@@ -33,6 +36,8 @@ from discreet.pipeline.options import (
 from discreet.pipeline.result import Published, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
+from discreet.query.interface import PrivateTable
+from discreet.release import SyntheticRelease
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
     DATA,
@@ -85,8 +90,9 @@ def publish(
 
     Parameters
     ----------
-    source : path, URL, frame or "demo:census"
-        Table as :func:`discreet.tables.open_table` reads it, or a bundled one.
+    source : path, URL, frame, "demo:census", Database or RemoteDatabase
+        Table as :func:`discreet.tables.open_table` reads it, or a bundled one. A database that answers
+        questions, also one behind a service, is for the method "synthetic": no row of it is seen here.
     out : path
         Folder that will hold ``public`` and ``internal``; complete at the end, or not there.
     schema : Schema or path, optional
@@ -166,10 +172,32 @@ def publish(
     ...     sorted(path.name for path in result.public.iterdir())[:2], result.rows[0].verdict
     (['SHA256SUMS', 'croissant.json'], 'holds')
     """
+    if isinstance(source, PrivateTable):
+        for name, given in (("schema", schema), ("ledger", ledger), ("escrow", escrow)):
+            if given is not None:
+                raise ParameterError(
+                    f"{name} must be left out where a {type(source).__name__} is asked, which has its own."
+                )
+        return publish_answers(
+            source,
+            out=out,
+            target=target,
+            method=method,
+            privacy=privacy,
+            protect=protect,
+            about=about,
+            signing=signing,
+            output=output,
+            run=run,
+            on_stage=on_stage,
+            on_progress=on_progress,
+            **options,
+        )
     folder = Path(out)
     check_target_folder(folder, replace=output.replace)
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
+    check_one_target(method, target)
     declared = declared if target is None else declared.with_target(target)
     check_declared(method, declared)
     key = ReleaseKey.from_escrow(escrow, release=folder)
@@ -261,7 +289,10 @@ def publish(
             date_files(public, statement.what.created)
             columns: dict[str, Any] = {}
             with report.optional("comparisons of columns"):
-                columns = _release_stages.compare_rows(pairs, plan)
+                if isinstance(releasing, SyntheticRelease):
+                    columns = _release_stages.compare_tables(releasing, table, declared, plan, public / DATA)
+                else:
+                    columns = _release_stages.compare_rows(pairs, plan)
             findings = Findings(
                 guesses=[guess.to_dict() for guess in (*verdicts, *on_file, *on_rows)],
                 audits=[audit.to_dict() for audit in audits],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -93,6 +94,8 @@ class SyntheticRelease(ReleaseMethod):
         counts.
     n_records : int, optional
         Number of rows that are made; None for as many as the table has, or is estimated to have.
+    draw : int
+        Index of the draw of rows; others than 0 give further tables from the same answers, for nothing.
     shares : mapping of str to float, optional
         Weights of questions in the promise, in place of the usual ones; None for these.
     anyway : bool
@@ -114,6 +117,8 @@ class SyntheticRelease(ReleaseMethod):
         Promise that the table keeps.
     receipts_ : tuple of Receipt
         Receipts of the questions, in their order.
+    n_rows_ : int
+        Number of rows of the table, public or estimated.
     sampling_seed_ : str
         Public seed of the rows, which follows from the last receipt.
 
@@ -150,6 +155,7 @@ class SyntheticRelease(ReleaseMethod):
         target: str | bool | None = None,
         cells: Mapping[str, Sequence[Any]] | None = None,
         n_records: int | None = None,
+        draw: int = 0,
         shares: Mapping[str, float] | None = None,
         anyway: bool = False,
         ledger: Ledger | None = None,
@@ -167,19 +173,22 @@ class SyntheticRelease(ReleaseMethod):
             )
         if n_records is not None and (isinstance(n_records, bool) or n_records < 1):
             raise ParameterError(f"n_records of SyntheticRelease must be at least 1, was {n_records!r}.")
+        if isinstance(draw, bool) or not isinstance(draw, int) or draw < 0:
+            raise ParameterError(f"draw of SyntheticRelease must be a whole number from 0 on, was {draw!r}.")
         self.privacy = promise
+        self.draw = draw
         self.target = target
         self.cells = None if cells is None else {name: tuple(edges) for name, edges in cells.items()}
         self.n_records = n_records
         self.shares = None if shares is None else dict(shares)
         self.anyway = anyway
 
-    def plan(self, schema: Schema, n_rows: int) -> ReleasePlan:
+    def plan(self, schema: Schema, n_rows: int | None) -> SyntheticReleasePlan:
         """Return promise and schema of a release; refuses one that would be noise."""
         promise, plan = self._plan(schema, n_rows)
         return SyntheticReleasePlan(publishable_schema(schema), promise, plan, self.n_records)
 
-    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> ReleasePlan:
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> SyntheticReleasePlan:
         """Return :meth:`plan`: how good a table is at other noise does not follow from a factor."""
         return self.plan(schema, n_rows)
 
@@ -276,17 +285,44 @@ class SyntheticRelease(ReleaseMethod):
             # Before the charge: a key that was used already must cost nothing.
             stream.spend(f"{type(self).__name__}.publish")
             made = self._make(sums, counted=self.ledger is not None)
+        done = self._write(made, target, sums.n_rows, replace=replace)
+        return dataclasses.replace(done, commitment=stream.commitment, rows_salt=salt or None)
+
+    def publish_database(
+        self, sums: NoisySums, target: str | Path, *, owner: str | None = None, replace: bool = False
+    ) -> Publication:
+        """Make a table from noisy sums alone and write it to a file.
+
+        Parameters
+        ----------
+        sums : NoisySums
+            Table that answers questions for a price: a database at hand, or one behind a service.
+        target, replace
+            As for :meth:`publish`.
+        owner : str, optional
+            Name that is charged beside the total; None charges the total alone.
+
+        Returns
+        -------
+        Publication
+            Without a commitment: whoever answers has the key of the noise.
+        """
+        check_target(target, replace=replace)
+        return self._write(self.release_database(sums, owner=owner), target, sums.n_rows, replace=replace)
+
+    def _write(
+        self, made: SyntheticTable, target: str | Path, n_read: int | None, *, replace: bool
+    ) -> Publication:
+        """Write a table with the declared types of its columns, and return what is known of it."""
         fields = published_fields(made.schema, typed=True)
-        written = write_table(target, fields, [made.columns], replace=replace)
         return Publication(
-            n_rows=written,
-            n_read=sums.n_rows,
+            n_rows=write_table(target, fields, [made.columns], replace=replace),
+            n_read=n_read,
             schema=made.schema,
             promises=made.promises,
             receipt=made.receipt,
             summary=made.summary,
-            commitment=stream.commitment,
-            rows_salt=salt or None,
+            commitment=made.commitment,
             earlier=self.receipts_[:-1],
             typed=True,
         )
@@ -340,12 +376,14 @@ class SyntheticRelease(ReleaseMethod):
         budget = NoiseBudget.from_promise(self.promises_[0], sums.neighbors, sums.schema.max_rows_per_unit)
         self._synthesis = synthesize(questions, self.plan_, budget)
         self._schema = sums.schema
+        self.n_rows_ = round(self._synthesis.n)
         self.tables_ = questions.to_dict()
         self.receipts_ = questions.receipts
         self.model_ = self._synthesis.to_dict()
         self._digest = questions.digest()
-        self.sampling_seed_ = sampling_seed(self.receipts_[-1] if self.receipts_ else None, self._digest)
-        columns = self.generate(self.n_records)
+        last = self.receipts_[-1] if self.receipts_ else None
+        self.sampling_seed_ = sampling_seed(last, self._digest, self.draw)
+        columns = self.generate(self.n_records, seed=self.draw)
         return SyntheticTable(
             columns=columns,
             schema=publishable_schema(sums.schema),
@@ -412,6 +450,7 @@ def repeat_release(
         target=method.target,
         cells=method.cells,
         n_records=method.n_records,
+        draw=method.draw,
         shares=method.shares,
         anyway=True,
     )
@@ -526,7 +565,7 @@ def _published_column(column: Column) -> Column:
     if not column.is_category:
         return column
     plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
-    return replace(column, values=plain, closed=True)
+    return dataclasses.replace(column, values=plain, closed=True)
 
 
 def _plain_edge(edge: Any) -> Any:

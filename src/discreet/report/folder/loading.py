@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from discreet.learn.noise_aware.rows import read_rows
 from discreet.noise_law import ColumnLaw, NoiseLaw, SampledLaw, law_from_dict
 from discreet.release import method_from_dict
 from discreet.release.publication import decode_cells
+from discreet.release.statistics import ReleaseStatistics, RowStatistics, TableStatistics
 from discreet.report.folder._metadata import dictionary
 from discreet.report.folder.folder import (
     DATA,
@@ -36,17 +38,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from discreet._types import AnyArray
+    from discreet.release.statistics.interface import By, StatisticResult
     from discreet.report.statement.documents import ColumnNumbers, Statement
 
 
+TABLES = "tables.json"
+"""File of a synthetic release with all its noisy answers."""
 ATTACKED_ROWS = 20_000
 """Number of rows, the first of the file, that the public attacks use."""
 _FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
 @dataclass(frozen=True)
-class PublishedTable:
+class PublishedTable(ReleaseStatistics):
     """Released table read back from a public folder; returned by :func:`load_release`.
+
+    Its statistics have intervals for what the true rows have: of a synthetic release from the published
+    tables of counts, of others from their rows, corrected for the noise.
 
     Attributes
     ----------
@@ -73,10 +81,32 @@ class PublishedTable:
     @cached_property
     def data(self) -> Mapping[str, AnyArray]:
         """Columns by name, all rows: numbers, or levels of their lists with None for a missing cell."""
+        whole = self._read_cells()
+        return {c.name: _decode_levels(whole[c.name], c) for c in self.noise_law.columns}
+
+    @cached_property
+    def statistics(self) -> ReleaseStatistics:
+        """Statistics with intervals, from published tables of counts or from rows with noise."""
+        tables = self.path.parent / TABLES
+        if not tables.is_file():
+            return RowStatistics(self.noise_law, self._read_cells)
+        return TableStatistics(json.loads(read_bytes(tables)), rows=self._read_declared)
+
+    def _answer(self, kind: str, columns: tuple[str, ...], where: str | None, by: By) -> StatisticResult:
+        """Return a statistic with its interval."""
+        return self.statistics._answer(kind, columns, where, by)
+
+    def _read_cells(self) -> dict[str, AnyArray]:
+        """Return all published columns: numbers, or positions of levels in their lists."""
         columns = self.noise_law.columns
         batches = list(read_rows(self.path, columns, "load_release"))
-        whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in columns}
-        return {c.name: _decode_levels(whole[c.name], c) for c in columns}
+        return {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in columns}
+
+    def _read_declared(self) -> dict[str, AnyArray]:
+        """Return all columns of a release whose rows have the declared types."""
+        with open_table(self.path) as table:
+            batches = list(table.batches(Schema.from_dict(self.statement.declared)))
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
     def coarsen(self, rows: Any) -> dict[str, AnyArray]:
         """Return your own rows with the values of the release: bins and groups, as it publishes them.
@@ -150,7 +180,7 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
             f"{STATEMENT}. Unpack the release first."
         )
     hashes = read_sums(read_bytes(folder / SUMS))
-    for name in (STATEMENT, DICTIONARY, DATA):
+    for name in (STATEMENT, DICTIONARY, DATA, *([TABLES] if (folder / TABLES).exists() else [])):
         if hashes.get(name) != digest_of(folder / name):
             raise SourceError(
                 f"{name} is not the file that {SUMS} lists: it was changed after it was published. Ask for "

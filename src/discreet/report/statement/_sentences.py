@@ -271,7 +271,8 @@ def attacker_sentence(promise: Promise, epsilon: float | None) -> str | None:
         curve = f"Phi(Phi^-1(f) + {_up(promise.mu)})"
         area, height = ndtr(promise.mu / math.sqrt(2)), 2 * ndtr(promise.mu / 2) - 1
     elif isinstance(promise, PureDP):
-        curve = f"min({format_factor(promise.epsilon)} f, 1)"
+        factor = format_factor(promise.epsilon)
+        curve = f"min({factor} f, 1 - (1 - f) / {factor})"
         area, height = expit(promise.epsilon), math.tanh(promise.epsilon / 2)
     else:
         return None

@@ -115,7 +115,7 @@ class TableSubject:
         """Return the block about the publication, named by the start of the commitment to its key."""
         publication = self._publication
         return What(
-            release=release_name(self.schema, publication.commitment),
+            release=release_name(self.schema, publication.commitment, self.method),
             **head,
             method=Method(name=self.method.name, parameters=self.method.parameters()),
             rows_read=publication.n_read,
@@ -201,9 +201,18 @@ class TableSubject:
         return Statement(**blocks, attacks=attacks)
 
 
-def release_name(schema: Schema, commitment: str) -> str:
-    """Return the name of a release: the data set, and the start of the commitment to the key."""
-    return f"{schema.dataset or 'table'}-{commitment[:12]}"
+def release_name(schema: Schema, commitment: str, method: ReleaseMethod) -> str:
+    """Return the name of a release: the data set, and the start of the commitment to the key.
+
+    Rows that are made from answers are named by their seed, which the same answers always give.
+    """
+    mark = getattr(method, "sampling_seed_", "") if method.asks_questions else commitment
+    return f"{schema.dataset or 'table'}-{mark[:12]}"
+
+
+def describe_draw(seed: str) -> str:
+    """Return how the rows were made from noisy answers, as an entry of the post-processing."""
+    return f"rows drawn from tables.json with the public seed {seed}"
 
 
 def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: str) -> ColumnNumbers:
@@ -260,8 +269,7 @@ def table_implementation(
         most = schema.max_rows_per_unit
         afterwards.append(f"rows of one {schema.unit} beyond {most} left out, chosen by a salted hash")
     if method.asks_questions:
-        seed = getattr(method, "sampling_seed_", "")
-        afterwards.append(f"rows drawn from tables.json with the public seed {seed}")
+        afterwards.append(describe_draw(getattr(method, "sampling_seed_", "")))
     elif shuffled:
         afterwards.append("rows put in random order under the key")
     for summary in _summaries(planned):

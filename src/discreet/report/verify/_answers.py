@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from discreet.privacy.receipt import canonical
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation
+from discreet.release import method_from_dict
 from discreet.release.publication import published_fields
 from discreet.release.synthetic import SyntheticRelease
 from discreet.release.synthetic.method import repeat_release
@@ -24,6 +26,7 @@ from discreet.report.statement.documents import read_json
 from discreet.report.verify.cells import first_difference
 from discreet.report.verify.claims import describe_difference, differences
 from discreet.tables import write_table
+from discreet.tables.files import ParquetSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +107,7 @@ def check_answers(
             "from share, precision and sensitivity, and is what its receipt was charged for.",
         )
     if record is not None:
-        _check_rows(folder, statement, method, record, checks)
+        _check_rows(folder, schema, method, record, checks)
     return record
 
 
@@ -135,7 +138,8 @@ def _noise_faults(record: AnswerRecord, statement: Statement, schema: Schema) ->
             "what": question.kind,
             "schema": schema.digest,
             "seeded": statement.implementation.seeded,
-            "version": statement.what.product_version,
+            # A service may be of another version than the program that asks it.
+            "version": receipt.version if receipt.owner else statement.what.product_version,
         }
         found = {
             "sd": one["sd"],
@@ -171,11 +175,17 @@ def _is_on_lattice(values: Floats, noise: QueryNoise, bound: Any, n_rows: int | 
 
 
 def _check_rows(
-    folder: Path, statement: Statement, method: SyntheticRelease, record: AnswerRecord, checks: Checks
+    folder: Path, schema: Schema, method: SyntheticRelease, record: AnswerRecord, checks: Checks
 ) -> None:
     """Ask the same questions of the recorded answers, make the rows again, and compare both."""
-    with checks.attempt("decisions"):
-        again, table = repeat_release(method, record.document)
+    with checks.attempt("decisions"), contextlib.closing(ParquetSource(folder / DATA)) as source:
+        # As many rows as there are, whatever a hostile folder says: only these are compared.
+        there = max(source.count(), 1)
+        sized = method_from_dict(
+            {"name": method.name, "parameters": method.parameters() | {"n_records": there}}, schema=schema
+        )
+        assert isinstance(sized, SyntheticRelease)
+        again, table = repeat_release(sized, record.document)
         method.sampling_seed_ = again.sampling_seed_
         wrong = [
             f"{name} is not what the answers in {TABLES} lead to."
@@ -190,9 +200,11 @@ def _check_rows(
         with checks.attempt("rows"), tempfile.TemporaryDirectory(prefix="discreet-") as room:
             copy = Path(room) / DATA
             write_table(copy, published_fields(table.schema, typed=True), [table.columns])
+            wanted = again.n_rows_ if method.n_records is None else method.n_records
+            short = [] if wanted == there else [f"{wanted} rows were to be made, and {there} are there."]
             checks.settle(
                 "rows",
-                first_difference(copy, folder / DATA, table.schema, typed=True),
+                short or first_difference(copy, folder / DATA, table.schema, typed=True),
                 f"Made again from {TABLES} and the seed {method.sampling_seed_[:12]}..., which follows from "
                 "the last receipt, the rows are the published ones, cell for cell.",
             )
@@ -213,6 +225,9 @@ def check_noise_again(
     Other rows than those of the release get other noise, and what is compared is told by question alone.
     """
     with checks.attempt("key"):
+        if not statement.implementation.key_commitment:
+            checks.add("key", "failed", "The noise is of a database or service that answered, not of a key.")
+            return
         if Stream(key).commitment != statement.implementation.key_commitment:
             checks.add("key", "failed", "The key is not the one that the statement commits to.")
             return

@@ -20,7 +20,12 @@ from discreet.report.statement.build import promised_blocks
 from discreet.report.statement.composition import describe_total, includes_answers
 from discreet.report.statement.documents import PRODUCT, ModelStatement, Statement
 from discreet.report.statement.table import TableSubject, release_name, table_implementation
-from discreet.report.verify._ledger import position_faults, receipt_faults, time_faults
+from discreet.report.verify._ledger import (
+    is_charged_elsewhere,
+    position_faults,
+    receipt_faults,
+    time_faults,
+)
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -223,8 +228,10 @@ def _implementation_faults(
     if schema.id_column is not None and _COMMITMENT.fullmatch(claimed["rows_salt"] or ""):
         true["rows_salt"] = claimed["rows_salt"]  # follows from a secret; a replay shows that it was used
     wrong += differences(claimed, true, "implementation")
-    wrong += name_faults(statement, release_name(schema, stated.key_commitment))
-    if not _COMMITMENT.fullmatch(stated.key_commitment):
+    wrong += name_faults(statement, release_name(schema, stated.key_commitment, method))
+    # Whoever answers questions has the key: an analyst cannot commit to it.
+    is_known = bool(stated.key_commitment) or not method.asks_questions
+    if is_known and not _COMMITMENT.fullmatch(stated.key_commitment):
         wrong.append(("implementation.key_commitment", claimed["key_commitment"], "a SHA-256"))
     return wrong
 
@@ -304,6 +311,7 @@ def composition_faults(
         limit=stated.limit,
         steered=includes_answers([charge.what for charge in stated.earlier]),
         others=len(stated.other_ledgers),
+        alone=is_charged_elsewhere(stated, receipts),
     )
     for name, claimed, true in (("total", stated.total, total), ("next", stated.next, following)):
         if claimed != true:
