@@ -376,6 +376,8 @@ class TableStatistics(ReleaseStatistics):
         ]
         if apart:
             return f"{apart[0][0]} and {apart[0][1]} were not counted together."
+        if len(names) == 1 and self._counts.axis(names[0]) is None:
+            return f"{names[0]} was not counted, for it has one cell alone."
         if not any(table.holds(names) for table in self._counts.tables):
             return f"{', '.join(names[:-1])} and {names[-1]} were not counted together."
         cut = [axis for name in names if (axis := self._counts.axis(name)) and axis.starts]
