@@ -40,7 +40,7 @@ def test_the_law_of_a_folder_is_that_of_the_release(name: str, tmp_path: Path) -
     method = METHODS[name]()
     publish(tmp_path / "public", method)
     loaded = load_release(tmp_path)
-    plan = method.plan(method.schema or SCHEMA, loaded.statement.what.rows_read)
+    plan = method.plan(method.schema or SCHEMA, loaded.statement.what.rows_read or 0)
     laws = {summary.column: summary.law for summary in plan.columns}
     assert {column.name: column.law for column in loaded.noise_law.columns} == laws
     assert list(loaded.data) == [column.name for column in loaded.noise_law.columns]

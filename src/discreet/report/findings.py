@@ -178,6 +178,9 @@ class Findings(Record):
         Attacks on other promises, as :meth:`discreet.audit.AuditResult.to_dict` writes them.
     exposures : list of mappings
         Linkage and membership on real rows, as :meth:`discreet.audit.Reidentification.to_dict` writes them.
+    members : list of mappings
+        Attacks on the people in synthetic tables, as :meth:`discreet.audit.MemberComparison.to_dict` writes
+        them.
     compared_rows : int
         Number of rows that the attacks and comparisons on real rows used, drawn at random.
     command : str
@@ -190,6 +193,7 @@ class Findings(Record):
     guesses: list[dict[str, Any]] = Field(default_factory=list)
     audits: list[dict[str, Any]] = Field(default_factory=list)
     exposures: list[dict[str, Any]] = Field(default_factory=list)
+    members: list[dict[str, Any]] = Field(default_factory=list)
     learning: Learning | None = None
     what_if: list[WhatIf] = Field(default_factory=list)
     columns: list[ColumnComparison] = Field(default_factory=list)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from discreet.errors import DiscreetError, ParameterError, SourceError
-from discreet.report.folder._metadata import croissant, dictionary, model_card
+from discreet.report.folder._metadata import croissant, dictionary, model_card, readme
 from discreet.report.pages.render import statement_page
 from discreet.report.statement.documents import MODEL_KIND, Statement, read_json
 from discreet.tables.duckdb import connect, literal, quote_path
@@ -36,8 +36,12 @@ DICTIONARY, STATEMENT, PAGE = "dictionary.csv", "statement.json", "statement.htm
 CROISSANT, SUMS, SIGNATURE = "croissant.json", "SHA256SUMS", "SHA256SUMS.sig"
 CLASSIFIER = "classifier.json"
 """File of the classifier of a masked release."""
+TABLES, DEPENDENCES, README = "tables.json", "model.json", "README.txt"
+"""Files of a synthetic release: its noisy answers, the model made of them, and how to use both."""
 MODEL, CARD = "model.npz", "model-card.md"
 
+DATA_FILES = (CSV, DATA, DEPENDENCES, TABLES)
+"""Files of data, whose hashes are in the statement."""
 LARGEST_CSV = 1_000_000
 """Number of rows from which on ``data.csv.gz`` is written on request only."""
 LARGEST_TEXT = 1 << 26
@@ -70,7 +74,9 @@ class FolderFiles:
 
 
 TABLE_FILES = FolderFiles(
-    (DATA, DICTIONARY, STATEMENT, PAGE, CROISSANT, SUMS), (CSV, SIGNATURE, CLASSIFIER), DATA
+    (DATA, DICTIONARY, STATEMENT, PAGE, CROISSANT, SUMS),
+    (CSV, SIGNATURE, CLASSIFIER, TABLES, DEPENDENCES, README),
+    DATA,
 )
 MODEL_FILES = FolderFiles((MODEL, STATEMENT, CARD, SUMS), (SIGNATURE,), MODEL)
 
@@ -127,7 +133,7 @@ def add_csv(folder: Path, n_rows: int, *, wanted: bool | None = None) -> bool:
 
 def data_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file of data, as a statement carries them."""
-    return {name: digest_of(folder / name) for name in (CSV, DATA) if (folder / name).is_file()}
+    return {name: digest_of(folder / name) for name in DATA_FILES if (folder / name).is_file()}
 
 
 def digest_of(path: Path) -> str:
@@ -160,11 +166,12 @@ def write_public(folder: Path, statement: Statement) -> None:
 
 def derived(statement: Statement) -> dict[str, str]:
     """Return the files that follow from the statement alone, by name."""
-    return {
+    content = {
         DICTIONARY: dictionary(statement),
         PAGE: statement_page(statement),
         CROISSANT: croissant(statement),
     }
+    return {**content, README: readme(statement)} if TABLES in statement.files else content
 
 
 def write_sums(folder: Path) -> None:

@@ -129,7 +129,8 @@ class PublishedTable(ReleaseStatistics):
         declared = Schema.from_dict(self.statement.declared)
         stated = self.statement.what.method
         method = method_from_dict({"name": stated.name, "parameters": stated.parameters}, schema=declared)
-        plan = method.plan(declared, self.statement.what.rows_read)
+        n_rows: Any = self.statement.what.rows_read
+        plan = method.plan(declared, n_rows)
         if not plan.row_level:
             raise ParameterError(
                 f"rows of PublishedTable.coarsen must belong to a release of rows of people, and a "
@@ -239,7 +240,7 @@ def _decode_levels(cells: AnyArray, column: ColumnLaw) -> AnyArray:
     return levels if None in words else levels.astype(np.array(words).dtype)
 
 
-def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray]]:
+def published_batches(path: Path, schema: Schema, *, typed: bool = False) -> Iterator[dict[str, AnyArray]]:
     """Yield the batches of a published file exactly as written: no cell is clipped or replaced.
 
     Parameters
@@ -248,6 +249,8 @@ def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray
         File of data, Parquet or gzipped CSV.
     schema : Schema
         Schema of the published table, as a plan has it.
+    typed : bool
+        Whether all columns have their declared types, as ``ReleasePlan.typed`` says.
 
     Yields
     ------
@@ -256,11 +259,11 @@ def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray
     """
     csv = path.name.endswith(".gz")
     source = CsvSource(path, delimiter=",", encoding="utf-8") if csv else ParquetSource(path)
-    wide = Schema(columns=[_unbounded_column(column) for column in schema.released])
+    wide = Schema(columns=[_unbounded_column(column, typed) for column in schema.released])
     shifts = {
         column.name: float((column.lower - _FIRST_DAY).days)
         for column in schema.released
-        if column.type == "date" and column.role == "public" and isinstance(column.lower, datetime.date)
+        if _holds_dates(column, typed) and isinstance(column.lower, datetime.date)
     }
     with Table(source) as table:
         for batch in table.batches(wide):
@@ -269,11 +272,16 @@ def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray
             }
 
 
-def _unbounded_column(column: Column) -> Column:
+def _holds_dates(column: Column, typed: bool) -> bool:
+    """Return whether a published column holds dates, and not days as plain numbers."""
+    return column.type == "date" and (typed or column.role == "public")
+
+
+def _unbounded_column(column: Column, typed: bool) -> Column:
     """Return a column under which any cell can be read, also those out of bounds."""
     if column.is_category:
         plain = tuple(level for level in column.levels if level is not None)
         return Column(column.name, values=plain, closed=True, required=False)
-    if column.type == "date" and column.role == "public":
+    if _holds_dates(column, typed):
         return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=column.required)
     return unclipped_column(column.name, required=column.required)

@@ -85,6 +85,8 @@ def _report_page(statement: Statement, findings: Findings) -> str:
         on_rows=_attacks.guess_table(findings.guesses, on="rows"),
         audits=_attacks.audit_table(findings.audits),
         exposures=_attacks.exposures(findings.exposures),
+        asks_questions=statement.what.method.name == "synthetic",
+        real_members=_attacks.member_table(findings.members, on="rows"),
         curves=curves[:_CURVES_SHOWN],
         folded_curves=curves[_CURVES_SHOWN:],
         learning=None if findings.learning is None else _learning.learning_view(findings.learning),
@@ -106,6 +108,7 @@ def _common_values(statement: Statement, findings: Findings | None = None) -> di
         "dropped": _declared.dropped_columns(statement),
         "composition": _declared.composition_view(statement),
         "public_attacks": _attacks.guess_table(statement.attacks, on="file"),
+        "public_members": _attacks.member_table(statement.attacks, on="made-up"),
     }
 
 
