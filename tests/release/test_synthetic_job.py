@@ -284,7 +284,7 @@ def _rehash(folder: Path, **changes: Any) -> None:
     for name, value in changes.items():
         statement["what"]["method"]["parameters"][name] = value
     made = Statement.model_validate(statement)
-    for name, text in {"statement.json": made.to_json(), **derived(made)}.items():
+    for name, text in {"statement.json": made.to_json(), **derived(made, folder)}.items():
         (folder / name).write_bytes(text.encode("utf-8"))
     write_sums(folder)
 
@@ -365,3 +365,24 @@ def test_another_seed_or_length_is_caught(what: str, done: Published, tmp_path: 
         _edit_tables(folder, lambda document: document["questions"][-1]["receipt"].update(hash="1" * 64))
     expected = {"seed": "implementation", "n_records": "rows", "receipt": "rows"}[what]
     assert expected in failures(verify(folder))
+
+
+def test_the_report_has_all_errors_and_the_public_page_only_what_was_measured(done: Published) -> None:
+    quality = done.findings.quality
+    assert quality is not None
+    assert (quality.rows, quality.made_rows) == (N, 500)
+    names = [column.name for column in mixed_schema().released]
+    assert quality.measured.names == names
+    assert [len(row) for row in quality.two_way] == list(range(len(names)))
+    assert {one.column for one in done.findings.columns} == set(names)
+    report = (done.internal / "report.html").read_text(encoding="utf-8")
+    page = (done.public / "statement.html").read_text(encoding="utf-8")
+    assert ('id="pair-errors-title"' in report, 'id="pair-errors-title"' in page) == (True, False)
+    assert ('id="column-errors-0-title"' in report, 'id="column-errors-0-title"' in page) == (True, False)
+    for text in (report, page):
+        assert 'id="dependence-tree-title"' in text
+        assert "Pairs without a table" in text
+    learning = done.findings.learning
+    assert learning is not None
+    assert {score.trained_on for score in learning.scores} >= {"original", "release", "majority"}
+    assert "made from all rows" in learning.note

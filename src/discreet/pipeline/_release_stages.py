@@ -20,6 +20,7 @@ from discreet.audit import (
 )
 from discreet.errors import DataError, SelfAttackFailed
 from discreet.evaluation.columns import compare_columns, correlate
+from discreet.evaluation.distances import TableTally
 from discreet.evaluation.exact_models import check_masked_model
 from discreet.evaluation.learning import choose_meter, measure_learning
 from discreet.evaluation.samples import PairedSample
@@ -34,6 +35,7 @@ from discreet.release.masked.method import MaskedRelease
 from discreet.release.masked.plan import MaskedPlan
 from discreet.release.synthetic import SyntheticRelease
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
+from discreet.report.noisy_tables import read_tables
 from discreet.report.statement.composition import USUAL_DELTA
 from discreet.tables import open_table
 
@@ -432,9 +434,9 @@ def first_rows(path: Path, schema: Schema, *, typed: bool = False) -> dict[str, 
 def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
     """Return the comparisons of published and true rows, by the names that findings give them.
 
-    Empty if published rows belong to no one and have other columns.
+    Empty if published rows belong to no one.
     """
-    if not plan.row_level and not plan.typed:
+    if not plan.row_level:
         return {}
     return {
         "columns": compare_columns(
@@ -443,4 +445,35 @@ def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
         ),
         "correlations": correlate(plan.schema, pairs.rows, pairs.published_rows),
         "compared_rows": len(next(iter(pairs.rows.values()))),
+    }
+
+
+def compare_tables(
+    method: SyntheticRelease, source: Any, schema: Schema, plan: ReleasePlan, path: Path
+) -> dict[str, Any]:
+    """Return how far a synthetic table is from the rows it was made from, by the names that findings give it.
+
+    Parameters
+    ----------
+    method : SyntheticRelease
+        Method that has just made the table.
+    source : Any
+        Table that it was made from.
+    schema : Schema
+        Schema that declares the columns of the table.
+    plan : ReleasePlan
+        Plan of the release, with the schema and the types of the file.
+    path : Path
+        File of data of the release.
+    """
+    tally = TableTally(schema, read_tables(method.tables_, method.model_, plan.notes))
+    with open_table(source) as table:
+        tally.add_true(table.batches(schema))
+    tally.add_made(published_batches(path, plan.schema, typed=plan.typed))
+    quality = tally.measure()
+    return {
+        "quality": quality,
+        "columns": tally.compare_columns(),
+        "correlations": tally.compare_correlations(),
+        "compared_rows": quality.rows,
     }

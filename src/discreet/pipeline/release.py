@@ -37,6 +37,7 @@ from discreet.pipeline.result import Published, build_notes, build_rows, select_
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query.interface import PrivateTable
+from discreet.release import SyntheticRelease
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
     DATA,
@@ -288,7 +289,10 @@ def publish(
             date_files(public, statement.what.created)
             columns: dict[str, Any] = {}
             with report.optional("comparisons of columns"):
-                columns = _release_stages.compare_rows(pairs, plan)
+                if isinstance(releasing, SyntheticRelease):
+                    columns = _release_stages.compare_tables(releasing, table, declared, plan, public / DATA)
+                else:
+                    columns = _release_stages.compare_rows(pairs, plan)
             findings = Findings(
                 guesses=[guess.to_dict() for guess in (*verdicts, *on_file, *on_rows)],
                 audits=[audit.to_dict() for audit in audits],

@@ -287,10 +287,6 @@ class QueryExecutor(CostedTable):
             return self._draws
         return SeededNoise(self._keyed.derive(canonical([bound.canonical, noise.canonical()])))
 
-    def check_refines(self, question: Aggregate, receipt: str, *, owner: str | None = None) -> None:
-        """Refuse a receipt whose answer a new draw of an aggregate could not be merged with. Free."""
-        self._find_refined(receipt, question.bind(self.curation, self.neighbors), owner)
-
     def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
         """Return an answer that was paid for, merged with those it refined. Free.
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.report.folder._metadata import croissant, dictionary, model_card, readme
+from discreet.report.noisy_tables import read_tables
 from discreet.report.pages.render import statement_page
 from discreet.report.statement.documents import MODEL_KIND, Statement, read_json
 from discreet.tables.duckdb import connect, literal, quote_path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from discreet.report.noisy_tables import MeasuredTables
     from discreet.report.statement.documents import ModelStatement
 
 DATA, CSV = "data.parquet", "data.csv.gz"
@@ -159,19 +161,34 @@ def write_public(folder: Path, statement: Statement) -> None:
     -------
     Adds nothing to what the statement and the data say.
     """
-    for name, text in {STATEMENT: statement.to_json(), **derived(statement)}.items():
+    for name, text in {STATEMENT: statement.to_json(), **derived(statement, folder)}.items():
         (folder / name).write_bytes(text.encode("utf-8"))
     write_sums(folder)
 
 
-def derived(statement: Statement) -> dict[str, str]:
-    """Return the files that follow from the statement alone, by name."""
+def derived(statement: Statement, folder: Path) -> dict[str, str]:
+    """Return the files that follow from the statement and from published answers, by name.
+
+    Parameters
+    ----------
+    statement : Statement
+        Statement of the release.
+    folder : Path
+        Folder that holds the answers of a synthetic release; of others nothing is read.
+    """
+    has_answers = TABLES in statement.files
     content = {
         DICTIONARY: dictionary(statement),
-        PAGE: statement_page(statement),
+        PAGE: statement_page(statement, _read_measured(folder) if has_answers else None),
         CROISSANT: croissant(statement),
     }
-    return {**content, README: readme(statement)} if TABLES in statement.files else content
+    return {**content, README: readme(statement)} if has_answers else content
+
+
+def _read_measured(folder: Path) -> MeasuredTables:
+    """Return what the answers in a folder measure."""
+    tables, model = (read_json(read_bytes(folder / name), name) for name in (TABLES, DEPENDENCES))
+    return read_tables(tables, model)
 
 
 def write_sums(folder: Path) -> None:

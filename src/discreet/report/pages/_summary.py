@@ -34,6 +34,7 @@ def summary_tiles(statement: Statement, findings: Findings) -> list[SummaryTile]
         for tile in (
             _floors(findings),
             _epsilon(statement),
+            _pair_error(findings),
             _quality(findings),
             _exposure(findings),
             _membership(findings),
@@ -73,6 +74,20 @@ def _epsilon(statement: Statement) -> SummaryTile:
         title="ε of a whole row",
         amount=formatting.number(numbers.epsilon, rounding="up"),
         note=delta + (", large: see the floors" if numbers.epsilon > 8 else ""),
+    )
+
+
+def _pair_error(findings: Findings) -> SummaryTile | None:
+    """Return the mean error of pairs of columns of a synthetic table; None for other releases."""
+    quality = findings.quality
+    errors = [] if quality is None else [error for row in quality.two_way for error in row]
+    if quality is None or not errors:
+        return None
+    by_chance = formatting.small_percent(quality.two_way_chance)
+    return SummaryTile(
+        title="Error of a pair of columns",
+        amount=formatting.small_percent(sum(errors) / len(errors)),
+        note=f"of the rows, on average; by chance {by_chance}",
     )
 
 

@@ -157,7 +157,7 @@ def read_written_statement(folder: Path, checks: Checks, kind: type[T]) -> T | N
 def check_derived(folder: Path, statement: Statement, checks: Checks) -> None:
     """Check that the files that follow from the statement say what it says."""
     with checks.attempt("derived files"):
-        content = derived(statement)
+        content = derived(statement, folder)
         wrong = [
             f"{name} does not say what {STATEMENT} says."
             for name, text in sorted(content.items())
