@@ -21,7 +21,7 @@ from discreet import (
     publish,
     verify,
 )
-from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.errors import BudgetExceeded, ParameterError, PromiseError, SourceError
 from discreet.pipeline.options import KeyEscrow, Output
 from discreet.pipeline.plan import dry_run
 from discreet.privacy import Spending
@@ -174,10 +174,28 @@ def test_readme_warns_and_its_lines_run(
 ) -> None:
     text = (done.public / "README.txt").read_text(encoding="utf-8")
     assert "18 to 64 % of cases instead of 95 %" in text
-    lines = text.split("Python with pandas:\n")[1].split("\nR:")[0]
+    with_library = text.split("at once:\n")[1].split("\nPython:")[0]
+    lines = text.split("Python:\n")[1].split("\nR:")[0]
     monkeypatch.chdir(done.public)
-    exec("\n".join(line.strip() for line in lines.splitlines()), {})
-    assert len(capsys.readouterr().out.split()) == 3  # a count and the ends of its interval
+    for part in (with_library, lines):
+        exec("\n".join(line.strip() for line in part.splitlines()), {})
+        assert "rue" in capsys.readouterr().out  # True, or true
+
+
+def test_statistics_of_a_folder_have_intervals(done: Published, tmp_path: Path) -> None:
+    release, truth = load_release(done.public), mixed_rows(N)
+    old = release.count("age >= 50 AND ill = 1")
+    assert old.basis in ("tables", "bounds")
+    assert release.count().value == N
+    by_town = release.mean("age", by="town")
+    assert len(by_town.cells) == 4
+    near, middle = release.mean("age").interval(), truth["age"].mean()
+    assert abs(sum(near) / 2 - middle) < 3 * (near.upper - near.lower)
+    assert len(release.crosstab("owner", "ill").to_pandas()) == 4
+    shutil.copytree(done.public, tmp_path / "public")
+    (tmp_path / "public" / "tables.json").write_text("{}")
+    with pytest.raises(SourceError, match=r"tables\.json is not the file"):
+        load_release(tmp_path)
 
 
 def test_learners_that_know_noise_refuse_and_point_to_the_tables(done: Published) -> None:

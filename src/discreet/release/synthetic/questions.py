@@ -14,7 +14,6 @@ from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query import Answer, Dependence, Marginals
 from discreet.query.curation import Curation
-from discreet.release.statistics.layout import table_layout
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -145,10 +144,12 @@ class Questions:
         answer = self._ask(name, question)
         values = question.split(np.asarray(answer.value), self._curation)
         sds = question.split(np.asarray(answer.sd), self._curation)
-        return [
+        made = [
             NoisyTable(tuple(table), np.asarray(value), float(sd.flat[0]))
             for table, value, sd in zip(tables, values, sds, strict=True)
         ]
+        self._record[-1].update(_describe_tables(made, cells, fine=fine))
+        return made
 
     def ask_scores(
         self,
@@ -213,8 +214,20 @@ class Questions:
             "rows": self._sums.n_rows,
             "promise": promise.to_dict(),
             "questions": [dict(one) for one in self._record],
-            "layout": table_layout(self._record, self._sums.schema),
         }
+
+
+def _describe_tables(
+    tables: Sequence[NoisyTable], cells: Mapping[str, ColumnCells], *, fine: bool
+) -> dict[str, Any]:
+    """Return where each table stands among the values of an answer, and what its cells are, for readers."""
+    places, first = [], 0
+    for table in tables:
+        size = int(table.values.size)
+        places.append({"columns": list(table.columns), "first": first, "size": size, "sd": table.sd})
+        first += size
+    named = dict.fromkeys(name for table in tables for name in table.columns)
+    return {"tables": places, "cells": {name: cells[name].labels(fine=fine) for name in named}}
 
 
 def _edges(cells: Mapping[str, ColumnCells], names: set[str], *, fine: bool = False) -> dict[str, Any]:

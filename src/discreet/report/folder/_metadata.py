@@ -13,11 +13,10 @@ from urllib.parse import quote
 
 from discreet.formatting import count_noun, date, name, number, printable
 from discreet.learn import METHODS
-from discreet.release.statistics.layout import FURTHER_CELLS, write_examples
 from discreet.report.statement.documents import write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from discreet.report.statement.documents import ColumnNumbers, DeclaredBound, ModelStatement, Statement
 
@@ -174,33 +173,22 @@ def _field(column: ColumnNumbers) -> dict[str, Any]:
     }
 
 
-def readme(statement: Statement, tables: Mapping[str, Any]) -> str:
+def readme(statement: Statement) -> str:
     """Return the content of ``README.txt`` of a synthetic release: what the rows are good for.
-
-    Parameters
-    ----------
-    statement : Statement
-        Statement of the release.
-    tables : mapping
-        Content of ``tables.json``, of which one count is read as an example.
 
     Privacy
     -------
-    Says what the statement and the answers say, and nothing else.
+    Says what the statement says, and nothing else.
     """
     what, promised = statement.what, statement.definition.sentences
-    lines = write_examples(tables)
-    example = ""
-    if lines is not None:
-        python, r = (textwrap.indent(part, "  ") for part in lines)
-        example = f"Python with pandas:\n{python}\nR:\n{r}\n{textwrap.fill(FURTHER_CELLS, 100)}\n"
+    column = next((c.column for c in statement.numbers.columns if c.levels is not None), None)
     template = Path(__file__).parents[1] / "templates" / "readme.txt"
     return template.read_text(encoding="utf-8").format(
         release=what.release,
         rows=count_noun(what.rows_published, "row"),
         promise="\n".join(textwrap.fill(printable(sentence), 100) for sentence in promised),
         groups=textwrap.fill(printable(statement.not_protected[0]), 100),
-        example=example,
+        column=json.dumps(column or statement.numbers.columns[0].column, ensure_ascii=False),
     )
 
 

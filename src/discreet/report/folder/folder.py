@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from discreet.report.noisy_tables import MeasuredTables
     from discreet.report.statement.documents import ModelStatement
 
 DATA, CSV = "data.parquet", "data.csv.gz"
@@ -175,11 +176,19 @@ def derived(statement: Statement, folder: Path) -> dict[str, str]:
     folder : Path
         Folder that holds the answers of a synthetic release; of others nothing is read.
     """
-    content, measured = {DICTIONARY: dictionary(statement), CROISSANT: croissant(statement)}, None
-    if TABLES in statement.files:
-        tables, model = (read_json(read_bytes(folder / name), name) for name in (TABLES, DEPENDENCES))
-        measured, content[README] = read_tables(tables, model), readme(statement, tables)
-    return {**content, PAGE: statement_page(statement, measured)}
+    has_answers = TABLES in statement.files
+    content = {
+        DICTIONARY: dictionary(statement),
+        PAGE: statement_page(statement, _read_measured(folder) if has_answers else None),
+        CROISSANT: croissant(statement),
+    }
+    return {**content, README: readme(statement)} if has_answers else content
+
+
+def _read_measured(folder: Path) -> MeasuredTables:
+    """Return what the answers in a folder measure."""
+    tables, model = (read_json(read_bytes(folder / name), name) for name in (TABLES, DEPENDENCES))
+    return read_tables(tables, model)
 
 
 def write_sums(folder: Path) -> None:
