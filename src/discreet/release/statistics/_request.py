@@ -112,10 +112,8 @@ def read_request(
             f"condition of proportion must be a condition, such as income = '>50K', was {columns[0]!r}."
         )
     keys = _read_keys(schema, by)
-    named = [str(key.column) for key in keys]
-    axes = tuple(
-        _find_axis(counts, key, {*StatisticRequest(kind, plain, (), ()).columns(), *named}) for key in keys
-    )
+    named = {*StatisticRequest(kind, plain, (), ()).columns(), *(str(key.column) for key in keys)}
+    axes = tuple(_find_axis(counts, key, named) for key in keys)
     items = [_key_item(key, axis) for key, axis in zip(keys, axes, strict=True)]
     return StatisticRequest(kind, build_query(text, where, items, schema), keys, axes)
 
