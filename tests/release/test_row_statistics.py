@@ -45,12 +45,12 @@ def noise_law(**changed: Any) -> NoiseLaw:
         **changed,
     }
     return NoiseLaw(
-        columns=[
+        columns=(
             ColumnLaw(name="x", lower=0, upper=10, law=laws["x"]),
             ColumnLaw(name="z", lower=0, upper=10, law=laws["z"]),
             ColumnLaw(name="s", type="category", levels=("a", "b", "c"), law=laws["s"]),
             ColumnLaw(name="t", type="category", levels=(0, 1), law=laws["t"]),
-        ]
+        )
     )
 
 

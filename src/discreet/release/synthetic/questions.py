@@ -14,7 +14,6 @@ from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query import Answer, Dependence, Marginals
 from discreet.query.curation import Curation
-from discreet.release.statistics.layout import table_layout
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -215,7 +214,6 @@ class Questions:
             "rows": self._sums.n_rows,
             "promise": promise.to_dict(),
             "questions": [dict(one) for one in self._record],
-            "layout": table_layout(self._record, self._sums.schema),
         }
 
 

@@ -206,7 +206,8 @@ class _Rounds:
         if not self._names:
             counts = self._first[0].values if self._first else np.array([float(n)])
             return OneWay(float(n), project(counts, float(n)), [])
-        return estimate_one_way(self._first, float(n), has_target=self._target is not None)
+        ordered = [not self._cells[name].column.is_category for name in self._names]
+        return estimate_one_way(self._first, float(n), has_target=self._target is not None, ordered=ordered)
 
     def ask_one_way(self) -> OneWay:
         """Ask for the counts of every column by class."""
