@@ -20,17 +20,8 @@ from discreet.query.language._key_cells import (
     write_interval,
 )
 from discreet.query.language._select import WORDS
-from discreet.query.language.lexer import (
-    FUNCTIONS,
-    KEYWORDS,
-    Token,
-    is_plain,
-    refused_word,
-    shorten,
-    source_text,
-    split_list,
-    tokenize,
-)
+from discreet.query.language.lexer import Token, shorten, source_text, split_list, tokenize
+from discreet.query.language.vocabulary import FUNCTIONS, KEYWORDS, is_plain, refused_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
