@@ -571,6 +571,25 @@ def test_a_large_table_goes_to_a_file_that_has_no_name(
     assert files_without_a_name(tmp_path) == 0
 
 
+def test_a_table_larger_than_the_memory_of_the_engine_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from discreet.query.engines import _duckdb as module
+
+    names = [f"x{i}" for i in range(100)]
+    rows = {name: np.arange(60_000) * (2 * i + 3) % 4093 / 4092 for i, name in enumerate(names)}
+    curation = Curation.from_schema(Schema(columns=[Column(name, lower=0, upper=1) for name in names]))
+    monkeypatch.setattr(module, "_IN_MEMORY", 1000)
+    monkeypatch.setattr(module, "_GROUP_BYTES", 2**22)
+    monkeypatch.setattr("discreet.tables.duckdb.MEMORY_LIMIT", "48MB")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    engine = DuckDBEngine()
+    engine.register(rows, curation)
+    (count,) = engine.aggregate([exp.Literal.number(1)])
+    assert count == 60_000
+    engine.close()
+
+
 def files_without_a_name(folder: Path) -> int:
     """Return how many bytes this process has in files of a folder that were removed."""
     if not Path("/proc/self/fd").is_dir():

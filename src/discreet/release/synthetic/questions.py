@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +70,8 @@ class Questions:
         Weight of each question by its name; fixed by public facts before the first one.
     owner : str, optional
         Name that is charged beside the total; None charges the total alone.
+    counted : bool
+        Whether a lasting ledger is charged; receipts of one in memory alone name none.
 
     Attributes
     ----------
@@ -86,8 +88,16 @@ class Questions:
     """
 
     def __init__(
-        self, sums: NoisySums, privacy: Privacy, shares: Mapping[str, float], *, owner: str | None = None
+        self,
+        sums: NoisySums,
+        privacy: Privacy,
+        shares: Mapping[str, float],
+        *,
+        owner: str | None = None,
+        counted: bool = True,
     ) -> None:
+        """Split the promise over the questions; nothing is charged yet."""
+        self._counted = counted
         self._schedule = BudgetSchedule(sums, privacy, shares, owner=owner)
         self._curation = Curation.from_schema(sums.schema)
         self._sums = sums
@@ -134,10 +144,12 @@ class Questions:
         answer = self._ask(name, question)
         values = question.split(np.asarray(answer.value), self._curation)
         sds = question.split(np.asarray(answer.sd), self._curation)
-        return [
+        made = [
             NoisyTable(tuple(table), np.asarray(value), float(sd.flat[0]))
             for table, value, sd in zip(tables, values, sds, strict=True)
         ]
+        self._record[-1].update(_describe_tables(made, cells, fine=fine))
+        return made
 
     def ask_scores(
         self,
@@ -168,7 +180,10 @@ class Questions:
     def _ask(self, name: str, question: Aggregate) -> Answer:
         """Ask one question, and record it with its answer."""
         answer = self._schedule.ask(name, question)
-        self.receipts = (*self.receipts, answer.receipt)
+        receipt = answer.receipt
+        if not self._counted:
+            receipt = replace(receipt, ledger=None, seq=None, hash=None, question=None)
+        self.receipts = (*self.receipts, receipt)
         self._record.append(
             {
                 "name": name,
@@ -178,7 +193,8 @@ class Questions:
                 "law": answer.law,
                 "values": np.ravel(answer.value).tolist(),
                 "sd": np.ravel(answer.sd).tolist(),
-                "receipt": answer.receipt.to_dict(),
+                "earlier": answer.cached,
+                "receipt": receipt.to_dict(),
             }
         )
         return answer
@@ -199,6 +215,19 @@ class Questions:
             "promise": promise.to_dict(),
             "questions": [dict(one) for one in self._record],
         }
+
+
+def _describe_tables(
+    tables: Sequence[NoisyTable], cells: Mapping[str, ColumnCells], *, fine: bool
+) -> dict[str, Any]:
+    """Return where each table stands among the values of an answer, and what its cells are, for readers."""
+    places, first = [], 0
+    for table in tables:
+        size = int(table.values.size)
+        places.append({"columns": list(table.columns), "first": first, "size": size, "sd": table.sd})
+        first += size
+    named = dict.fromkeys(name for table in tables for name in table.columns)
+    return {"tables": places, "cells": {name: cells[name].labels(fine=fine) for name in named}}
 
 
 def _edges(cells: Mapping[str, ColumnCells], names: set[str], *, fine: bool = False) -> dict[str, Any]:
@@ -273,7 +302,7 @@ class RecordedSums:
             sd=np.array(one["sd"], np.float64),
             law=one["law"],
             cost=receipt.promises,
-            cached=True,
+            cached=bool(one["earlier"]),
             receipt=receipt,
         )
 

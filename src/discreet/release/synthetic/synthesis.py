@@ -206,7 +206,8 @@ class _Rounds:
         if not self._names:
             counts = self._first[0].values if self._first else np.array([float(n)])
             return OneWay(float(n), project(counts, float(n)), [])
-        return estimate_one_way(self._first, float(n), has_target=self._target is not None)
+        ordered = [not self._cells[name].column.is_category for name in self._names]
+        return estimate_one_way(self._first, float(n), has_target=self._target is not None, ordered=ordered)
 
     def ask_one_way(self) -> OneWay:
         """Ask for the counts of every column by class."""
@@ -261,7 +262,10 @@ class _Rounds:
             pair: estimate_edge(table, pair, one_way, has_class=choice.by_class)
             for pair, table in zip(choice.pairs, answers[count:], strict=True)
         }
-        self.details.update(by_class=choice.by_class, expected_error=choice.error, score_sd=sd)
+        strengths = [[self._names[a], self._names[b], known[a, b]] for a, b in choice.pairs]
+        self.details.update(
+            by_class=choice.by_class, expected_error=choice.error, score_sd=sd, dependence=strengths
+        )
         return one_way, edges
 
     def ask_further(self, made: Synthesis) -> None:
