@@ -388,7 +388,7 @@ class Prompt:
 
     def _show_columns(self, _argument: str) -> None:
         from discreet.formatting import printable
-        from discreet.query.language.vocabulary import write_name
+        from discreet.query.language.lexer import write_name
 
         rows = [
             (printable(write_name(column.name)), column.type or "", _describe_domain(column))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from discreet.errors import ExpressionRefused
+from discreet.query.language.lexer import write_name
 from discreet.query.language.query import parse_query
-from discreet.query.language.vocabulary import write_name
 from discreet.schema import Column, Schema
 from tests.draws import Draws
 

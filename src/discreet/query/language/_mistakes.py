@@ -16,6 +16,7 @@ from discreet.errors import ExpressionRefused
 from discreet.query.language._date_nodes import DateColumn, DateConstant, DateField, DateShift
 from discreet.query.language._hints import COMPARED_TWICE, RELATIONS
 from discreet.query.language._normal_form import opposite
+from discreet.query.language.lexer import write_name
 from discreet.query.language.nodes import (
     Compare,
     Condition,
@@ -28,7 +29,6 @@ from discreet.query.language.nodes import (
     Truth,
     write_number,
 )
-from discreet.query.language.vocabulary import write_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,7 +24,7 @@ from discreet.query.language._date_nodes import (
 )
 from discreet.query.language._hints import explain_day
 from discreet.query.language._text_nodes import TextCase, TextColumn, TextConstant, TextNode
-from discreet.query.language.lexer import MOST_ITEMS
+from discreet.query.language.lexer import MOST_ITEMS, write_name
 from discreet.query.language.nodes import (
     Condition,
     Constant,
@@ -38,7 +38,6 @@ from discreet.query.language.nodes import (
     Sum,
     Truth,
 )
-from discreet.query.language.vocabulary import write_name
 from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:

@@ -26,22 +26,40 @@ from discreet.query.language.vocabulary import (
     MARK,
     NAMED,
     RESERVED,
+    TAKEN,
     refused_function,
     refused_sign,
     refused_word,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from discreet.schema import Column, Schema
 
 
 _WHOLE = re.compile(r"[0-9]{1,12}")
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MOST_CHARACTERS = 4096
 MOST_NODES = 400
 MOST_DEPTH = 40
 MOST_ITEMS = 64
+
+
+def write_name(name: str) -> str:
+    """Return the name of a column as text, in double quotes unless it is a plain word."""
+    return name if is_plain(name) else '"{}"'.format(name.replace('"', '""'))
+
+
+def write_names(columns: Iterable[Column]) -> dict[str, str]:
+    """Return the names of columns, each with its text."""
+    return {column.name: write_name(column.name) for column in columns}
+
+
+def is_plain(name: str) -> bool:
+    """Return whether a name can be written without quotes."""
+    return bool(_PLAIN_NAME.fullmatch(name)) and name.upper() not in TAKEN
+
 
 # Text in quotes is one token: a value or a name may hold any word. A quote that is never closed is a token by
 # itself; a comment that is never closed takes all that follows. An exponent that runs into a word is none.
@@ -260,7 +278,6 @@ class _Reader:
         self.columns: list[Column] = []
         self.values: list[str] = []
         self._released = _released_columns(SchemaKey(schema))
-        self._names = tuple(column.name for column in schema.released)
         self._nested = self._prefixes = self._operands = 0
 
     def take(self, token: Token, after: Token | None, *, called: bool) -> None:
@@ -349,7 +366,7 @@ class _Reader:
             self._column(self._released[word.casefold()])
         else:
             meant = None if upper in NAMED else explain_word(word, self._released.values())
-            raise meant or refused_word(word, self._names)
+            raise meant or refused_word(word, write_names(self._released.values()))
 
     def _value(self, value: str) -> None:
         hidden = next((sign for sign in value if not sign.isprintable()), None)

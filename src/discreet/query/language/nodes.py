@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from discreet.errors import ExpressionRefused
-from discreet.query.language.lexer import MOST_CHARACTERS, MOST_ITEMS
-from discreet.query.language.vocabulary import write_name
+from discreet.query.language.lexer import MOST_CHARACTERS, MOST_ITEMS, write_name
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -23,9 +23,17 @@ from discreet.query.language._statistic import (
     read_list,
     sum_of_known,
 )
-from discreet.query.language.lexer import Token, bare, read_whole, shorten, source_text, split_list, tokenize
-from discreet.query.language.vocabulary import is_plain
-from discreet.query.language.vocabulary import write_name as write_column
+from discreet.query.language.lexer import (
+    Token,
+    bare,
+    is_plain,
+    read_whole,
+    shorten,
+    source_text,
+    split_list,
+    tokenize,
+)
+from discreet.query.language.lexer import write_name as write_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

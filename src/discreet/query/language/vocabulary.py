@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from typing import TYPE_CHECKING
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language._hints import SIGNS
 from discreet.schema.notation import nearest
 
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 KEYWORDS = frozenset(
     (
         "AND",
@@ -109,7 +111,7 @@ _EXAMPLES = {
     "MOD": "MOD(x, 10)", "NULLIF": "NULLIF(x, 99)", "EXTRACT": "EXTRACT(YEAR FROM admitted)",
     "DATE_TRUNC": "DATE_TRUNC('month', admitted)", **{field: f"{field}(admitted)" for field in DATE_FIELDS},
 }  # fmt: skip
-_TAKEN = KEYWORDS | RESERVED
+TAKEN = KEYWORDS | RESERVED
 NAMED = FUNCTIONS | {*_SYNTAX.split(), *_OPERATORS}  # words that are refused by their own names
 _SIGNS: dict[str, tuple[str, str]] = {
     "|": ("the sign | (concatenation, bits)", "Join conditions with OR."),
@@ -161,20 +163,27 @@ def refused_function(name: str) -> ExpressionRefused:
     return ExpressionRefused(f"the function {_shorten_word(word)}", hint)
 
 
-def refused_word(name: str, columns: tuple[str, ...]) -> ExpressionRefused:
-    """Return the error for a word that is neither of the language nor a column."""
+def refused_word(name: str, columns: Mapping[str, str]) -> ExpressionRefused:
+    """Return the error for a word that is neither of the language nor a column.
+
+    Parameters
+    ----------
+    name : str
+        Word as it was typed.
+    columns : mapping of str to str
+        Names of the columns, and how each is written in the language.
+    """
     word = name.upper()
     if word in _SYNTAX.split():
         construct, hint = _WORDS[word]
         return ExpressionRefused(f"{construct}, {word}", hint)
     if word in _OPERATORS:
         return ExpressionRefused(f"the operator {word}", _INSTEAD[word])
-    close = nearest(name, columns)
+    close = nearest(name, tuple(columns))
     if word in RESERVED or (word in FUNCTIONS and close is None):
         example = _EXAMPLES.get(word, f"{word}(x)")
         return ExpressionRefused(f"{word} without its argument", f"Write {example}.")
-    there = ", ".join(map(write_name, columns))
-    hint = f"Did you mean {write_name(close)}?" if close else f"There are {there}."
+    hint = f"Did you mean {columns[close]}?" if close else f"There are {', '.join(columns.values())}."
     shown = _shorten_word(name)
     return ExpressionRefused(f"the unknown column {shown}", hint, f"Unknown column {shown}.")
 
@@ -204,13 +213,3 @@ def refused_aggregate(name: str, argument: str = "x") -> ExpressionRefused | Non
 
 def _shorten_word(word: str) -> str:
     return word if len(word) <= 64 else f"{word[:61]}..."
-
-
-def write_name(name: str) -> str:
-    """Return the name of a column as text, in double quotes unless it is a plain word."""
-    return name if is_plain(name) else '"{}"'.format(name.replace('"', '""'))
-
-
-def is_plain(name: str) -> bool:
-    """Return whether a name can be written without quotes."""
-    return bool(_PLAIN_NAME.fullmatch(name)) and name.upper() not in _TAKEN

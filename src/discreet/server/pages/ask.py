@@ -20,8 +20,8 @@ from discreet.noise import Stream
 from discreet.privacy.rounding import four_digits
 from discreet.query import Database
 from discreet.query.intervals import interval_width
+from discreet.query.language.lexer import write_name
 from discreet.query.language.nodes import write_level
-from discreet.query.language.vocabulary import write_name
 from discreet.query.text_query import run_query
 from discreet.server.api import requests
 from discreet.server.api.responses import query_response
