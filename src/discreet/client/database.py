@@ -40,7 +40,8 @@ from discreet.query.dummy import dummy_frame
 from discreet.query.frames import Budget, Frame, History, history_rows
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
-from discreet.query.results import Preview, QueryResult
+from discreet.query.previews import Preview
+from discreet.query.results import QueryResult
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
