@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -70,8 +71,8 @@ class SyntheticRelease(ReleaseMethod):
         Column that matters most, given which the others are modelled; None takes that of the schema, False
         models all columns alike.
     cells : mapping of str to sequence, optional
-        For numbers and dates, the values at which the second and later cells begin. Others are cut by noisy
-        counts.
+        For numbers and dates, the values at which the second and later cells begin, in place of those that
+        the schema declares. Columns with neither are cut by noisy counts.
     n_records : int, optional
         Number of rows that are made; None for as many as the table has, or is estimated to have.
     shares : mapping of str to float, optional
@@ -148,7 +149,7 @@ class SyntheticRelease(ReleaseMethod):
             raise ParameterError(f"n_records of SyntheticRelease must be at least 1, was {n_records!r}.")
         self.privacy = promise
         self.target = target
-        self.cells = None if cells is None else {name: tuple(edges) for name, edges in cells.items()}
+        self.cells = None if cells is None else {name: _plain_edges(edges) for name, edges in cells.items()}
         self.n_records = n_records
         self.shares = None if shares is None else dict(shares)
         self.anyway = anyway
@@ -383,6 +384,11 @@ def _find_cell(made: Synthesis, name: str, value: Any) -> int:
         return len(cells.edges) + 1
     number = float(column.days(np.array([value]))[0]) if column.type == "date" else float(value)
     return int(np.searchsorted(np.array(cells.edges), number, side="right"))
+
+
+def _plain_edges(edges: Sequence[Any]) -> tuple[Any, ...]:
+    """Return edges as plain JSON values: dates as text."""
+    return tuple(edge.isoformat() if isinstance(edge, datetime.date) else edge for edge in edges)
 
 
 def publishable_schema(schema: Schema) -> Schema:
