@@ -20,7 +20,7 @@ from discreet.release.base import ReleaseMethod
 from discreet.release.publication import Release, ReleasePlan
 from discreet.release.synthetic.arithmetic import order_rows
 from discreet.release.synthetic.plan import make_plan
-from discreet.release.synthetic.questions import Questions, RecordedSums
+from discreet.release.synthetic.questions import Questions, RecordedSums, check_service
 from discreet.release.synthetic.sampling import resample
 from discreet.release.synthetic.selection import NoiseBudget
 from discreet.release.synthetic.synthesis import sampling_stream, synthesize
@@ -221,6 +221,7 @@ class SyntheticRelease(ReleaseMethod):
             If all questions together exceed what the ledger has left; nothing was charged.
         """
         _, self.plan_ = self._plan(sums.schema, sums.n_rows)
+        check_service(sums, self.plan_.cells)
         questions = Questions(sums, self.privacy, self.plan_.shares, owner=owner)
         self.promises_ = questions.promises
         budget = NoiseBudget.from_promise(self.promises_[0], sums.neighbors, sums.schema.max_rows_per_unit)

@@ -11,6 +11,7 @@ import numpy as np
 from discreet.privacy import GaussianDP, PureDP
 from discreet.query.aggregates.base import MOST_CELLS
 from discreet.release.synthetic.arithmetic import add_up, root_two_thirds
+from discreet.release.synthetic.questions import MOST_NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -242,7 +243,8 @@ def _choose_prefix(
     cells : dict of (int, int) to int
         Number of cells of each table.
     room : int
-        Number of cells that one question may still have; pairs beyond it are left out.
+        Number of cells that the question may still have; pairs beyond it are left out, and so are those that
+        no part of a question could have.
     base : float
         Sum of the weights of other tables in the question.
     loss : float
@@ -257,7 +259,7 @@ def _choose_prefix(
     weight, lost, used = base, everything, 0
     kept: list[Pair] = []
     for pair in ranked:
-        if used + cells[pair] > room:
+        if used + cells[pair] > room or cells[pair] > MOST_NUMBERS:
             continue
         used += cells[pair]
         kept.append(pair)

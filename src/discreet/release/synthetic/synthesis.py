@@ -14,7 +14,7 @@ from discreet.noise import Stream
 from discreet.privacy.receipt import canonical
 from discreet.release.synthetic.arithmetic import add_along, add_up
 from discreet.release.synthetic.projection import independent, project
-from discreet.release.synthetic.questions import to_margins
+from discreet.release.synthetic.questions import can_ask, to_margins
 from discreet.release.synthetic.sampling import apportion, fit_weights, index_cells
 from discreet.release.synthetic.selection import (
     LEAST_SIGMAS,
@@ -188,6 +188,12 @@ class _Rounds:
         # A target alone is counted by itself.
         return [(name, self._target) for name in self._names] or [(self._target,)]
 
+    def _pairs(self) -> list[Pair]:
+        """Return all pairs of columns whose tables are not too large to be asked for."""
+        one = [self._cells[name] for name in self._names]
+        pairs = itertools.combinations(range(len(self._names)), 2)
+        return [pair for pair in pairs if can_ask([one[column] for column in pair])]
+
     def _share(self, name: str) -> float:
         return self._plan.shares[name]
 
@@ -221,7 +227,7 @@ class _Rounds:
 
     def ask_tree(self, one_way: OneWay) -> tuple[OneWay, dict[Pair, Floats]]:
         """Ask for scores of all pairs, then for the tables along a tree and for one-way counts again."""
-        pairs = list(itertools.combinations(range(len(self._names)), 2))
+        pairs = self._pairs()
         margins = {
             name: to_margins(counts) for name, counts in zip(self._names, one_way.columns, strict=True)
         }
@@ -266,7 +272,7 @@ class _Rounds:
 
     def ask_further(self, made: Synthesis) -> None:
         """Ask how far all other pairs are from the model, then for tables of those that are farthest."""
-        pairs = [p for p in itertools.combinations(range(len(self._names)), 2) if p not in made.tree.edges]
+        pairs = [pair for pair in self._pairs() if pair not in made.tree.edges]
         one_way = made.tree.one_way
         models = {pair: _count_pair(made, pair) for pair in pairs}
         found: dict[Pair, float] = {}
