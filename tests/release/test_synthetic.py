@@ -211,6 +211,27 @@ def test_more_rows_and_rows_that_fit_a_condition_are_free() -> None:
         method.generate(10, where={"age": 10, "ill": 1, "owner": True, "town": None, "children": 3})
 
 
+def test_rows_that_fit_a_rare_condition_follow_the_model() -> None:
+    rows = plain_rows(2000, 4)
+    rows["c1"] = np.where(np.arange(2000) < 10, 2, rows["c1"] % 2)
+    rows["c3"] = np.where(rows["c1"] == 2, 1, rows["c3"])
+    for target in (None, False):
+        method = SyntheticRelease(GaussianDP(mu=30), schema=plain_schema(4), target=target, random_state=1)
+        method.release(rows)
+        sample = method._synthesis.sample[method._synthesis.names.index("c1")]
+        assert np.count_nonzero(sample == 2) < 100
+        made = method.generate(400, where={"c1": 2})
+        assert set(made["c1"]) == {2}
+        assert (made["c3"] == 1).mean() > 0.7
+        both = method.generate(50, where={"c1": 2, "c3": 1})
+        assert set(both["c1"]) == {2}
+        assert set(both["c3"]) == {1}
+        for counts in (column[:, 2] for column in method._synthesis.tree.one_way.columns[1:2]):
+            counts[:] = 0
+        with pytest.raises(ParameterError, match="at least 100"):
+            method.generate(50, where={"c1": 2})
+
+
 def test_a_table_is_made_from_a_file_a_database_or_a_matrix(tmp_path: Path) -> None:
     schema = mixed_schema()
     method = SyntheticRelease(GaussianDP(mu=1), schema=schema, n_records=100, random_state=1)

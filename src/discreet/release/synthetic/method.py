@@ -18,7 +18,7 @@ from discreet.query import Database
 from discreet.release._rows import is_matrix, read_matrix
 from discreet.release.base import ReleaseMethod
 from discreet.release.publication import Release, ReleasePlan
-from discreet.release.synthetic.arithmetic import order_rows
+from discreet.release.synthetic.arithmetic import add_up, order_rows
 from discreet.release.synthetic.plan import make_plan
 from discreet.release.synthetic.questions import Questions, RecordedSums, check_service
 from discreet.release.synthetic.sampling import resample
@@ -327,14 +327,13 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
         Source of the random words.
     """
     fitting = _find_rows(made, where)
-    target = made.plan.target
-    if target is not None and target in where and len(fitting) < LEAST_FITTING:
-        # All sampled rows in the class that is wanted: as many more of them as the class is rare.
-        made = made.redraw(_find_cell(made, target, where[target]), stream)
+    if where and len(fitting) < LEAST_FITTING:
+        # Rows of what is rare, as many as there were of all.
+        made = _redraw(made, where, stream)
         fitting = _find_rows(made, where)
     if where and len(fitting) < LEAST_FITTING:
         raise ParameterError(
-            f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of the "
+            f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of "
             f"{len(made.classes)} sampled rows, and fits {len(fitting)}. Ask for less at once."
         )
     depth = [made.sample[column] for column, _ in made.tree.order]
@@ -352,6 +351,23 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
         values = draw_values(cells, codes, made.fine.get(name), stream)
         columns[name] = values.astype(np.int32) if cells.column.is_category else values
     return columns
+
+
+def _redraw(made: Synthesis, where: Mapping[str, Any], stream: Stream) -> Synthesis:
+    """Return the model with a sample that has the class and the rarest other cell of a condition."""
+    target, one_way = made.plan.target, made.tree.one_way
+    cell = None if target is None or target not in where else _find_cell(made, target, where[target])
+    rows: dict[str, tuple[float, int, int]] = {}
+    for name, value in where.items():
+        if name in made.names:
+            column, place = made.names.index(name), _find_cell(made, name, value)
+            by_class = one_way.columns[column][:, place]
+            rows[name] = (add_up(by_class) if cell is None else float(by_class[cell]), column, place)
+    none: tuple[float, int | None, int] = (0.0, None, 0)
+    count, column, place = min(rows.values(), default=none)
+    if column is not None and count <= 0:
+        return made  # what no row has cannot be drawn
+    return made.redraw(cell, column, place, stream)
 
 
 def _find_rows(made: Synthesis, where: Mapping[str, Any]) -> Ints:

@@ -12,10 +12,10 @@ import numpy as np
 from discreet.errors import DataError
 from discreet.noise import Stream
 from discreet.privacy.receipt import canonical
-from discreet.release.synthetic.arithmetic import add_along, add_up
+from discreet.release.synthetic.arithmetic import add_along, add_up, divide
 from discreet.release.synthetic.projection import independent, project
 from discreet.release.synthetic.questions import can_ask, to_margins
-from discreet.release.synthetic.sampling import apportion, fit_weights, index_cells
+from discreet.release.synthetic.sampling import apportion, draw_levels, fit_weights, index_cells
 from discreet.release.synthetic.selection import (
     LEAST_SIGMAS,
     NoiseBudget,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 SAMPLE_FACTOR, MOST_SAMPLED = 4, 2**20
 _ROUNDS = 6
+_LEAST_REDRAWN = 4096
 _LEAST_SIGMAS_OF_ROWS = 3
 
 
@@ -87,19 +88,36 @@ class Synthesis:
         """Number of rows, public or estimated."""
         return self.tree.one_way.n
 
-    def redraw(self, cell: int, stream: Stream) -> Synthesis:
-        """Return the model with a sample of one class alone, drawn along the tree and not weighted.
+    def redraw(self, cell: int | None, column: int | None, place: int, stream: Stream) -> Synthesis:
+        """Return the model with a sample of rows that have a class, a cell of one column, or both.
+
+        They are drawn along the tree with that column as its root, in proportion to the model of the tree,
+        and weighted by what further tables say about that cell.
 
         Parameters
         ----------
-        cell : int
-            Index of the class that all sampled rows have.
+        cell : int or None
+            Index of the class that all sampled rows have; None for any.
+        column : int or None
+            Index of the column that is known; None for none.
+        place : int
+            Cell of that column.
         stream : Stream
             Source of the random words.
         """
-        classes = np.full(len(self.classes), cell, np.int64)
-        sample: list[AnyArray] = [codes.astype(np.uint16) for codes in self.tree.draw(classes, stream)]
-        return replace(self, sample=sample, classes=classes.astype(np.uint16), weights=np.ones(len(classes)))
+        size = max(len(self.classes), _LEAST_REDRAWN)
+        shares = self.tree.one_way.classes if column is None else self.tree.one_way.columns[column][:, place]
+        wanted = shares if cell is None else np.where(np.arange(len(shares)) == cell, 1.0, 0.0)
+        classes = draw_levels(np.zeros(size, np.int64), wanted[None], stream)
+        given = {} if column is None else {column: np.full(size, place, np.int64)}
+        sample: list[AnyArray] = [codes.astype(np.uint16) for codes in self.tree.draw(classes, stream, given)]
+        known: list[tuple[tuple[int, ...], Floats]] = []
+        for pair, table in self.pairs.items():
+            if column in pair:
+                counts = np.take(table, place, axis=pair.index(column))
+                known.append(((pair[1 - pair.index(column)],), counts * divide(size, add_up(counts))))
+        weights = fit_weights(sample, known, 1.0, _ROUNDS) if known else np.ones(size)
+        return replace(self, sample=sample, classes=classes.astype(np.uint16), weights=weights)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the model as plain JSON values: edges of the tree, further tables, expected errors."""
