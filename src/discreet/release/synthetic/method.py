@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from discreet.release.synthetic.synthesis import Synthesis
     from discreet.schema import Column, Level
 
+_MANY_PARTS = 2**30  # rows are ordered by no more columns than divide them into so many parts
 LEAST_FITTING = 100
 """Smallest number of sampled rows that must fit a condition."""
 
@@ -336,8 +337,12 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
             f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of "
             f"{len(made.classes)} sampled rows, and fits {len(fitting)}. Ask for less at once."
         )
-    depth = [made.sample[column] for column, _ in made.tree.order]
-    order = order_rows([made.classes[fitting], *(codes[fitting] for codes in depth)], len(fitting))
+    keys, parts = [made.classes[fitting]], len(made.tree.one_way.classes)
+    for column, _ in made.tree.order:
+        if parts <= _MANY_PARTS:
+            keys.append(made.sample[column][fitting])
+            parts *= made.tree.one_way.columns[column].shape[1]
+    order = order_rows(keys, len(fitting))
     picked = resample(fitting[order], made.weights, n, stream)
     picked = picked[permutation(n, stream)]
     columns = {}

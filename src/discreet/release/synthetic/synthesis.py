@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from discreet.release.synthetic.selection import Pair
 
 SAMPLE_FACTOR, MOST_SAMPLED = 4, 2**20
-_ROUNDS = 6
+_ROUNDS, _FEW_ROUNDS, _MANY = 6, 3, 2**27
+"""Rounds of fitting; the few are for more rows times tables than the number after them."""
 _LEAST_REDRAWN = 4096
 _LEAST_SIGMAS_OF_ROWS = 3
 
@@ -360,4 +361,8 @@ def _weigh_sample(made: Synthesis) -> None:
     wanted += [((*pair, last), np.moveaxis(table, 0, -1)) for pair, table in made.tree.edges.items()]
     if not made.sample:
         wanted = [((last,), one_way.classes)]
-    made.weights = fit_weights(codes, wanted, made.n / len(made.classes), _ROUNDS)
+    rounds = _ROUNDS if len(made.classes) * len(wanted) <= _MANY else _FEW_ROUNDS
+    made.weights = fit_weights(codes, wanted, made.n / len(made.classes), rounds)
+    # Far below 1, a few rows stand for many: the tables contradict the tree more than weights can mend.
+    total, squares = add_up(made.weights), add_up(made.weights * made.weights)
+    made.details["effective_share"] = total * total / (squares * len(made.classes)) if squares > 0 else 0.0
