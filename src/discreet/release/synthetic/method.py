@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from discreet.errors import ParameterError, PromiseError
+from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.noise import Stream, permutation
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.privacy.budget_split import BudgetSplit
@@ -20,6 +20,7 @@ from discreet.release.base import ReleaseMethod
 from discreet.release.publication import Release, ReleasePlan
 from discreet.release.synthetic.arithmetic import add_up, order_rows
 from discreet.release.synthetic.plan import make_plan
+from discreet.release.synthetic.public import PublicRows, match_rows
 from discreet.release.synthetic.questions import Questions, RecordedSums, check_service
 from discreet.release.synthetic.sampling import resample
 from discreet.release.synthetic.selection import NoiseBudget
@@ -80,6 +81,9 @@ class SyntheticRelease(ReleaseMethod):
         Weights of questions in the promise, in place of the usual ones; None for these.
     anyway : bool
         Whether a table is made even if it is expected to be noise.
+    keep_public : bool
+        Whether columns declared public are kept as they are, row by row, and the others drawn given them.
+        Otherwise they are made up like the others, and protected like them.
     ledger : Ledger, optional
         Ledger that every question is charged to; None counts charges in memory, under no limit.
     random_state : int, optional
@@ -133,6 +137,7 @@ class SyntheticRelease(ReleaseMethod):
         n_records: int | None = None,
         shares: Mapping[str, float] | None = None,
         anyway: bool = False,
+        keep_public: bool = True,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -154,6 +159,7 @@ class SyntheticRelease(ReleaseMethod):
         self.n_records = n_records
         self.shares = None if shares is None else dict(shares)
         self.anyway = anyway
+        self.keep_public = keep_public
 
     def plan(self, schema: Schema, n_rows: int) -> ReleasePlan:
         """Return promise and schema of a release; refuses one that would be noise."""
@@ -176,7 +182,13 @@ class SyntheticRelease(ReleaseMethod):
             cells=self.cells,
             shares=self.shares,
             anyway=self.anyway,
+            keep_public=self.keep_public,
         )
+        if plan.public and self.n_records not in (None, n_rows):
+            raise ParameterError(
+                f"n_records of SyntheticRelease must be left out where rows of public columns are kept, was "
+                f"{self.n_records!r}. Have them made up like the others with keep_public=False."
+            )
         return whole, plan
 
     def release(self, X: Any, y: AnyArray | None = None, *, shuffle: bool | None = None) -> SyntheticTable:
@@ -202,9 +214,11 @@ class SyntheticRelease(ReleaseMethod):
                 "target as a column."
             )
         with Database(source, schema=schema, ledger=self.ledger, random_state=self.random_state) as database:
-            return self.release_database(database)
+            return self.release_database(database, public=source)
 
-    def release_database(self, sums: NoisySums, *, owner: str | None = None) -> SyntheticTable:
+    def release_database(
+        self, sums: NoisySums, *, owner: str | None = None, public: Any = None
+    ) -> SyntheticTable:
         """Make a table from noisy sums alone: a database at hand, or one behind a service.
 
         Parameters
@@ -213,6 +227,9 @@ class SyntheticRelease(ReleaseMethod):
             Table that answers questions for a price.
         owner : str, optional
             Name that is charged beside the total; None charges the total alone.
+        public : frame, path, URL, mapping of names to arrays, or PublicRows
+            Table with the columns declared public, whose rows are kept; not read where there are none. A
+            database, and a service above all, does not hand out rows.
 
         Raises
         ------
@@ -226,7 +243,8 @@ class SyntheticRelease(ReleaseMethod):
         questions = Questions(sums, self.privacy, self.plan_.shares, owner=owner)
         self.promises_ = questions.promises
         budget = NoiseBudget.from_promise(self.promises_[0], sums.neighbors, sums.schema.max_rows_per_unit)
-        self._synthesis = synthesize(questions, self.plan_, budget)
+        kept = self._read_public(sums, public)
+        self._synthesis = synthesize(questions, self.plan_, budget, kept)
         self._schema = sums.schema
         self.tables_ = questions.to_dict()
         self.receipts_ = questions.receipts
@@ -242,6 +260,27 @@ class SyntheticRelease(ReleaseMethod):
             summary=(),
             commitment="",
         )
+
+    def _read_public(self, sums: NoisySums, public: Any) -> PublicRows | None:
+        """Return the rows that are kept; refuses none, or another number of them, before anything is paid."""
+        names = self.plan_.public
+        if not names:
+            return None
+        if public is None:
+            raise ParameterError(
+                f"public of release_database must be a table with the columns whose rows are kept "
+                f"({', '.join(names)}), and was left out: noisy sums do not hand out rows. Nothing was "
+                "charged. Give it, or have these columns made up like the others with keep_public=False."
+            )
+        rows = public
+        if not isinstance(public, PublicRows):
+            rows = PublicRows.from_source(public, sums.schema, names)
+        if rows.n != sums.n_rows:
+            raise DataError(
+                f"public of release_database must have the {sums.n_rows} rows of the table, and has "
+                f"{rows.n}. Nothing was charged."
+            )
+        return rows
 
     def generate(
         self, n: int | None = None, where: Mapping[str, Any] | None = None, seed: int = 0
@@ -259,6 +298,11 @@ class SyntheticRelease(ReleaseMethod):
             Index of the draw; 0 draws the rows of the release.
         """
         made = self._synthesis
+        if made.public is not None and (where or n not in (None, made.public.n)):
+            raise ParameterError(
+                "n and where of SyntheticRelease.generate must be left out where rows of public columns are "
+                "kept: there is one row for each of them. Select among the rows instead."
+            )
         size = round(made.n) if n is None else n
         if size < 1:
             raise ParameterError(f"n of SyntheticRelease.generate must be at least 1, was {n!r}.")
@@ -268,7 +312,9 @@ class SyntheticRelease(ReleaseMethod):
         return draw_rows(made, size, where or {}, stream)
 
 
-def regenerate(method: SyntheticRelease, document: Mapping[str, Any]) -> SyntheticTable:
+def regenerate(
+    method: SyntheticRelease, document: Mapping[str, Any], public: Mapping[str, AnyArray] | None = None
+) -> SyntheticTable:
     """Return the table that published answers give: every question must follow from the answers before it.
 
     Parameters
@@ -277,6 +323,9 @@ def regenerate(method: SyntheticRelease, document: Mapping[str, Any]) -> Synthet
         Method with the parameters of the release; its promise is replaced by the recorded one.
     document : mapping
         Content of ``tables.json``, as ``tables_`` has it.
+    public : mapping of str to array, optional
+        Columns of the published table, encoded, of which those declared public are kept; None where there
+        are none.
     """
     sums = RecordedSums(document)
     again = SyntheticRelease(
@@ -287,8 +336,13 @@ def regenerate(method: SyntheticRelease, document: Mapping[str, Any]) -> Synthet
         n_records=method.n_records,
         shares=method.shares,
         anyway=True,
+        keep_public=method.keep_public,
     )
-    made = again.release_database(sums)
+    names = [column.name for column in sums.schema.released if column.role == "public"]
+    kept = None
+    if public is not None and names:
+        kept = PublicRows.from_columns({name: public[name] for name in names})
+    made = again.release_database(sums, public=kept)
     if not sums.is_used_up:
         raise ParameterError("The record must have no answers but those that the release asks for.")
     return made
@@ -327,6 +381,8 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
     stream : Stream
         Source of the random words.
     """
+    if made.public is not None:
+        return _draw_kept(made, made.public, stream)
     fitting = _find_rows(made, where)
     if where and len(fitting) < LEAST_FITTING:
         # Rows of what is rare, as many as there were of all.
@@ -344,8 +400,22 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
             parts *= made.tree.one_way.columns[column].shape[1]
     order = order_rows(keys, len(fitting))
     picked = resample(fitting[order], made.weights, n, stream)
-    picked = picked[permutation(n, stream)]
+    return _draw_columns(made, picked[permutation(n, stream)], stream)
+
+
+def _draw_kept(made: Synthesis, public: PublicRows, stream: Stream) -> dict[str, AnyArray]:
+    """Return the kept rows, each with the other columns of a sampled row that has the same public cells."""
+    keys = [made.patterns, made.classes, *(made.sample[column] for column, _ in made.tree.order)]
+    order = order_rows(keys, len(made.patterns))
+    kept, picked = match_rows(made.patterns, made.kept, order, made.weights, stream)
+    drawn = _draw_columns(made, picked, stream)
+    return drawn | {name: values[kept] for name, values in public.columns.items()}
+
+
+def _draw_columns(made: Synthesis, picked: Ints, stream: Stream) -> dict[str, AnyArray]:
+    """Return the columns of sampled rows, with values inside their cells."""
     columns = {}
+    n = len(picked)
     for name, cells in made.cells.items():
         if name == made.plan.target:
             codes: Ints = made.classes[picked]

@@ -86,7 +86,10 @@ def apportion(counts: Ints, shares: Floats, tiebreak: Words) -> Ints:
 
 
 def fit_weights(
-    codes: Sequence[AnyArray], wanted: Sequence[tuple[tuple[int, ...], Floats]], weight: float, rounds: int
+    codes: Sequence[AnyArray],
+    wanted: Sequence[tuple[tuple[int, ...], Floats]],
+    weight: float | Floats,
+    rounds: int,
 ) -> Floats:
     """Return weights of rows under which they have given tables, as far as rounds of fitting bring them.
 
@@ -96,13 +99,14 @@ def fit_weights(
         Cell of every row, for each column.
     wanted : sequence of (tuple of int, array)
         Indices of columns, and the counts that their table shall have.
-    weight : float
-        Weight of every row to begin with.
+    weight : float or array
+        Weight of every row to begin with, the same for all or one for each.
     rounds : int
         Largest number of passes over all tables; fewer are made where another hardly changes anything.
     """
     n = len(codes[0])
-    weights = np.full(n, weight)
+    weights = np.full(n, weight) if isinstance(weight, float) else weight.copy()
+    total = add_up(weights)
     keep = n * len(wanted) <= _KEPT_INDICES
     kept = [index_cells(codes, columns, table.shape) for columns, table in wanted] if keep else []
     before = np.inf
@@ -113,7 +117,7 @@ def fit_weights(
             current = np.bincount(place, weights, table.size)
             wrong = add_up(np.abs(current - table.ravel()))
             off += wrong
-            if wrong > _CLOSE_ENOUGH * weight * n:
+            if wrong > _CLOSE_ENOUGH * total:
                 factor = divide(table.ravel(), current, 1.0)
                 weights *= np.take(np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR), place)
         if off > _WORTH_A_ROUND * before:

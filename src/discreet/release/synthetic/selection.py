@@ -14,7 +14,7 @@ from discreet.release.synthetic.arithmetic import add_up, root_two_thirds
 from discreet.release.synthetic.questions import MOST_NUMBERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from discreet._types import Floats
     from discreet.privacy import Promise
@@ -109,7 +109,13 @@ def expected_fluctuation(reference: Floats) -> float:
     return add_up(spread.ravel()) / 2
 
 
-def find_tree(pairs: Sequence[Pair], dependence: Sequence[float], least: float, columns: int) -> list[Pair]:
+def find_tree(
+    pairs: Sequence[Pair],
+    dependence: Sequence[float],
+    least: float,
+    columns: int,
+    joined: Collection[int] = (),
+) -> list[Pair]:
     """Return the edges of a maximum spanning forest, of pairs whose dependence exceeds a least one.
 
     Parameters
@@ -122,8 +128,10 @@ def find_tree(pairs: Sequence[Pair], dependence: Sequence[float], least: float, 
         Dependence above which a pair is considered.
     columns : int
         Number of columns in all.
+    joined : collection of int
+        Columns that are known together, so that a tree may hold only one of them.
     """
-    group = list(range(columns))
+    group = [min(joined) if column in joined else column for column in range(columns)]
     edges = []
     ranked = sorted(range(len(pairs)), key=lambda i: (-dependence[i], pairs[i]))
     for i in ranked:
