@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test slow check stats bench figures docs clean
+.PHONY: help demo test slow check stats bench peers figures docs clean
 help:            ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 12
 
@@ -46,6 +46,10 @@ stats: $(VENV)/.dev  ## statistical, kill, fuzz and load checks in full; results
 
 bench: $(VENV)/.dev  ## speed, measured as ratios side by side; results go to benchmarks/results
 	$(BIN)/python benchmarks/run.py
+
+peers: $(VENV)/.dev  ## MST and AIM beside the synthetic release, in an environment of their own: hours, resumable
+	$(BIN)/python benchmarks/synthetic_peers.py run
+	$(BIN)/python benchmarks/synthetic_peers.py report
 
 figures: $(VENV)/.dev  ## re-make every figure
 	for script in figures/*.py; do $(BIN)/python $$script || exit 1; done

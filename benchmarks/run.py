@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NOT_BENCHMARKS = {"run", "measure", "peers", "sulq_tables", "noise_aware_tables"}
+NOT_BENCHMARKS = {
+    "run", "measure", "peers", "sulq_tables", "noise_aware_tables",
+    "synthetic", "synthetic_peers", "synthetic_worker",
+}  # fmt: skip
 
 
 def main() -> None:

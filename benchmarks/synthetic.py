@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 FOLDER = Path(os.environ.get("DISCREET_DATA") or Path(__file__).parents[2] / "shared" / "data")
 MOST_TUPLES = 200
+FEW_VALUES = 16
+LENDING = (
+    "loan_amnt", "term", "int_rate", "installment", "grade", "emp_length", "home_ownership", "annual_inc",
+    "verification_status", "purpose", "addr_state", "dti", "delinq_2yrs", "inq_last_6mths", "open_acc",
+    "pub_rec", "revol_bal", "revol_util", "total_acc", "loan_status",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,11 @@ def _numeric(
     rows = pd.read_parquet(FOLDER / f"{name}.parquet").drop(columns=list(drop))
     if target_of is not None:
         rows[target] = target_of(rows[target])
+    return _cut(rows, target)
+
+
+def _cut(rows: Any, target: str) -> Case:
+    """Return a table with cells at the tenths of its numbers, or at each value where there are few."""
     columns, cells = [], {}
     for column in rows.columns:
         values = rows[column]
@@ -125,14 +136,24 @@ def _numeric(
         cuts = sorted({float(v) for v in values.dropna().quantile(np.linspace(0.1, 0.9, 9)).round(6)})
         if whole:
             cuts = sorted({float(np.ceil(v)) for v in cuts})
+        elif values.nunique() <= FEW_VALUES:
+            cuts = sorted(float(v) for v in values.dropna().unique())
         inside = tuple(v for v in cuts if low < v <= high)
         if inside and not (whole and high - low < 16):
             cells[str(column)] = inside
     return Case(rows, Schema(columns=columns, target=target), cells)
 
 
+def lending() -> Case:
+    """Loans of 2007 to 2011, 20 columns known when a loan is made; the target is whether it was lost."""
+    rows = pd.read_parquet(FOLDER / "lending_club_2007_2011.parquet")[list(LENDING)]
+    rows["loan_status"] = rows["loan_status"].str.contains("Charged Off").astype(int)
+    return _cut(rows, "loan_status")
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "adult": adult,
+    "lending": lending,
     "abalone": lambda: _numeric("abalone", "rings", target_of=lambda rings: (rings > 9).astype(int)),
     "waveform": lambda: _numeric("waveform", "class"),
     "splice": lambda: _numeric("splice", "class", drop=("instance",)),
@@ -140,6 +161,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "segment": lambda: _numeric("segment", "class", drop=("split", "region_pixel_count")),
     "pima": lambda: _numeric("pima_diabetes", "class"),
     "australian": lambda: _numeric("australian_credit", "class"),
+    "mammographic": lambda: _numeric("mammographic_masses", "severity"),
+    "transfusion": lambda: _numeric("blood_transfusion", "donated_march_2007"),
+    "breast": lambda: _numeric("breast_cancer_wisconsin", "class", drop=("sample_code_number",)),
 }
 
 
@@ -174,6 +198,19 @@ def to_cells(case: Case, encoded: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def count_cells(case: Case) -> dict[str, int]:
+    """Return the number of cells of every column, that of missing values included."""
+    counts = {}
+    for column in case.schema.released:
+        if column.is_category:
+            counts[column.name] = len(column.levels)
+        else:
+            edges = case.cells.get(column.name)
+            inner = int(column.range[1] - column.range[0]) if edges is None else len(edges)
+            counts[column.name] = inner + 1 + (not column.required)
+    return counts
+
+
 def total_variation(first: dict[str, Any], second: dict[str, Any], width: int) -> float:
     """Return the mean distance of the tables of `width` columns each."""
     tuples = list(itertools.combinations(first, width))
@@ -201,10 +238,14 @@ def auc(case: Case, training: dict[str, Any], test: dict[str, Any]) -> float:
     if len(np.unique(labels)) < 2:
         return 0.5
     model.fit(np.column_stack([training[n] for n in features]), labels)
-    scores = model.predict_proba(np.column_stack([test[n] for n in features]))
-    if scores.shape[1] == 2:
+    found = model.predict_proba(np.column_stack([test[n] for n in features]))
+    classes = np.arange(len(case.schema.column(target).levels))
+    # A class that no row was made of has probability 0.
+    scores = np.zeros((len(found), len(classes)))
+    scores[:, model.classes_.astype(np.int64)] = found
+    if len(classes) == 2:
         return float(roc_auc_score(test[target], scores[:, 1]))
-    return float(roc_auc_score(test[target], scores, multi_class="ovr", labels=model.classes_))
+    return float(roc_auc_score(test[target], scores, multi_class="ovr", labels=classes))
 
 
 def measure(

@@ -47,6 +47,7 @@ PUBLIC = (
     "discreet.learn.logistic.utility",
     "discreet.release",
     "discreet.release.invariant",
+    "discreet.release.statistics",
     "discreet.audit",
     "discreet.report",
     "discreet.pipeline",

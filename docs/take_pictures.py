@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.report.chromium import Browser, browser
 from tests.server.conftest import running
 
-from discreet import publish
+from discreet import ApproxDP, publish
 from discreet.pipeline import Output
 
 if TYPE_CHECKING:
@@ -52,6 +52,16 @@ def picture_report(page: Browser, report: Path) -> None:
         page.picture(IMAGES / f"{section}.png", top=top, height=height)
 
 
+def picture_quality(page: Browser, report: Path) -> None:
+    """Take a picture of the errors of pairs and of the tree in the report of a synthetic table."""
+    page.size(820)
+    page.open(report)
+    box = "document.querySelector('[aria-labelledby^={}]').getBoundingClientRect()"
+    top = page.run(box.format("pair-errors") + ".top + scrollY") - 190
+    bottom = page.run(box.format("dependence-tree") + ".bottom + scrollY") + 20
+    page.picture(IMAGES / "quality.png", top=top, height=bottom - top)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -69,3 +79,12 @@ if __name__ == "__main__":
                 output=Output(csv=False),
             )
             picture_report(page, folder / "release" / "internal" / "report.html")
+            publish(
+                "demo:census",
+                out=folder / "synthetic",
+                method="synthetic",
+                privacy=ApproxDP(epsilon=1, delta=1e-6),
+                ledger=False,
+                output=Output(csv=False),
+            )
+            picture_quality(page, folder / "synthetic" / "internal" / "report.html")

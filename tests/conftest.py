@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import certifi
 import pytest
 from hypothesis import settings
 
@@ -22,6 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 STATE = "DISCREET_STATE"
+_folder_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let HTTP clients trust one certificate authority instead of all: each would read 140 of them anew."""
+    end = "-----END CERTIFICATE-----\n"
+    first, _, _ = Path(certifi.where()).read_text(encoding="utf-8").partition(end)
+    file = tmp_path_factory.mktemp("authority") / "one.pem"
+    file.write_text(first + end, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SSL_CERT_FILE", str(file))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,7 +51,7 @@ def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
     """Give a fixture that several tests share an empty list of known tables, and keys, of its own."""
-    if fixturedef.scope != "function" and fixturedef.argname != "_states":
+    if fixturedef.scope != "function" and fixturedef.argname not in ("_states", "_one_authority"):
         states = request.getfixturevalue("_states")
         os.environ[STATE] = tempfile.mkdtemp(dir=states)
         with KEYS.of(f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param_index', 0)}"):
@@ -46,11 +61,19 @@ def pytest_fixture_setup(
 
 @pytest.fixture(autouse=True)
 def known_tables(_states: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty list of known tables for each test, in the folder that is returned."""
-    # Not pytest's own temporary folder, which is listed anew for each that is made in it.
-    folder = Path(tempfile.mkdtemp(dir=_states))
+    """An empty list of known tables for each test, in the folder that is returned and made at first use."""
+    folder = _states / str(next(_folder_numbers))
     monkeypatch.setenv(STATE, str(folder))
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_trees(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Train small ensembles wherever a job evaluates its release, except in tests of evaluation itself."""
+    with pytest.MonkeyPatch.context() as patched:
+        if request.path.parent.name not in ("evaluation", "golden"):
+            patched.setattr("discreet.evaluation._models.TREES", 10)
+        yield
 
 
 # The same cases on every machine, and none of them timed: what fails here fails everywhere.

@@ -30,10 +30,10 @@ TYPE_SAYS_IT_ALL = re.compile(r"^(seed|random_state|sample_weight|deep|copy|args
 # Participles and gerunds that name a value in the words of the field.
 VALUE_NAMES = frozenset({
     "rounded", "scaled", "merged", "sorted", "weighted", "normalized", "centered", "standardized",
-    "reversed", "quoted", "escaped", "encoded", "decoded", "clipped", "padded", "nested", "grouped",
-    "shifted", "bounded", "shared", "derived", "signed", "unsigned", "expected", "observed", "pooled",
-    "blinded", "truncated", "smoothed", "embedding", "encoding", "scaling", "rounding", "clipping",
-    "sampling", "training", "testing", "string", "missing", "spelling", "remaining", "timing",
+    "reversed", "escaped", "encoded", "decoded", "clipped", "padded", "nested", "bounded", "shared",
+    "derived", "signed", "expected", "observed", "blinded", "truncated", "smoothed", "embedding",
+    "encoding", "scaling", "rounding", "clipping", "sampling", "training", "testing", "string",
+    "missing", "spelling", "remaining", "timing",
 })  # fmt: skip
 
 

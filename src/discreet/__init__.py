@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         InvariantRelease,
         LaplaceRelease,
         MaskedRelease,
+        SyntheticRelease,
     )
     from discreet.report import write_report
     from discreet.report.folder.loading import load_release
@@ -68,6 +69,7 @@ __all__ = [
     "RegularizedSVM",
     "RemoteDatabase",
     "Schema",
+    "SyntheticRelease",
     "load_model",
     "load_release",
     "publish",
@@ -101,6 +103,7 @@ _ROOMS = {
         "InvariantRelease",
         "LaplaceRelease",
         "MaskedRelease",
+        "SyntheticRelease",
     ),
     "audit": ("run_audit",),
     "report": ("write_report",),

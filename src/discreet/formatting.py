@@ -115,6 +115,11 @@ def percent(share: float, *, digits: int = 3, rounding: Rounding = "nearest") ->
     return text.replace("-", "\u2212") + f"{NO_BREAK}%"
 
 
+def small_percent(share: float) -> str:
+    """Return a share as a percentage with two significant digits, for errors that may be small."""
+    return number(float(f"{100 * share:.12g}"), digits=2) + f"{NO_BREAK}%"
+
+
 def is_chance(statistic: str) -> bool:
     """Return whether an error is the probability of a wrong guess, and not a distance."""
     return statistic == _WRONG_GUESS

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas
 import pytest
 
-from discreet import Database, RemoteDatabase
+from discreet import ApproxDP, Database, RemoteDatabase, publish, verify
 from discreet.privacy import GaussianDP
 from discreet.release.synthetic import SyntheticRelease, regenerate
 from discreet.release.synthetic.questions import MOST_BYTES, MOST_COUNTED, MOST_NUMBERS
 from discreet.server.config import Limits
 from discreet.server.limits import HIDDEN_CELLS
+from tests.cli.run import discreet
 from tests.release.synthetic_tables import plain_rows, plain_schema
 from tests.server.conftest import SCHEMA, running, write_table
 
@@ -66,3 +68,28 @@ def test_sixty_columns_pass_through_a_service_with_its_usual_limits(tmp_path: Pa
     assert len(far.receipts_) > len(far.plan_.shares)
     for column, values in made.columns.items():
         assert values.tobytes() == same.columns[column].tobytes()
+
+
+@pytest.mark.slow
+def test_an_analyst_publishes_a_folder_out_of_a_budget(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    with running(tmp_path, seed=None, testing=False) as service:
+        environment = {"DISCREET_TOKEN": service.tokens["ana"]}
+        epsilon = ("--method", "synthetic", "--epsilon", "4", "--delta", "1e-6", "--rows", "300")
+        done = discreet("release", service.url, *epsilon, "--out", "made", cwd=tmp_path, **environment)
+        assert done.code == 0, done.err
+        history = service.backend.dataset.ledger.history()
+        with RemoteDatabase(service.url, service.tokens["ana"]) as remote:
+            same = publish(
+                remote, privacy=ApproxDP(epsilon=4, delta=1e-6), n_records=300, out=tmp_path / "same"
+            )
+        assert service.backend.dataset.ledger.history() == history
+        found = verify(tmp_path / "made")
+        assert found.ok, found
+        assert verify(tmp_path / "made", ledger=None).ok
+    statement = same.statement
+    assert "ledger of a service" in statement.composition.total
+    assert "curator knows" in next(check.detail for check in found.checks if check.name == "ledger")
+    first, second = ((tmp_path / name / "public" / "data.parquet").read_bytes() for name in ("made", "same"))
+    assert first == second
+    assert len(json.loads((same.public / "tables.json").read_text())["questions"]) == len(history)

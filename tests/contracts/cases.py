@@ -16,6 +16,7 @@ from discreet.release import (
     LaplaceRelease,
     MaskedRelease,
     ReleaseMethod,
+    SyntheticRelease,
 )
 from discreet.schema import Column, Schema
 
@@ -69,6 +70,9 @@ RELEASES: dict[str, Callable[..., ReleaseMethod]] = {
     "masked": lambda **rest: MaskedRelease(
         privacy=PureDP(epsilon=4), regularization=0.1, **{"schema": SCHEMA, **rest}
     ),
+    "synthetic": lambda **rest: SyntheticRelease(
+        privacy=ApproxDP(epsilon=20, delta=1e-6), **{"schema": SCHEMA, **rest}
+    ),
     "invariant": lambda **rest: InvariantRelease(
         learner="svm", variance=0.25, scales="range", **{"schema": SCHEMA, **rest}
     ),
@@ -77,8 +81,11 @@ RELEASES: dict[str, Callable[..., ReleaseMethod]] = {
 WITHOUT_PROMISE = {"invariant"}
 """Methods that promise nothing, say why, and work on whole tables with a model."""
 
-OF_NOBODY = {"masked"}
-"""Methods whose published rows are nobody's: coordinates of made-up points, as many as were asked for."""
+OF_NOBODY = {"masked", "synthetic"}
+"""Methods whose published rows are nobody's, and as many as were asked for."""
+
+BY_QUESTIONS = {"synthetic"}
+"""Methods that ask several questions, each charged before its noise is drawn."""
 
 INSIDE_THE_RANGE = {"bounded"}
 """Methods whose numbers cannot spread wider with more noise: their law tells."""

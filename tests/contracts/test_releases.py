@@ -29,6 +29,7 @@ from discreet.privacy import (
 from discreet.privacy.calibration import response_epsilon
 from discreet.release import METHODS, Release
 from tests.contracts.cases import (
+    BY_QUESTIONS,
     IN_LEVELS,
     INSIDE,
     INSIDE_THE_RANGE,
@@ -52,7 +53,7 @@ def test_every_method_has_an_example_and_every_example_a_method() -> None:
     assert set(ON_ONE_NUMBER) == set(METHODS) - WITHOUT_PROMISE - OF_NOBODY
 
 
-@methods
+@pytest.mark.parametrize("name", sorted(set(METHODS) - BY_QUESTIONS))
 @pytest.mark.parametrize("published", [False, True], ids=["release", "publish"])
 def test_the_charge_is_on_disk_before_the_first_random_bit(
     name: str, published: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
@@ -176,7 +177,7 @@ def cost(promises: tuple[Promise, ...]) -> float:
     return Spending.from_promises(promises).epsilon_at(1e-6)
 
 
-@methods
+@pytest.mark.parametrize("name", sorted(set(METHODS) - BY_QUESTIONS))
 @pytest.mark.parametrize("change", [{"neighbors": "add-remove"}, {"row_count": "private"}])
 def test_a_table_whose_length_is_secret_is_refused(name: str, change: dict[str, Any]) -> None:
     with pytest.raises(SchemaError, match="shows its length"):
@@ -197,7 +198,7 @@ def test_a_table_without_rows_is_refused(name: str) -> None:
         RELEASES[name]().release({key: values[:0] for key, values in ROWS.items()})
 
 
-@methods
+@pytest.mark.parametrize("name", sorted(set(METHODS) - BY_QUESTIONS))
 def test_schema_and_bounds_are_alternatives(name: str) -> None:
     for both in ({"schema": None, "bounds": None}, {"schema": SCHEMA, "bounds": (0, 1)}):
         with pytest.raises(ParameterError, match="exactly one of schema and bounds"):

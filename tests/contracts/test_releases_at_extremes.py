@@ -21,6 +21,7 @@ from discreet.release import (
     InvariantRelease,
     LaplaceRelease,
     MaskedRelease,
+    SyntheticRelease,
 )
 from discreet.schema import Column, Schema
 
@@ -42,6 +43,7 @@ def methods(width: float) -> Iterator[tuple[Any, dict[str, Any]]]:
             yield kind, {"privacy": PureDP(epsilon=e)}
         for promise in (ApproxDP(epsilon=e, delta=1e-6), GaussianDP(mu=e), ZCDP(rho=e)):
             yield GaussianRelease, {"privacy": promise}
+            yield SyntheticRelease, {"privacy": promise, "anyway": True}
     for f in (1e-300, 0.2, 1e300):
         if 0 < f * width < math.inf:
             for method in (GaussianRelease, LaplaceRelease, BoundedRelease):

@@ -113,7 +113,7 @@ def pure_as_gaussian(limit: ApproxDP) -> Admits:
         total = sum(map(Spending.from_promises, (*past, event)), Spending())
         if total.point_delta:
             return False
-        return gaussian_delta(limit.epsilon, math.sqrt(2 * float(total.pooled))) <= limit.delta
+        return gaussian_delta(limit.epsilon, math.sqrt(2 * float(total.pooled_rho))) <= limit.delta
 
     return admits
 

@@ -319,7 +319,7 @@ class PureAsGaussian(Caps):
     def _fits(self, books: Spending) -> bool:
         if not isinstance(self.limit, ApproxDP) or self.plan is not None:
             return super()._fits(books)
-        mu = math.sqrt(2 * float(books.pooled))
+        mu = math.sqrt(2 * float(books.pooled_rho))
         delta = gaussian_delta(self.limit.epsilon, mu) if mu else 0.0
         return delta + float(books.point_delta) <= self.limit.delta
 

@@ -399,7 +399,7 @@ def leaks(pair: list[Published]) -> set[str]:
     a, b = (json.loads((done.public / "statement.json").read_bytes()) for done in pair)
     found = differing(a, b) - FROM_THE_FILE
     for done in pair:
-        for name, text in derived(done.statement).items():
+        for name, text in derived(done.statement, done.public).items():
             if (done.public / name).read_bytes() != text.encode():
                 found.add(name)
     rows = []

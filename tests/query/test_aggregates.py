@@ -28,7 +28,7 @@ from discreet.query.aggregates import (
     TreeNode,
     aggregate_from_dict,
 )
-from discreet.query.calibration import QueryNoise, shifted
+from discreet.query.calibration import QueryNoise, shift_bits
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
@@ -444,7 +444,9 @@ def test_noise_too_wide_for_the_integers_is_drawn_on_a_coarser_lattice(privacy: 
     assert isinstance(noise.promise, PureDP | GaussianDP)
     charged = noise.promise.epsilon if isinstance(noise.promise, PureDP) else noise.promise.mu
     assert bits < 0
-    steps = [shifted(start + bound.absolute, bits) - shifted(start, bits) for start in (0, -1, 2**-bits - 1)]
+    steps = [
+        shift_bits(start + bound.absolute, bits) - shift_bits(start, bits) for start in (0, -1, 2**-bits - 1)
+    ]
     assert max(steps) <= Fraction(charged) * Fraction(scale)
     # The twin that rounds the sum for nothing: its noise is what the plain sensitivity asks for.
     assert max(steps) > bound.absolute * Fraction(2) ** bits

@@ -52,9 +52,11 @@ class Gate(DuckDBEngine):
         self._pass("aggregate", len(expressions))
         return super().aggregate(expressions)
 
-    def grouped(self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]) -> list[list[int]]:
+    def sum_groups(
+        self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]
+    ) -> list[list[int]]:
         self._pass("grouped", len(tables))
-        return super().grouped(tables, expressions)
+        return super().sum_groups(tables, expressions)
 
     def reduce(self, kernel: Kernel) -> list[int]:
         self._pass("reduce", kernel.size)

@@ -181,7 +181,7 @@ def test_cells_are_counted_and_summed_and_absent_ones_are_zero(thousand: Engine)
         EngineCells((owner, job)),
         EngineCells((job, (exp.column("m0"), 9))),
     ]
-    found = thousand.grouped(tables, [None, exp.column("c1"), None, None])
+    found = thousand.sum_groups(tables, [None, exp.column("c1"), None, None])
     counts, sums, turned, flags = (np.array(cells) for cells in found)
     reference = np.zeros((5, 2), np.int64)
     np.add.at(reference, (wanted["c3"], wanted["c4"]), 1)
@@ -469,7 +469,7 @@ def test_a_table_without_rows_sums_to_zero(open_engine: Any) -> None:
     engine = open_engine({name: values[:0] for name, values in people(5).items()})
     assert engine.version.n_rows == 0
     assert engine.aggregate([exp.column("c0")]) == [0]
-    assert engine.grouped([EngineCells(((exp.column("c4"), 2),))], [None]) == [[0, 0]]
+    assert engine.sum_groups([EngineCells(((exp.column("c4"), 2),))], [None]) == [[0, 0]]
     assert engine.reduce(PASSES[0]) == [0] * PASSES[0].size
 
 
@@ -487,7 +487,7 @@ def test_an_engine_that_fails_says_one_constant_sentence(open_engine: Any) -> No
             assert "nor_this" not in str(link)
             link = link.__context__
     with pytest.raises(EngineFailed) as caught:
-        engine.grouped([EngineCells(((exp.column("no_such"), 2),))], [None])
+        engine.sum_groups([EngineCells(((exp.column("no_such"), 2),))], [None])
     assert said == {str(caught.value)}
 
 
@@ -569,6 +569,25 @@ def test_a_large_table_goes_to_a_file_that_has_no_name(
     assert list(tmp_path.iterdir()) == []
     engine.close()
     assert files_without_a_name(tmp_path) == 0
+
+
+def test_a_table_larger_than_the_memory_of_the_engine_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from discreet.query.engines import _duckdb as module
+
+    names = [f"x{i}" for i in range(100)]
+    rows = {name: np.arange(60_000) * (2 * i + 3) % 4093 / 4092 for i, name in enumerate(names)}
+    curation = Curation.from_schema(Schema(columns=[Column(name, lower=0, upper=1) for name in names]))
+    monkeypatch.setattr(module, "_IN_MEMORY", 1000)
+    monkeypatch.setattr(module, "_GROUP_BYTES", 2**22)
+    monkeypatch.setattr("discreet.tables.duckdb.MEMORY_LIMIT", "48MB")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    engine = DuckDBEngine()
+    engine.register(rows, curation)
+    (count,) = engine.aggregate([exp.Literal.number(1)])
+    assert count == 60_000
+    engine.close()
 
 
 def files_without_a_name(folder: Path) -> int:

@@ -62,9 +62,11 @@ class TelltaleEngine(DuckDBEngine):
         self._work()
         return super().aggregate(expressions)
 
-    def grouped(self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]) -> list[list[int]]:
+    def sum_groups(
+        self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]
+    ) -> list[list[int]]:
         self._work()
-        return super().grouped(tables, expressions)
+        return super().sum_groups(tables, expressions)
 
     def reduce(self, kernel: Kernel) -> list[int]:
         self._work()

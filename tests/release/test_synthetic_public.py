@@ -1,4 +1,4 @@
-"""Public columns of synthetic tables: their rows are kept, and nothing else is used without being paid for."""
+"""Public columns of synthetic tables: rows are kept, and nothing else is used without being paid for."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from discreet.report.folder.folder import (
     read_statement,
     write_public,
 )
-from discreet.report.folder.model_files import write_classifier
+from discreet.report.folder.loading import published_batches
+from discreet.report.folder.model_files import write_answers, write_classifier
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import About, Statement, Tuning
 from discreet.report.statement.table import TableSubject
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from discreet.release import ReleaseMethod
 
 KEY = bytes(range(32))
+LEAST_ROWS = 50
 CREATED = "2026-01-01T00:00:00+00:00"
 TUNING = Tuning(on_private_rows="no", why="The noise was chosen before the table was opened.")
 METHODS: dict[str, Callable[..., ReleaseMethod]] = {
@@ -62,12 +64,13 @@ def publish(
     """Publish a table into an empty folder; `written_by` is the method that really draws, if another."""
     folder.mkdir(parents=True, exist_ok=True)
     publication = (written_by or method).publish(dict(rows), folder / DATA, stream=Stream.for_replay(key))
+    write_answers(folder, written_by or method)
     add_csv(folder, publication.n_rows, wanted=csv)
     statement = build_statement(
         TableSubject(
             publication,
             method,
-            attack_file(method.plan(method.schema or SCHEMA, publication.n_read), cells(folder, method)),
+            attack_file(method.plan(method.schema or SCHEMA, publication.n_read or 0), cells(folder, method)),
         ),
         about=about,
         ledger=ledger,
@@ -81,16 +84,20 @@ def publish(
 
 def cells(folder: Path, method: ReleaseMethod) -> dict[str, AnyArray]:
     """Read the published cells, encoded."""
-    schema = method.plan(method.schema or SCHEMA, 1).schema
-    with open_table(folder / DATA) as table:
-        batches = list(table.batches(published_schema(schema)))
+    plan = method.plan(method.schema or SCHEMA, LEAST_ROWS)
+    schema = plan.schema
+    if plan.typed:
+        batches = list(published_batches(folder / DATA, schema, typed=True))
+    else:
+        with open_table(folder / DATA) as table:
+            batches = [dict(batch) for batch in table.batches(published_schema(schema))]
     return {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in schema.released}
 
 
 def rewrite(folder: Path, method: ReleaseMethod, columns: Mapping[str, AnyArray]) -> None:
     """Put other cells into ``data.parquet``."""
-    schema = method.plan(method.schema or SCHEMA, 1).schema
-    write_table(folder / DATA, published_fields(schema), [columns], replace=True)
+    plan = method.plan(method.schema or SCHEMA, LEAST_ROWS)
+    write_table(folder / DATA, published_fields(plan.schema, typed=plan.typed), [columns], replace=True)
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:

@@ -17,8 +17,10 @@ from discreet.report.findings import (
     Score,
     Stage,
     Subgroup,
+    TableQuality,
     WhatIf,
 )
+from discreet.report.noisy_tables import CountedColumn, MeasuredTables, TableNoise, TreeEdge
 from discreet.report.pages._columns import is_chance
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import About, Statement, Tuning
@@ -143,7 +145,45 @@ def hostile() -> tuple[Statement, Findings]:
     )
     statement = statement.model_copy(update={"numbers": numbers})
     findings = findings_for(statement)
-    return statement, findings.model_copy(update={"command": f"discreet release {HOSTILE[3]}"})
+    command = f"discreet release {HOSTILE[3]}"
+    return statement, findings.model_copy(
+        update={"command": command, "quality": quality_of([*HOSTILE, CONTROLS, "y"], target="y")}
+    )
+
+
+def quality_of(names: Sequence[str], *, target: str | None = None) -> TableQuality:
+    """Errors of a synthetic table in which every second column hangs on the one before it."""
+    others = [name for name in names if name != target]
+    measured = MeasuredTables(
+        target=target,
+        declared_target=target,
+        rows=1000.0,
+        columns=[
+            CountedColumn(column=name, cells=3 + k % 4, has_inside=k % 2 == 0) for k, name in enumerate(names)
+        ]
+        + [CountedColumn(column="words", cells=1, levels=90, merged=70, has_inside=True)],
+        tables=[TableNoise(columns=[name], cells=4, sd=13.0) for name in others]
+        + [TableNoise(columns=others[k : k + 2], cells=16, sd=20.0) for k in range(0, len(others) - 1, 2)],
+        edges=[
+            TreeEdge(first=others[k], second=others[k + 1], rows=None if k else 310.0)
+            for k in range(0, len(others) - 1, 2)
+        ],
+        questions=["one", "scores", "tables"],
+        notes=["At this promise there is no second round of tables."],
+    )  # fmt: skip
+    return TableQuality(
+        measured=measured, rows=1000, made_rows=900,
+        one_way=[0.01 * k for k in range(len(names))], one_way_chance=[0.02] * len(names),
+        two_way=[[0.003 * i * (j + 1) for j in range(i)] for i in range(len(names))], two_way_chance=0.04,
+        means=dict.fromkeys(names, 0.01), correlation_error=0.05,
+    )  # fmt: skip
+
+
+def synthetic() -> tuple[Statement, Findings]:
+    """Sixty-five columns of a synthetic table, one more than are drawn in pairs."""
+    statement, findings = one_number()
+    names = [f"column {k}" for k in range(65)]
+    return statement, findings.model_copy(update={"quality": quality_of(names, target="column 3")})
 
 
 def wide(n_columns: int = 1000) -> tuple[Statement, Findings]:
@@ -282,6 +322,7 @@ CASES = {
     "one number": one_number,
     "lists only": lists_only,
     "hostile": hostile,
+    "synthetic": synthetic,
     "wide": wide,
     "seeded": seeded,
     "bare": bare,

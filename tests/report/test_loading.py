@@ -40,11 +40,28 @@ def test_the_law_of_a_folder_is_that_of_the_release(name: str, tmp_path: Path) -
     method = METHODS[name]()
     publish(tmp_path / "public", method)
     loaded = load_release(tmp_path)
-    plan = method.plan(method.schema or SCHEMA, loaded.statement.what.rows_read)
+    plan = method.plan(method.schema or SCHEMA, loaded.statement.what.rows_read or 0)
     laws = {summary.column: summary.law for summary in plan.columns}
     assert {column.name: column.law for column in loaded.noise_law.columns} == laws
     assert list(loaded.data) == [column.name for column in loaded.noise_law.columns]
     assert {len(cells) for cells in loaded.data.values()} == {loaded.statement.what.rows_published}
+
+
+def test_an_analyst_gets_statistics_with_intervals_of_what_the_law_allows(tmp_path: Path) -> None:
+    publish(tmp_path, GaussianRelease(scale={"x": 3.0}, label="clear", schema=LEARNABLE), rows())
+    release, truth = load_release(tmp_path), rows()
+    for found, exact in (
+        (release.count("job = 'nurse'"), np.sum(truth["job"] == "nurse")),
+        (release.mean("x"), truth["x"].mean()),
+        (release.proportion("y = 'yes'"), np.mean(truth["y"] == "yes")),
+    ):
+        assert found.basis == "rows"
+        assert found.cost == ()
+        middle, half = sum(found.interval()) / 2, (found.interval().upper - found.interval().lower) / 2
+        assert abs(middle - exact) <= 6 * half
+    assert len(release.crosstab("job", "y").cells) == 8
+    with pytest.raises(DiscreetError, match="must name categories"):
+        release.count("x > 4")
 
 
 def test_an_analyst_learns_in_three_lines(tmp_path: Path) -> None:

@@ -45,7 +45,9 @@ def sample(case: str) -> tuple[Statement, Findings]:
 @cache
 def page(case: str, kind: str) -> str:
     statement, findings = sample(case)
-    return statement_page(statement) if kind == "statement" else render._report_page(statement, findings)
+    if kind == "report":
+        return render._report_page(statement, findings)
+    return statement_page(statement, None if findings.quality is None else findings.quality.measured)
 
 
 @cache
@@ -169,10 +171,10 @@ def test_each_protected_column_has_its_sentence_and_three_marks() -> None:
 
 
 def test_the_public_page_has_no_attack_on_rows_or_made_up_records() -> None:
-    assert list(inspect.signature(statement_page).parameters) == ["statement"]
+    assert list(inspect.signature(statement_page).parameters) == ["statement", "measured"]
     root = tree("census", "statement")
     assert not any(e.attributes.get("class") == "mark-attack" for e in root.all())
-    for section in ("attacks", "what-if", "data"):
+    for section in ("attacks", "what-if", "data", "quality"):
         assert not [e for e in root.all() if e.attributes.get("id") == section]
 
 

@@ -20,6 +20,7 @@ from discreet.errors import DiscreetError, ParameterError, SchemaError, SourceEr
 from discreet.schema import Column, Schema, unclipped_column
 from discreet.tables import Field, check_target, open_table, write_table
 from discreet.tables.temporary import lock
+from discreet.tables.writers import row_group_size
 from tests.tables.people import ENCODED, SCHEMA, same, unprivileged
 
 if TYPE_CHECKING:
@@ -396,3 +397,18 @@ def test_rows_can_be_put_in_the_order_of_words_that_are_not_written(target: str)
         assert table.names == ("x",)
         (batch,) = table.batches(Schema(columns=[Column("x", lower=0, upper=99)]))
         assert batch["x"].tolist() == [0, 10, 20, 30]
+
+
+def test_a_wide_table_is_written_within_the_memory_of_the_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("discreet.tables.duckdb.MEMORY_LIMIT", "200MB")
+    fields = [Field(f"x{i}") for i in range(400)]
+    batch = {field.name: np.arange(50_000.0) * (i + 1) for i, field in enumerate(fields)}
+    path = tmp_path / "wide.parquet"
+    assert write_table(path, fields, [batch]) == 50_000
+    sizes = duckdb.execute(
+        f"SELECT DISTINCT row_group_id, row_group_num_rows FROM parquet_metadata('{path}') ORDER BY 1"
+    ).fetchall()
+    assert [rows for _, rows in sizes[:-1]] == [row_group_size(400)] * (len(sizes) - 1)
+    assert row_group_size(400) < row_group_size(20) == 122_880

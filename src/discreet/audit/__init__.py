@@ -10,6 +10,9 @@ privacy on made-up rows, ``_published_file`` uses the published file alone, ``_r
 ``_closed_form_guess`` and ``_learned_guess`` (estimators of true cells), and report in the classes of
 ``_guess``.
 
+Synthetic tables: ``_rehearsal`` attacks the questions of a release on made-up rows before it is charged,
+``_members`` compares people in a table with others.
+
 Query answers: ``reconstruction`` attacks the answers of a private database. ``stored_answers`` reads them,
 ``_contributions`` computes what single rows add to them, ``_linear_reconstruction`` guesses cells, and
 ``_guess`` bounds what differential privacy lets any guess reach.
@@ -31,10 +34,12 @@ from discreet.audit._density import (
 )
 from discreet.audit._distinguishing import distinguish
 from discreet.audit._enumeration import EveryRow, row_law
-from discreet.audit._guess import Guess, Reidentification, max_success_probability, min_error
+from discreet.audit._guess import Guess, Reidentification, max_roc_area, max_success_probability, min_error
+from discreet.audit._members import MemberComparison, attack_members, attack_published
 from discreet.audit._prior import PlannedAttacks, attack_prior
 from discreet.audit._published_file import attack_file
 from discreet.audit._real_rows import attack_rows
+from discreet.audit._rehearsal import attack_questions
 from discreet.audit._reidentification import attack_records
 from discreet.audit._sampler_checks import check_timing, position, precision
 from discreet.audit._suite import ATTACKS, Attack, run_audit
@@ -51,6 +56,7 @@ __all__ = [
     "LawPair",
     "MechanismDraws",
     "MechanismPair",
+    "MemberComparison",
     "PlannedAttacks",
     "ReconstructedColumn",
     "Reconstruction",
@@ -58,7 +64,10 @@ __all__ = [
     "SingleDraws",
     "attack_claims",
     "attack_file",
+    "attack_members",
     "attack_prior",
+    "attack_published",
+    "attack_questions",
     "attack_records",
     "attack_rows",
     "check_timing",
@@ -68,6 +77,7 @@ __all__ = [
     "fisher_information",
     "hockey_stick",
     "largest_loss",
+    "max_roc_area",
     "max_success_probability",
     "mean_bounds",
     "min_error",

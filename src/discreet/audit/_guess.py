@@ -41,7 +41,7 @@ _SLACK = 1e-12
 """Covers the rounding errors of some hundred operations on numbers of order 1."""
 
 
-class _JsonRecord:
+class JsonRecord:
     """JSON round trip of the two dataclasses below, whose fields are plain values."""
 
     __slots__ = ()
@@ -86,7 +86,7 @@ class _JsonRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guess(_JsonRecord):
+class Guess(JsonRecord):
     """Result of one attack on the cells of one column.
 
     Attributes
@@ -176,7 +176,7 @@ class Guess(_JsonRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reidentification(_JsonRecord):
+class Reidentification(JsonRecord):
     """Result of an attack that links people to published rows, or decides whether they are in the table.
 
     Attributes
@@ -343,6 +343,46 @@ def max_success_probability(promise: Promise, shares: Sequence[float]) -> float:
         used = min(length, left)
         right, left = right + gain * used, left - used
     return min(1.0, right + _SLACK)
+
+
+def max_roc_area(promise: Promise) -> float:
+    """Return the largest area under the ROC curve with which any method can tell two neighbors apart.
+
+    Parameters
+    ----------
+    promise : Promise
+        Promise about the two neighbors, such as tables with and without a person.
+
+    Returns
+    -------
+    float
+        Area from 1/2 to 1, rounded up: the normal distribution at ``mu / sqrt(2)`` for Gaussian DP, and
+        ``1 / (1 + exp(-epsilon))`` for pure DP.
+
+    Privacy
+    -------
+    Follows from the promise, whatever the attacker's method and knowledge. It bounds the mean over releases.
+
+    Notes
+    -----
+    The integral over ``x`` from 0 to 1 of the largest chance of an event given its chance ``x`` under a
+    neighbor (:func:`_envelope`).
+
+    Reference
+    ---------
+    Dong, Roth and Su (2022), for the curve as a trade-off function.
+
+    Examples
+    --------
+    >>> round(max_roc_area(GaussianDP(mu=1.0)), 2)
+    0.76
+    """
+    height, pieces = _envelope(promise)
+    area = 0.0
+    for slope, length in pieces:
+        area += length * (height + slope * length / 2)
+        height += slope * length
+    return min(1.0, area + _SLACK)
 
 
 def min_error(promise: Promise, *, sd: float, width: float) -> float:

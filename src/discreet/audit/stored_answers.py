@@ -18,7 +18,7 @@ from discreet.audit._contributions import RowContributions, parse_expressions, r
 from discreet.errors import DiscreetError
 from discreet.privacy import promise_from_dict
 from discreet.query.aggregates import aggregate_from_dict
-from discreet.query.calibration import shifted
+from discreet.query.calibration import shift_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -209,7 +209,7 @@ def _stored_answer(read: _ReadEntry, exact: Sequence[int]) -> StoredAnswer:
     scales, bits = (np.array(values) for values in zip(*read.noise.groups, strict=True))
     shifts = bits[read.noise.group]
     # In integers: floats would round two large numbers before their small difference is taken.
-    added = [n - shifted(own, int(shift)) for n, own, shift in zip(read.noisy, exact, shifts, strict=True)]
+    added = [n - shift_bits(own, int(shift)) for n, own, shift in zip(read.noisy, exact, shifts, strict=True)]
     step = 2.0 ** -shifts.astype(np.float64)
     receipt = read.entry.receipt
     assert receipt.seq is not None

@@ -35,3 +35,9 @@ def init(
         "with every release. Give ids and free text `role: drop`, and columns that anyone may see `role: "
         "public`."
     )
+    console.paragraph(
+        "For a synthetic table (--method synthetic), give the column that matters most `role: target`: the "
+        "others are modelled given it. Where numbers or dates are usually told in classes, such as ages by "
+        "decades, write the values at which classes begin to a file for --cells; without it, cells are cut "
+        "by noisy counts, which costs a part of the promise."
+    )

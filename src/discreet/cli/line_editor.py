@@ -129,7 +129,8 @@ class LineEditor:
             # Readline replaces from its own delimiter on, which may be inside of a value.
             fitted = [line[begin:start] + one[max(0, begin - start) :] for one in candidates]
             return fitted[state] if state < len(fitted) else None
-        except Exception:  # a bell is better than the end of the session
+        except Exception:
+            # Readline prints the traceback of any error into the line that is being typed.
             return None
 
 

@@ -71,6 +71,16 @@ Variance = Annotated[
 ]
 Label = Annotated[str | None, typer.Option(help="'clear' publishes the target unprotected.")]
 Clamp = Annotated[bool, typer.Option("--clamp", help="Clamp noisy numbers to their range.")]
+Cells = Annotated[
+    Path | None,
+    typer.Option(
+        help="File (YAML or JSON) with the values at which cells of numbers and dates begin, by column. "
+        "[default: cut by noisy counts]"
+    ),
+]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="Make a synthetic table even if it is expected to be noise.")
+]
 More = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any other option of the method, as NAME=VALUE.", metavar="NAME=VALUE"),
@@ -308,14 +318,25 @@ class MethodFlags:
     variance: Variance = None
     label: Label = None
     clamp: Clamp = False
+    cells: Cells = None
+    anyway: Anyway = False
     more: More = None
 
-    def read(self, table: str) -> "ReleaseRequest":
-        """Return the request for a table; if the table has no schema, a draft of it is written."""
+    def read(self, table: str, schema: "Schema | None" = None) -> "ReleaseRequest":
+        """Return the request for a table; if the table has no schema, a draft of it is written.
+
+        Parameters
+        ----------
+        table : str
+            Table as it was named on the command line.
+        schema : Schema, optional
+            Schema that is known already, as that of a service; None reads that of the table.
+        """
         from discreet.pipeline.options import build_promise, read_pairs, read_value
 
         settings = read_pairs("--set", self.more or [])
-        schema = load_declaration(table, self.schema, self.target)
+        if schema is None:
+            schema = load_declaration(table, self.schema, self.target)
         floors = read_pairs("--protect", self.protect or [])
         given: dict[str, Any] = {
             "scale": None if self.scale is None else read_value(self.scale),
@@ -326,6 +347,8 @@ class MethodFlags:
             "variance": self.variance,
             "label": self.label,
             "clamp": self.clamp or None,
+            "cells": None if self.cells is None else read_cells(self.cells),
+            "anyway": self.anyway or None,
         }
         self._check_settings(settings, given)
         return ReleaseRequest(
@@ -356,6 +379,28 @@ class MethodFlags:
             if name in {field.name for field in dataclasses.fields(self)} - {"more", *given}:
                 raise ParameterError(f"--set must name an option of the method, was {name!r}. Give {flag}.")
         check_options(self.method or DEFAULT, settings)
+
+
+def read_cells(path: Path) -> dict[str, list[Any]]:
+    """Return where cells begin, by column, from a file of YAML or JSON."""
+    import yaml
+
+    from discreet.errors import ParameterError, SourceError
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as problem:
+        raise SourceError(
+            f"--cells must be a file that can be read, and {str(path)!r} is not ({type(problem).__name__})."
+        ) from None
+    except yaml.YAMLError:
+        content = None
+    if not isinstance(content, dict) or not all(isinstance(edges, list) for edges in content.values()):
+        raise ParameterError(
+            f"--cells must be a file with a list of values for each column, such as `age: [20, 30, 40]`, and "
+            f"{str(path)!r} is something else."
+        )
+    return {str(name): edges for name, edges in content.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,10 @@ from discreet.cli.console import Console
 from discreet.cli.options import MethodFlags, expand_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from discreet.formatting import Rounding
+    from discreet.pipeline.plan import QuestionPlan
     from discreet.report.findings import WhatIf
     from discreet.schema import Schema
 
@@ -73,8 +74,12 @@ def plan(
                 "measured_on": planned.measured_on,
                 "advice": None if planned.advice is None else planned.advice.to_dict(),
                 "positions": [position.model_dump() for position in planned.positions],
+                "questions": [position.to_dict() for position in planned.questions],
             }
         )
+        if planned.questions:
+            show_questions(console, planned.questions)
+            return
         show(console, planned.schema, request.protect, planned.positions)
         console.line()
         if request.schema.target is not None:
@@ -86,6 +91,41 @@ def plan(
             "are changed; the floor is the smallest error of any guess by an attacker who knows only what "
             "was declared."
         )
+
+
+def show_questions(console: Console, positions: "Sequence[QuestionPlan]") -> None:
+    """Print what a release of made-up rows would ask and how noisy it would be, one line for each promise."""
+    from discreet.formatting import number, percent, printable
+
+    def cells(position: "QuestionPlan") -> list[str]:
+        row = [
+            "none" if position.epsilon is None else number(position.epsilon, rounding="up"),
+            "-" if position.count_sd is None else number(position.count_sd),
+            "-" if position.error is None else percent(position.error),
+            "-" if position.score_sd is None else number(position.score_sd),
+            str(len(position.questions) or "refused"),
+            f"up to {position.tables}" if position.tables else "-",
+            "<- chosen" if position.requested else "",
+        ]
+        return [cell.replace("\u00a0", " ") for cell in row]
+
+    console.table(
+        "Questions at this promise, and at others",
+        ("epsilon", "sd of a count", "error of a column", "sd of a score", "questions", "tables", ""),
+        map(cells, positions),
+    )
+    (chosen,) = (position for position in positions if position.requested)
+    console.line()
+    console.paragraph(f"Questions, each charged before its noise is drawn: {', '.join(chosen.questions)}.")
+    for note in chosen.notes:
+        console.paragraph(printable(note))
+    console.paragraph(
+        "Counts and scores are in rows. The error is the distance in total variation of one column's counts "
+        "by class from the true ones, before they are made consistent, if the whole promise went into "
+        "them: below 3 % there is a second round of tables, from 25 % on a warning, above 100 % a refusal. "
+        "Which tables are worth their noise is decided by noisy scores; without scores, columns are "
+        "independent given the target. Nothing was read or charged."
+    )
 
 
 def show(

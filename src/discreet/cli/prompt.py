@@ -129,6 +129,7 @@ class Prompt:
             except DiscreetError as problem:
                 self._say(str(problem))
             except Exception as problem:
+                # Any other error ends the question, not the session; its text may quote rows.
                 self._say(describe_unexpected(problem))
 
     def _handle(self, text: str) -> bool:

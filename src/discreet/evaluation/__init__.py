@@ -1,7 +1,8 @@
 """Usefulness of a release: models trained on it, column comparisons, sample sizes and other amounts of noise.
 
 ``learning`` compares models trained on true and on published rows, with ``noise_aware`` and ``exact_models``
-for releases that allow more, and ``scores`` for the measures. ``columns`` compares the columns. ``samples``
-holds the rows that are compared, real or drawn from the schema. ``what_if`` plans a release with more or less
-noise, ``sample_size`` estimates the rows that a learner needs.
+for releases that allow more, and ``scores`` for the measures. ``columns`` compares the columns, ``distances``
+a synthetic table with the rows it was made from. ``samples`` holds the rows that are compared, real or drawn
+from the schema. ``what_if`` plans a release with more or less noise, ``sample_size`` estimates the rows that
+a learner needs.
 """

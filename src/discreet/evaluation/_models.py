@@ -6,6 +6,7 @@ features depend on the schema only, never on rows.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -134,14 +135,20 @@ class FeatureMatrix:
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """Return a context that keeps scikit-learn on one thread.
+    """Return a context that keeps scikit-learn, which must be imported by then, on one thread.
 
     On a busy machine, several threads were measured to be ten times slower, because they wait for each other.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="openmp")
+    limits: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="openmp")
     return limits
+
+
+@functools.cache
+def _thread_pools() -> Any:
+    """Return the thread pools of this process; looking for them takes longer than training one tree."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
 
 
 class Model(Protocol):

@@ -304,37 +304,70 @@ def correlate(
     -------
     Computed from true rows: for the curator only.
     """
-    columns = [c for c in schema.released if c.is_number][:MOST_CORRELATED]
-    if len(columns) < 2 or len(rows[columns[0].name]) < 3:
+    before, after = CorrelationSums(schema), CorrelationSums(schema)
+    before.add(rows)
+    after.add(published)
+    return compare_correlations(before, after)
+
+
+def compare_correlations(original: CorrelationSums, release: CorrelationSums) -> Correlations | None:
+    """Return the correlations of two tables; None with fewer than two numbers or three rows."""
+    if len(original.columns) < 2 or original.n_rows < 3:
         return None
     return Correlations(
-        columns=[c.name for c in columns],
-        original=_correlations(columns, rows).tolist(),
-        release=_correlations(columns, published).tolist(),
+        columns=[c.name for c in original.columns],
+        original=original.matrix().tolist(),
+        release=release.matrix().tolist(),
     )
 
 
-def _correlations(columns: list[Column], rows: Mapping[str, AnyArray]) -> Floats:
-    """Return the matrix of Pearson's correlations, each over the rows in which both cells are present.
+class CorrelationSums:
+    """Sums over rows from which Pearson's correlations follow, each over rows in which both are present.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the table; its first 40 numeric columns are used.
 
     Notes
     -----
     With indicator ``P`` of present cells, centered cells ``Z`` and counts ``N = P'P``, the products are
     ``Z'Z - S * S' / N`` and the squares ``(Z**2)'P - S**2 / N``, where ``S = Z'P``, entry by entry.
     """
-    # In units of the declared range no square overflows.
-    cells = np.column_stack([(rows[c.name] - c.range[0]) / c.width for c in columns])
-    present = (~np.isnan(cells)).astype(np.float64)
-    cells = np.nan_to_num(cells, nan=0.0)
-    # Centered first, so that the subtraction of sums below cancels few digits.
-    cells = (cells - cells.sum(axis=0) / np.maximum(present.sum(axis=0), 1)) * present
-    both = np.maximum(present.T @ present, 1)
-    sums = cells.T @ present
-    products = cells.T @ cells - sums * sums.T / both
-    spread = (cells**2).T @ present - sums**2 / both
-    # The remaining variance of a constant column is rounding error.
-    spread[spread <= 1e-24 * both] = 0.0
-    size = np.sqrt(spread * spread.T)
-    correlations = np.divide(products, size, out=np.zeros_like(size), where=size > 0)
-    np.fill_diagonal(correlations, 1.0)
-    return np.asarray(np.clip(correlations, -1.0, 1.0))
+
+    def __init__(self, schema: Schema) -> None:
+        self.columns = [c for c in schema.released if c.is_number][:MOST_CORRELATED]
+        self.n_rows = 0
+        self._center: Floats | None = None
+        size = len(self.columns)
+        self._both, self._sums, self._products, self._squares = np.zeros((4, size, size))
+
+    def add(self, rows: Mapping[str, AnyArray]) -> None:
+        """Add the rows of a batch: numbers, with NaN for missing."""
+        if not self.columns:
+            return
+        # In units of the declared range no square overflows.
+        cells = np.column_stack([(rows[c.name] - c.range[0]) / c.width for c in self.columns])
+        present = (~np.isnan(cells)).astype(np.float64)
+        cells = np.nan_to_num(cells, nan=0.0)
+        if self._center is None:
+            # Centered first, so that the subtraction of sums below cancels few digits.
+            self._center = cells.sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+        cells = (cells - self._center) * present
+        self.n_rows += len(cells)
+        self._both += present.T @ present
+        self._sums += cells.T @ present
+        self._products += cells.T @ cells
+        self._squares += (cells**2).T @ present
+
+    def matrix(self) -> Floats:
+        """Return the matrix of correlations; 0 for a constant column."""
+        both, sums = np.maximum(self._both, 1), self._sums
+        products = self._products - sums * sums.T / both
+        spread = self._squares - sums**2 / both
+        # The remaining variance of a constant column is rounding error.
+        spread[spread <= 1e-24 * both] = 0.0
+        size = np.sqrt(spread * spread.T)
+        correlations = np.divide(products, size, out=np.zeros_like(size), where=size > 0)
+        np.fill_diagonal(correlations, 1.0)
+        return np.asarray(np.clip(correlations, -1.0, 1.0))

@@ -431,6 +431,11 @@ def _notes(run: LearningRun, schema: Schema, rows: Rows, published: Rows, plan: 
             f"The released target was kept in {law.keep:.0%} of the rows, so a model trained on it is less "
             "sure of every class than it should be; its law is in the dictionary, to correct for."
         )
+    if not plan.row_level:
+        notes.append(
+            "The release was made from all rows, those that models are tested on included; its promise "
+            "bounds what that adds to a score."
+        )
     if (schema.max_rows_per_unit or 1) > 1:
         notes.append(
             f"A {schema.unit} may have rows on both sides of the split, which flatters every model here."

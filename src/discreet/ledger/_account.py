@@ -183,8 +183,8 @@ class Account:
         def fits(halvings: float) -> bool:
             factor = math.exp2(-halvings)
             try:
-                cost = promise_cost(tuple(scaled(promise, factor) for promise in promises), self.order)
-                later = plan_cost((scaled(promise, factor) for promise in planned), self.order)
+                cost = promise_cost(tuple(scale_promise(promise, factor) for promise in promises), self.order)
+                later = plan_cost((scale_promise(promise, factor) for promise in planned), self.order)
                 if self.caps is not None:
                     caps = self.caps.reserve(self.spent, cost, later)
                     caps.admit(self.spent, cost, scope="", later=later)
@@ -201,7 +201,7 @@ class Account:
         return math.exp2(-high)
 
 
-def scaled(promise: Promise, factor: float) -> Promise:
+def scale_promise(promise: Promise, factor: float) -> Promise:
     """Return the promise of the same mechanism with its noise divided by a factor up to 1, rounded down.
 
     Kinds without a scale, and numbers below those of 64 bits, are a PromiseError.
@@ -217,6 +217,6 @@ def scaled(promise: Promise, factor: float) -> Promise:
 def describe_scaled(promise: Promise, factor: float) -> str:
     """Return the scaled promise as it is written in Python, rounded down to four digits."""
     name, _ = _PARAMETERS[type(promise)]
-    value = four_digits(getattr(scaled(promise, factor), name))
+    value = four_digits(getattr(scale_promise(promise, factor), name))
     delta = f", delta={promise.delta!r}" if isinstance(promise, ApproxDP) else ""
     return f"{type(promise).__name__}({name}={value!r}{delta})"

@@ -196,7 +196,7 @@ class Caps:
         return cls(limit=limit, amounts=tuple(sorted(amounts.items())), weight=weight, rule=rule, order=order)
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """The limit with its rule and order, for messages."""
         if self.rule is None:
             return str(self.limit)
@@ -399,7 +399,7 @@ class Caps:
         if currency == "rho":
             if self.rule == "mixed":
                 return spent.divergence
-            return spent.pooled if isinstance(self.limit, ZCDP | PosteriorOdds) else spent.gaussian
+            return spent.pooled_rho if isinstance(self.limit, ZCDP | PosteriorOdds) else spent.gaussian
         if currency == "queries":
             return Amount.rounded_up(spent.charges)
         return spent.total_variation

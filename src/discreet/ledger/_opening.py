@@ -114,7 +114,7 @@ def _check_limit(name: str, given: Caps | None, fixed: dict[str, Any] | None) ->
     if caps is None or (caps.limit, caps.rule, caps.order) != (given.limit, given.rule, given.order):
         raise LedgerError(
             f"{name} of Ledger.open must be the one fixed when the ledger was made, "
-            f"{'none' if caps is None else caps.described}, got {given.described}. Leave it out, or open "
+            f"{'none' if caps is None else caps.description}, got {given.description}. Leave it out, or open "
             "another ledger."
         )
 

@@ -21,6 +21,7 @@ from discreet.noise_law._column import (
     ResponseLaw,
     SampledLaw,
     SphericalLaw,
+    SyntheticLaw,
     law_from_dict,
     short,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "ResponseLaw",
     "SampledLaw",
     "SphericalLaw",
+    "SyntheticLaw",
     "law_from_dict",
     "short",
 ]

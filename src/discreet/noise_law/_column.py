@@ -421,6 +421,17 @@ class MaskedLabelLaw(Law):
         return f"labels of made-up points, counted by {self.source}{rest}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticLaw(Law):
+    """Law of made-up cells, drawn from noisy tables of counts: no true cell stands behind them."""
+
+    kind: ClassVar[str] = "synthetic"
+
+    def words(self) -> str:
+        """Return a short description in plain language."""
+        return "made up from noisy tables of counts"
+
+
 KINDS: dict[str, type[Law]] = {
     law.kind: law
     for law in (
@@ -436,6 +447,7 @@ KINDS: dict[str, type[Law]] = {
         InvariantLaw,
         MaskedLaw,
         MaskedLabelLaw,
+        SyntheticLaw,
     )
 }
 """Class of each law by its ``kind``; a method with a new law adds it here."""

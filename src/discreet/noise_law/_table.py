@@ -13,6 +13,7 @@ from discreet.noise_law._column import (
     JointResponseLaw,
     ResponseLaw,
     SampledLaw,
+    SyntheticLaw,
     law_from_dict,
 )
 
@@ -164,7 +165,9 @@ class ColumnLaw:
             if column.is_category
             else None,
             missing=not column.required,
-            origin=str(column.lower) if column.type == "date" and column.role == "public" else None,
+            origin=str(column.lower)
+            if column.type == "date" and (column.role == "public" or isinstance(law, SyntheticLaw))
+            else None,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.audit import attack_claims, attack_prior, attack_records, attack_rows
+from discreet.audit import (
+    attack_claims,
+    attack_members,
+    attack_prior,
+    attack_published,
+    attack_questions,
+    attack_records,
+    attack_rows,
+)
 from discreet.errors import DataError, SelfAttackFailed
 from discreet.evaluation.columns import compare_columns, correlate
+from discreet.evaluation.distances import TableTally
 from discreet.evaluation.exact_models import check_masked_model
 from discreet.evaluation.learning import choose_meter, measure_learning
 from discreet.evaluation.samples import PairedSample
@@ -23,21 +33,22 @@ from discreet.pipeline.options import check_floors
 from discreet.privacy import ApproxDP
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.masked.plan import MaskedPlan
+from discreet.release.synthetic import SyntheticRelease
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
+from discreet.report.noisy_tables import read_tables
 from discreet.report.statement.composition import USUAL_DELTA
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray
-    from discreet.audit import AuditResult, Guess, Reidentification
+    from discreet.audit import AuditResult, Guess, MemberComparison, Reidentification
     from discreet.evaluation.noise_aware import AwareRows
     from discreet.evaluation.scores import Trained
     from discreet.ledger import Ledger
     from discreet.pipeline._stages import StageReport
-    from discreet.privacy import Receipt
-    from discreet.release import ReleaseMethod, ReleasePlan
+    from discreet.release import Publication, ReleaseMethod, ReleasePlan
     from discreet.report.findings import Learning, WhatIf
     from discreet.schema import Schema
 
@@ -53,6 +64,7 @@ _KINDS = {
     "spherical": "with spherical noise together",
     "masked": "of points that belong to no real person",
     "masked-label": "of their labels",
+    "synthetic": "made up from noisy tables of counts",
     "clear": "as they are",
 }
 
@@ -67,6 +79,12 @@ def read_table(source: Any, schema: Schema, label: str, report: StageReport) -> 
     released = count_noun(len(schema.released), "column")
     report(f"{label}: {count_noun(n_rows, 'row')}; {released} to publish, {hidden} kept back")
     return n_rows
+
+
+def public_length(schema: Schema, n_rows: int) -> Any:
+    """Return the number of rows; None where it is not public, which only some methods accept."""
+    public = schema.neighbors == "replace-one" and schema.row_count == "public"
+    return n_rows if public else None
 
 
 def check_cells(source: Any, schema: Schema, n_rows: int, report: StageReport) -> None:
@@ -97,17 +115,37 @@ def plan_release(
     report : StageReport
         Report of the stage; gets the number of columns by kind of noise.
     """
-    plan = method.plan(schema, n_rows)
+    plan = method.plan(schema, public_length(schema, n_rows))
     check_floors(plan, floors)
-    kinds = Counter(done.law.kind for done in plan.columns)
-    report(f"{method.name}: " + "; ".join(f"{n} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()))
+    report(describe_plan(method, plan))
     return plan
 
 
+def describe_plan(method: ReleaseMethod, plan: ReleasePlan) -> str:
+    """Return the number of columns by kind of noise, and what will not be done, in words."""
+    kinds = Counter(done.law.kind for done in plan.columns)
+    parts = [f"{n} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()]
+    # Said before anything is charged.
+    return f"{method.name}: " + "; ".join(parts) + "".join(f". {note}" for note in plan.notes).rstrip(".")
+
+
 def attack_plan(
-    plan: ReleasePlan, n_records: int, report: StageReport
+    method: ReleaseMethod, plan: ReleasePlan, n_rows: int, n_records: int, report: StageReport
 ) -> tuple[tuple[Guess, ...], tuple[AuditResult, ...]]:
     """Attack a plan on made-up records, and return the guesses and the audits.
+
+    Parameters
+    ----------
+    method : ReleaseMethod
+        Method of the release, which is rehearsed if it asks questions.
+    plan : ReleasePlan
+        Plan of the release, with its promises.
+    n_rows : int
+        Number of rows of the table.
+    n_records : int
+        Number of made-up records that floors are attacked on.
+    report : StageReport
+        Report of the stage; gets the number of promises that hold.
 
     Raises
     ------
@@ -117,7 +155,11 @@ def attack_plan(
     guesses = attack_prior(
         plan, n=n_records, progress=lambda done, total: report.progress(0.9 * done / total)
     )
-    audits = attack_claims(plan)
+    if isinstance(method, SyntheticRelease):
+        assert method.schema is not None
+        audits = attack_questions(method, public_length(method.schema, n_rows))
+    else:
+        audits = attack_claims(plan)
     broken = [str(guess) for guess in guesses if guess.verdict == "broken"]
     broken += [str(audit) for audit in audits if audit.verdict == "broken"]
     if broken:
@@ -129,7 +171,12 @@ def attack_plan(
         )
     floors = len({guess.column for guess in guesses if guess.verdict == "holds"})
     others = len({str(audit.claim) for audit in audits if audit.verdict == "holds"})
-    if floors + others:
+    if isinstance(method, SyntheticRelease) and others:
+        report(
+            "all questions asked about made-up rows: their noise hides every row as promised, and the table "
+            "follows from the noisy answers alone"
+        )
+    elif floors + others:
         report(
             f"{count_noun(floors, 'floor')} and {count_noun(others, 'other promise')} attacked on made-up "
             "records: all hold"
@@ -156,22 +203,67 @@ def make_watch(
     return watch
 
 
-def sample_true_rows(source: Any, schema: Schema) -> PairedSample:
-    """Return a sample of true rows alone, for a release whose published rows belong to no one."""
+def sample_true_rows(source: Any, schema: Schema, made_up: MadeUpRows | None = None) -> PairedSample:
+    """Return a sample of true rows, for a release whose published rows belong to no one.
+
+    Parameters
+    ----------
+    source : Any
+        Table that the rows are drawn from.
+    schema : Schema
+        Schema that declares the columns of the table.
+    made_up : MadeUpRows, optional
+        Published rows that stand beside the true ones, in any order; None puts the true rows there too.
+    """
     pairs = PairedSample(schema, Stream())
     with open_table(source) as table:
         for batch in table.batches(schema):
-            pairs(batch, batch)
+            n = len(next(iter(batch.values())))
+            pairs(batch, batch if made_up is None else made_up.take(n))
     return pairs
 
 
-def describe_charge(receipt: Receipt, ledger: Ledger | None) -> str:
+class MadeUpRows:
+    """Rows of a published file, a number at a time, from the beginning again after its end.
+
+    Parameters
+    ----------
+    path : Path
+        File of data of a release.
+    plan : ReleasePlan
+        Plan of the release, with the schema and the types of the file.
+    """
+
+    def __init__(self, path: Path, plan: ReleasePlan) -> None:
+        self._read = partial(published_batches, path, plan.schema, typed=plan.typed)
+        self._batches = self._read()
+        self._held: dict[str, AnyArray] = {}
+
+    def take(self, n: int) -> dict[str, AnyArray]:
+        """Return the next `n` rows, encoded."""
+        while not self._held or len(next(iter(self._held.values()))) < n:
+            batch = next(self._batches, None)
+            if batch is None:
+                self._batches = self._read()
+                batch = next(self._batches)
+            held = self._held or {name: values[:0] for name, values in batch.items()}
+            self._held = {name: np.concatenate([held[name], values]) for name, values in batch.items()}
+        taken = {name: values[:n] for name, values in self._held.items()}
+        self._held = {name: values[n:] for name, values in self._held.items()}
+        return taken
+
+
+def describe_charge(publication: Publication, ledger: Ledger | None) -> str:
     """Return where a release was charged, in words."""
-    if ledger is None or receipt.seq is None:
+    *earlier, last = publication.receipts
+    if ledger is None or last.seq is None:
         return "drawn without charging a ledger"
     # The address of a server may hold a password.
     place = "the ledger" if "://" in ledger.url else Path(ledger.url).name
-    return f"charged as row {receipt.seq} of {place} before the first draw"
+    if earlier:
+        rows = ", ".join(str(receipt.seq) for receipt in publication.receipts)
+        return f"{len(earlier) + 1} questions charged as rows {rows} of {place}, each before its first draw"
+    return f"charged as row {last.seq} of {place} before the first draw"
 
 
 def measure_worth(
@@ -210,10 +302,11 @@ def measure_worth(
         Noise, floors and accuracy at several factors of the noise.
     """
     stream = Stream()
+    learning: Learning | None
     if isinstance(plan, MaskedPlan):
         assert isinstance(method, MaskedRelease)
         assert method.model_ is not None
-        learning: Learning | None = check_masked_model(plan, pairs.rows, method.model_)
+        learning = check_masked_model(plan, pairs.rows, method.model_)
     else:
         learning = measure_learning(
             plan.schema,
@@ -224,6 +317,10 @@ def measure_worth(
             other_rows=beside,
             progress=lambda done: report.progress(0.6 * done),
         )
+    if method.asks_questions:
+        # What more or less noise does to such a table does not follow from a factor.
+        report(_describe_learning(learning))
+        return learning, []
     meter = choose_meter(plan, pairs.rows, stream=stream, published=pairs.published_rows)
     positions = what_if(
         method,
@@ -283,13 +380,32 @@ def attack_real_rows(
     return guesses, attack_records(plan, pairs.rows, pairs.published_rows)
 
 
+def attack_made_up_people(method: ReleaseMethod, n_rows: int) -> tuple[MemberComparison, ...]:
+    """Attack tables made anew from published rows; empty for a method that asks no questions."""
+    return attack_published(method, n_rows) if isinstance(method, SyntheticRelease) else ()
+
+
+def attack_real_people(method: ReleaseMethod, pairs: PairedSample) -> tuple[MemberComparison, ...]:
+    """Attack tables made anew from halves of a sample of real rows; for the curator alone."""
+    if not isinstance(method, SyntheticRelease):
+        return ()
+    return attack_members(method, pairs.rows, on="rows")
+
+
 def describe_attacks(
     plan: ReleasePlan,
     on_rows: tuple[Guess, ...],
     on_file: tuple[Guess, ...],
     exposed: tuple[Reidentification, ...],
+    compared: Sequence[MemberComparison],
 ) -> str:
     """Return how many attacks were run and where their results are, in words."""
+    if compared:
+        attacks = count_noun(len({one.attack for one in compared}), "attack")
+        return (
+            f"{attacks} on the people in tables made anew, of made-up and of real rows; the latter are in "
+            "the internal report alone"
+        )
     if not plan.row_level:
         return "published rows belong to no real person, so there is no row or person to attack"
     names = {guess.attack for guess in (*on_rows, *on_file)} | {one.attack for one in exposed}
@@ -300,14 +416,14 @@ def describe_attacks(
     )
 
 
-def first_rows(path: Path, schema: Schema) -> dict[str, AnyArray]:
+def first_rows(path: Path, schema: Schema, *, typed: bool = False) -> dict[str, AnyArray]:
     """Return the first rows of a published file, encoded; `verify` attacks the same ones again.
 
     Rows were shuffled before they were written, so the first ones are a random sample.
     """
     parts: list[dict[str, AnyArray]] = []
     n_read = 0
-    for batch in published_batches(path, schema):
+    for batch in published_batches(path, schema, typed=typed):
         parts.append({name: values[: ATTACKED_ROWS - n_read] for name, values in batch.items()})
         n_read += len(next(iter(batch.values())))
         if n_read >= ATTACKED_ROWS:
@@ -329,4 +445,35 @@ def compare_rows(pairs: PairedSample, plan: ReleasePlan) -> dict[str, Any]:
         ),
         "correlations": correlate(plan.schema, pairs.rows, pairs.published_rows),
         "compared_rows": len(next(iter(pairs.rows.values()))),
+    }
+
+
+def compare_tables(
+    method: SyntheticRelease, source: Any, schema: Schema, plan: ReleasePlan, path: Path
+) -> dict[str, Any]:
+    """Return how far a synthetic table is from the rows it was made from, by the names that findings give it.
+
+    Parameters
+    ----------
+    method : SyntheticRelease
+        Method that has just made the table.
+    source : Any
+        Table that it was made from.
+    schema : Schema
+        Schema that declares the columns of the table.
+    plan : ReleasePlan
+        Plan of the release, with the schema and the types of the file.
+    path : Path
+        File of data of the release.
+    """
+    tally = TableTally(schema, read_tables(method.tables_, method.model_, plan.notes))
+    with open_table(source) as table:
+        tally.add_true(table.batches(schema))
+    tally.add_made(published_batches(path, plan.schema, typed=plan.typed))
+    quality = tally.measure()
+    return {
+        "quality": quality,
+        "columns": tally.compare_columns(),
+        "correlations": tally.compare_correlations(),
+        "compared_rows": quality.rows,
     }

@@ -15,7 +15,7 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import plain_number
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP
 from discreet.release import METHODS, ReleaseMethod
-from discreet.release.base import parameter_names
+from discreet.release.base import check_publishable, parameter_names
 from discreet.schema import nearest
 
 if TYPE_CHECKING:
@@ -189,11 +189,16 @@ def make_method(
     """
     kind: Any = method_class(name)  # each has parameters of its own
     check_options(name, options)
+    if privacy is None and kind.asks_questions:
+        raise ParameterError(
+            f"A {name} release needs a promise of differential privacy, and none was given: there is no "
+            "default. Give --epsilon 1 --delta 1e-6, or privacy=ApproxDP(1, 1e-6)."
+        )
     common = {"schema": schema, "ledger": ledger}
     made: ReleaseMethod
     if privacy is None:
         made = kind(**options, **common)
-    elif not isinstance(privacy, ErrorFloor):
+    elif not isinstance(privacy, ErrorFloor) or kind.asks_questions:
         made = kind(privacy=_check_delta(privacy, kind), **options, **common)
     else:
         # Floors set the noise only if nothing else does; whether they are reached is checked on the plan.
@@ -238,9 +243,26 @@ def resolve_method(
     try:
         return make_method(name, schema=schema, privacy=privacy, ledger=ledger, **options)
     except ParameterError:
-        if privacy is None and not options:
+        if privacy is None and not options and not method_class(name).asks_questions:
             raise missing_noise_error(name, schema) from None
         raise
+
+
+def check_one_target(method: str | ReleaseMethod | None, target: str | None) -> None:
+    """Refuse a target beside a method that was made with another one."""
+    own = getattr(method, "target", None)
+    if target is not None and own not in (None, target):
+        raise ParameterError(
+            f"target must be given once, was {target!r}, and the {type(method).__name__} in method has "
+            f"{own!r}. Leave one of them out."
+        )
+
+
+def check_declared(method: str | ReleaseMethod | None, schema: Schema) -> None:
+    """Refuse a schema that hides the number of rows, unless the method estimates it from noisy counts."""
+    kind = type(method) if isinstance(method, ReleaseMethod) else method_class(method or DEFAULT)
+    if not kind.asks_questions:
+        check_publishable(schema, "a release")
 
 
 def resolve_declaration(
@@ -323,7 +345,10 @@ def build_promise(
             f"delta must come with an epsilon, and {delta:g} came alone. Give --epsilon too."
         )
     if epsilon is not None:
-        return PureDP(epsilon=epsilon) if delta is None else ApproxDP(epsilon=epsilon, delta=delta)
+        about: dict[str, Any] = {"unit": schema.unit, "neighbors": schema.neighbors}
+        if delta is None:
+            return PureDP(epsilon=epsilon, **about)
+        return ApproxDP(epsilon=epsilon, delta=delta, **about)
     floors = resolve_floors(schema, protect)
     return ErrorFloor(floors) if floors else None
 
@@ -357,6 +382,13 @@ def resolve_floors(schema: Schema, protect: Mapping[str, float] | None = None) -
 def check_floors(plan: ReleasePlan, floors: Mapping[str, float]) -> None:
     """Refuse a plan that does not prove the requested error floors."""
     proven_for = {done.column: done.floor for done in plan.columns}
+    if floors and plan.typed:
+        promising = [name for name, kind in METHODS.items() if ErrorFloor in getattr(kind, "accepts", ())]
+        raise PromiseError(
+            f"protect of {next(iter(floors))!r} asks for an error floor, and a table of made-up rows proves "
+            "none: a well-filled cell is published almost exactly. Leave protect out, also in the schema, "
+            f"or take the method {' or '.join(sorted(promising))}."
+        )
     for name, want in floors.items():
         have = proven_for.get(name)
         if have is not None and have.error >= want:

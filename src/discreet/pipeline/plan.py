@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from discreet.errors import DiscreetError
 from discreet.evaluation.learning import choose_meter
 from discreet.evaluation.sample_size import EXPLAINED, recommend
 from discreet.evaluation.samples import PairedSample
@@ -16,6 +18,8 @@ from discreet.pipeline._release_stages import usual_delta
 from discreet.pipeline._stages import Stages
 from discreet.pipeline.options import (
     ATTACK_RECORDS,
+    check_declared,
+    check_one_target,
     resolve_declaration,
     resolve_floors,
     resolve_method,
@@ -25,9 +29,10 @@ from discreet.pipeline.result import Row, build_notes, build_rows, select_senten
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query.dummy import RULE
-from discreet.release.base import check_publishable
+from discreet.release import SyntheticRelease
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.report.statement.build import promised_blocks
+from discreet.report.statement.composition import total_cost
 from discreet.report.statement.table import TableSubject
 from discreet.tables import open_table
 
@@ -60,12 +65,56 @@ class PlannedRelease:
     advice : Recommendation or None
         Number of rows that a learner needs, or the epsilon; None without a target, or if it does not follow
         from the noise.
+    questions : tuple of QuestionPlan
+        For a method that asks questions, what it would ask at several promises, the requested one included;
+        empty for the others.
     """
 
     positions: list[WhatIf]
     measured_on: str
     schema: Schema
     advice: Recommendation | None = None
+    questions: tuple[QuestionPlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionPlan:
+    """What a release of made-up rows would ask at one promise, from public facts alone.
+
+    Attributes
+    ----------
+    requested : bool
+        Whether this is the promise that was requested.
+    epsilon, delta : float or None
+        Promise of the whole release; None where it has no epsilon at this delta.
+    error : float or None
+        Mean distance in total variation of a column's counts by class, if the whole promise went into them;
+        None where the number of rows is not public.
+    count_sd, score_sd : float or None
+        Standard deviation of such a count, and of a score of dependence, in rows; None where no scores are
+        asked for.
+    questions : tuple of str
+        Names of the questions, in their order.
+    tables : int
+        Largest number of noisy tables that can be measured.
+    notes : tuple of str
+        Sentences about what would not be done, and why; a refusal is the only one.
+    """
+
+    requested: bool
+    epsilon: float | None
+    delta: float | None
+    error: float | None = None
+    count_sd: float | None = None
+    score_sd: float | None = None
+    questions: tuple[str, ...] = ()
+    tables: int = 0
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +174,16 @@ def plan_noise_levels(
     """
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
-    check_publishable(declared, "a release")
+    check_declared(method, declared)
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     n_rows, public_sample = basis.n_rows, basis.public_sample
     if n_rows is None:
         with open_table(resolve_source(source)) as table:
             n_rows = max(1, table.count())
+    if isinstance(releasing, SyntheticRelease):
+        planned = plan_questions(releasing, declared, n_rows)
+        return PlannedRelease(positions=[], measured_on="", schema=declared, questions=planned)
     plan = releasing.plan(declared, n_rows)
     shown = plan.schema if plan.row_level else declared
     advice = recommend(releasing, declared, n_rows, explained=basis.explained)
@@ -159,6 +211,72 @@ def plan_noise_levels(
         measured_on="measured on private rows: internal. The statement of every later release says so.",
         schema=shown,
         advice=advice,
+    )
+
+
+_FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+def plan_questions(method: SyntheticRelease, schema: Schema, n_rows: int) -> tuple[QuestionPlan, ...]:
+    """Return what a release of made-up rows would ask with less and with more noise. Reads no row.
+
+    Parameters
+    ----------
+    method : SyntheticRelease
+        Method with the requested promise.
+    schema : Schema
+        Declaration of the table.
+    n_rows : int
+        Number of rows; not used where it is not public.
+
+    Raises
+    ------
+    ParameterError
+        The requested table would be noise; it says which promise would do.
+    """
+    promises = tuple(_scale_promise(method.privacy, factor) for factor in _FACTORS)
+    return tuple(
+        _plan_at(method, promise, schema, n_rows, requested=factor == 1)
+        for factor, promise in zip(_FACTORS, promises, strict=True)
+    )
+
+
+def _scale_promise(promise: Any, factor: float) -> Any:
+    """Return a promise of the same kind with `factor` times its epsilon or mu, or its square of rho."""
+    for name, power in (("epsilon", 1), ("mu", 1), ("rho", 2)):
+        if hasattr(promise, name):
+            return dataclasses.replace(promise, **{name: getattr(promise, name) * factor**power})
+    return promise
+
+
+def _plan_at(
+    method: SyntheticRelease, promise: Any, schema: Schema, n_rows: int, *, requested: bool
+) -> QuestionPlan:
+    """Return what a release would ask at one promise; a promise that is not the requested one may fail."""
+    parameters = method.parameters() | {"privacy": promise.to_dict()}
+    other = SyntheticRelease.from_parameters(parameters, schema=schema)
+    try:
+        plan = other.plan(schema, _release_stages.public_length(schema, n_rows))
+        epsilon, delta = total_cost(plan.promises, other)
+    except DiscreetError as problem:
+        if requested:
+            raise
+        epsilon = getattr(promise, "epsilon", None)
+        return QuestionPlan(requested=False, epsilon=epsilon, delta=usual_delta(other), notes=(str(problem),))
+    asked = plan.questions
+    columns = sum(one.expected_size > 1 for one in asked.cells) - (asked.target is not None)
+    pairs = columns * (columns - 1) // 2
+    return QuestionPlan(
+        requested=requested,
+        epsilon=epsilon,
+        delta=delta,
+        error=asked.error,
+        count_sd=asked.count_sd,
+        score_sd=asked.score_sd,
+        questions=tuple(asked.shares),
+        tables=columns
+        + (0 if "tables" not in asked.shares else pairs if "more tables" in asked.shares else columns - 1),
+        notes=asked.notes,
     )
 
 
@@ -229,8 +347,9 @@ def dry_run(
     """
     schema, _ = resolve_declaration(method, schema, None)
     declared = find_schema(source, schema)
+    check_one_target(method, target)
     declared = declared if target is None else declared.with_target(target)
-    check_publishable(declared, "a release")
+    check_declared(method, declared)
     floors = resolve_floors(declared, protect)
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
@@ -244,7 +363,7 @@ def dry_run(
     with stages.stage("plan") as report:
         plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
     with stages.stage("test") as report:
-        guesses, audits = _release_stages.attack_plan(plan, attack_records, report)
+        guesses, audits = _release_stages.attack_plan(releasing, plan, n_rows, attack_records, report)
     blocks = promised_blocks(TableSubject(plan, releasing))
     return DryRun(
         plan=plan,

@@ -1,21 +1,38 @@
-"""Jobs on a published folder: attacks that anyone can run, and the internal report written again."""
+"""Jobs on a published folder: attacks, further rows from its answers, and the internal report again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from discreet.audit import attack_file
 from discreet.errors import ParameterError, SourceError
-from discreet.pipeline._output import INTERNAL, PUBLIC, explain_os_errors
+from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, explain_os_errors
 from discreet.pipeline._release_stages import first_rows
+from discreet.pipeline.options import Output
 from discreet.pipeline.release import ATTACKS, REPORT
-from discreet.release import method_from_dict
+from discreet.release import SyntheticRelease, method_from_dict
+from discreet.release.publication import published_fields
+from discreet.release.synthetic.method import repeat_release
 from discreet.report.findings import Findings
-from discreet.report.folder.folder import DATA, find_folder, read_bytes, read_statement
+from discreet.report.folder.folder import (
+    DATA,
+    TABLES,
+    add_csv,
+    data_digests,
+    date_files,
+    find_folder,
+    read_bytes,
+    read_statement,
+    write_public,
+)
+from discreet.report.folder.model_files import write_answers
 from discreet.report.pages.render import write_report
+from discreet.report.statement.documents import Method, read_json
+from discreet.report.statement.table import describe_draw, release_name
 from discreet.schema import Schema
+from discreet.tables import write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,12 +59,76 @@ def attack_folder(folder: Path) -> tuple[Guess, ...]:
     """
     public = find_folder(folder)
     statement = read_statement(public)
-    if statement.what.rows_read < 1:
+    n_rows: Any = statement.what.rows_read
+    if n_rows is not None and n_rows < 1:
         raise ParameterError("statement.json must speak of at least one row, and does not.")
     schema = Schema.from_dict(statement.declared)
     method = method_from_dict(statement.what.method.model_dump(), schema=schema)
-    plan = method.plan(schema, statement.what.rows_read)
-    return attack_file(plan, first_rows(public / DATA, plan.schema))
+    plan = method.plan(schema, n_rows)
+    return attack_file(plan, first_rows(public / DATA, plan.schema, typed=plan.typed))
+
+
+def redraw_release(
+    tables: Path, *, out: Path, n_records: int | None = None, draw: int = 0, output: Output | None = None
+) -> Path:
+    """Make another table from the answers of a synthetic release, with its statement. Free.
+
+    Parameters
+    ----------
+    tables : Path
+        File ``tables.json`` in the public folder of a release, or that folder.
+    out : Path
+        Folder that will hold ``public``; complete at the end, or not there.
+    n_records : int, optional
+        Number of rows; None for as many as the original table has.
+    draw : int
+        Index of the draw; 0 draws the rows of the release, as far as they go.
+    output : Output, optional
+        Whether to write a CSV file too, and whether a release at `out` may be replaced; None for the usual.
+
+    Returns
+    -------
+    Path
+        The public folder, which :func:`discreet.verify` checks as any other.
+
+    Privacy
+    -------
+    Reads the public folder alone: answers that were paid for, and what follows from them.
+    """
+    chosen = output or Output()
+    public = find_folder(tables.parent if tables.name == TABLES else tables)
+    if not (public / TABLES).is_file():
+        raise SourceError(
+            f"tables must be the {TABLES} of a synthetic release, or its folder, and {str(tables)!r} is not."
+        )
+    statement = read_statement(public)
+    schema = Schema.from_dict(statement.declared)
+    parameters = statement.what.method.parameters | {"n_records": n_records, "draw": draw}
+    named = {"name": statement.what.method.name, "parameters": parameters}
+    method = method_from_dict(named, schema=schema)
+    if not isinstance(method, SyntheticRelease):
+        raise ParameterError(f"tables must be of a synthetic release, and this one is {method.name}.")
+    document = read_json(read_bytes(public / TABLES), TABLES)
+    again, table = repeat_release(method, document, public / DATA)
+    seed = again.sampling_seed_
+    with build_folder(out, replace=chosen.replace) as draft:
+        folder = draft / PUBLIC
+        n_rows = write_table(folder / DATA, published_fields(table.schema, typed=True), [table.columns])
+        write_answers(folder, again)
+        add_csv(folder, n_rows, wanted=chosen.csv)
+        method.sampling_seed_ = seed
+        name = release_name(schema, statement.implementation.key_commitment, method)
+        written = Method(name=method.name, parameters=method.parameters())
+        what = statement.what.model_copy(
+            update={"method": written, "rows_published": n_rows, "release": name}
+        )
+        steps = [*statement.implementation.post_processing[:-1], describe_draw(seed)]
+        made = statement.implementation.model_copy(update={"post_processing": steps})
+        files = data_digests(folder)
+        changed = {"what": what, "implementation": made, "files": files}
+        write_public(folder, statement.model_copy(update=changed))
+        date_files(folder, statement.what.created)
+    return out / PUBLIC
 
 
 def rebuild_report(folder: Path, out: Path | None = None) -> Path:

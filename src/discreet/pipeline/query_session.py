@@ -193,6 +193,7 @@ class QuerySession:
             if database.n_rows == 0:
                 raise DataError(f"{describe_source(self._source)} must have at least one row, and has none.")
         except BaseException:
+            # Also when interrupted: a database without its rows must not answer the next question.
             self.close()
             raise
         return database

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.audit import Guess, Reidentification, attack_file
+from discreet.errors import ParameterError
 from discreet.evaluation.noise_aware import AwareRows
 from discreet.evaluation.samples import PairedSample
 from discreet.ledger.audit_log import FILE as LOG
@@ -21,9 +22,12 @@ from discreet.pipeline._output import (
     load_signing_key,
 )
 from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log_failure, parse_about
+from discreet.pipeline.answered_release import publish_answers
 from discreet.pipeline.options import (
     Output,
     RunOptions,
+    check_declared,
+    check_one_target,
     resolve_declaration,
     resolve_floors,
     resolve_method,
@@ -32,7 +36,8 @@ from discreet.pipeline.options import (
 from discreet.pipeline.result import Published, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
-from discreet.release.base import check_publishable
+from discreet.query.interface import PrivateTable
+from discreet.release import SyntheticRelease
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
     DATA,
@@ -42,7 +47,7 @@ from discreet.report.folder.folder import (
     sign,
     write_public,
 )
-from discreet.report.folder.model_files import write_classifier
+from discreet.report.folder.model_files import write_answers, write_classifier
 from discreet.report.pages.render import write_report
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.table import TableSubject
@@ -85,8 +90,9 @@ def publish(
 
     Parameters
     ----------
-    source : path, URL, frame or "demo:census"
-        Table as :func:`discreet.tables.open_table` reads it, or a bundled one.
+    source : path, URL, frame, "demo:census", Database or RemoteDatabase
+        Table as :func:`discreet.tables.open_table` reads it, or a bundled one. A database that answers
+        questions, also one behind a service, is for the method "synthetic": no row of it is seen here.
     out : path
         Folder that will hold ``public`` and ``internal``; complete at the end, or not there.
     schema : Schema or path, optional
@@ -166,12 +172,34 @@ def publish(
     ...     sorted(path.name for path in result.public.iterdir())[:2], result.rows[0].verdict
     (['SHA256SUMS', 'croissant.json'], 'holds')
     """
+    if isinstance(source, PrivateTable):
+        for name, given in (("schema", schema), ("ledger", ledger), ("escrow", escrow)):
+            if given is not None:
+                raise ParameterError(
+                    f"{name} must be left out where a {type(source).__name__} is asked, which has its own."
+                )
+        return publish_answers(
+            source,
+            out=out,
+            target=target,
+            method=method,
+            privacy=privacy,
+            protect=protect,
+            about=about,
+            signing=signing,
+            output=output,
+            run=run,
+            on_stage=on_stage,
+            on_progress=on_progress,
+            **options,
+        )
     folder = Path(out)
     check_target_folder(folder, replace=output.replace)
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
+    check_one_target(method, target)
     declared = declared if target is None else declared.with_target(target)
-    check_publishable(declared, "a release")
+    check_declared(method, declared)
     key = ReleaseKey.from_escrow(escrow, release=folder)
     signing_key = load_signing_key(signing)
     texts = parse_about(about)
@@ -206,7 +234,9 @@ def publish(
         with stages.stage("plan") as report:
             plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
         with stages.stage("test") as report:
-            verdicts, audits = _release_stages.attack_plan(plan, run.attack_records, report)
+            verdicts, audits = _release_stages.attack_plan(
+                releasing, plan, n_rows, run.attack_records, report
+            )
         log.write("promise", promises=[kept.to_dict() for kept in plan.promises])
         with stages.stage("release") as report:
             beside = AwareRows(plan, n_rows, Stream())
@@ -218,29 +248,38 @@ def publish(
                 watch=_release_stages.make_watch(pairs, n_rows, report),
             )
             write_classifier(public, releasing, publication.schema)
-            charge = _release_stages.describe_charge(publication.receipt, table_ledger)
+            write_answers(public, releasing)
+            charge = _release_stages.describe_charge(publication, table_ledger)
             report(f"{publication.n_rows:,} rows, {charge}")
-        log.write("charged", receipt=publication.receipt.to_dict(), commitment=publication.commitment)
+        for receipt in publication.receipts:
+            log.write("charged", receipt=receipt.to_dict(), commitment=publication.commitment)
         with stages.stage("learn") as report:
             learning, positions = None, list[WhatIf]()
             with report.optional("what a learner gets from it"):
-                pairs = pairs if plan.row_level else _release_stages.sample_true_rows(table, declared)
+                if not plan.row_level:
+                    made_up = _release_stages.MadeUpRows(public / DATA, plan) if plan.typed else None
+                    pairs = _release_stages.sample_true_rows(table, declared, made_up)
                 learning, positions = _release_stages.measure_worth(
                     releasing, declared, plan, pairs, beside, n_rows, report
                 )
         with stages.stage("attack") as report:
-            on_file = attack_file(plan, _release_stages.first_rows(public / DATA, plan.schema))
+            on_file = attack_file(
+                plan, _release_stages.first_rows(public / DATA, plan.schema, typed=plan.typed)
+            )
             on_rows, exposed = tuple[Guess, ...](), tuple[Reidentification, ...]()
+            on_made_up = _release_stages.attack_made_up_people(releasing, publication.n_rows)
+            compared = list(on_made_up)
             with report.optional("attacks on real rows"):
                 on_rows, exposed = _release_stages.attack_real_rows(plan, pairs, report)
-            report(_release_stages.describe_attacks(plan, on_rows, on_file, exposed))
+                compared += _release_stages.attack_real_people(releasing, pairs)
+            report(_release_stages.describe_attacks(plan, on_rows, on_file, exposed, compared))
         with stages.stage("write") as report:
             add_csv(public, publication.n_rows, wanted=output.csv)
             statement = build_statement(
-                TableSubject(publication, releasing, on_file),
+                TableSubject(publication, releasing, (*on_file, *on_made_up)),
                 about=texts,
                 ledger=table_ledger,
-                tuning=describe_tuning(run.tuned, tuned_before, publication.receipt, table_ledger),
+                tuning=describe_tuning(run.tuned, tuned_before, publication.receipts[0], table_ledger),
                 files=data_digests(public),
                 created=publication.receipt.when,
             )
@@ -248,16 +287,20 @@ def publish(
             if signing_key is not None:
                 sign(public, signing_key)
             date_files(public, statement.what.created)
-            compared: dict[str, Any] = {}
+            columns: dict[str, Any] = {}
             with report.optional("comparisons of columns"):
-                compared = _release_stages.compare_rows(pairs, plan)
+                if isinstance(releasing, SyntheticRelease):
+                    columns = _release_stages.compare_tables(releasing, table, declared, plan, public / DATA)
+                else:
+                    columns = _release_stages.compare_rows(pairs, plan)
             findings = Findings(
                 guesses=[guess.to_dict() for guess in (*verdicts, *on_file, *on_rows)],
                 audits=[audit.to_dict() for audit in audits],
                 exposures=[one.to_dict() for one in exposed],
                 learning=learning,
                 what_if=positions,
-                **compared,
+                members=[one.to_dict() for one in compared],
+                **columns,
                 stages=stages.done,
                 command=run.command,
                 composition=statement.composition.total,

@@ -151,10 +151,10 @@ class Promise(ABC):
             way_out="It is the largest number of rows that one unit owns.",
         )
         name = unit or (self.unit if m == 1 else f"group of {m} {self.unit}s")
-        return dataclasses.replace(self if m == 1 else self._grouped(m), unit=name)
+        return dataclasses.replace(self if m == 1 else self._extend_to_group(m), unit=name)
 
     @abstractmethod
-    def _grouped(self, m: int) -> Self:
+    def _extend_to_group(self, m: int) -> Self:
         """Return the promise for m rows, m at least 2."""
 
     @abstractmethod

@@ -189,7 +189,7 @@ class ErrorFloor(Promise):
     def __getitem__(self, column: str) -> ColumnFloor:
         return dict(self.entries)[column]
 
-    def _grouped(self, m: int) -> Self:
+    def _extend_to_group(self, m: int) -> Self:
         return dataclasses.replace(
             self, entries=tuple((name, floor.compose(m)) for name, floor in self.entries)
         )

@@ -250,7 +250,7 @@ class PosteriorOdds(Promise):
         rest = (1 - exact(self.delta)) * exact(pure_delta(self.epsilon, epsilon))
         return float_up(exact(self.delta) + rest)
 
-    def _grouped(self, m: int) -> Self:
+    def _extend_to_group(self, m: int) -> Self:
         raise PromiseError(
             f"PosteriorOdds is about one {self.unit}, and has no rule for a group of {m}. Declare "
             "max_rows_per_unit, by which noise is added for all rows of a person."

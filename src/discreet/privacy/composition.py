@@ -281,7 +281,7 @@ class Spending:
         return self.pure + self.point_epsilon
 
     @property
-    def pooled(self) -> Amount:
+    def pooled_rho(self) -> Amount:
         """Sum of rho over all events but the points; a pure event counts ``epsilon**2 / 2``."""
         return self.gaussian + self.concentrated + self.pure_squares
 
@@ -318,7 +318,7 @@ class Spending:
                 readings.append(exact(gaussian_delta(epsilon_beyond_linear, self.mu)))
         epsilon_beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
         if epsilon_beyond_points >= 0:
-            readings.append(exact(zcdp_delta(float(self.pooled), epsilon_beyond_points)))
+            readings.append(exact(zcdp_delta(float(self.pooled_rho), epsilon_beyond_points)))
         # Costs fixed beforehand: every reading holds, hence the smallest (Theorem 1).
         return min(1.0, float_up(min(readings) + extra_delta))
 
@@ -341,7 +341,7 @@ class Spending:
         epsilon_beyond_points = float_down(exact(epsilon) - self.point_epsilon.exact)
         if self.pure and epsilon_beyond_points >= 0:
             readings.append(
-                float_up(exact(zcdp_delta(float(self.pooled), epsilon_beyond_points)) + extra_delta)
+                float_up(exact(zcdp_delta(float(self.pooled_rho), epsilon_beyond_points)) + extra_delta)
             )
         return min(1.0, *readings)
 
@@ -382,9 +382,11 @@ class Spending:
             )
             readings.append(self.linear.exact + exact(curve))
         # Of Gaussian events alone the exact curve is the smallest.
-        only_gaussian = self.gaussian and self.pooled == self.gaussian and not self.linear
-        if delta_left > 0 and self.pooled and not only_gaussian:
-            readings.append(self.point_epsilon.exact + exact(zcdp_epsilon(float(self.pooled), delta_left)))
+        only_gaussian = self.gaussian and self.pooled_rho == self.gaussian and not self.linear
+        if delta_left > 0 and self.pooled_rho and not only_gaussian:
+            readings.append(
+                self.point_epsilon.exact + exact(zcdp_epsilon(float(self.pooled_rho), delta_left))
+            )
         if delta_left > 0 and self.order is not None and not only_gaussian:
             readings.append(implied_epsilon(self.divergence.exact, exact(delta_left), exact(self.order)))
         return float_up(min(readings))
@@ -425,7 +427,7 @@ class Spending:
         if used == {"point_epsilon", "point_delta"} and self.delta < 1:
             return ApproxDP(epsilon=self.epsilon, delta=self.delta, **common)
         if not used & {"point_epsilon", "point_delta"}:
-            return ZCDP(rho=float(self.pooled), **common)
+            return ZCDP(rho=float(self.pooled_rho), **common)
         raise PromiseError(
             "delta must be given to read books that mix points with other kinds, was None. "
             "Ask for instance for promise(delta=1e-6)."

@@ -82,7 +82,7 @@ class PureDP(Promise):
     def _ideal_epsilon(self, delta: float) -> float:
         return least_epsilon(lambda x: pure_delta(self.epsilon, x) <= delta, self.epsilon)
 
-    def _grouped(self, m: int) -> Self:
+    def _extend_to_group(self, m: int) -> Self:
         return dataclasses.replace(self, epsilon=group_epsilon(self.epsilon, m))
 
     def sentence(self) -> str:
@@ -141,7 +141,7 @@ class ApproxDP(Promise):
             )
         return least_epsilon(lambda x: self._ideal_delta(x) <= delta, self.epsilon)
 
-    def _grouped(self, m: int) -> Self:
+    def _extend_to_group(self, m: int) -> Self:
         delta = group_delta(self.epsilon, self.delta, m)
         if delta >= 1:
             raise PromiseError(
@@ -195,7 +195,7 @@ class ZCDP(Promise):
     def _ideal_epsilon(self, delta: float) -> float:
         return _read_at_positive_delta(self, delta, lambda: zcdp_epsilon(self.rho, delta))
 
-    def _grouped(self, m: int) -> Self:
+    def _extend_to_group(self, m: int) -> Self:
         return dataclasses.replace(self, rho=group_rho(self.rho, m))
 
     def sentence(self) -> str:
@@ -241,7 +241,7 @@ class GaussianDP(Promise):
     def _ideal_epsilon(self, delta: float) -> float:
         return _read_at_positive_delta(self, delta, lambda: gaussian_epsilon(self.mu, delta))
 
-    def _grouped(self, m: int) -> Self:
+    def _extend_to_group(self, m: int) -> Self:
         return dataclasses.replace(self, mu=group_mu(self.mu, m))
 
     def sentence(self) -> str:
@@ -283,7 +283,7 @@ class NoPromise(Promise):
                 f"reason of NoPromise must be a sentence, got {self.reason!r}. Say what leaves unprotected."
             )
 
-    def _grouped(self, m: int) -> Self:
+    def _extend_to_group(self, m: int) -> Self:
         return self
 
     def sentence(self) -> str:

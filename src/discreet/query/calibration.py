@@ -257,7 +257,7 @@ class QueryNoise:
             places = np.flatnonzero(self.group == i)
             draw = draws.gaussian if self.law == "gaussian" else draws.laplace
             for place, noise in zip(places.tolist(), draw(scale, len(places)).tolist(), strict=True):
-                noisy[place] = shifted(noisy[place], bits) + noise
+                noisy[place] = shift_bits(noisy[place], bits) + noise
         return noisy
 
     def values(self, noisy: Sequence[int], bound: BoundAggregate, n_rows: int | None) -> Floats:
@@ -401,7 +401,7 @@ def _scale_of_variance(variance: float, bound: BoundAggregate, law: Law) -> floa
     return sqrt_up(Fraction(variance) / (of_scale * Fraction(bound.plain_unit) ** 2))
 
 
-def shifted(integer: int, bits: int) -> int:
+def shift_bits(integer: int, bits: int) -> int:
     """Return an integer in steps of a lattice that is finer by some bits; rounded down if it is coarser."""
     return integer << bits if bits >= 0 else integer >> -bits
 

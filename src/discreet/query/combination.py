@@ -84,7 +84,7 @@ class ResultTerm:
         return frozenset(receipt for merged in self.parts for receipt in merged)
 
     @property
-    def scaled(self) -> tuple[float, ResultInterval, ResultInterval]:
+    def contribution(self) -> tuple[float, ResultInterval, ResultInterval]:
         """Value, interval and bounds, all times the factor."""
         intervals = (
             ResultInterval(*sorted(self.times * end for end in ends)) for ends in (self.interval, self.bounds)
@@ -230,11 +230,11 @@ def _combine_noise(value: float, terms: Sequence[ResultTerm]) -> tuple[float | N
     margin = sd * interval_width("laplace" if any(term.law == "laplace" for term in sums) else "gaussian")
     squares, added = ([margin], [margin]), ([0.0], [0.0])
     for term in quotients:
-        scaled, interval, bounds = term.scaled
+        scaled, interval, bounds = term.contribution
         for side, (end, bound) in enumerate(zip(interval, bounds, strict=True)):
             (added if end == bound else squares)[side].append(abs(end - scaled))
     below, above = (math.fsum(added[side]) + math.hypot(*squares[side]) for side in (0, 1))
-    lowest, highest = (math.fsum(term.scaled[2][side] for term in terms) for side in (0, 1))
+    lowest, highest = (math.fsum(term.contribution[2][side] for term in terms) for side in (0, 1))
     nearest = min(max(value, lowest), highest)
     interval = ResultInterval(max(nearest - below, lowest), min(nearest + above, highest))
     return None if quotients else sd, interval

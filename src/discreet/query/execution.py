@@ -67,6 +67,9 @@ class QueryExecutor(CostedTable):
         Public name of these rows; a secret fingerprint of them if left out.
     slots : float or mapping of str to float, optional
         Seconds to whose multiples the time of an answer is rounded up: see :class:`Slots`.
+    stream : Stream, optional
+        Source of the noise, for a curator who keeps its key: every aggregate has noise of its own, which
+        follows from the key, the rows, the aggregate and its noise. None draws noise that nobody can repeat.
 
     Privacy
     -------
@@ -91,6 +94,7 @@ class QueryExecutor(CostedTable):
         random_state: int | None = None,
         version: str | None = None,
         slots: float | Mapping[str, float] | None = None,
+        stream: Stream | None = None,
     ) -> None:
         """Keep the engine with its table, and the executor of its batches."""
         assert engine.version is not None
@@ -100,10 +104,12 @@ class QueryExecutor(CostedTable):
         self._slots = Slots(slots)
         self.ledger = ledger
         self._engine = engine
-        self._seeded = random_state is not None
+        self._seeded = random_state is not None or (stream is not None and stream.seeded)
         self._draws: NoiseSource = (
             Pool() if random_state is None else SeededNoise(Stream.from_seed(random_state))
         )
+        # Under another table the same key must give other noise: two answers would differ by exact counts.
+        self._keyed = None if stream is None else stream.derive(f"rows {_rows_of(engine, stream)}")
         # A fingerprint of private rows must not be written down as it is: see Version.
         self._version = version or engine.version.digest(self.ledger.secret())
         self._unit_version = version or engine.version.digest(self.ledger.secret(), units=True)
@@ -215,6 +221,10 @@ class QueryExecutor(CostedTable):
         refines, request = how.get("refines"), how.get("request")
         bound, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
         comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
+        if refines is not None and self._keyed is not None:
+            raise _cannot_refine(
+                "be left out where a key is kept, under which a second draw is the first one"
+            )
         if noise.promise is None:
             if refines is not None:
                 raise _cannot_refine("be of an answer with noise, and this question has none")
@@ -267,13 +277,15 @@ class QueryExecutor(CostedTable):
             return [
                 exact
                 if noise is None or isinstance(exact, Exception)
-                else noise.add_noise(exact, self._draws)
-                for (_, _, noise), exact in zip(items, results, strict=True)
+                else noise.add_noise(exact, self._noise_source(bound, noise))
+                for (_, bound, noise), exact in zip(items, results, strict=True)
             ]
 
-    def check_refines(self, question: Aggregate, receipt: str, *, owner: str | None = None) -> None:
-        """Refuse a receipt whose answer a new draw of an aggregate could not be merged with. Free."""
-        self._find_refined(receipt, question.bind(self.curation, self.neighbors), owner)
+    def _noise_source(self, bound: BoundAggregate, noise: QueryNoise) -> NoiseSource:
+        """Return the source of the noise of one aggregate; under a kept key, a stream of its own."""
+        if self._keyed is None:
+            return self._draws
+        return SeededNoise(self._keyed.derive(canonical([bound.canonical, noise.canonical()])))
 
     def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
         """Return an answer that was paid for, merged with those it refined. Free.
@@ -465,6 +477,12 @@ class QueryExecutor(CostedTable):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _rows_of(engine: Engine, stream: Stream) -> str:
+    """Return a name of the rows that a key gives them, the same on every machine."""
+    assert engine.version is not None
+    return engine.version.digest(bytes.fromhex(stream.salt("rows of questions")), units=True)
 
 
 def _sum_batch(engine: Engine, take: Callable[[], list[BoundAggregate]]) -> list[list[int] | Exception]:

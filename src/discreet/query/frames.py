@@ -234,7 +234,7 @@ def spent_amounts(spent: Spending, *, pooled: bool) -> dict[str, float]:
         Whether pure charges are also counted in rho. Where the limit counts a Rényi divergence, they are
         counted by it.
     """
-    rho = spent.pooled if pooled else spent.gaussian + spent.concentrated
+    rho = spent.pooled_rho if pooled else spent.gaussian + spent.concentrated
     if spent.order is not None:
         rho = spent.divergence
     return {

@@ -76,6 +76,51 @@ def sum_intervals(values: Floats, sds: Floats, width: float, bounds: ResultInter
     return np.maximum(nearest - width * sds, bounds.lower), np.minimum(nearest + width * sds, bounds.upper)
 
 
+def count_intervals(
+    values: Floats, sds: Floats, law: Law, level: float, most: float
+) -> tuple[Floats, Floats]:
+    """Return the ends of intervals that hold exact counts exactly as often as they say, also those near 0.
+
+    Parameters
+    ----------
+    values, sds : array
+        Noisy counts, and the standard deviations of their noise.
+    law : {"gaussian", "laplace"}
+        Distribution of the noise.
+    level : float
+        Probability with which an interval holds the exact count.
+    most : float
+        Largest count that is possible; infinite where the number of rows is not public.
+
+    Notes
+    -----
+    The upper end is that of :func:`sum_intervals`, ``w`` standard deviations above the count or above 0. It
+    is never below an exact count of up to ``w``, which is therefore left out on one side alone: the lower end
+    may be nearer there, by the quantile ``z`` of one side. Tables of counts have many cells near 0, and
+    together these intervals hold at their level, where :func:`sum_intervals` would miss half as many.
+
+    Reference
+    ---------
+    docs/explanation/theorems/synthetic.md.
+    """
+    width, side = two_sided_width(law, level), one_sided_width(law, level)
+    lowest = np.minimum(values, most)
+    near = np.minimum(lowest - side * sds, np.maximum(width * sds, lowest - width * sds))
+    return np.maximum(near, 0.0), np.minimum(np.clip(values, 0.0, most) + width * sds, most)
+
+
+def two_sided_width(law: Law, level: float) -> float:
+    """Return half the width of an interval at any level, in standard deviations; for merges too."""
+    gaussian = NormalDist().inv_cdf(0.5 + level / 2)
+    return max(gaussian, -math.log1p(-level) / math.sqrt(2)) if law == "laplace" else gaussian
+
+
+def one_sided_width(law: Law, level: float) -> float:
+    """Return how many standard deviations noise exceeds with probability ``1 - level``; for merges too."""
+    gaussian = NormalDist().inv_cdf(level)
+    return max(gaussian, -math.log(2 - 2 * level) / math.sqrt(2)) if law == "laplace" else gaussian
+
+
 def mean_intervals(
     sums: Floats, sum_sds: Floats, counts: Floats, count_sds: Floats, width: float, bounds: ResultInterval
 ) -> tuple[Floats, Floats, Floats]:
@@ -164,6 +209,39 @@ def ratio_intervals(
         np.where(readable, np.maximum(lower, bounds[0]), bounds[0]),
         np.where(readable, np.minimum(upper, bounds[1]), bounds[1]),
     )
+
+
+class NoisyRatio(NamedTuple):
+    """Two noisy sums whose quotient is wanted, with the variances and the covariance of their noise."""
+
+    above: Floats
+    below: Floats
+    above_variance: Floats
+    covariance: Floats
+    below_variance: Floats
+
+    def ends(self, width: float) -> tuple[Floats, Floats]:
+        """Return the ends of Fieller's set of the quotient; infinite where the divisor may be 0.
+
+        Parameters
+        ----------
+        width : float
+            Half the width of the set, in standard deviations.
+
+        Notes
+        -----
+        The set holds each ``d`` for which ``above - d below`` is within `width` standard deviations of 0. For
+        the exact quotient that is pure noise, whatever the exact divisor is.
+        """
+        square = width * width
+        first = self.below * self.below - square * self.below_variance
+        middle = self.above * self.below - square * self.covariance
+        last = self.above * self.above - square * self.above_variance
+        readable = (self.below > 0) & (first > 0)
+        divisor = np.where(readable, first, 1.0)
+        spread = np.sqrt(np.maximum(middle * middle - first * last, 0.0))
+        lower, upper = ((middle + sign * spread) / divisor for sign in (-1, 1))
+        return np.where(readable, lower, -np.inf), np.where(readable, upper, np.inf)
 
 
 class NoisySum(NamedTuple):

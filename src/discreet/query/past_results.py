@@ -108,9 +108,10 @@ def past_numbers(results: Mapping[str, QueryResult | None], receipt: str) -> lis
     result, numbers = results[receipt], []
     if result is None:
         return []
-    for row in result.table.rows:
+    table = result.table  # built anew at each use
+    for row in table.rows:
         group = ", ".join(map(name, row.key)) or None
-        for column in result.table.columns:
+        for column in table.columns:
             cell = column.to_cells(row.numbers[column.name])._asdict()
             plain = {k: v.isoformat() if isinstance(v, datetime.date) else v for k, v in cell.items()}
             numbers.append({"group": group, "statistic": column.name, **plain})

@@ -3,7 +3,8 @@
 ``base`` reads, charges and draws for every method, ``publication`` has the results, ``keystream`` the
 randomness of batches. ``gaussian``, ``_laplace``, ``_bounded`` and ``_input_perturbation`` add noise to
 numbers, by the rules of ``table`` and ``mechanism``; ``_randomized_response`` randomizes the rest.
-``coarse``, ``invariant`` and ``masked`` are methods of their own. ``METHODS`` lists all methods by name.
+``coarse``, ``invariant``, ``masked`` and ``synthetic`` are methods of
+their own. ``METHODS`` lists all methods by name.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from discreet.release.gaussian import GaussianRelease
 from discreet.release.invariant import InvariantRelease
 from discreet.release.masked import MaskedRelease
 from discreet.release.publication import ColumnSummary, Publication, Release, ReleasePlan, published_schema
+from discreet.release.synthetic import SyntheticRelease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +36,7 @@ METHODS: dict[str, type[ReleaseMethod]] = {
         InvariantRelease,
         LaplaceRelease,
         MaskedRelease,
+        SyntheticRelease,
     )
 }
 
@@ -74,6 +77,7 @@ __all__ = [
     "Release",
     "ReleaseMethod",
     "ReleasePlan",
+    "SyntheticRelease",
     "method_from_dict",
     "published_schema",
 ]

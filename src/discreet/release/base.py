@@ -139,6 +139,8 @@ class ReleaseMethod(ABC):
     """
 
     name: ClassVar[str]
+    asks_questions: ClassVar[bool] = False
+    """Whether several questions are asked and charged, each with its receipt, instead of one release."""
     replay_tolerance: ClassVar[float] = 0.0
     """Largest error of a replayed number, as a share of the largest number of its column."""
 

@@ -27,10 +27,18 @@ if TYPE_CHECKING:
     Encoded = Mapping[str, AnyArray]
 
 
-def published_fields(schema: Schema) -> tuple[Field, ...]:
-    """Return the fields of the released columns in a file; noised integers and dates are plain numbers."""
+def published_fields(schema: Schema, *, typed: bool = False) -> tuple[Field, ...]:
+    """Return the fields of the released columns in a file; noised integers and dates are plain numbers.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the published table, as a plan has it.
+    typed : bool
+        Whether all columns have their declared types, as ``ReleasePlan.typed`` says.
+    """
     return tuple(
-        Field.from_column(c) if c.is_category or c.role == "public" else Field(c.name)
+        Field.from_column(c) if typed or c.is_category or c.role == "public" else Field(c.name)
         for c in schema.released
     )
 
@@ -101,23 +109,35 @@ class Publication:
     ----------
     n_rows : int
         Number of rows written to the file.
-    n_read : int
-        Number of rows of the source; larger where a unit had more rows than it may have.
+    n_read : int or None
+        Number of rows of the source; larger where a unit had more rows than it may have. None where it is
+        not public.
     schema, promises, receipt, summary, commitment
         As for :class:`Release`.
     rows_salt : str or None
         Salt that decides which rows are kept of a unit that has too many, in hexadecimal, public; None where
         every row is a unit.
+    earlier : tuple of Receipt
+        Receipts before the last one, for a method that asks and pays several questions.
+    typed : bool
+        Whether all columns have their declared types, as ``ReleasePlan.typed`` says.
     """
 
     n_rows: int
-    n_read: int
+    n_read: int | None
     schema: Schema
     promises: tuple[Promise, ...]
     receipt: Receipt
     summary: tuple[ColumnSummary, ...]
     commitment: str
     rows_salt: str | None = None
+    earlier: tuple[Receipt, ...] = ()
+    typed: bool = False
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """All receipts of the release, in the order of the charges."""
+        return (*self.earlier, self.receipt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -220,6 +240,10 @@ class ReleasePlan(ABC):
     """Whether every published row comes from one true row, so that there is a row to attack or compare."""
     is_row_wise: ClassVar[bool] = True
     """Whether rows are noised each by itself, so that a table can be drawn a batch at a time."""
+    typed: ClassVar[bool] = False
+    """Whether numbers and dates are published with their declared types, not as plain noisy numbers."""
+    notes: tuple[str, ...] = ()
+    """Sentences about what the release will not do, and why, for the curator."""
 
     @abstractmethod
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from discreet.report.noisy_tables import MeasuredTables  # noqa: TC001 - a field of a record
 from discreet.report.statement.documents import Record
 
 
@@ -166,6 +167,42 @@ class Correlations(Record):
     release: list[list[float]]
 
 
+class TableQuality(Record):
+    """Distances between a synthetic table and the rows it was made from, in the cells of the release.
+
+    A distance is in total variation: the share of rows that would have to move to other cells.
+
+    Attributes
+    ----------
+    measured : MeasuredTables
+        What the published answers measure; the distances are in the order of its ``names``.
+    rows, made_rows : int
+        Numbers of true and of published rows.
+    one_way : list of float
+        Distance of each column.
+    one_way_chance : list of float
+        Distance of each column to expect if the true rows were drawn again with replacement.
+    two_way : list of lists of float
+        Distance of each pair: the list of a column has one for every column before it.
+    two_way_chance : float
+        Mean over pairs of the distance to expect if the true rows were drawn again with replacement.
+    means : mapping of str to float
+        Error of the mean of each number, in its standard deviations.
+    correlation_error : float or None
+        Mean absolute error of the correlations of numbers; None with fewer than two.
+    """
+
+    measured: MeasuredTables
+    rows: int
+    made_rows: int
+    one_way: list[float]
+    one_way_chance: list[float]
+    two_way: list[list[float]]
+    two_way_chance: float
+    means: dict[str, float] = Field(default_factory=dict)
+    correlation_error: float | None = None
+
+
 class Findings(Record):
     """Everything the internal report shows beyond the statement.
 
@@ -178,6 +215,11 @@ class Findings(Record):
         Attacks on other promises, as :meth:`discreet.audit.AuditResult.to_dict` writes them.
     exposures : list of mappings
         Linkage and membership on real rows, as :meth:`discreet.audit.Reidentification.to_dict` writes them.
+    members : list of mappings
+        Attacks on the people in synthetic tables, as :meth:`discreet.audit.MemberComparison.to_dict` writes
+        them.
+    quality : TableQuality or None
+        Distances of a synthetic table from the rows it was made from; None for other releases.
     compared_rows : int
         Number of rows that the attacks and comparisons on real rows used, drawn at random.
     command : str
@@ -190,10 +232,12 @@ class Findings(Record):
     guesses: list[dict[str, Any]] = Field(default_factory=list)
     audits: list[dict[str, Any]] = Field(default_factory=list)
     exposures: list[dict[str, Any]] = Field(default_factory=list)
+    members: list[dict[str, Any]] = Field(default_factory=list)
     learning: Learning | None = None
     what_if: list[WhatIf] = Field(default_factory=list)
     columns: list[ColumnComparison] = Field(default_factory=list)
     correlations: Correlations | None = None
+    quality: TableQuality | None = None
     compared_rows: int = 0
     stages: list[Stage] = Field(default_factory=list)
     command: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,10 +45,15 @@ _DATABASES = (".duckdb", ".db")
 _OPEN_FILES = Path("/dev/fd")
 _POSTGRES_TYPES = {"DOUBLE": "double precision", "VARCHAR": "text"}
 _serial = itertools.count()
-ROW_GROUP = 122_880
-"""Number of rows in a row group of Parquet."""
-_PIECE = ROW_GROUP // 6
-"""Rows passed to the engine at once: a multiple of its vector size, and a divisor of a row group."""
+_LARGEST_GROUP = 122_880  # rows, the engine's own default
+_GROUP_BYTES = 2**26  # of numbers in a row group, which the engine holds in memory until it is full
+_VECTOR = 2048  # rows that the engine works on at once; it ends row groups at multiples of it
+_LARGEST_PIECE = _LARGEST_GROUP // 6
+
+
+def row_group_size(n_columns: int) -> int:
+    """Return the number of rows in a row group of Parquet, which follows from the number of columns."""
+    return max(_VECTOR, min(_LARGEST_GROUP, _GROUP_BYTES // (8 * n_columns) // _VECTOR * _VECTOR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +289,9 @@ class _Writer:
 
     def _arrays(self, folder: Path | None) -> Iterator[list[AnyArray]]:
         batches = self._check_batches()
-        return _resize_batches(batches if self._order_by is None else sort_by_words(batches, folder))
+        in_order = batches if self._order_by is None else sort_by_words(batches, folder)
+        # Pieces that fill a row group, so that the engine ends it where it should.
+        return _resize_batches(in_order, math.gcd(_LARGEST_PIECE, row_group_size(len(self._fields))))
 
     def _check_batches(self) -> Iterator[list[AnyArray]]:
         """Yield the columns of each batch, checked and converted, the words for sorting last."""
@@ -327,7 +335,13 @@ class _Writer:
 
     def copy(self, file: str, options: str, folder: Path | None = None) -> int:
         """Write to a file; rows are sorted on the disk of `folder`, or of the system's temporary folder."""
+        rows = row_group_size(len(self._fields))
+        if options == _FORMATS[".parquet"]:
+            options += f", ROW_GROUP_SIZE {rows}"
         with contextlib.closing(connect()) as connection:
+            if rows < _LARGEST_GROUP:
+                # Each thread holds buffers for every column of a row group.
+                connection.execute("SET GLOBAL threads = 1")
             command = f"COPY ({self.select}) TO {literal(file)} ({options}, USE_TMP_FILE false)"
             return self.run(connection, command, f"The file {file!r}", folder)
 
@@ -336,7 +350,7 @@ class _Writer:
         return self.copy(file, "FORMAT csv, HEADER false, COMPRESSION none")
 
 
-def _resize_batches(batches: Iterable[list[AnyArray]]) -> Iterator[list[AnyArray]]:
+def _resize_batches(batches: Iterable[list[AnyArray]], size: int) -> Iterator[list[AnyArray]]:
     """Yield the rows again in pieces of one size, but for the last: the same rows give the same file.
 
     The engine ends a row group where a batch ends, so that otherwise the file would reveal the batches.
@@ -346,11 +360,11 @@ def _resize_batches(batches: Iterable[list[AnyArray]]) -> Iterator[list[AnyArray
     for batch in batches:
         start = 0
         while start < len(batch[0]):
-            piece = [values[start : start + _PIECE - count] for values in batch]
+            piece = [values[start : start + size - count] for values in batch]
             waiting.append(piece)
             count += len(piece[0])
             start += len(piece[0])
-            if count == _PIECE:
+            if count == size:
                 yield [np.concatenate(parts) for parts in zip(*waiting, strict=True)]
                 waiting, count = [], 0
     if waiting:

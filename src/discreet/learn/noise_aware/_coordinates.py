@@ -19,6 +19,7 @@ from discreet.noise_law import (
     JointResponseLaw,
     ResponseLaw,
     SampledLaw,
+    SyntheticLaw,
 )
 
 if TYPE_CHECKING:
@@ -79,6 +80,12 @@ def write_indicators(out: AnyArray, codes: AnyArray, start: int) -> None:
 
 def uncorrectable_error(column: ColumnLaw) -> ParameterError:
     """Return the error for a column whose law cannot be corrected for."""
+    if isinstance(column.cell_law, SyntheticLaw):
+        return ParameterError(
+            f"The law of column {column.name!r} must be one that can be corrected for, and its cells are "
+            "made up: no true cell stands behind them. Train an ordinary learner on the rows, and take "
+            "counts and means with their intervals from tables.json of the release."
+        )
     return ParameterError(
         f"The law of column {column.name!r} must be one that can be corrected for, was: "
         f"{column.cell_law.words()}. Additive noise (Gaussian, Laplace, bounded, spherical), randomized "

@@ -255,6 +255,16 @@ class Marginals(Aggregate):
         layout = _Layout.from_curation(curation, self.tables, self.edges, self.groups)
         return layout.split(np.ravel(values))
 
+    def axes(self, curation: Curation) -> dict[str, Axis]:
+        """Return the cells of each column of the tables.
+
+        Parameters
+        ----------
+        curation : Curation
+            Layout of the curated table: ``database.curation``.
+        """
+        return _Layout.from_curation(curation, self.tables, self.edges, self.groups).axes
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
@@ -367,6 +377,17 @@ class Dependence(Aggregate):
             wanted=layout.task(),
             finish=finish,
         )
+
+    def reference_tables(self, curation: Curation) -> tuple[dict[str, Axis], list[Ints]]:
+        """Return the cells of each column, and the public table that each pair is compared with.
+
+        Parameters
+        ----------
+        curation : Curation
+            Layout of the curated table: ``database.curation``.
+        """
+        layout = _Layout.from_curation(curation, self.pairs, self.edges, self.groups)
+        return layout.axes, self._tables(layout, self._check_reference(layout))
 
     def _check_reference(self, layout: _Layout) -> int:
         """Refuse a reference of other lengths than the tables; return the number of classes."""

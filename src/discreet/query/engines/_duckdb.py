@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray
 
 _IN_MEMORY = 2**28  # bytes of curated cells that are kept in memory; a larger table goes to a file
+_GROUP_BYTES = 2**26  # of a row group, which is held in memory until it is full
+_VECTOR = 2048  # row groups are multiples of it
+_LEAST_GROUP, _LARGEST_GROUP = 4096, 122_880  # rows; the larger is the engine's own default
 _ONE_THREAD = 122_880  # rows of one group, which DuckDB never shares between threads: others only spin
 
 _OPTIMIZERS = {
@@ -77,7 +80,7 @@ class DuckDBEngine(Engine):
                 head.append(piece)
                 held += sum(values.nbytes for values in piece.values())
                 if held > _IN_MEMORY:
-                    self._to_file()
+                    self._to_file(curation)
                     break
 
             def arrays() -> Iterator[list[AnyArray]]:
@@ -88,7 +91,13 @@ class DuckDBEngine(Engine):
                     yield [piece[name] for name in names]
 
             dtypes = {name: curation.dtype(name) for name in names}
+            threads = self._connection.execute("SELECT current_setting('threads')").fetchone()
+            assert threads is not None
+            # Several threads hold whatever arrived before its turn, which is not bounded by the memory limit
+            # but ends at it.
+            self._connection.execute("SET GLOBAL threads = 1")
             self._fill(ArrayStream(dtypes, arrays), curation)
+            self._connection.execute(f"SET GLOBAL threads = {threads[0]}")
         if tally.version.n_rows <= _ONE_THREAD:
             self._connection.execute("SET GLOBAL threads = 1")
             # Planning then takes longer than execution.
@@ -100,13 +109,16 @@ class DuckDBEngine(Engine):
         self._connection.execute("SET GLOBAL lock_configuration = true")
         return tally.version
 
-    def _to_file(self) -> None:
+    def _to_file(self, curation: Curation) -> None:
         """Attach a temporary file for the table, whose name is gone before the first row is written."""
+        width = sum(curation.dtype(name).itemsize for name in curation.identifiers())
+        rows = max(_LEAST_GROUP, min(_LARGEST_GROUP, _GROUP_BYTES // width // _VECTOR * _VECTOR))
         try:
             with temporary_folder() as folder:
                 file = literal(str(folder / "curated.duckdb"))
                 # A log would be opened by name later; what is not kept needs none.
-                self._connection.execute(f"ATTACH {file} AS large (RECOVERY_MODE no_wal_writes)")
+                options = f"RECOVERY_MODE no_wal_writes, ROW_GROUP_SIZE {rows}"
+                self._connection.execute(f"ATTACH {file} AS large ({options})")
             for connection in (self._connection, self._reader):
                 connection.execute("USE large")
             return

@@ -153,7 +153,7 @@ class Tables(EngineTask):
     def run_tasks(cls, engine: Engine, tasks: Sequence[Tables]) -> list[list[int]]:
         """Return the tables of all tasks, computed in one pass."""
         tables = [table for one in tasks for table in one.tables]
-        filled = engine.grouped([cells for cells, _ in tables], [tree for _, tree in tables])
+        filled = engine.sum_groups([cells for cells, _ in tables], [tree for _, tree in tables])
         return _split_integers([integer for cells in filled for integer in cells], tasks)
 
 
@@ -276,7 +276,9 @@ class Engine(ABC):
         # Without rows a sum is NULL.
         return [int(value or 0) for value in self._check_witness(row)]
 
-    def grouped(self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]) -> list[list[int]]:
+    def sum_groups(
+        self, tables: Sequence[EngineCells], expressions: Sequence[Tree | None]
+    ) -> list[list[int]]:
         """Return counts of rows, or sums of an expression, in every cell of tables, in one pass.
 
         Parameters

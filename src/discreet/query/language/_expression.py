@@ -238,11 +238,6 @@ def parse_where(text: str, schema: Schema) -> Expression:
     return _parse(text, schema, "where")
 
 
-def parse_counted(text: str, schema: Schema) -> Expression:
-    """Read what COUNT was given, a number or a category: the condition that it is known."""
-    return _parse(text, schema, "counted")
-
-
 Use: TypeAlias = Literal["value", "where", "counted"]
 
 

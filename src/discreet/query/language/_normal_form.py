@@ -115,7 +115,7 @@ def product(factors: Iterable[Number]) -> Number:
     sign, fixed = 1, Fraction(1)
     times: dict[Number, int] = {}
     for factor in factors:
-        factor_sign, inner = _unsigned(factor)
+        factor_sign, inner = _split_sign(factor)
         sign *= factor_sign
         for part in inner.factors if isinstance(inner, Product) else (inner,):
             if isinstance(part, Constant):
@@ -142,7 +142,7 @@ def _powers(base: Number, times: int) -> list[Number]:
     return [Power(base, exponent) if exponent > 1 else base for exponent in exponents]
 
 
-def _unsigned(number: Number) -> tuple[int, Number]:
+def _split_sign(number: Number) -> tuple[int, Number]:
     """Return a sign and a number: -1 and its operand for a number that is only negated."""
     if isinstance(number, Constant):
         return (-1, constant(-number.value)) if number.value < 0 else (1, number)
@@ -153,8 +153,8 @@ def _unsigned(number: Number) -> tuple[int, Number]:
 
 def quotient(numerator: Number, denominator: Number) -> Number:
     """Return the quotient of two numbers."""
-    upper_sign, above = _unsigned(numerator)
-    lower_sign, below = _unsigned(denominator)
+    upper_sign, above = _split_sign(numerator)
+    lower_sign, below = _split_sign(denominator)
     if isinstance(below, Constant):
         if not below.value:
             raise ExpressionRefused.not_allowed("a division by zero", "Divide by a number that is not zero.")
@@ -169,7 +169,7 @@ def power(base: Number, exponent: int) -> Number:
     """Return a number to a whole power from 0 to 8."""
     if isinstance(base, Constant):
         return constant(base.value**exponent)
-    sign, inner = _unsigned(base)
+    sign, inner = _split_sign(base)
     if exponent < 2:
         return base if exponent else Power(inner, 0)
     return total([(sign**exponent, Power(inner, exponent))])
@@ -178,7 +178,7 @@ def power(base: Number, exponent: int) -> Number:
 def call(function: Function, argument: Number) -> Number:
     """Return a function of one number."""
     if function == "ABS":
-        _, argument = _unsigned(argument)
+        _, argument = _split_sign(argument)
         if isinstance(argument, Constant):
             return argument
     if function in _ROUNDED and isinstance(argument, Constant):
@@ -199,7 +199,7 @@ _ROUNDED: dict[Function, Callable[[Fraction], int]] = {
 }
 
 
-def rounded(number: Number, digits: int) -> Number:
+def round_to_digits(number: Number, digits: int) -> Number:
     """Return a number rounded to so many digits after the point, before it if they are negative."""
     scale = constant(Fraction(10) ** abs(digits))
     if digits >= 0:

@@ -160,7 +160,8 @@ def _read_part(text: object, schema: Schema, typed: bool) -> Part:
         tree = sqlglot.parse_one(scanned.text)
     except RecursionError:
         raise too_deep() from None
-    except Exception:  # whatever the parser says about words that are all ours, it is a matter of grammar
+    except Exception:
+        # sqlglot raises more than its own errors. All words are known to us, so their order is wrong.
         raise ExpressionRefused(*explain_order(scanned.text.split())) from None
     return _Parser(scanned, typed).part(tree, 0)
 

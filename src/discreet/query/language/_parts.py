@@ -241,7 +241,7 @@ def round_number(part: Part, digits: Part | None = None) -> Number:
         raise ExpressionRefused(
             f"ROUND to something else than -{_MOST_ROUNDED} to {_MOST_ROUNDED} digits", "Write ROUND(x, 2)."
         )
-    return normal.rounded(as_number(part), int(digits.value))
+    return normal.round_to_digits(as_number(part), int(digits.value))
 
 
 def take_remainder(numerator: Part, denominator: Part) -> Number:

@@ -176,11 +176,11 @@ def refused_function(name: str) -> ExpressionRefused:
     word = name.upper()
     if word in _WORDS:
         construct, hint = _WORDS[word]
-        return ExpressionRefused(f"{construct}, {_quoted(word)}", hint)
+        return ExpressionRefused(f"{construct}, {_shorten_word(word)}", hint)
     close = nearest(word, FUNCTIONS)
     listed = f"There are {', '.join(sorted(FUNCTIONS))}."
     hint = _INSTEAD.get(word) or (f"Did you mean {close}? {listed}" if close else listed)
-    return ExpressionRefused(f"the function {_quoted(word)}", hint)
+    return ExpressionRefused(f"the function {_shorten_word(word)}", hint)
 
 
 def refused_word(name: str, columns: tuple[str, ...]) -> ExpressionRefused:
@@ -197,7 +197,7 @@ def refused_word(name: str, columns: tuple[str, ...]) -> ExpressionRefused:
         return ExpressionRefused(f"{word} without its argument", f"Write {example}.")
     there = ", ".join(map(write_name, columns))
     hint = f"Did you mean {write_name(close)}?" if close else f"There are {there}."
-    shown = _quoted(name)
+    shown = _shorten_word(name)
     return ExpressionRefused(f"the unknown column {shown}", hint, f"Unknown column {shown}.")
 
 
@@ -224,7 +224,7 @@ def refused_aggregate(name: str, argument: str = "x") -> ExpressionRefused | Non
     return ExpressionRefused(f"an aggregate, {word}", hint, f"There is no {word}.")
 
 
-def _quoted(word: str) -> str:
+def _shorten_word(word: str) -> str:
     return word if len(word) <= 64 else f"{word[:61]}..."
 
 
@@ -496,7 +496,7 @@ class _Reader:
         elif token.kind == "value":
             self._value(token.text[1:-1].replace("''", "'"))
         elif token.kind == "name":
-            self._quoted(token.name)
+            self._add_named_column(token.name)
         else:
             raise _unreadable(token.text)
 
@@ -553,7 +553,7 @@ class _Reader:
         self._operand(f"v_{len(self.values)}")
         self.values.append(value)
 
-    def _quoted(self, name: str) -> None:
+    def _add_named_column(self, name: str) -> None:
         column = next((column for column in self._released.values() if column.name == name), None)
         if column is None:
             raise ExpressionRefused(

@@ -111,6 +111,21 @@ class ColumnCells:
         lower, upper = self.column.range
         return list(itertools.pairwise([lower, *edges, upper]))
 
+    def labels(self, *, fine: bool = False) -> list[Any]:
+        """Return what is in each cell, as JSON: a level, a list of levels, or two ends; None for missing."""
+        column = self.column
+        if column.is_category:
+            if self.groups is None or fine:
+                return list(column.levels)
+            merged: list[list[Any]] = [[] for _ in range(self.size)]
+            for level, cell in zip(column.levels, self.groups, strict=True):
+                merged[cell].append(level)
+            return [levels[0] if len(levels) == 1 else levels for levels in merged]
+        ends: list[Any] = [list(ends) for ends in self.intervals(self.fine if fine else self.edges)]
+        if column.type == "date":
+            ends = [[str(day) for day in column.dates(np.array(pair))] for pair in ends]
+        return ends if column.required else [*ends, None]
+
     def settle(self, counts: Floats | None, sd: float, n: float) -> ColumnCells:
         """Return the cells that noisy counts of fine cells give: cuts of a number, levels that are merged.
 

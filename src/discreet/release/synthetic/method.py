@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError
+from discreet.ledger import Ledger
 from discreet.noise import Stream, permutation
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
+from discreet.noise_law import SyntheticLaw
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.budget_split import BudgetSplit
 from discreet.privacy.receipt import canonical
 from discreet.query import Database
+from discreet.query.curation import Curation
+from discreet.query.engines import engine_for
+from discreet.query.execution import QueryExecutor
 from discreet.release._rows import is_matrix, read_matrix
-from discreet.release.base import ReleaseMethod
-from discreet.release.publication import Release, ReleasePlan
+from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
+from discreet.release.publication import ColumnSummary, Publication, Release, ReleasePlan, published_fields
 from discreet.release.synthetic.arithmetic import add_up, order_rows
 from discreet.release.synthetic.plan import make_plan
 from discreet.release.synthetic.public import PublicRows, match_rows
@@ -27,15 +34,16 @@ from discreet.release.synthetic.selection import NoiseBudget
 from discreet.release.synthetic.synthesis import sampling_stream, synthesize
 from discreet.release.synthetic.values import draw_values
 from discreet.schema import Schema
-from discreet.tables import Field
+from discreet.tables import Field, check_target, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from discreet._types import AnyArray, Ints
-    from discreet.ledger import Ledger
-    from discreet.privacy import Promise, Receipt
+    from discreet.privacy import Receipt
     from discreet.query import NoisySums
+    from discreet.release.base import Watch
     from discreet.release.publication import Encoded
     from discreet.release.synthetic.plan import SyntheticPlan
     from discreet.release.synthetic.synthesis import Synthesis
@@ -44,6 +52,18 @@ if TYPE_CHECKING:
 _MANY_PARTS = 2**30  # rows are ordered by no more columns than divide them into so many parts
 LEAST_FITTING = 100
 """Smallest number of sampled rows that must fit a condition."""
+GROUPS = (
+    "this table is about groups. Nobody's row is in it; what it says about a group of people is true of its "
+    "members, in the table or not"
+)
+NO_FLOOR = (
+    "the value of a person by itself: no error floor is promised, because the count of a well-filled cell is "
+    "published almost exactly"
+)
+AGAIN = (
+    "repeated releases of the same table: each asks again, their noise averages out, and the ledger adds "
+    "them up. More rows, or other rows, from the same tables.json cost nothing"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,6 +97,8 @@ class SyntheticRelease(ReleaseMethod):
         the schema declares. Columns with neither are cut by noisy counts.
     n_records : int, optional
         Number of rows that are made; None for as many as the table has, or is estimated to have.
+    draw : int
+        Index of the draw of rows; others than 0 give further tables from the same answers, for nothing.
     shares : mapping of str to float, optional
         Weights of questions in the promise, in place of the usual ones; None for these.
     anyway : bool
@@ -101,6 +123,8 @@ class SyntheticRelease(ReleaseMethod):
         Promise that the table keeps.
     receipts_ : tuple of Receipt
         Receipts of the questions, in their order.
+    n_rows_ : int
+        Number of rows of the table, public or estimated.
     sampling_seed_ : str
         Public seed of the rows, which follows from the last receipt.
 
@@ -126,6 +150,8 @@ class SyntheticRelease(ReleaseMethod):
     """
 
     name: ClassVar[str] = "synthetic"
+    accepts: ClassVar[tuple[type[Promise], ...]] = (ApproxDP, GaussianDP, ZCDP, PureDP)
+    asks_questions: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -135,6 +161,7 @@ class SyntheticRelease(ReleaseMethod):
         target: str | bool | None = None,
         cells: Mapping[str, Sequence[Any]] | None = None,
         n_records: int | None = None,
+        draw: int = 0,
         shares: Mapping[str, float] | None = None,
         anyway: bool = False,
         keep_public: bool = True,
@@ -153,7 +180,10 @@ class SyntheticRelease(ReleaseMethod):
             )
         if n_records is not None and (isinstance(n_records, bool) or n_records < 1):
             raise ParameterError(f"n_records of SyntheticRelease must be at least 1, was {n_records!r}.")
+        if isinstance(draw, bool) or not isinstance(draw, int) or draw < 0:
+            raise ParameterError(f"draw of SyntheticRelease must be a whole number from 0 on, was {draw!r}.")
         self.privacy = promise
+        self.draw = draw
         self.target = target
         self.cells = None if cells is None else {name: _plain_edges(edges) for name, edges in cells.items()}
         self.n_records = n_records
@@ -161,14 +191,28 @@ class SyntheticRelease(ReleaseMethod):
         self.anyway = anyway
         self.keep_public = keep_public
 
-    def plan(self, schema: Schema, n_rows: int) -> ReleasePlan:
+    def plan(self, schema: Schema, n_rows: int | None) -> SyntheticReleasePlan:
         """Return promise and schema of a release; refuses one that would be noise."""
-        promise, _ = self._plan(schema, n_rows)
-        return _CentralPlan(publishable_schema(schema), (promise,))
+        promise, plan = self._plan(schema, n_rows)
+        return SyntheticReleasePlan(publishable_schema(schema), promise, plan, self.n_records)
 
-    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> ReleasePlan:
+    def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> SyntheticReleasePlan:
         """Return :meth:`plan`: how good a table is at other noise does not follow from a factor."""
         return self.plan(schema, n_rows)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters, without table, ledger and key, as plain JSON values."""
+        cells = self.cells or {}
+        plain = {name: list(edges) for name, edges in cells.items()}
+        return collect_parameters(self, cells=plain or None)
+
+    def not_protected(self, schema: Schema) -> tuple[str, ...]:
+        """Return what a release by this method does not protect, as clauses without a full stop."""
+        public = schema.neighbors == "replace-one" and schema.row_count == "public"
+        kept = [c.name for c in schema.released if c.role == "public" and self.keep_public]
+        named = f"the columns declared public, whose rows are kept as they are: {', '.join(kept)}"
+        open_facts = ALWAYS_OPEN if public else ALWAYS_OPEN[2:]
+        return (GROUPS, *open_facts, *([named] if kept else []), NO_FLOOR, AGAIN)
 
     def _plan(self, schema: Schema, n_rows: int | None) -> tuple[Promise, SyntheticPlan]:
         """Return the promise of all questions together, and what will be asked."""
@@ -189,7 +233,9 @@ class SyntheticRelease(ReleaseMethod):
                 f"n_records of SyntheticRelease must be left out where rows of public columns are kept, was "
                 f"{self.n_records!r}. Have them made up like the others with keep_public=False."
             )
-        return whole, plan
+        # The sampler's share of delta grows with the number of questions.
+        asked = BudgetSplit(self.privacy, plan.shares, unit=schema.unit, neighbors=schema.neighbors)
+        return asked.whole, plan
 
     def release(self, X: Any, y: AnyArray | None = None, *, shuffle: bool | None = None) -> SyntheticTable:
         """Make a table from rows in memory or in a file: plan, charge and ask, then draw.
@@ -214,7 +260,120 @@ class SyntheticRelease(ReleaseMethod):
                 "target as a column."
             )
         with Database(source, schema=schema, ledger=self.ledger, random_state=self.random_state) as database:
-            return self.release_database(database, public=source)
+            return self._make(database, counted=self.ledger is not None, public=source)
+
+    def publish(
+        self,
+        source: Any,
+        target: str | Path,
+        *,
+        shuffle: bool = True,
+        replace: bool = False,
+        stream: Stream | None = None,
+        watch: Watch | None = None,
+        rows_salt: str | None = None,
+    ) -> Publication:
+        """Make a table and write it to a file, with the declared types of its columns.
+
+        Answers that an interrupted release has paid for are taken from the ledger, and are free.
+
+        Parameters
+        ----------
+        source : frame, path, URL or Spark session
+            Rows that are asked about, in an engine that :class:`~discreet.query.Database` knows.
+        target, replace, rows_salt
+            As for :meth:`ReleaseMethod.publish`.
+        stream : Stream, optional
+            Source of the noise, for a curator who keeps the key: noise of a question follows from the key,
+            the rows and the question. By default a fresh one, forgotten when the release is done.
+        shuffle, watch
+            Accepted as by other methods and not used: rows are nobody's, and in random order.
+
+        Returns
+        -------
+        Publication
+        """
+        schema = self._require_schema()
+        check_target(target, replace=replace)
+        stream = self._stream(stream)
+        salt = self._rows_salt(stream) if rows_salt is None else rows_salt
+        with self.open_rows(source, stream=stream, rows_salt=salt) as sums:
+            self._plan(schema, sums.n_rows)
+            # Before the charge: a key that was used already must cost nothing.
+            stream.spend(f"{type(self).__name__}.publish")
+            made = self._make(sums, counted=self.ledger is not None, public=source)
+        done = self._write(made, target, sums.n_rows, replace=replace)
+        return dataclasses.replace(done, commitment=stream.commitment, rows_salt=salt or None)
+
+    def publish_database(
+        self,
+        sums: NoisySums,
+        target: str | Path,
+        *,
+        owner: str | None = None,
+        replace: bool = False,
+        public: Any = None,
+    ) -> Publication:
+        """Make a table from noisy sums alone and write it to a file.
+
+        Parameters
+        ----------
+        sums : NoisySums
+            Table that answers questions for a price: a database at hand, or one behind a service.
+        target, replace
+            As for :meth:`publish`.
+        owner : str, optional
+            Name that is charged beside the total; None charges the total alone.
+        public : frame, path, URL or mapping of names to arrays, optional
+            Table with the columns declared public, as for :meth:`release_database`.
+
+        Returns
+        -------
+        Publication
+            Without a commitment: whoever answers has the key of the noise.
+        """
+        check_target(target, replace=replace)
+        made = self.release_database(sums, owner=owner, public=public)
+        return self._write(made, target, sums.n_rows, replace=replace)
+
+    def _write(
+        self, made: SyntheticTable, target: str | Path, n_read: int | None, *, replace: bool
+    ) -> Publication:
+        """Write a table with the declared types of its columns, and return what is known of it."""
+        fields = published_fields(made.schema, typed=True)
+        return Publication(
+            n_rows=write_table(target, fields, [made.columns], replace=replace),
+            n_read=n_read,
+            schema=made.schema,
+            promises=made.promises,
+            receipt=made.receipt,
+            summary=made.summary,
+            commitment=made.commitment,
+            earlier=self.receipts_[:-1],
+            typed=True,
+        )
+
+    def open_rows(self, source: Any, *, stream: Stream, rows_salt: str) -> QueryExecutor:
+        """Return the rows in their engine, which answers with noise under the key of a stream.
+
+        Parameters
+        ----------
+        source : frame, path, URL or Spark session
+            Rows that are asked about.
+        stream : Stream
+            Source of the noise of every question.
+        rows_salt : str
+            Salt that decides which rows are kept of a unit that has too many; empty where every row is one.
+        """
+        curation = Curation.from_schema(self._require_schema())
+        engine = engine_for(source)
+        try:
+            engine.register(source, curation, salt=rows_salt)
+            ledger = Ledger.open(":memory:") if self.ledger is None else self.ledger
+            return QueryExecutor(engine, curation, ledger=ledger, stream=stream)
+        except BaseException:
+            engine.close()
+            raise
 
     def release_database(
         self, sums: NoisySums, *, owner: str | None = None, public: Any = None
@@ -238,26 +397,38 @@ class SyntheticRelease(ReleaseMethod):
         BudgetExceeded
             If all questions together exceed what the ledger has left; nothing was charged.
         """
+        return self._make(sums, owner=owner, public=public)
+
+    def _make(
+        self, sums: NoisySums, *, owner: str | None = None, counted: bool = True, public: Any = None
+    ) -> SyntheticTable:
+        """Plan, ask and draw; without a ledger that counts, the receipts name none."""
         _, self.plan_ = self._plan(sums.schema, sums.n_rows)
         check_service(sums, self.plan_.cells)
-        questions = Questions(sums, self.privacy, self.plan_.shares, owner=owner)
+        questions = Questions(sums, self.privacy, self.plan_.shares, owner=owner, counted=counted)
         self.promises_ = questions.promises
         budget = NoiseBudget.from_promise(self.promises_[0], sums.neighbors, sums.schema.max_rows_per_unit)
         kept = self._read_public(sums, public)
         self._synthesis = synthesize(questions, self.plan_, budget, kept)
         self._schema = sums.schema
+        self.n_rows_ = round(self._synthesis.n)
         self.tables_ = questions.to_dict()
         self.receipts_ = questions.receipts
         self.model_ = self._synthesis.to_dict()
         self._digest = questions.digest()
-        self.sampling_seed_ = sampling_seed(self.receipts_[-1] if self.receipts_ else None, self._digest)
-        columns = self.generate(self.n_records)
+        last = self.receipts_[-1] if self.receipts_ else None
+        self.sampling_seed_ = sampling_seed(last, self._digest, self.draw)
+        columns = self.generate(self.n_records, seed=self.draw)
         return SyntheticTable(
             columns=columns,
             schema=publishable_schema(sums.schema),
             promises=self.promises_,
             receipt=self.receipts_[-1] if self.receipts_ else self._charge((), sums.schema, False),
-            summary=(),
+            summary=tuple(
+                ColumnSummary(column=name, law=SyntheticLaw())
+                for name in columns
+                if name not in self.plan_.public
+            ),
             commitment="",
         )
 
@@ -313,9 +484,24 @@ class SyntheticRelease(ReleaseMethod):
 
 
 def regenerate(
-    method: SyntheticRelease, document: Mapping[str, Any], public: Mapping[str, AnyArray] | None = None
+    method: SyntheticRelease, document: Mapping[str, Any], public: Mapping[str, AnyArray] | Path | None = None
 ) -> SyntheticTable:
     """Return the table that published answers give: every question must follow from the answers before it.
+
+    Parameters
+    ----------
+    method, document, public
+        As for :func:`repeat_release`.
+    """
+    return repeat_release(method, document, public)[1]
+
+
+def repeat_release(
+    method: SyntheticRelease, document: Mapping[str, Any], public: Mapping[str, AnyArray] | Path | None = None
+) -> tuple[SyntheticRelease, SyntheticTable]:
+    """Return the method and the table that published answers give, without rows and without a key.
+
+    Every question must follow from the answers before it, or is refused.
 
     Parameters
     ----------
@@ -323,9 +509,9 @@ def regenerate(
         Method with the parameters of the release; its promise is replaced by the recorded one.
     document : mapping
         Content of ``tables.json``, as ``tables_`` has it.
-    public : mapping of str to array, optional
-        Columns of the published table, encoded, of which those declared public are kept; None where there
-        are none.
+    public : mapping of str to array, or Path, optional
+        Columns of the published table, encoded, or its file, of which those declared public are kept; None
+        where there are none.
     """
     sums = RecordedSums(document)
     again = SyntheticRelease(
@@ -334,25 +520,28 @@ def regenerate(
         target=method.target,
         cells=method.cells,
         n_records=method.n_records,
+        draw=method.draw,
         shares=method.shares,
         anyway=True,
         keep_public=method.keep_public,
     )
     names = [column.name for column in sums.schema.released if column.role == "public"]
     kept = None
-    if public is not None and names:
+    if isinstance(public, Mapping) and names:
         kept = PublicRows.from_columns({name: public[name] for name in names})
+    elif public is not None and names:
+        kept = PublicRows.from_source(public, sums.schema, names)
     made = again.release_database(sums, public=kept)
     if not sums.is_used_up:
         raise ParameterError("The record must have no answers but those that the release asks for.")
-    return made
+    return again, made
 
 
 def sampling_seed(receipt: Receipt | None, digest: str, index: int = 0) -> str:
     """Return the public seed of rows, in hexadecimal, which follows from the last receipt.
 
-    Nobody may choose it: seeds could be searched until the rows resemble the true ones. Where the noise
-    came from a seed, and is public anyway, it follows from the answers, which are the same on every engine.
+    Nobody may choose it: seeds could be searched until the rows resemble the true ones. Where no ledger
+    recorded the receipt, or the noise came from a seed and is public anyway, it follows from the answers.
 
     Parameters
     ----------
@@ -363,7 +552,8 @@ def sampling_seed(receipt: Receipt | None, digest: str, index: int = 0) -> str:
     index : int
         Index of the draw; 0 for the release itself.
     """
-    source = digest if receipt is None or receipt.seeded else receipt.hash or receipt.id
+    is_bound = receipt is not None and receipt.recorded and not receipt.seeded
+    source = receipt.hash if receipt is not None and is_bound else digest
     return hashlib.sha256(canonical(["sampling", source, index]).encode()).hexdigest()
 
 
@@ -493,7 +683,7 @@ def _published_column(column: Column) -> Column:
     if not column.is_category:
         return column
     plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
-    return replace(column, values=plain, closed=True)
+    return dataclasses.replace(column, values=plain, closed=True)
 
 
 def _decode(column: Column, values: AnyArray) -> AnyArray:
@@ -504,17 +694,58 @@ def _decode(column: Column, values: AnyArray) -> AnyArray:
     return levels[values]
 
 
-class _CentralPlan(ReleasePlan):
-    """Promise and schema of a table whose rows come from noisy answers, not from rows."""
+class SyntheticReleasePlan(ReleasePlan):
+    """Promise and schema of a table whose rows come from noisy answers, not from rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the published table.
+    promise : Promise
+        Promise of all questions together.
+    plan : SyntheticPlan
+        Cells, target and shares of the questions.
+    n_records : int or None
+        Number of rows that are made; None for as many as the table has.
+
+    Attributes
+    ----------
+    questions : SyntheticPlan
+        Cells, target and shares of the questions, as they were given.
+    """
 
     row_level: ClassVar[bool] = False
     is_row_wise: ClassVar[bool] = False
+    typed: ClassVar[bool] = True
 
-    def __init__(self, schema: Schema, promises: tuple[Promise, ...]) -> None:
-        self.schema, self.promises, self.columns = schema, promises, ()
+    def __init__(self, schema: Schema, promise: Promise, plan: SyntheticPlan, n_records: int | None) -> None:
+        self.schema, self.promises, self.questions = schema, (promise,), plan
+        made = [c.name for c in schema.released if c.name not in plan.public]
+        self.columns = tuple(ColumnSummary(column=name, law=SyntheticLaw()) for name in made)
+        self.notes = plan.notes
+        self._n_records = n_records
 
     def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
         """Refuse: rows of this method follow from answers that were charged one by one."""
         raise ParameterError(
             "Rows of SyntheticRelease must come from noisy answers. Use release or release_database."
         )
+
+    def misfits(self, columns: Encoded) -> dict[str, str]:
+        """Return the columns with cells that were not declared, each with the reason."""
+        misfits = super().misfits(columns)
+        for column in self.schema.released:
+            if column.is_category:
+                continue
+            values = columns[column.name][~np.isnan(columns[column.name])]
+            lower, upper = column.range
+            if ((values < lower) | (values > upper)).any():
+                misfits.setdefault(column.name, "values outside the declared range")
+        return misfits
+
+    def length_misfit(self, n_read: int | None, n_published: int) -> str | None:
+        """Return what is wrong with the number of published rows; None if nothing is."""
+        wanted = n_read if self._n_records is None else self._n_records
+        if wanted is not None and n_published != wanted:
+            return f"{wanted} rows were to be made, and {n_published} were published."
+        return None

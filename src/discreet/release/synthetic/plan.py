@@ -133,6 +133,7 @@ def make_plan(
             "charged. Ask for single counts instead."
         )
     public = _choose_public(schema, notes, keep=keep_public)
+    _check_cells(made, n_rows, notes, anyway=anyway)
     chosen = _choose_target(schema, made, target, notes)
     budget = NoiseBudget.from_promise(promise, schema.neighbors, schema.max_rows_per_unit)
     modelled = [one for one in made if one.name != chosen and one.expected_size > 1]
@@ -152,6 +153,20 @@ def make_plan(
     pairs = drawn * (drawn - 1) // 2 + drawn * len(given)
     split, score_sd = _split_promise(budget, private, pairs, n_rows, error, shares, notes)
     return SyntheticPlan(made, chosen, n_rows, split, error, sd, score_sd, tuple(notes), public)
+
+
+def _check_cells(cells: Sequence[ColumnCells], n_rows: int | None, notes: list[str], *, anyway: bool) -> None:
+    """Refuse declared cells that outnumber the rows, and note lists that do."""
+    for one in cells:
+        if n_rows is None or one.is_cut or one.size <= n_rows:
+            continue
+        told = f"{one.name!r} has {one.size:,} cells, and the table has {n_rows:,} rows"
+        if not one.column.is_category and not anyway:
+            raise ParameterError(
+                f"cells of SyntheticRelease must be fewer than the rows, and {told}: most would be empty. "
+                "Nothing was charged. Declare fewer cells, or leave them out; anyway=True (--anyway) goes on."
+            )
+        notes.append(f"{told}: levels that are not seen often enough are drawn alike.")
 
 
 def _choose_target(
@@ -207,7 +222,7 @@ def _check_error(
     if error > REFUSED and not anyway:
         raise ParameterError(
             f"privacy of SyntheticRelease must allow for a table, and at this promise {off}; the table would "
-            f"be noise. Nothing was charged. {way}; anyway=True goes on."
+            f"be noise. Nothing was charged. {way}; anyway=True (--anyway) goes on."
         )
     notes.append(f"At this promise {off}. {way}.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from discreet.privacy import PureDP, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query import Answer, Dependence, Marginals
 from discreet.query.curation import Curation
+from discreet.release.statistics.layout import table_layout
 from discreet.release.synthetic.arithmetic import add_up
 from discreet.schema import Schema
 
@@ -78,6 +79,8 @@ class Questions:
         Weight of each question by its name; fixed by public facts before the first one.
     owner : str, optional
         Name that is charged beside the total; None charges the total alone.
+    counted : bool
+        Whether a lasting ledger is charged; receipts of one in memory alone name none.
 
     Attributes
     ----------
@@ -94,8 +97,16 @@ class Questions:
     """
 
     def __init__(
-        self, sums: NoisySums, privacy: Privacy, shares: Mapping[str, float], *, owner: str | None = None
+        self,
+        sums: NoisySums,
+        privacy: Privacy,
+        shares: Mapping[str, float],
+        *,
+        owner: str | None = None,
+        counted: bool = True,
     ) -> None:
+        """Split the promise over the questions; nothing is charged yet."""
+        self._counted = counted
         self._schedule = BudgetSchedule(sums, privacy, shares, owner=owner)
         self._curation = Curation.from_schema(sums.schema)
         self._sums = sums
@@ -149,16 +160,18 @@ class Questions:
             weights = [math.isqrt(weight << 16) for weight in weights]
         sizes = [math.prod(cells[c].fine_size if fine else cells[c].size for c in table) for table in tables]
         parts = self._ask(name, split_question(make, sizes, MOST_NUMBERS), weights)
-        found = []
-        for question, answer in parts:
+        made: list[NoisyTable] = []
+        for i, (question, answer) in enumerate(parts, start=len(self._record) - len(parts)):
             assert isinstance(question, Marginals)
             values = question.split(np.asarray(answer.value), self._curation)
             sds = question.split(np.asarray(answer.sd), self._curation)
-            found += [(value, float(sd.flat[0])) for value, sd in zip(values, sds, strict=True)]
-        return [
-            NoisyTable(tuple(table), np.asarray(value), sd)
-            for table, (value, sd) in zip(tables, found, strict=True)
-        ]
+            own = [
+                NoisyTable(tuple(table), np.asarray(value), float(sd.flat[0]))
+                for table, value, sd in zip(question.tables, values, sds, strict=True)
+            ]
+            self._record[i].update(_describe_tables(own, cells, fine=fine))
+            made += own
+        return made
 
     def ask_scores(
         self,
@@ -216,7 +229,10 @@ class Questions:
         totals = [int(add_up(weights[start:end])) for _, start, end in parts]
         answers = self._schedule.ask_parts(name, questions, totals)
         for i, (question, answer) in enumerate(zip(questions, answers, strict=True)):
-            self.receipts = (*self.receipts, answer.receipt)
+            receipt = answer.receipt
+            if not self._counted:
+                receipt = replace(receipt, ledger=None, seq=None, hash=None, question=None)
+            self.receipts = (*self.receipts, receipt)
             self._record.append(
                 {
                     "name": name,
@@ -226,7 +242,8 @@ class Questions:
                     "law": answer.law,
                     "values": np.ravel(answer.value).tolist(),
                     "sd": np.ravel(answer.sd).tolist(),
-                    "receipt": answer.receipt.to_dict(),
+                    "earlier": answer.cached,
+                    "receipt": receipt.to_dict(),
                 }
             )
         return list(zip(questions, answers, strict=True))
@@ -246,6 +263,7 @@ class Questions:
             "rows": self._sums.n_rows,
             "promise": promise.to_dict(),
             "questions": [dict(one) for one in self._record],
+            "layout": table_layout(self._record, self._sums.schema),
         }
 
 
@@ -316,6 +334,19 @@ def check_service(sums: NoisySums, cells: Sequence[ColumnCells]) -> None:
             f"and {widest.name!r} has {widest.fine_size}. Nothing was charged. Ask its curator to declare "
             "fewer levels, or to make the table."
         )
+
+
+def _describe_tables(
+    tables: Sequence[NoisyTable], cells: Mapping[str, ColumnCells], *, fine: bool
+) -> dict[str, Any]:
+    """Return where each table stands among the values of an answer, and what its cells are, for readers."""
+    places, first = [], 0
+    for table in tables:
+        size = int(table.values.size)
+        places.append({"columns": list(table.columns), "first": first, "size": size, "sd": table.sd})
+        first += size
+    named = dict.fromkeys(name for table in tables for name in table.columns)
+    return {"tables": places, "cells": {name: cells[name].labels(fine=fine) for name in named}}
 
 
 def _edges(cells: Mapping[str, ColumnCells], names: set[str], *, fine: bool = False) -> dict[str, Any]:
@@ -390,7 +421,7 @@ class RecordedSums:
             sd=np.array(one["sd"], np.float64),
             law=one["law"],
             cost=receipt.promises,
-            cached=True,
+            cached=bool(one["earlier"]),
             receipt=receipt,
         )
 

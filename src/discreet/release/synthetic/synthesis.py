@@ -355,7 +355,10 @@ class _Rounds:
             pair: estimate_edge(table, pair, one_way, has_class=choice.by_class)
             for pair, table in zip(choice.pairs, answers, strict=True)
         }
-        self.details.update(by_class=choice.by_class, expected_error=choice.error, score_sd=sd)
+        strengths = [[self._names[a], self._names[b], known[a, b]] for a, b in choice.pairs]
+        self.details.update(
+            by_class=choice.by_class, expected_error=choice.error, score_sd=sd, dependence=strengths
+        )
         return one_way, edges
 
     def ask_further(self, made: Synthesis) -> None:

@@ -13,20 +13,32 @@ from discreet.report.charts._curves import (
     slider_ticks,
     what_if_curve,
 )
+from discreet.report.charts._dependence import (
+    ERROR_STEPS,
+    MOST_PAIRED,
+    dependence_tree,
+    error_bars,
+    pair_heat,
+)
 from discreet.report.charts._distributions import MOST_COLUMNS, correlation_heat, ellipse_picture, histogram
 from discreet.report.charts._svg import ChartAxis
 from discreet.report.charts.bars import Mark, score_bars, three_marks, timeline
 
 __all__ = [
+    "ERROR_STEPS",
     "MOST_COLUMNS",
+    "MOST_PAIRED",
     "ChartAxis",
     "Mark",
     "calibration_curve",
     "correlation_heat",
+    "dependence_tree",
     "ellipse_picture",
+    "error_bars",
     "error_curve",
     "histogram",
     "learning_curve",
+    "pair_heat",
     "score_bars",
     "slider_ticks",
     "three_marks",

@@ -6,6 +6,8 @@ import csv
 import inspect
 import io
 import json
+import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -98,6 +100,8 @@ _DATA_TYPES = {
 _FORMATS: dict[str, Any] = {
     "data.parquet": "application/x-parquet",
     "data.csv.gz": ["text/csv", "application/gzip"],
+    "tables.json": "application/json",
+    "model.json": "application/json",
 }
 
 
@@ -167,6 +171,25 @@ def _field(column: ColumnNumbers) -> dict[str, Any]:
         "dataType": _DATA_TYPES[column.holds],
         "source": {"fileObject": {"@id": "data.parquet"}, "extract": {"column": column.column}},
     }
+
+
+def readme(statement: Statement) -> str:
+    """Return the content of ``README.txt`` of a synthetic release: what the rows are good for.
+
+    Privacy
+    -------
+    Says what the statement says, and nothing else.
+    """
+    what, promised = statement.what, statement.definition.sentences
+    column = next((c.column for c in statement.numbers.columns if c.levels is not None), None)
+    template = Path(__file__).parents[1] / "templates" / "readme.txt"
+    return template.read_text(encoding="utf-8").format(
+        release=what.release,
+        rows=count_noun(what.rows_published, "row"),
+        promise="\n".join(textwrap.fill(printable(sentence), 100) for sentence in promised),
+        groups=textwrap.fill(printable(statement.not_protected[0]), 100),
+        column=json.dumps(column or statement.numbers.columns[0].column, ensure_ascii=False),
+    )
 
 
 _LONGEST = 200  # characters of a parameter that are shown; the statement has all of them

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from discreet.errors import DiscreetError, ParameterError, SourceError
-from discreet.report.folder._metadata import croissant, dictionary, model_card
+from discreet.report.folder._metadata import croissant, dictionary, model_card, readme
+from discreet.report.noisy_tables import read_tables
 from discreet.report.pages.render import statement_page
 from discreet.report.statement.documents import MODEL_KIND, Statement, read_json
 from discreet.tables.duckdb import connect, literal, quote_path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from discreet.report.noisy_tables import MeasuredTables
     from discreet.report.statement.documents import ModelStatement
 
 DATA, CSV = "data.parquet", "data.csv.gz"
@@ -36,8 +38,12 @@ DICTIONARY, STATEMENT, PAGE = "dictionary.csv", "statement.json", "statement.htm
 CROISSANT, SUMS, SIGNATURE = "croissant.json", "SHA256SUMS", "SHA256SUMS.sig"
 CLASSIFIER = "classifier.json"
 """File of the classifier of a masked release."""
+TABLES, DEPENDENCES, README = "tables.json", "model.json", "README.txt"
+"""Files of a synthetic release: its noisy answers, the model made of them, and how to use both."""
 MODEL, CARD = "model.npz", "model-card.md"
 
+DATA_FILES = (CSV, DATA, DEPENDENCES, TABLES)
+"""Files of data, whose hashes are in the statement."""
 LARGEST_CSV = 1_000_000
 """Number of rows from which on ``data.csv.gz`` is written on request only."""
 LARGEST_TEXT = 1 << 26
@@ -70,7 +76,9 @@ class FolderFiles:
 
 
 TABLE_FILES = FolderFiles(
-    (DATA, DICTIONARY, STATEMENT, PAGE, CROISSANT, SUMS), (CSV, SIGNATURE, CLASSIFIER), DATA
+    (DATA, DICTIONARY, STATEMENT, PAGE, CROISSANT, SUMS),
+    (CSV, SIGNATURE, CLASSIFIER, TABLES, DEPENDENCES, README),
+    DATA,
 )
 MODEL_FILES = FolderFiles((MODEL, STATEMENT, CARD, SUMS), (SIGNATURE,), MODEL)
 
@@ -127,7 +135,7 @@ def add_csv(folder: Path, n_rows: int, *, wanted: bool | None = None) -> bool:
 
 def data_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file of data, as a statement carries them."""
-    return {name: digest_of(folder / name) for name in (CSV, DATA) if (folder / name).is_file()}
+    return {name: digest_of(folder / name) for name in DATA_FILES if (folder / name).is_file()}
 
 
 def digest_of(path: Path) -> str:
@@ -153,18 +161,34 @@ def write_public(folder: Path, statement: Statement) -> None:
     -------
     Adds nothing to what the statement and the data say.
     """
-    for name, text in {STATEMENT: statement.to_json(), **derived(statement)}.items():
+    for name, text in {STATEMENT: statement.to_json(), **derived(statement, folder)}.items():
         (folder / name).write_bytes(text.encode("utf-8"))
     write_sums(folder)
 
 
-def derived(statement: Statement) -> dict[str, str]:
-    """Return the files that follow from the statement alone, by name."""
-    return {
+def derived(statement: Statement, folder: Path) -> dict[str, str]:
+    """Return the files that follow from the statement and from published answers, by name.
+
+    Parameters
+    ----------
+    statement : Statement
+        Statement of the release.
+    folder : Path
+        Folder that holds the answers of a synthetic release; of others nothing is read.
+    """
+    has_answers = TABLES in statement.files
+    content = {
         DICTIONARY: dictionary(statement),
-        PAGE: statement_page(statement),
+        PAGE: statement_page(statement, _read_measured(folder) if has_answers else None),
         CROISSANT: croissant(statement),
     }
+    return {**content, README: readme(statement)} if has_answers else content
+
+
+def _read_measured(folder: Path) -> MeasuredTables:
+    """Return what the answers in a folder measure."""
+    tables, model = (read_json(read_bytes(folder / name), name) for name in (TABLES, DEPENDENCES))
+    return read_tables(tables, model)
 
 
 def write_sums(folder: Path) -> None:

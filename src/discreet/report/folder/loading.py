@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from discreet.learn.noise_aware.rows import read_rows
 from discreet.noise_law import ColumnLaw, NoiseLaw, SampledLaw, law_from_dict
 from discreet.release import method_from_dict
 from discreet.release.publication import decode_cells
+from discreet.release.statistics import ReleaseStatistics, RowStatistics, TableStatistics
 from discreet.report.folder._metadata import dictionary
 from discreet.report.folder.folder import (
     DATA,
@@ -36,17 +38,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from discreet._types import AnyArray
+    from discreet.release.statistics.interface import By, StatisticResult
     from discreet.report.statement.documents import ColumnNumbers, Statement
 
 
+TABLES = "tables.json"
+"""File of a synthetic release with all its noisy answers."""
 ATTACKED_ROWS = 20_000
 """Number of rows, the first of the file, that the public attacks use."""
 _FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
 @dataclass(frozen=True)
-class PublishedTable:
+class PublishedTable(ReleaseStatistics):
     """Released table read back from a public folder; returned by :func:`load_release`.
+
+    Its statistics have intervals for what the true rows have: of a synthetic release from the published
+    tables of counts, of others from their rows, corrected for the noise.
 
     Attributes
     ----------
@@ -73,10 +81,32 @@ class PublishedTable:
     @cached_property
     def data(self) -> Mapping[str, AnyArray]:
         """Columns by name, all rows: numbers, or levels of their lists with None for a missing cell."""
+        whole = self._read_cells()
+        return {c.name: _decode_levels(whole[c.name], c) for c in self.noise_law.columns}
+
+    @cached_property
+    def statistics(self) -> ReleaseStatistics:
+        """Statistics with intervals, from published tables of counts or from rows with noise."""
+        tables = self.path.parent / TABLES
+        if not tables.is_file():
+            return RowStatistics(self.noise_law, self._read_cells)
+        return TableStatistics(json.loads(read_bytes(tables)), rows=self._read_declared)
+
+    def _answer(self, kind: str, columns: tuple[str, ...], where: str | None, by: By) -> StatisticResult:
+        """Return a statistic with its interval."""
+        return self.statistics._answer(kind, columns, where, by)
+
+    def _read_cells(self) -> dict[str, AnyArray]:
+        """Return all published columns: numbers, or positions of levels in their lists."""
         columns = self.noise_law.columns
         batches = list(read_rows(self.path, columns, "load_release"))
-        whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in columns}
-        return {c.name: _decode_levels(whole[c.name], c) for c in columns}
+        return {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in columns}
+
+    def _read_declared(self) -> dict[str, AnyArray]:
+        """Return all columns of a release whose rows have the declared types."""
+        with open_table(self.path) as table:
+            batches = list(table.batches(Schema.from_dict(self.statement.declared)))
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
     def coarsen(self, rows: Any) -> dict[str, AnyArray]:
         """Return your own rows with the values of the release: bins and groups, as it publishes them.
@@ -99,7 +129,8 @@ class PublishedTable:
         declared = Schema.from_dict(self.statement.declared)
         stated = self.statement.what.method
         method = method_from_dict({"name": stated.name, "parameters": stated.parameters}, schema=declared)
-        plan = method.plan(declared, self.statement.what.rows_read)
+        n_rows: Any = self.statement.what.rows_read
+        plan = method.plan(declared, n_rows)
         if not plan.row_level:
             raise ParameterError(
                 f"rows of PublishedTable.coarsen must belong to a release of rows of people, and a "
@@ -149,7 +180,7 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
             f"{STATEMENT}. Unpack the release first."
         )
     hashes = read_sums(read_bytes(folder / SUMS))
-    for name in (STATEMENT, DICTIONARY, DATA):
+    for name in (STATEMENT, DICTIONARY, DATA, *([TABLES] if (folder / TABLES).exists() else [])):
         if hashes.get(name) != digest_of(folder / name):
             raise SourceError(
                 f"{name} is not the file that {SUMS} lists: it was changed after it was published. Ask for "
@@ -209,7 +240,7 @@ def _decode_levels(cells: AnyArray, column: ColumnLaw) -> AnyArray:
     return levels if None in words else levels.astype(np.array(words).dtype)
 
 
-def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray]]:
+def published_batches(path: Path, schema: Schema, *, typed: bool = False) -> Iterator[dict[str, AnyArray]]:
     """Yield the batches of a published file exactly as written: no cell is clipped or replaced.
 
     Parameters
@@ -218,6 +249,8 @@ def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray
         File of data, Parquet or gzipped CSV.
     schema : Schema
         Schema of the published table, as a plan has it.
+    typed : bool
+        Whether all columns have their declared types, as ``ReleasePlan.typed`` says.
 
     Yields
     ------
@@ -226,11 +259,11 @@ def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray
     """
     csv = path.name.endswith(".gz")
     source = CsvSource(path, delimiter=",", encoding="utf-8") if csv else ParquetSource(path)
-    wide = Schema(columns=[_unbounded_column(column) for column in schema.released])
+    wide = Schema(columns=[_unbounded_column(column, typed) for column in schema.released])
     shifts = {
         column.name: float((column.lower - _FIRST_DAY).days)
         for column in schema.released
-        if column.type == "date" and column.role == "public" and isinstance(column.lower, datetime.date)
+        if _holds_dates(column, typed) and isinstance(column.lower, datetime.date)
     }
     with Table(source) as table:
         for batch in table.batches(wide):
@@ -239,11 +272,16 @@ def published_batches(path: Path, schema: Schema) -> Iterator[dict[str, AnyArray
             }
 
 
-def _unbounded_column(column: Column) -> Column:
+def _holds_dates(column: Column, typed: bool) -> bool:
+    """Return whether a published column holds dates, and not days as plain numbers."""
+    return column.type == "date" and (typed or column.role == "public")
+
+
+def _unbounded_column(column: Column, typed: bool) -> Column:
     """Return a column under which any cell can be read, also those out of bounds."""
     if column.is_category:
         plain = tuple(level for level in column.levels if level is not None)
         return Column(column.name, values=plain, closed=True, required=False)
-    if column.type == "date" and column.role == "public":
+    if _holds_dates(column, typed):
         return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=column.required)
     return unclipped_column(column.name, required=column.required)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from discreet.errors import ParameterError, SourceError
-from discreet.release import MaskedRelease
-from discreet.report.folder.folder import CLASSIFIER, read_bytes
+from discreet.release import MaskedRelease, SyntheticRelease
+from discreet.report.folder.folder import CLASSIFIER, DEPENDENCES, TABLES, read_bytes
 from discreet.report.statement.documents import read_json
 
 if TYPE_CHECKING:
@@ -125,6 +125,48 @@ def write_classifier(folder: Path, method: ReleaseMethod, schema: Schema) -> Non
         regularization=method.regularization_,
     )
     (folder / CLASSIFIER).write_bytes(classifier.to_json().encode("utf-8"))
+
+
+def write_answers(folder: Path, method: ReleaseMethod) -> None:
+    """Write the noisy answers of a synthetic release and its model; do nothing for other methods.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder ``public``, before its hashes are written.
+    method : ReleaseMethod
+        Method that has just published the table.
+
+    Privacy
+    -------
+    Answers that were paid for, and what follows from them.
+    """
+    if isinstance(method, SyntheticRelease):
+        for name, content in ((TABLES, method.tables_), (DEPENDENCES, method.model_)):
+            (folder / name).write_bytes(write_compact_json(content).encode("utf-8"))
+
+
+def write_compact_json(value: Any) -> str:
+    """Write sorted JSON with a line for each entry of the outer lists: long vectors stand on one line."""
+    return _write_lines(value) + "\n"
+
+
+def _write_lines(value: Any, depth: int = 0) -> str:
+    """Return JSON of which objects and lists of objects are spread over lines."""
+    pad, end = "  " * (depth + 1), "  " * depth
+    if isinstance(value, dict) and value and depth < _SPREAD:
+        parts = [f"{pad}{_json(str(key))}: {_write_lines(value[key], depth + 1)}" for key in sorted(value)]
+        return "{\n" + ",\n".join(parts) + f"\n{end}}}"
+    if isinstance(value, list) and value and all(isinstance(part, dict) for part in value):
+        return "[\n" + ",\n".join(pad + _write_lines(part, depth + 1) for part in value) + f"\n{end}]"
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+_SPREAD = 3  # levels of nesting that are spread over lines
 
 
 def read_classifier(folder: Path) -> Classifier:

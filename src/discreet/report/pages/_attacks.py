@@ -128,6 +128,78 @@ def _amount(value: Any, rounding: formatting.Rounding) -> str:
     return formatting.number(value, rounding=rounding) if not isinstance(value, str) else "∞"
 
 
+_ATTACKED = {
+    "made-up": "People drawn from the published rows: half of them make a table anew, the others do not",
+    "rows": "Real people: a random half makes a table anew, which is thrown away, the others do not",
+}
+_MEMBER_HEAD = ("Attack", "In the table", "Others", "Result", "By chance", "At most", "Verdict")
+
+
+def member_table(results: Sequence[Mapping[str, Any]], *, on: str) -> HtmlTable | None:
+    """Return how much better attacks do on people in a synthetic table than on others; None if not run."""
+    chosen = [result for result in results if result["on"] == on]
+    if not chosen:
+        return None
+    first = chosen[0]
+    failure = formatting.percent(1 - float(first["failure_probability"]))
+    return HtmlTable(
+        caption=_ATTACKED[on],
+        head=_MEMBER_HEAD,
+        rows=[_member_row(result) for result in chosen],
+        numbers=(1, 2, 3, 4, 5),
+        stack=True,
+        noun="more attack",
+        note=f"Tables of {int(first['rows']):,} rows; {int(first['n']):,} people in the table and as many "
+        f"others; intervals of {failure}. The attacker knows {first['knowledge']}.",
+    )
+
+
+def _member_row(result: Mapping[str, Any]) -> list[Markup | str]:
+    """Return one line: an area in percent, or a difference in percentage points, with its interval."""
+    value, lower, upper, chance, bound = (
+        float(result[name]) for name in ("value", "lower", "upper", "chance", "bound")
+    )
+    is_area = result["members"] is None
+    if is_area:
+        amount, interval = (
+            formatting.percent(value),
+            formatting.format_interval(lower, upper, None, chance=True),
+        )
+        shares, limits = (
+            ["\u2013"] * 2,
+            [formatting.percent(chance), formatting.percent(bound, rounding="up")],
+        )
+    else:
+        amount, interval = _points(value), f"{_points(lower)} to {_points(upper)}"
+        shares = [formatting.percent(float(result[name])) for name in ("members", "others")]
+        limits = [_points(chance), _points(bound)]
+    return [
+        two_lines(str(result["attack"]).capitalize(), str(result["sentence"])),
+        *shares,
+        two_lines(amount, interval),
+        *limits,
+        badge(*member_verdict(result)),
+    ]
+
+
+def member_verdict(result: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the CSS class and the text of the badge of a comparison."""
+    lower = float(result["lower"])
+    if lower > float(result["bound"]):
+        return "bad", "above what is promised"
+    return (
+        ("warn", "above chance, within the promise")
+        if lower > float(result["chance"])
+        else ("ok", "no better than chance")
+    )
+
+
+def _points(difference: float) -> str:
+    """Return a difference of shares in percentage points."""
+    text = f"{100 * difference:.1f}"
+    return f"{'0.0' if text == '-0.0' else text}".replace("-", "\u2212") + f"{formatting.NO_BREAK}pp"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureView:
     """Result of a linkage or membership attack.

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from discreet.report.statement.documents import ColumnNumbers, Composition, DeclaredBound, Statement
 
 
+def _describe_rows(statement: Statement) -> str:
+    """Return how many rows were published, and how many were read where that is public."""
+    what = statement.what
+    read = "as many as was estimated" if what.rows_read is None else f"{what.rows_read:,} read"
+    return f"{formatting.count_noun(what.rows_published, 'row')} published, {read}"
+
+
 def facts(statement: Statement) -> list[tuple[str, str]]:
     """Return title and text of the facts about the publication; empty ones are left out."""
     what = statement.what
@@ -29,7 +36,7 @@ def facts(statement: Statement) -> list[tuple[str, str]]:
         ("License", what.license),
         ("Replaces", what.supersedes),
         ("Method", what.method.name),
-        ("Rows", f"{formatting.count_noun(what.rows_published, 'row')} published, {what.rows_read:,} read"),
+        ("Rows", _describe_rows(statement)),
         ("Columns", formatting.count_noun(len(statement.numbers.columns), "column")),
         ("Made", formatting.date(what.created)),
         ("With", f"{what.product} {what.product_version}"),

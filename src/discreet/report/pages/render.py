@@ -16,12 +16,13 @@ import jinja2
 from markupsafe import Markup
 
 from discreet import formatting
-from discreet.report.pages import _attacks, _columns, _declared, _learning, _summary
+from discreet.report.pages import _attacks, _columns, _declared, _learning, _quality, _summary
 from discreet.report.pages._summary import summary_tiles
 from discreet.report.pages.tables import SHOWN, badge, name_markup, verdict_badge
 
 if TYPE_CHECKING:
     from discreet.report.findings import Findings
+    from discreet.report.noisy_tables import MeasuredTables
     from discreet.report.statement.documents import Statement
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -52,19 +53,30 @@ def write_report(path: str | Path, statement: Statement, findings: Findings) -> 
     Path(path).write_bytes(_report_page(statement, findings).encode())
 
 
-def statement_page(statement: Statement) -> str:
+def statement_page(statement: Statement, measured: MeasuredTables | None = None) -> str:
     """Return the page of the public statement.
+
+    Parameters
+    ----------
+    statement : Statement
+        Public statement of the release.
+    measured : MeasuredTables, optional
+        What the published answers of a synthetic release measure; None for other releases.
 
     Privacy
     -------
-    Shows nothing but the statement. The same statement gives the same page.
+    Shows nothing but the statement and published answers. The same ones give the same page.
 
     Reference
     ---------
     How to read it: ``docs/howto/read-a-report.md``.
     """
     return _page(
-        "statement.html.j2", script="", **_common_values(statement), example=_summary.code_example(statement)
+        "statement.html.j2",
+        script="",
+        **_common_values(statement),
+        example=_summary.code_example(statement),
+        measured=None if measured is None else _quality.measured_view(measured),
     )
 
 
@@ -85,8 +97,11 @@ def _report_page(statement: Statement, findings: Findings) -> str:
         on_rows=_attacks.guess_table(findings.guesses, on="rows"),
         audits=_attacks.audit_table(findings.audits),
         exposures=_attacks.exposures(findings.exposures),
+        asks_questions=statement.what.method.name == "synthetic",
+        real_members=_attacks.member_table(findings.members, on="rows"),
         curves=curves[:_CURVES_SHOWN],
         folded_curves=curves[_CURVES_SHOWN:],
+        quality=None if findings.quality is None else _quality.quality_view(findings.quality),
         learning=None if findings.learning is None else _learning.learning_view(findings.learning),
         data=_columns.data_view(findings.columns, findings.correlations),
         stages=_declared.stage_table(findings),
@@ -106,12 +121,15 @@ def _common_values(statement: Statement, findings: Findings | None = None) -> di
         "dropped": _declared.dropped_columns(statement),
         "composition": _declared.composition_view(statement),
         "public_attacks": _attacks.guess_table(statement.attacks, on="file"),
+        "public_members": _attacks.member_table(statement.attacks, on="made-up"),
+        "made_up": any(numbers.law["kind"] == "synthetic" for numbers in statement.numbers.columns),
     }
 
 
 def _page(template: str, *, script: str, **values: Any) -> str:
     """Return a rendered template, with a policy that allows its own style and script alone."""
-    style = _text("style.css")
+    has_tables = values.get("quality") or values.get("measured")
+    style = _text("style.css") + (_text("quality.css") if has_tables else "")
     policy = [
         "default-src 'none'",
         f"style-src {_source(style)}",

@@ -5,14 +5,18 @@ A method with a law of its own adds its ``kind`` here; a test checks that none i
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from scipy.special import expit, ndtr
+
 from discreet.formatting import format_factor, is_chance, name, number, percent, printable
-from discreet.noise_law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw
+from discreet.noise_law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw, SyntheticLaw
+from discreet.privacy import GaussianDP, PureDP
 from discreet.privacy.priors import ListPrior
 
 if TYPE_CHECKING:
-    from discreet.privacy import ErrorFloor
+    from discreet.privacy import ErrorFloor, Promise
     from discreet.privacy.priors import Prior
     from discreet.release import ColumnSummary
     from discreet.schema import Column
@@ -27,6 +31,11 @@ _MASKED = (
     "made up from that classifier alone. They are nobody's. The curator is trusted with the rows."
 )
 
+_SYNTHETIC = (
+    "Central model: a few questions were asked about all rows and answered with noise, and the published "
+    "rows were made up from the noisy answers alone. They are nobody's. The curator is trusted with the rows."
+)
+
 DEPLOYMENT = {
     "gaussian": _LOCAL,
     "laplace": _LOCAL,
@@ -38,6 +47,7 @@ DEPLOYMENT = {
     "spherical": _LOCAL,
     "masked": _MASKED,
     "masked-label": _MASKED,
+    "synthetic": _SYNTHETIC,
     "invariant": (
         "Central model: the noise was made for the whole table and for one model trained on it. The curator "
         "is trusted with the rows."
@@ -76,6 +86,10 @@ SAMPLERS = {
         "weights of the classifier; the points are made afterwards, from 64-bit numbers that hide nobody."
     ),
     "masked-label": "Counts of labels follow from public numbers, or have discrete Laplace noise: exact.",
+    "synthetic": (
+        "Rounded Gaussian integers, or discrete Laplace ones for a pure promise, from exact table samplers, "
+        "added to exact counts; the rows are made afterwards, from public random words that hide nobody."
+    ),
     "invariant": (
         "64-bit Gaussian numbers, projected so that the model does not notice them; no exact arithmetic, and "
         "no promise that would need it."
@@ -104,11 +118,20 @@ LATTICES = {
         "The weights of the classifier are rounded, before the noise, to a power of two that is small beside "
         "it."
     ),
+    "synthetic": (
+        "Counts are whole numbers, and their noise is a whole number of steps of a power of two that is "
+        "small beside it."
+    ),
     "in-range": (
         "Numbers redrawn in their range are rounded, before the draw, to the equally spaced inputs of the "
         "law; what is published is the middle of an output cell."
     ),
 }
+
+TIMING_OF_QUESTIONS = (
+    "Questions are asked one after another. When each was charged is on its receipt, to the minute; how long "
+    "an answer took is not published. Nothing protects against somebody on the curator's own machine."
+)
 
 TIMING = (
     "Rows are noised in batches and published together: nobody sees how long a single cell took. Nothing "
@@ -149,11 +172,18 @@ THEOREMS: dict[str, dict[str, str]] = {
         "fisher-invariant": "that the model stays the same, and what that gives away",
         "fisher-cramer-rao": "what binds unbiased guesses, and no others",
     },
+    "synthetic": {
+        "marginals": "how far one row moves all tables and scores of a question together",
+        "analytic-gaussian": "the exact trade-off between epsilon and delta of Gaussian noise",
+        "lattice-sampler": "that the sampler follows its law",
+    },
     "floor": {"bayes-floor": "what an error floor says, and what it does not"},
     "total": {"composition": "what several promises come to together"},
 }
 
 
+WARNED_EPSILON = 4.0
+"""Epsilon from which on a table of noisy counts says how well a person can still be recognized."""
 LARGE_EPSILON = 8.0
 """Epsilon above which a sentence adds that it says little by itself."""
 
@@ -180,6 +210,8 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
     if isinstance(law, MaskedLaw | MaskedLabelLaw):
         beside = f" Beside them stand {law.beside}: nothing protects those." if law.beside else ""
         return f"{called} holds {law.words()}. Its cells are nobody's.{beside}"
+    if isinstance(law, SyntheticLaw):
+        return f"{called} is {law.words()}. Its cells are nobody's; no error floor is promised for it."
     if summary.floor is None:
         own = "" if summary.epsilon is None else f", and costs an epsilon of {_up(summary.epsilon)}"
         return f"{called} is published with noise ({law.words()}){own}. No error floor is proven for it."
@@ -221,6 +253,40 @@ def total_sentence(epsilon: float, delta: float | None, unit: str) -> str:
         f"Everything that is protected in the rows of one {printable(unit)}, taken together, has epsilon "
         f"{_up(epsilon)}{at}: replacing it by anything else that the schema allows multiplies the "
         f"probability of any published file by at most {format_factor(epsilon)}{slack}.{small}"
+    )
+
+
+def attacker_sentence(promise: Promise, epsilon: float | None) -> str | None:
+    """Return what the best informed attacker can do about one person; None if no curve bounds it.
+
+    The curve is that of two Gaussians ``mu`` apart, or of a pure epsilon. Its area is ``Phi(mu / sqrt(2))``
+    or ``exp(eps) / (1 + exp(eps))``, its largest height above the diagonal ``2 Phi(mu / 2) - 1`` or
+    ``tanh(eps / 2)``.
+
+    Reference
+    ---------
+    Dong, Roth and Su 2022; docs/explanation/theorems/composition.md
+    """
+    if isinstance(promise, GaussianDP):
+        curve = f"Phi(Phi^-1(f) + {_up(promise.mu)})"
+        area, height = ndtr(promise.mu / math.sqrt(2)), 2 * ndtr(promise.mu / 2) - 1
+    elif isinstance(promise, PureDP):
+        factor = format_factor(promise.epsilon)
+        curve = f"min({factor} f, 1 - (1 - f) / {factor})"
+        area, height = expit(promise.epsilon), math.tanh(promise.epsilon / 2)
+    else:
+        return None
+    warning = ""
+    if epsilon is not None and epsilon > WARNED_EPSILON * (1 - 1e-6):
+        warning = (
+            f" WARNING: from epsilon {WARNED_EPSILON:g} on this is no longer little. Such an attacker may "
+            "recognize a person; ask whether anyone could know so much."
+        )
+    return (
+        f"Somebody who knows all other rows and tests whether one {printable(promise.unit)} has given "
+        f"values, by any statistic of what is published, is right at most with probability {curve} where a "
+        f"false alarm has probability f: an area under the curve of at most {_up(float(area))}, an advantage "
+        f"of at most {_up(float(height))}.{warning}"
     )
 
 

@@ -88,6 +88,7 @@ def compose_charges(
         limit=limit,
         steered=includes_answers([past.what for past in earlier]),
         others=len(others),
+        alone=counted and position is None,
     )
     return {
         "counted": counted,
@@ -144,6 +145,7 @@ def describe_total(
     limit: str | None,
     steered: bool = False,
     others: int = 0,
+    alone: bool = False,
 ) -> tuple[str, str]:
     """Return sentences about the total of all charges in a ledger, and after one more release.
 
@@ -162,6 +164,8 @@ def describe_total(
         guarantee, and the limit of the ledger is.
     others : int
         Number of other ledgers that the same table was charged to, which are not added.
+    alone : bool
+        Whether the ledger belongs to a service that shows its other charges to nobody but its curator.
 
     Returns
     -------
@@ -178,6 +182,14 @@ def describe_total(
         after = total + charges_made[-1]
     except PromiseError as problem:
         return f"The charges cannot be added up: {problem}", _UNKNOWN
+    if alone:
+        described = _describe_spending(total, [])
+        return (
+            f"These questions by themselves: {described}. They were charged to the ledger of a service; what "
+            "else was charged there, and its limits, its curator knows.",
+            "One more release like this one is charged as much, and refused where it would pass a limit of "
+            "the service.",
+        )
     charges = f"{total.charges} charges in this ledger, this one included"
     if total.charges == 1:
         charges = "Alone in this ledger" if counted else "This release by itself"

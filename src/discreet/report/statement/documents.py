@@ -140,7 +140,7 @@ class What(PublicationHead):
     """What was published, by whom and what for."""
 
     method: Method
-    rows_read: int = Field(ge=1)
+    rows_read: int | None = Field(ge=1)
     rows_published: int = Field(ge=1)
 
 
@@ -307,7 +307,9 @@ class Statement(Document):
         The whole schema, as :meth:`discreet.Schema.to_dict` writes it, and ``digest`` its hash.
     attacks : list of mappings
         Attacks that anybody can run from the published file and the schema alone, as
-        :meth:`discreet.audit.Guess.to_dict` writes them; how long they took is left out, written as 0.
+        :meth:`discreet.audit.Guess.to_dict` writes them; how long they took is left out, written as 0. For
+        synthetic tables, attacks on people drawn from the published answers, as
+        :meth:`discreet.audit.MemberComparison.to_dict` writes them.
     files : mapping of str to str
         SHA-256 of each file of data.
 

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from discreet.audit import Guess
 from discreet.errors import ParameterError
 from discreet.privacy import ErrorFloor, NoPromise, Receipt
 from discreet.release import Publication
@@ -16,6 +17,8 @@ from discreet.report.statement._sentences import (
     SAMPLERS,
     THEOREMS,
     TIMING,
+    TIMING_OF_QUESTIONS,
+    attacker_sentence,
     column_sentence,
     floors_sentence,
     total_sentence,
@@ -42,7 +45,7 @@ from discreet.report.statement.documents import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.audit import Guess
+    from discreet.audit import MemberComparison
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.release import ColumnSummary, ReleaseMethod
@@ -63,15 +66,16 @@ class TableSubject:
         Published table, or the plan of one that is not published yet.
     method : ReleaseMethod
         Method that published or planned it; made with ``schema=``.
-    attacks : sequence of Guess
-        Attacks on the published file; others depend on private rows or on chance and are refused.
+    attacks : sequence of Guess or MemberComparison
+        Attacks on the published file, or on people drawn from published answers; others depend on private
+        rows or on chance and are refused.
     shuffled : bool
         Whether rows were published in random order.
     """
 
     planned: Publication | ReleasePlan
     method: ReleaseMethod
-    attacks: Sequence[Guess] = ()
+    attacks: Sequence[Guess | MemberComparison] = ()
     shuffled: bool = True
 
     def __post_init__(self) -> None:
@@ -80,7 +84,7 @@ class TableSubject:
                 "method of TableSubject must have been made with schema=, and was made with bounds=. "
                 "A statement publishes what was declared."
             )
-        if any(guess.on != "file" for guess in self.attacks):
+        if any(attack.on not in ("file", "made-up") for attack in self.attacks):
             raise ParameterError(
                 "attacks of TableSubject must be those on the published file. Others are internal: leave "
                 "them out."
@@ -99,8 +103,8 @@ class TableSubject:
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
-        """The single charge of the publication."""
-        return (self._publication.receipt,)
+        """Charges of the publication, in their order: one, or one for each question."""
+        return self._publication.receipts
 
     @property
     def _publication(self) -> Publication:
@@ -111,7 +115,7 @@ class TableSubject:
         """Return the block about the publication, named by the start of the commitment to its key."""
         publication = self._publication
         return What(
-            release=release_name(self.schema, publication.commitment),
+            release=release_name(self.schema, publication.commitment, self.method),
             **head,
             method=Method(name=self.method.name, parameters=self.method.parameters()),
             rows_read=publication.n_read,
@@ -135,6 +139,8 @@ class TableSubject:
         sentences += [floors_sentence(promise) for promise in floors]
         if not floors:
             sentences.append("No error floor is proven for any column.")
+        if self.method.asks_questions:
+            sentences += filter(None, (attacker_sentence(promise, epsilon) for promise in promises))
         return Definition(
             kinds=list(dict.fromkeys(promise.kind for promise in promises)),
             differential_privacy=epsilon is not None,
@@ -146,7 +152,7 @@ class TableSubject:
         """Return every number per column and in total, with the theorems that prove it."""
         epsilon, delta = total_cost(self.promises, self.method)
         published = self.planned.schema
-        fields = {field.name: field for field in published_fields(published)}
+        fields = {field.name: field for field in published_fields(published, typed=self.planned.typed)}
         return Numbers(
             promises=[promise.to_dict() for promise in self.promises],
             epsilon=epsilon,
@@ -167,7 +173,10 @@ class TableSubject:
     def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> Composition:
         """Return the other charges to the same ledger, and the total."""
         receipt = self._publication.receipt
-        charges = compose_charges([receipt], receipt.promises, ledger, plain=True)
+        if self.method.asks_questions:
+            charges = compose_charges(self.receipts, self.promises, ledger, plain=False)
+        else:
+            charges = compose_charges([receipt], receipt.promises, ledger, plain=True)
         return Composition(receipt=receipt.to_dict(), **charges)
 
     def implementation(self) -> Implementation:
@@ -183,13 +192,27 @@ class TableSubject:
 
     def document(self, **blocks: Any) -> Statement:
         """Return the statement, without the times that attacks took."""
-        attacks = [dataclasses.replace(guess, seconds=0.0).to_dict() for guess in self.attacks]
+        attacks = [
+            dataclasses.replace(attack, seconds=0.0).to_dict()
+            if isinstance(attack, Guess)
+            else attack.to_dict()
+            for attack in self.attacks
+        ]
         return Statement(**blocks, attacks=attacks)
 
 
-def release_name(schema: Schema, commitment: str) -> str:
-    """Return the name of a release: the data set, and the start of the commitment to the key."""
-    return f"{schema.dataset or 'table'}-{commitment[:12]}"
+def release_name(schema: Schema, commitment: str, method: ReleaseMethod) -> str:
+    """Return the name of a release: the data set, and the start of the commitment to the key.
+
+    Rows that are made from answers are named by their seed, which the same answers always give.
+    """
+    mark = getattr(method, "sampling_seed_", "") if method.asks_questions else commitment
+    return f"{schema.dataset or 'table'}-{mark[:12]}"
+
+
+def describe_draw(seed: str) -> str:
+    """Return how the rows were made from noisy answers, as an entry of the post-processing."""
+    return f"rows drawn from tables.json with the public seed {seed}"
 
 
 def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: str) -> ColumnNumbers:
@@ -245,7 +268,9 @@ def table_implementation(
     if schema is not None and schema.id_column is not None:
         most = schema.max_rows_per_unit
         afterwards.append(f"rows of one {schema.unit} beyond {most} left out, chosen by a salted hash")
-    if shuffled:
+    if method.asks_questions:
+        afterwards.append(describe_draw(getattr(method, "sampling_seed_", "")))
+    elif shuffled:
         afterwards.append("rows put in random order under the key")
     for summary in _summaries(planned):
         if getattr(summary.law, "clamped", False):
@@ -266,7 +291,7 @@ def table_implementation(
         rows_salt=getattr(planned, "rows_salt", None),
         total_variation=sum(promise.total_variation for promise in planned.promises),
         post_processing=afterwards,
-        timing=TIMING,
+        timing=TIMING_OF_QUESTIONS if method.asks_questions else TIMING,
         versions=installed_versions(),
     )
 

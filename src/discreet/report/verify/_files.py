@@ -39,12 +39,12 @@ from discreet.report.folder.loading import published_batches
 from discreet.report.statement.documents import ModelStatement, Statement
 from discreet.tables import write_table
 from discreet.tables.duckdb import connect, quote_path
-from discreet.tables.writers import ROW_GROUP
+from discreet.tables.writers import row_group_size
 
 if TYPE_CHECKING:
+    from discreet.release import ReleasePlan
     from discreet.report.folder.folder import FolderFiles
     from discreet.report.verify._result import Checks
-    from discreet.schema import Schema
 
 T = TypeVar("T", Statement, ModelStatement)
 _MOST_ENTRIES = 100
@@ -157,7 +157,7 @@ def read_written_statement(folder: Path, checks: Checks, kind: type[T]) -> T | N
 def check_derived(folder: Path, statement: Statement, checks: Checks) -> None:
     """Check that the files that follow from the statement say what it says."""
     with checks.attempt("derived files"):
-        content = derived(statement)
+        content = derived(statement, folder)
         wrong = [
             f"{name} does not say what {STATEMENT} says."
             for name, text in sorted(content.items())
@@ -172,7 +172,7 @@ _AROUND = 12
 _BLOCK = 1 << 20
 
 
-def check_container(folder: Path, statement: Statement, schema: Schema, checks: Checks) -> None:
+def check_container(folder: Path, statement: Statement, plan: ReleasePlan, checks: Checks) -> None:
     """Check that the files of data are, byte for byte, what the release writes for their cells.
 
     Privacy
@@ -198,7 +198,9 @@ def check_container(folder: Path, statement: Statement, schema: Schema, checks: 
         wrong = []
         with tempfile.TemporaryDirectory(prefix="discreet-") as name:
             room = Path(name)
-            write_table(room / DATA, published_fields(schema), published_batches(folder / DATA, schema))
+            schema, typed = plan.schema, plan.typed
+            batches = published_batches(folder / DATA, schema, typed=typed)
+            write_table(room / DATA, published_fields(schema, typed=typed), batches)
             if digest_of(room / DATA) != digest_of(folder / DATA):
                 wrong.append(
                     f"{DATA} is not what the release writes for its cells: something is beside them."
@@ -218,14 +220,16 @@ def _parquet_faults(path: Path) -> list[str]:
         ((footer,),) = connection.execute(f"FROM parquet_file_metadata({file}) SELECT footer_size").fetchall()
         parts = connection.execute(
             f"FROM parquet_metadata({file}) SELECT row_group_id, any_value(row_group_num_rows), "
-            "sum(total_compressed_size + coalesce(bloom_filter_length, 0)) GROUP BY ALL ORDER BY row_group_id"
+            "sum(total_compressed_size + coalesce(bloom_filter_length, 0)), count(*) "
+            "GROUP BY ALL ORDER BY row_group_id"
         ).fetchall()
     wrong = []
+    group = row_group_size(max((columns for *_, columns in parts), default=1))
     if notes:
         wrong.append(f"{DATA} carries notes beside its cells.")
-    if any(rows != ROW_GROUP for _, rows, _ in parts[:-1]) or any(rows > ROW_GROUP for _, rows, _ in parts):
+    if any(rows != group for _, rows, *_ in parts[:-1]) or any(rows > group for _, rows, *_ in parts):
         wrong.append(f"{DATA} is not cut into row groups as a release is.")
-    if sum(size for _, _, size in parts) + footer + _AROUND != path.stat().st_size:
+    if sum(size for _, _, size, _ in parts) + footer + _AROUND != path.stat().st_size:
         wrong.append(f"{DATA} has bytes that belong to no column.")
     return wrong
 

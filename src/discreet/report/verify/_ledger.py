@@ -65,6 +65,8 @@ def position_faults(
     if not receipts:
         listed = position is not None or stated.earlier
         return ["No ledger counted it, and charges of one are listed."] if listed else []
+    if position is None and is_charged_elsewhere(stated, own):
+        return []
     if position is None:
         return ["It does not say where in the ledger it was charged (composition.position)."]
     last = max(receipts, key=lambda receipt: receipt.seq or 0)
@@ -97,6 +99,13 @@ def position_faults(
     return wrong
 
 
+def is_charged_elsewhere(stated: Composition | ModelComposition, own: Sequence[Receipt]) -> bool:
+    """Return whether charges are those of an analyst of a service, who sees no other rows of its ledger."""
+    return (
+        stated.position is None and bool(own) and all(one.recorded and one.owner is not None for one in own)
+    )
+
+
 def time_faults(created: str, own: Sequence[Receipt]) -> list[str]:
     """Return the faults of the time of a statement, which is that of its last charge."""
     if created != own[-1].when:
@@ -126,6 +135,8 @@ def check_ledger(
         return
     if ledger is None:
         beside = ""
+        if is_charged_elsewhere(stated, own):
+            beside = " It is the ledger of a service; what else was charged there, its curator knows."
         if stated.position is not None:
             rows = ", ".join(f"{count} {kind!r}" for kind, count in sorted(stated.position.others.items()))
             beside = f" Rows before it that are said to be no charges: {rows}."

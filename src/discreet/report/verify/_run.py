@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from discreet.audit import attack_file
+from discreet.audit import attack_file, attack_published
 from discreet.errors import DiscreetWarning, ParameterError
 from discreet.noise import Stream
 from discreet.noise_law import InvariantLaw, MaskedLaw
 from discreet.privacy import Receipt
+from discreet.release import SyntheticRelease
+from discreet.release.synthetic.method import repeat_release
 from discreet.report.folder.folder import (
     DATA,
     MODEL_FILES,
@@ -23,6 +25,12 @@ from discreet.report.folder.folder import (
     holds_model,
 )
 from discreet.report.statement.documents import ModelStatement, Statement
+from discreet.report.verify._answers import (
+    AnswerRecord,
+    add_unchecked_noise_of_answers,
+    check_answers,
+    check_noise_again,
+)
 from discreet.report.verify._files import (
     check_container,
     check_derived,
@@ -191,15 +199,18 @@ class _TableVerifier(_Verifier[Statement]):
     source: Any
     method: ReleaseMethod = field(init=False)
     plan: ReleasePlan = field(init=False)
+    answers: AnswerRecord | None = field(init=False)
 
     def read_statement(self) -> Statement | None:
         return read_written_statement(self.folder, self.checks, Statement)
 
     def steps(self) -> Sequence[Callable[[], bool | None]]:
+        """Return the checks of a table: statement and answers first, then cells and noise."""
         return (
             self._check_derived,
             self._check_schema,
             self._check_method,
+            self._check_answers,
             self._check_claims,
             self._check_ledger,
             self._check_data,
@@ -227,23 +238,51 @@ class _TableVerifier(_Verifier[Statement]):
         self.method, self.plan = planned
         return True
 
+    def _check_answers(self) -> bool:
+        """Check the answers of a method that asks questions; without them nothing else can be checked."""
+        self.answers = check_answers(self.folder, self.statement, self.schema, self.method, self.checks)
+        return self.answers is not None or not self.method.asks_questions
+
     def _check_claims(self) -> None:
-        check_claims(self.statement, self.schema, self.method, self.plan, self.checks)
+        receipts = None if self.answers is None else self.answers.receipts
+        check_claims(self.statement, self.schema, self.method, self.plan, self.checks, receipts)
 
     def _check_ledger(self) -> None:
         with self.checks.attempt("ledger"):
-            receipt = Receipt.from_dict(self.statement.composition.receipt)
-            check_ledger(self.statement.composition, [receipt], self.ledger, self.checks)
+            receipts: Sequence[Receipt] = [Receipt.from_dict(self.statement.composition.receipt)]
+            receipts = receipts if self.answers is None else self.answers.receipts
+            check_ledger(self.statement.composition, receipts, self.ledger, self.checks)
 
     def _check_data(self) -> None:
         rows = check_data(self.folder, self.statement, self.plan, self.checks)
         if rows is not None:
-            check_container(self.folder, self.statement, self.plan.schema, self.checks)
+            check_container(self.folder, self.statement, self.plan, self.checks)
             check_classifier(self.folder, self.plan, self.checks)
-            _check_attacks(self.statement, self.plan, rows, self.checks)
+            self._check_attacks(rows)
+
+    def _check_attacks(self, rows: dict[str, AnyArray]) -> None:
+        """Check that the attacks that anyone can run, run again, give the stated results."""
+        with self.checks.attempt("attacks"):
+            results = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(self.plan, rows)]
+            if self.answers is not None and isinstance(self.method, SyntheticRelease):
+                again, _ = repeat_release(self.method, self.answers.document, self.folder / DATA)
+                made_up = attack_published(again, self.statement.what.rows_published)
+                results += [one.to_dict() for one in made_up]
+            changes = [at for at, *_ in differences(self.statement.attacks, results, "attacks")]
+            wrong = [f"Run again, an attack on this file gives something else ({at})." for at in changes[:1]]
+            done = f"{len(results)} attacks, run again, give what the statement says."
+            self.checks.settle("attacks", wrong, done)
 
     def _check_noise(self) -> None:
-        if self.key is not None:
+        """Check the noise by a replay under the key; without one, say what that leaves open."""
+        if self.answers is not None and isinstance(self.method, SyntheticRelease):
+            if self.key is None:
+                add_unchecked_noise_of_answers(self.statement, self.checks)
+            else:
+                check_noise_again(
+                    self.statement, self.method, self.answers, self.key, self.source, self.checks
+                )
+        elif self.key is not None:
             check_replay(self.folder, self.statement, self.method, self.key, self.source, self.checks)
         else:
             _add_unchecked_noise(self.statement, self.plan, self.checks)
@@ -359,19 +398,6 @@ def check_replay(
         wrong += first_difference(replayed, folder / DATA, publication.schema, tolerance)
         close = f", numbers to {tolerance:g} of the largest of their column" if tolerance else ""
         checks.settle("replay", wrong, f"The same key and rows give the same file, cell for cell{close}.")
-
-
-def _check_attacks(
-    statement: Statement, plan: ReleasePlan, rows: dict[str, AnyArray], checks: Checks
-) -> None:
-    """Check that the attacks on the file, run again, give the stated results."""
-    with checks.attempt("attacks"):
-        results = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(plan, rows)]
-        changes = list(differences(statement.attacks, results, "attacks"))
-        wrong = (
-            [f"Run again, an attack on this file gives something else ({changes[0][0]})."] if changes else []
-        )
-        checks.settle("attacks", wrong, f"{len(results)} attacks, run again, give what the statement says.")
 
 
 def _add_unchecked_noise(statement: Statement, plan: ReleasePlan, checks: Checks) -> None:

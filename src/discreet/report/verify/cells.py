@@ -13,7 +13,7 @@ from discreet.release.masked.construction import LARGEST_GRADIENT
 from discreet.release.masked.existence import blocks, residuals
 from discreet.release.masked.plan import MaskedPlan
 from discreet.release.publication import published_fields
-from discreet.report.folder.folder import CLASSIFIER, CSV, DATA, digest_of, read_bytes
+from discreet.report.folder.folder import CLASSIFIER, CSV, DATA, DATA_FILES, digest_of, read_bytes
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.folder.model_files import Classifier
 from discreet.report.verify._noise_tests import FAILURE, RepeatTest, column_tests
@@ -38,15 +38,15 @@ def check_data(
         wrong = [
             f"{name} is not the file that the statement speaks of."
             for name, digest in sorted(statement.files.items())
-            if name not in (DATA, CSV) or not (folder / name).is_file() or digest_of(folder / name) != digest
+            if name not in DATA_FILES or not (folder / name).is_file() or digest_of(folder / name) != digest
         ]
-        present = {name for name in (DATA, CSV) if (folder / name).is_file()}
+        present = {name for name in DATA_FILES if (folder / name).is_file()}
         wrong += [
             f"The statement does not speak of {name}." for name in sorted(present - set(statement.files))
         ]
         checks.settle("data files", wrong, "They are the ones that the statement speaks of.")
     with checks.attempt("columns"), contextlib.closing(ParquetSource(folder / DATA)) as source:
-        fields = published_fields(plan.schema)
+        fields = published_fields(plan.schema, typed=plan.typed)
         actual = list(zip(source.names, source.sql_types, strict=True))
         expected = [(field.name, field.sql_type) for field in fields]
         wrong = [
@@ -67,7 +67,7 @@ def check_data(
         first = _check_cells(folder / DATA, plan, checks)
     if (folder / CSV).is_file():
         with checks.attempt(CSV):
-            wrong = first_difference(folder / DATA, folder / CSV, plan.schema)
+            wrong = first_difference(folder / DATA, folder / CSV, plan.schema, typed=plan.typed)
             checks.settle(CSV, wrong, f"It holds the cells of {DATA}, in the same order.")
     return first
 
@@ -85,7 +85,7 @@ def _check_cells(path: Path, plan: ReleasePlan, checks: Checks) -> dict[str, Any
     misfits: dict[str, str] = {}
     first: list[dict[str, AnyArray]] = []
     n_read = 0
-    for batch in published_batches(path, plan.schema):
+    for batch in published_batches(path, plan.schema, typed=plan.typed):
         for name, why in (plan.misfits(batch) | _clear_column_misfits(batch, plan)).items():
             misfits.setdefault(name, why)
         for test in tests:
@@ -136,14 +136,18 @@ def _clear_column_misfits(batch: dict[str, AnyArray], plan: ReleasePlan) -> dict
     return misfits
 
 
-def first_difference(one: Path, other: Path, schema: Schema, tolerance: float = 0.0) -> list[str]:
+def first_difference(
+    one: Path, other: Path, schema: Schema, tolerance: float = 0.0, *, typed: bool = False
+) -> list[str]:
     """Return the first difference of two published files, by row and column; empty if there is none.
 
     Numbers may differ by ``tolerance`` times the largest number of their column in the batch, for methods
     whose last digits depend on the linear algebra of the processor.
     """
     start = 0
-    for here, there in zip_longest(published_batches(one, schema), published_batches(other, schema)):
+    for here, there in zip_longest(
+        published_batches(one, schema, typed=typed), published_batches(other, schema, typed=typed)
+    ):
         n_rows = [0 if batch is None else len(next(iter(batch.values()))) for batch in (here, there)]
         rows = min(n_rows)
         places = [

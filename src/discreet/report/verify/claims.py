@@ -20,7 +20,12 @@ from discreet.report.statement.build import promised_blocks
 from discreet.report.statement.composition import describe_total, includes_answers
 from discreet.report.statement.documents import PRODUCT, ModelStatement, Statement
 from discreet.report.statement.table import TableSubject, release_name, table_implementation
-from discreet.report.verify._ledger import position_faults, receipt_faults, time_faults
+from discreet.report.verify._ledger import (
+    is_charged_elsewhere,
+    position_faults,
+    receipt_faults,
+    time_faults,
+)
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -97,14 +102,15 @@ def replan(statement: Statement, schema: Schema, checks: Checks) -> tuple[Releas
         wrong = []
         if canonical(method.parameters()) != canonical(statement.what.method.parameters):
             wrong.append("The parameters are not written the way parameters are: they were edited.")
-        plan = method.plan(schema, statement.what.rows_read)
+        n_rows: Any = statement.what.rows_read
+        plan = method.plan(schema, n_rows)
         laws = _stated_laws(statement)
         if laws and laws != {summary.column: summary.law for summary in plan.columns}:
             # Sizes calibrated on another processor may differ in the last digit; the file was drawn with
             # those.
             method = method.with_stated_laws(laws)
-            plan = method.plan(schema, statement.what.rows_read)
-        misfit = plan.length_misfit(statement.what.rows_read, statement.what.rows_published)
+            plan = method.plan(schema, n_rows)
+        misfit = plan.length_misfit(n_rows, statement.what.rows_published)
         wrong += [] if misfit is None else [misfit]
         checks.settle("method", wrong, f"The {method.name} release can be planned again from its parameters.")
         return method, plan
@@ -144,9 +150,28 @@ def check_blocks(claimed: Mapping[str, Any], true: Mapping[str, Any], checks: Ch
 
 
 def check_claims(
-    statement: Statement, schema: Schema, method: ReleaseMethod, plan: ReleasePlan, checks: Checks
+    statement: Statement,
+    schema: Schema,
+    method: ReleaseMethod,
+    plan: ReleasePlan,
+    checks: Checks,
+    receipts: Sequence[Receipt] | None = None,
 ) -> None:
-    """Check every number and every sentence that follows from the schema and the parameters."""
+    """Check every number and every sentence that follows from the schema and the parameters.
+
+    Parameters
+    ----------
+    statement : Statement
+        Statement that is checked.
+    schema : Schema
+        Declared schema of the rows.
+    method, plan : ReleaseMethod, ReleasePlan
+        Method with the stated parameters, and its plan.
+    checks : Checks
+        Collection that takes the results.
+    receipts : sequence of Receipt, optional
+        Receipts of all questions of a method that asks several; None where the statement has the only one.
+    """
     claimed = statement.model_dump(mode="json")
     with checks.attempt("numbers"):
         blocks = promised_blocks(TableSubject(plan, method))
@@ -167,15 +192,20 @@ def check_claims(
         )
     with checks.attempt("composition"):
         receipt = Receipt.from_dict(statement.composition.receipt)
-        checks.settle(
-            "composition",
+        faults = (
             composition_faults(
                 statement,
                 [receipt],
                 receipt.promises,
                 plain=True,
                 others=lambda: _receipt_faults(statement, receipt, method.describe_charge(schema)),
-            ),
+            )
+            if receipts is None
+            else composition_faults(statement, receipts, plan.promises, plain=False)
+        )
+        checks.settle(
+            "composition",
+            faults,
             "The charges add up to the stated total, and none before the receipt's is missing.",
         )
 
@@ -198,8 +228,10 @@ def _implementation_faults(
     if schema.id_column is not None and _COMMITMENT.fullmatch(claimed["rows_salt"] or ""):
         true["rows_salt"] = claimed["rows_salt"]  # follows from a secret; a replay shows that it was used
     wrong += differences(claimed, true, "implementation")
-    wrong += name_faults(statement, release_name(schema, stated.key_commitment))
-    if not _COMMITMENT.fullmatch(stated.key_commitment):
+    wrong += name_faults(statement, release_name(schema, stated.key_commitment, method))
+    # Whoever answers questions has the key: an analyst cannot commit to it.
+    is_known = bool(stated.key_commitment) or not method.asks_questions
+    if is_known and not _COMMITMENT.fullmatch(stated.key_commitment):
         wrong.append(("implementation.key_commitment", claimed["key_commitment"], "a SHA-256"))
     return wrong
 
@@ -279,6 +311,7 @@ def composition_faults(
         limit=stated.limit,
         steered=includes_answers([charge.what for charge in stated.earlier]),
         others=len(stated.other_ledgers),
+        alone=is_charged_elsewhere(stated, receipts),
     )
     for name, claimed, true in (("total", stated.total, total), ("next", stated.next, following)):
         if claimed != true:

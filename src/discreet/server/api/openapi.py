@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from importlib import resources
@@ -84,8 +85,7 @@ def openapi_document(dataset: str) -> dict[str, Any]:
 
 def reference_routes(dataset: str) -> list[Route]:
     """Return the routes of the document itself, for programs and for people."""
-    document = openapi_document(dataset)
-    as_json, as_page = json.dumps(document).encode(), reference_page(document)
+    as_json, as_page = _write_reference(dataset)
 
     async def openapi_json(request: Request) -> Response:
         return Response(as_json, media_type="application/json")
@@ -94,6 +94,13 @@ def reference_routes(dataset: str) -> list[Route]:
         return HTMLResponse(as_page)
 
     return [Route("/openapi.json", openapi_json), Route("/docs", docs)]
+
+
+@functools.cache
+def _write_reference(dataset: str) -> tuple[bytes, str]:
+    """Return the document as JSON and as a page; both are the same for every service of one name."""
+    document = openapi_document(dataset)
+    return json.dumps(document).encode(), reference_page(document)
 
 
 def reference_page(document: dict[str, Any]) -> str:

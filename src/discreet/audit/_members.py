@@ -1,0 +1,506 @@
+"""Attacks on synthetic tables that compare people whose rows they were made of with others like them.
+
+A synthetic table is made anew from a random half of some people, under the same promise, and attacked: the
+other half is the holdout, so nothing is taken away from the release. What counts is how much better an attack
+does on the people in the table. How well it does on both is what the table says about people of their kind,
+which is what it is for.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+
+import numpy as np
+from scipy import special, stats
+
+from discreet.audit._guess import FAILURE, JsonRecord, max_roc_area
+from discreet.audit._rehearsal import decode_column
+from discreet.errors import DataError, ParameterError
+from discreet.formatting import percent
+from discreet.noise import permutation
+from discreet.noise.stream import Stream, stream_or_fresh
+from discreet.release.synthetic.plan import LEAST_ROWS
+from discreet.release.synthetic.synthesis import sampling_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet._types import AnyArray, Bools, Floats, Ints
+    from discreet.release.synthetic import SyntheticRelease
+    from discreet.schema import Column, Schema
+
+Group: TypeAlias = Literal["made-up", "rows"]
+MOST_PEOPLE = 2_000
+"""Largest number of people in the table, and of others, that are attacked."""
+_MOST_COMPARED = 1_000_000_000
+"""Largest number of cells of people and published rows that are compared."""
+_MOST_DRAWN = 20_000
+_BLOCK = 64
+_AREAS = (
+    (
+        "shadow models",
+        "An attacker who has learned on tables of other people how those in a table differ tells a person in "
+        "the table from another in {} of pairs.",
+    ),
+    (
+        "nearest row",
+        "In {} of pairs of a person in the table and another, a published row is more like the one in it.",
+    ),
+    (
+        "likelihood",
+        "In {} of pairs of a person in the table and another, the noisy counts of the one in it are further "
+        "above what other people explain.",
+    ),
+)
+_KNOWLEDGE = "all cells of a person, everything that is published, and other people of the same kind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberComparison(JsonRecord):
+    """How much better an attack on a synthetic table does on people in it than on others.
+
+    Attributes
+    ----------
+    attack : str
+        Name of the attack, in a few words.
+    value : float
+        Area under the ROC curve, or mean of the people in the table less that of the others.
+    lower, upper : float
+        Confidence interval of `value`, over people like these.
+    chance : float
+        Value that an attack without the table reaches: 1/2 for an area, 0 for a difference.
+    bound : float
+        Largest value that the promise allows, on average over releases.
+    members, others : float or None
+        Mean of people in the table and of others; None for an area.
+    n : int
+        Number of people in each of the two groups.
+    rows : int
+        Number of rows of which the attacked table was made.
+    failure_probability : float
+        Chance that the value lies outside the interval.
+    on : {"made-up", "rows"}
+        People that were attacked: drawn from published rows, or real.
+    knowledge : str
+        Knowledge that the attacker is assumed to have.
+    sentence : str
+        The result in plain words, for the report.
+
+    Privacy
+    -------
+    On "made-up" everything follows from the published file. On "rows" every number depends on real rows:
+    internal.
+
+    Reference
+    ---------
+    DeLong, DeLong and Clarke-Pearson (1988), for the interval of an area; the normal approximation for
+    differences.
+    """
+
+    kind: ClassVar[str] = "member-comparison"
+
+    attack: str
+    value: float
+    lower: float
+    upper: float
+    chance: float
+    bound: float
+    members: float | None
+    others: float | None
+    n: int
+    rows: int
+    failure_probability: float
+    on: Group
+    knowledge: str
+    sentence: str
+
+    def __post_init__(self) -> None:
+        self._check("on", get_args(Group))
+
+    @property
+    def exceeds_bound(self) -> bool:
+        """Whether even the lower end of the interval is above what the promise allows."""
+        return self.lower > self.bound
+
+    def __str__(self) -> str:
+        return f"{self.attack}: {self.sentence}"
+
+
+def attack_members(
+    method: SyntheticRelease, rows: Mapping[str, AnyArray], *, on: Group, stream: Stream | None = None
+) -> tuple[MemberComparison, ...]:
+    """Make synthetic tables of halves of some people, and compare these people with the others.
+
+    *shadow models*: a table of one half teaches the attacker how people in a table differ from others, and a
+    table of the other half is attacked. *nearest row*: in how many columns the published row that is most
+    alike differs. *likelihood*: how far the noisy counts of a person's cells exceed what is expected from
+    other people, whom the attacker knows. *exact match*: whether a published row has all cells of the person.
+    *distance*: the share of columns in which the row that is most alike agrees. *guessed cells*: each cell
+    guessed by the published row that is most alike in all other columns.
+
+    Parameters
+    ----------
+    method : SyntheticRelease
+        Method with the parameters of the release; neither it nor its ledger is changed.
+    rows : mapping of str to array
+        Released columns of people, encoded. At most half of either half, and 2,000 people, are attacked.
+    on : {"made-up", "rows"}
+        Whether the people are drawn from published rows, or real.
+    stream : Stream, optional
+        Source of the halves and of the noise; a fresh one by default.
+
+    Returns
+    -------
+    tuple of MemberComparison
+        The results in the order above; none where there are too few people to make a table of.
+
+    Privacy
+    -------
+    On real rows internal: nothing that is made here may be published. No row of the release is held back for
+    it.
+
+    Reference
+    ---------
+    Shokri, Stronati, Song and Shmatikov (2017), for shadow models.
+    """
+    schema = method.schema
+    assert schema is not None
+    half = len(next(iter(rows.values()), ())) // 2
+    if half < LEAST_ROWS:
+        return ()
+    stream = stream_or_fresh(stream)
+    order = permutation(2 * half, stream.derive("halves"))
+    halves = [{name: values[part] for name, values in rows.items()} for part in (order[:half], order[half:])]
+    seeds = stream.derive("noise").words(2)
+    try:
+        taught, attacked = (
+            _Shadow.from_members(method, schema, members, others, int(seed >> np.uint64(33)), part)
+            for part, (members, others, seed) in enumerate(((*halves, seeds[0]), (*halves[::-1], seeds[1])))
+        )
+    except DataError:
+        return ()
+    direction = _learn_direction(*taught.features())
+    features = attacked.features()
+    compare = _Comparisons(attacked, on)
+    learned = [group[:, 0] * direction[0] + group[:, 1] * direction[1] for group in features]
+    nearest, likelihood = ([group[:, i] for group in features] for i in (0, 1))
+    return (
+        *(
+            compare.area(attack, text, members, others)
+            for (attack, text), (members, others) in zip(_AREAS, (learned, nearest, likelihood), strict=True)
+        ),
+        *compare.differences(),
+    )
+
+
+def attack_published(method: SyntheticRelease, n_rows: int) -> tuple[MemberComparison, ...]:
+    """Attack people drawn from the published answers, in tables made anew. Anybody gets the same results.
+
+    Parameters
+    ----------
+    method : SyntheticRelease
+        Method after the release, or after it was repeated from ``tables.json``.
+    n_rows : int
+        Number of published rows; twice as many people are drawn, at most 20,000.
+
+    Returns
+    -------
+    tuple of MemberComparison
+        As of :func:`attack_members`.
+
+    Privacy
+    -------
+    May be published: everything follows from published answers and their seed, the noise of the new tables
+    included.
+
+    Reference
+    ---------
+    As :func:`attack_members`.
+    """
+    people = method.generate(min(2 * n_rows, _MOST_DRAWN), seed=1)
+    stream = sampling_stream("attacks", method.sampling_seed_)
+    return attack_members(method, people, on="made-up", stream=stream)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shadow:
+    """A synthetic table made for an attack, and the people in it and others.
+
+    Attributes
+    ----------
+    method : SyntheticRelease
+        Method after the release, with the noisy answers.
+    schema : Schema
+        Declaration of the columns.
+    published : dict of str to array
+        Rows of the table, encoded.
+    known : dict of str to array
+        People who are not in the table, and whom the attacker knows, encoded.
+    groups : list of dict of str to array
+        People in the table, and others, encoded, whom the attacker is to tell apart.
+    n_rows : int
+        Number of rows of which the table was made.
+    """
+
+    method: SyntheticRelease
+    schema: Schema
+    published: dict[str, AnyArray]
+    known: dict[str, AnyArray]
+    groups: list[dict[str, AnyArray]]
+    n_rows: int
+
+    @classmethod
+    def from_members(
+        cls,
+        method: SyntheticRelease,
+        schema: Schema,
+        members: Mapping[str, AnyArray],
+        others: Mapping[str, AnyArray],
+        seed: int,
+        part: int,
+    ) -> _Shadow:
+        """Make a table of the members, and choose the people in it and others that are attacked.
+
+        Those of the two parts are different: people who are like the crowd by chance would be taken for
+        members in one part, and would be others in the other.
+        """
+        made = copy.copy(method)
+        made.ledger, made.anyway, made.random_state, made.n_records = None, True, seed, None
+        n_rows = len(next(iter(members.values())))
+        source = {c.name: decode_column(c, members[c.name]) for c in schema.released}
+        if schema.id_column is not None:
+            source[schema.id_column] = np.arange(n_rows)
+        table = made.release(source)
+        n = _people(n_rows, len(source))
+        chosen = slice(part * n, (part + 1) * n)
+        groups = [{name: values[chosen] for name, values in group.items()} for group in (members, others)]
+        known = {name: np.delete(values, chosen) for name, values in others.items()}
+        return cls(made, schema, dict(table.columns), known, groups, n_rows)
+
+    @property
+    def questions(self) -> list[dict[str, Any]]:
+        """Published questions about tables, with their answers."""
+        asked = self.method.tables_["questions"]
+        return [one for one in asked if one["question"]["kind"] == "marginals"]
+
+    def codes(self, rows: Mapping[str, AnyArray]) -> AnyArray:
+        """Return the cells of rows in the published tables, one row each."""
+        (question,) = (one["question"] for one in self.questions if one["name"] == "one")
+        names = dict.fromkeys(name for table in question["tables"] for name in table)
+        codes = [cell_codes(self.schema.column(name), rows[name], question) for name in names]
+        return np.column_stack(codes).astype(np.int16)
+
+    @property
+    def width(self) -> int:
+        """Number of columns with more than one cell."""
+        return int(self.codes(self.groups[0]).shape[1])
+
+    @cached_property
+    def nearest(self) -> list[tuple[Ints, Ints]]:
+        """Distance of the nearest row and number of cells guessed right, of members and of others."""
+        shown = self.codes(self.published)
+        return [_find_nearest(self.codes(people), shown) for people in self.groups]
+
+    def features(self) -> list[Floats]:
+        """Return for people in the table and others how near a row is, and how likely they are in it."""
+        return [
+            np.column_stack([-1.0 * distance, score])
+            for (distance, _), score in zip(self.nearest, self._likelihood(), strict=True)
+        ]
+
+    def _likelihood(self) -> list[Floats]:
+        """Return for members and others how far the noisy counts of their cells exceed those of people known.
+
+        Notes
+        -----
+        The sum over tables of ``(T - n p) / (sd**2 + n p (1 + n / m))`` in the person's cell, with ``p`` the
+        share of the cell among the ``m`` people known and ``n`` the rows of the table: the excess divided by
+        its variance where nobody is known to be in the table.
+        """
+        scores = [np.zeros(len(next(iter(people.values())))) for people in self.groups]
+        for one in self.questions:
+            question, values, sds = one["question"], np.array(one["values"]), np.array(one["sd"])
+            columns = {name: self.schema.column(name) for table in question["tables"] for name in table}
+            known, *people = (
+                {name: cell_codes(column, rows[name], question) for name, column in columns.items()}
+                for rows in (self.known, *self.groups)
+            )
+            start = 0
+            for table in question["tables"]:
+                shape = [cell_count(columns[name], question) for name in table]
+                end = start + math.prod(shape)
+                places = [
+                    np.ravel_multi_index([codes[name] for name in table], shape) for codes in (known, *people)
+                ]
+                ratio = self.n_rows / len(places[0])
+                expected = np.bincount(places[0], minlength=end - start) * ratio
+                variance = np.square(sds[start:end]) + np.maximum(expected, 1.0) * (1 + ratio)
+                excess = (values[start:end] - expected) / variance
+                for score, place in zip(scores, places[1:], strict=True):
+                    score += excess[place]
+                start = end
+        return scores
+
+
+def cell_codes(column: Column, values: AnyArray, question: Mapping[str, Any]) -> Ints:
+    """Return the cells of encoded values in a published question.
+
+    Parameters
+    ----------
+    column : Column
+        Declaration of the column.
+    values : array
+        Encoded cells: codes of levels, or numbers with NaN where they are missing.
+    question : mapping
+        Question as ``tables.json`` has it, with its edges and groups.
+    """
+    if column.is_category:
+        groups = question.get("groups", {}).get(column.name)
+        codes = np.asarray(values, np.int64)
+        return codes if groups is None else np.array(groups)[codes]
+    edges = np.array(question["edges"].get(column.name, ()), np.float64)
+    missing = np.isnan(values)
+    found = np.searchsorted(edges, np.where(missing, 0.0, values), side="right")
+    return np.where(missing, len(edges) + 1, found)
+
+
+def cell_count(column: Column, question: Mapping[str, Any]) -> int:
+    """Return the number of cells of a column in a published question, that of missing values included."""
+    if column.is_category:
+        groups = question.get("groups", {}).get(column.name)
+        return len(column.levels) if groups is None else max(groups) + 1
+    return len(question["edges"].get(column.name, ())) + 1 + (not column.required)
+
+
+def _people(n_rows: int, columns: int) -> int:
+    """Return how many people of each group are attacked: fewer where rows are many or wide."""
+    most = _MOST_COMPARED // (2 * n_rows * columns)
+    return max(LEAST_ROWS // 2, min(n_rows // 2, MOST_PEOPLE, most))
+
+
+def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Ints]:
+    """Return in how many columns the nearest row differs, and how many cells such rows guess right.
+
+    Parameters
+    ----------
+    people, shown : array of int of shape (rows, columns)
+        Cells of people, and of published rows in random order: the first of equally near ones is taken.
+    """
+    nearest = np.empty(len(people), np.int64)
+    right = np.zeros(len(people), np.int64)
+    for start in range(0, len(people), _BLOCK):
+        block = people[start : start + _BLOCK]
+        differs = [block[:, None, j] != shown[None, :, j] for j in range(shown.shape[1])]
+        distance = np.zeros(differs[0].shape, np.int16)
+        for one in differs:
+            distance += one
+        nearest[start : start + _BLOCK] = distance.min(axis=1)
+        for j, one in enumerate(differs):
+            guess = shown[(distance - one).argmin(axis=1), j]
+            right[start : start + _BLOCK] += guess == block[:, j]
+    return nearest, right
+
+
+def _learn_direction(members: Floats, others: Floats) -> Floats:
+    """Return the weights of features by Fisher's discriminant, from people of whom the attacker knows."""
+    within = (np.cov(members, rowvar=False) + np.cov(others, rowvar=False)) / 2
+    ridge = np.diag(1e-9 * np.diagonal(within) + 1e-300)
+    weights: Floats = np.linalg.solve(within + ridge, members.mean(axis=0) - others.mean(axis=0))
+    return weights
+
+
+class _Comparisons:
+    """Comparisons of people in an attacked table with others."""
+
+    def __init__(self, shadow: _Shadow, on: Group) -> None:
+        self._shadow, self._on = shadow, on
+        (self._promise,) = shadow.method.promises_
+
+    def area(self, attack: str, sentence: str, members: Floats, others: Floats) -> MemberComparison:
+        """Return how well a score tells people in the table from others."""
+        found = roc_area(members, others)
+        bound = max_roc_area(self._promise)
+        return self._result(attack, found, 0.5, bound, None, len(members), sentence.format(percent(found[0])))
+
+    def differences(self) -> list[MemberComparison]:
+        """Return the differences in exact matches, distances and guessed cells."""
+        (near_in, right_in), (near_out, right_out) = self._shadow.nearest
+        width = self._shadow.width
+        return [
+            self._difference(
+                "exact match", near_in == 0, near_out == 0, 1, "{} of people in the table have a published "
+                "row with all their cells, and {} of others.",
+            ),
+            self._difference(
+                "distance", width - near_in, width - near_out, width, "The published row that is most alike "
+                "agrees in {} of the columns of people in the table, and in {} of those of others.",
+            ),
+            self._difference(
+                "guessed cells", right_in, right_out, width, "Each cell guessed by the published row that is "
+                "most alike in the other columns: right in {} of cases for people in the table, and in {} "
+                "for others.",
+            ),
+        ]  # fmt: skip
+
+    def _difference(
+        self, attack: str, members: Ints | Bools, others: Ints | Bools, most: int, sentence: str
+    ) -> MemberComparison:
+        """Return the difference of the means of two groups, as shares of `most`, with its interval."""
+        n = len(members)
+        # Sums of whole numbers are the same on every machine.
+        totals = [int(np.sum(group)) for group in (members, others)]
+        squares = [int(np.sum(np.square(group, dtype=np.int64))) for group in (members, others)]
+        means = totals[0] / (n * most), totals[1] / (n * most)
+        variance = sum(square * n - total * total for square, total in zip(squares, totals, strict=True))
+        reach = -float(special.ndtri(FAILURE / 2)) * math.sqrt(variance / n) / (n * most)
+        value = (totals[0] - totals[1]) / (n * most)
+        # A mean of numbers from 0 to 1 differs between neighbors by no more than the total variation.
+        bound = self._promise.delta_at(0.0)
+        text = sentence.format(percent(means[0]), percent(means[1]))
+        return self._result(attack, (value, value - reach, value + reach), 0.0, bound, means, n, text)
+
+    def _result(
+        self,
+        attack: str,
+        found: tuple[float, float, float],
+        chance: float,
+        bound: float,
+        means: tuple[float, float] | None,
+        n: int,
+        sentence: str,
+    ) -> MemberComparison:
+        """Return a result with all that is the same for every attack."""
+        value, lower, upper = found
+        members, others = means or (None, None)
+        return MemberComparison(
+            attack=attack, value=value, lower=lower, upper=upper, chance=chance, bound=bound,
+            members=members, others=others, n=n, rows=self._shadow.n_rows, failure_probability=FAILURE,
+            on=self._on, knowledge=_KNOWLEDGE, sentence=sentence,
+        )  # fmt: skip
+
+
+def roc_area(members: Floats, others: Floats) -> tuple[float, float, float]:
+    """Return the area under the ROC curve of a score, and its confidence interval.
+
+    Parameters
+    ----------
+    members, others : array
+        Scores of people in the table, which should be higher, and of others.
+
+    Reference
+    ---------
+    DeLong, DeLong and Clarke-Pearson (1988).
+    """
+    if not (len(members) and len(others)):
+        raise ParameterError("members and others of roc_area must each have at least one score.")
+    ranks = stats.rankdata(np.concatenate([members, others]))
+    above = (ranks[: len(members)] - stats.rankdata(members)) / len(others)
+    below = 1 - (ranks[len(members) :] - stats.rankdata(others)) / len(members)
+    area = float(above.mean())
+    spread = math.sqrt(above.var() / len(members) + below.var() / len(others))
+    reach = -float(special.ndtri(FAILURE / 2)) * spread
+    return area, max(0.0, area - reach), min(1.0, area + reach)

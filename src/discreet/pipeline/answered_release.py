@@ -1,0 +1,135 @@
+"""Release of a table that answers questions, at hand or behind a service: its rows are not seen here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ParameterError
+from discreet.ledger import Ledger
+from discreet.ledger.audit_log import AuditLog
+from discreet.pipeline import _release_stages
+from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, check_target_folder, load_signing_key
+from discreet.pipeline._stages import Stages, describe_tuning, parse_about
+from discreet.pipeline.options import Output, RunOptions, check_floors, check_one_target, resolve_method
+from discreet.pipeline.result import Published, build_notes, select_sentences
+from discreet.release import SyntheticRelease
+from discreet.report.findings import Findings
+from discreet.report.folder.folder import DATA, add_csv, data_digests, date_files, sign, write_public
+from discreet.report.folder.model_files import write_answers
+from discreet.report.pages.render import write_report
+from discreet.report.statement.build import build_statement
+from discreet.report.statement.table import TableSubject
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from discreet.pipeline._stages import OnProgress, OnStage
+    from discreet.pipeline.options import Signing
+    from discreet.privacy import Promise
+    from discreet.query.interface import PrivateTable
+    from discreet.release import ReleaseMethod
+    from discreet.report.statement.documents import About
+
+ATTACKS, REPORT = "attacks.json", "report.html"
+NOT_SEEN = "the rows are with the table that answers: nothing was learned from them or attacked on them here"
+
+
+def publish_answers(
+    sums: PrivateTable,
+    *,
+    out: str | os.PathLike[str],
+    target: str | None = None,
+    method: str | ReleaseMethod | None = None,
+    privacy: Promise | None = None,
+    protect: Mapping[str, float] | None = None,
+    about: About | Mapping[str, str | None] | None = None,
+    signing: Signing | None = None,
+    output: Output = Output(),  # noqa: B008 - frozen
+    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    on_stage: OnStage | None = None,
+    on_progress: OnProgress | None = None,
+    **options: Any,
+) -> Published:
+    """Make a synthetic table out of a budget at a database or a service, with a statement to verify.
+
+    Parameters
+    ----------
+    sums : Database or RemoteDatabase
+        Table that answers questions; its schema and its ledger are used.
+    out, target, method, privacy, protect, about, signing, output, run, on_stage, on_progress, **options
+        As for :func:`discreet.publish`; the method is synthetic.
+
+    Returns
+    -------
+    Published
+
+    Privacy
+    -------
+    Sees noisy answers alone, each charged to the holder of the token before its noise is drawn. What is
+    measured on true rows elsewhere, learning and attacks, is left out. A service shows an analyst no charges
+    of others, so that the statement says what these questions come to, and not what else was charged.
+    """
+    folder = Path(out)
+    check_target_folder(folder, replace=output.replace)
+    check_one_target(method, target)
+    schema = sums.schema
+    if target is not None:
+        options["target"] = target
+    releasing = resolve_method(method or "synthetic", schema=schema, privacy=privacy, **options)
+    if not isinstance(releasing, SyntheticRelease):
+        raise ParameterError(
+            f"method must be synthetic for a table that answers questions, was {releasing.name!r}: the other "
+            "methods read rows. Release the table where its rows are."
+        )
+    signing_key, texts = load_signing_key(signing), parse_about(about)
+    stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
+    ledger = getattr(sums, "ledger", None)
+    charged = ledger if isinstance(ledger, Ledger) else None
+    with build_folder(folder, replace=output.replace) as draft:
+        public, internal = draft / PUBLIC, draft / INTERNAL
+        with stages.stage("read") as report:
+            rows = "a number of rows that is not public" if sums.n_rows is None else f"{sums.n_rows:,} rows"
+            report(f"{type(sums).__name__}: {rows}; {len(schema.released)} columns to publish")
+        with stages.stage("plan") as report:
+            plan = releasing.plan(schema, sums.n_rows)
+            check_floors(plan, dict(protect or {}))
+            report(_release_stages.describe_plan(releasing, plan))
+        with stages.stage("release") as report:
+            publication = releasing.publish_database(sums, public / DATA)
+            write_answers(public, releasing)
+            paid = f"{len(publication.receipts)} questions charged, each before its first draw"
+            report(f"{publication.n_rows:,} rows, {paid}; {NOT_SEEN}")
+        with stages.stage("write") as report:
+            add_csv(public, publication.n_rows, wanted=output.csv)
+            statement = build_statement(
+                TableSubject(publication, releasing),
+                about=texts,
+                ledger=charged,
+                tuning=describe_tuning(run.tuned, False, publication.receipts[0], charged),
+                files=data_digests(public),
+                created=publication.receipt.when,
+            )
+            write_public(public, statement)
+            if signing_key is not None:
+                sign(public, signing_key)
+            date_files(public, statement.what.created)
+            findings = Findings(
+                stages=stages.done, command=run.command, composition=statement.composition.total
+            )
+            (internal / ATTACKS).write_text(findings.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            with report.optional("the report"):
+                write_report(internal / REPORT, statement, findings)
+            report(f"{folder / PUBLIC}, {folder / INTERNAL}")
+    return Published(
+        folder=folder,
+        public=folder / PUBLIC,
+        internal=folder / INTERNAL,
+        statement=statement,
+        findings=findings,
+        receipt=publication.receipt,
+        rows=(),
+        sentences=select_sentences(statement.definition, statement.numbers, {}),
+        notes=build_notes(plan, method=releasing.name, chosen=True, privacy=None, floors={}, counted=True),
+    )

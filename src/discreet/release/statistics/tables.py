@@ -1,0 +1,511 @@
+"""Statistics with intervals from the noisy tables of counts of a synthetic release."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import ParameterError
+from discreet.privacy import ApproxDP
+from discreet.query.aggregates.histogram import Axis
+from discreet.query.curation import Curation
+from discreet.query.intervals import LEVEL, NoisyRatio, ResultInterval, count_intervals, interval_width
+from discreet.query.language import GroupKey, parse_groups
+from discreet.query.language.cell_masks import (
+    condition_columns,
+    describe_cell,
+    join_conditions,
+    subject_columns,
+)
+from discreet.query.language.lexer import write_name
+from discreet.query.language.query import build_query
+from discreet.query.results import ResultCell, ResultColumn
+from discreet.query.text_query import preview_query
+from discreet.release.statistics._bounds import bound_count, bound_mean
+from discreet.release.statistics._column_counts import ColumnCounts
+from discreet.release.statistics._correlation import correlate
+from discreet.release.statistics._means import GroupCounts, MeanSums, find_fine, sum_column
+from discreet.release.statistics._model_rows import ModelRows
+from discreet.release.statistics._published_counts import CountEstimate, PublishedCounts
+from discreet.release.statistics.interface import ReleaseStatistics, StatisticResult
+from discreet.release.statistics.layout import label_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from discreet._types import AnyArray, Floats
+    from discreet.query import Query
+    from discreet.query.language import Expression
+    from discreet.release.statistics.interface import Basis, By
+
+_EXAMPLE_EPSILON, _EXAMPLE_DELTA = 0.1, 1e-6  # at which the cost of a query is given
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    """What is asked: a query, the cells of its groups, and the kind of statistic."""
+
+    kind: str
+    query: Query
+    keys: tuple[GroupKey, ...]
+    axes: tuple[Axis, ...]
+
+    @property
+    def where(self) -> Expression | None:
+        """Condition on rows, that what is averaged is known included."""
+        return self.query.where
+
+    @property
+    def subject(self) -> Expression | None:
+        """Expression that is averaged; None for a count."""
+        return self.query.statistics[0].expression
+
+    @cached_property
+    def labels(self) -> list[tuple[Any, ...]]:
+        """Labels of all groups, in C order; one without labels if there are no groups."""
+        return list(itertools.product(*(axis.labels for axis in self.axes)))
+
+    def group_condition(self, label: tuple[Any, ...], *more: str) -> Expression | None:
+        """Return the condition that a row is chosen and in a group, and further ones; None for all rows."""
+        schema = self.query.schema
+        cells = [describe_cell(axis, one, schema) for axis, one in zip(self.axes, label, strict=True)]
+        chosen = [] if self.where is None else [self.where.canonical]
+        return join_conditions([*chosen, *cells, *more], schema)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return all columns that the answer depends on."""
+        named = [() if one is None else condition_columns(one) for one in (self.where,)]
+        if self.subject is not None:
+            named.append(subject_columns(self.subject))
+        names = {*itertools.chain.from_iterable(named), *(axis.column.name for axis in self.axes)}
+        return tuple(column.name for column in self.query.schema.released if column.name in names)
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Numbers of all groups: values, standard deviations where there are any, and intervals."""
+
+    values: Floats
+    sds: Floats | None
+    lower: Floats
+    upper: Floats
+    basis: Basis = "tables"
+    tables: int = 0
+
+
+class TableStatistics(ReleaseStatistics):
+    """Counts, proportions, means, cross tables and correlations from the tables of a synthetic release.
+
+    Parameters
+    ----------
+    tables : mapping
+        Content of ``tables.json``, as ``SyntheticRelease.tables_`` has it.
+    rows : callable, optional
+        Function that returns the made-up rows, encoded: columns by name, codes of levels, days since the
+        first. They give the value where no table holds it; None refuses to answer there.
+
+    Privacy
+    -------
+    Computed from published counts alone: free.
+
+    Notes
+    -----
+    A count is the mean over all tables that have its columns, weighted by precision. Its interval is about
+    the exact count of the rows that the release was made of; how these stand for a population is another
+    matter. Of a mean, the values inside a cell are unknown: the interval goes from all of them at the lower
+    ends of their cells to all at the upper ends, with the noise of both. Fine counts make cells narrow.
+
+    Reference
+    ---------
+    docs/explanation/theorems/synthetic.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP, Column, Schema
+    >>> from discreet.release.synthetic import SyntheticRelease
+    >>> columns = [Column("old", values=(0, 1)), Column("ill", values=(0, 1), role="target")]
+    >>> promise = ApproxDP(epsilon=1, delta=1e-6)
+    >>> method = SyntheticRelease(promise, schema=Schema(columns=columns), random_state=1)
+    >>> made = method.release({"old": [0, 1, 1, 1] * 250, "ill": [0, 1, 1, 0] * 250})
+    >>> result = TableStatistics(method.tables_).count("old = 1 AND ill = 1")
+    >>> result.interval().lower < 500 < result.interval().upper, result.cost
+    (True, ())
+    """
+
+    def __init__(
+        self, tables: Mapping[str, Any], *, rows: Callable[[], Mapping[str, AnyArray]] | None = None
+    ) -> None:
+        self._counts = PublishedCounts.from_dict(tables)
+        self._curation = Curation.from_schema(self._counts.schema)
+        self._rows = rows
+        self._model: ModelRows | None = None
+        self._columns: dict[str, ColumnCounts | None] = {}
+
+    def _answer(self, kind: str, columns: tuple[str, ...], where: str | None, by: By) -> StatisticResult:
+        """Return a statistic, from the tables that hold it, from bounds, or from the model."""
+        if kind == "correlation":
+            return self._correlate(*columns)
+        request = self._read_request(kind, columns, where, by)
+        find = {"count": self._count, "proportion": self._proportion, "mean": self._mean}[kind]
+        numbers = find(request) or self._approximate(request)
+        return self._build(request, numbers)
+
+    def _read_request(self, kind: str, columns: tuple[str, ...], where: str | None, by: By) -> _Request:
+        """Read what is asked; groups of a number have the cells of the tables unless edges are given."""
+        schema = self._counts.schema
+        text = "count"
+        if kind == "mean":
+            text = f"mean({write_name(self._check_number(columns[0]))})"
+        elif kind == "proportion":
+            text = f"mean({columns[0]})"
+        plain = build_query(text, where, (), schema)
+        subject = plain.statistics[0].expression
+        if kind == "proportion" and (subject is None or not subject.is_condition):
+            raise ParameterError(
+                f"condition of proportion must be a condition, such as income = '>50K', was {columns[0]!r}."
+            )
+        keys = self._read_keys(by)
+        axes = tuple(self._axis(key, _Request(kind, plain, (), ()).columns(), keys) for key in keys)
+        items = [_key_item(key, axis) for key, axis in zip(keys, axes, strict=True)]
+        return _Request(kind, build_query(text, where, items, schema), keys, axes)
+
+    def _check_number(self, name: str) -> str:
+        """Return the name of a column of numbers; refuses any other."""
+        column = self._curation.column(name)
+        if column.is_category and not all(isinstance(level, int | None) for level in column.levels):
+            raise ParameterError(
+                f"column of a mean must hold numbers, and {name!r} is a category. Ask for proportions of its "
+                "levels."
+            )
+        return column.name
+
+    def _read_keys(self, by: By) -> tuple[GroupKey, ...]:
+        """Return the columns to group by; refuses expressions, which no table has."""
+        schema = self._counts.schema
+        released = {column.name for column in schema.released}
+        items = [] if by is None else [by] if isinstance(by, str) else list(by)
+        keys: list[GroupKey] = []
+        for item in items:
+            if isinstance(item, str) and item in released:
+                keys.append(GroupKey(item))
+            else:
+                keys += parse_groups(item if isinstance(item, str) else [item], schema)
+        for key in keys:
+            if key.column is None:
+                raise ParameterError(
+                    f"by of a statistic must name columns, was {key.text}. Tables count cells of columns."
+                )
+        return tuple(keys)
+
+    def _axis(self, key: GroupKey, names: tuple[str, ...], keys: Sequence[GroupKey]) -> Axis:
+        """Return the cells of a column to group by."""
+        assert key.column is not None
+        if key.edges:
+            return Axis.from_curation(self._curation, key.column, {key.column: key.edges})
+        others = {*names, *(str(other.column) for other in keys)} - {key.column}
+        axis = self._counts.axis(key.column, others) or self._counts.axis(key.column)
+        if axis is None:
+            raise ParameterError(
+                f"by of a statistic must name a column that was counted, and {key.column!r} was not: it has "
+                "one cell alone."
+            )
+        return axis
+
+    def _column_counts(self, name: str) -> ColumnCounts | None:
+        if name not in self._columns:
+            self._columns[name] = ColumnCounts.from_tables(self._counts, name)
+        return self._columns[name]
+
+    def _count(self, request: _Request) -> _Numbers | None:
+        """Return counts that tables hold; None where they hold none."""
+        found = self._counts.estimate(request.where, request.axes)
+        found = self._count_finely(request.where, found) if not request.axes else found
+        if found is None:
+            return None
+        sds = np.sqrt(found.variances)
+        ends = count_intervals(found.values, sds, self._counts.law, LEVEL, self._most)
+        return _Numbers(found.values, sds, *ends, tables=found.tables)
+
+    def _count_finely(self, where: Expression | None, found: CountEstimate | None) -> CountEstimate | None:
+        """Return the count of a condition on one column that cuts its cells, but not its fine ones."""
+        names = () if where is None else condition_columns(where)
+        counts = self._column_counts(names[0]) if len(names) == 1 else None
+        if counts is None or not counts.table.is_fine:
+            return found
+        inside, touched = counts.table.mask(where)
+        if not np.array_equal(inside, touched):
+            return found
+        chosen = inside.astype(np.float64)
+        value, variance = chosen @ counts.values, chosen @ counts.covariance @ chosen
+        if found is not None and float(found.variances[0]) <= variance:
+            return found
+        tables = sum(table.holds(names) for table in self._counts.tables)
+        return CountEstimate(np.array([value]), np.array([max(variance, 0.0)]), tables)
+
+    @property
+    def _most(self) -> float:
+        return math.inf if self._counts.n_rows is None else float(self._counts.n_rows)
+
+    def _proportion(self, request: _Request) -> _Numbers | None:
+        """Return shares of rows; None where no table holds both parts."""
+        assert request.subject is not None
+        schema, text = self._counts.schema, request.subject.canonical
+        chosen = [] if request.where is None else [request.where.canonical]
+        parts = [join_conditions([*chosen, one], schema) for one in (text, f"NOT ({text})")]
+        if request.where is None and not request.axes and self._counts.n_rows:
+            counted = self._count(_Request("count", build_query("count", text, (), schema), (), ()))
+            return None if counted is None else _divide(counted, self._counts.n_rows)
+        one, rest = (self._counts.estimate(part, request.axes, use_total=False) for part in parts)
+        if one is None or rest is None:
+            return None
+        ratio = NoisyRatio(
+            one.values,
+            one.values + rest.values,
+            one.variances,
+            one.variances,
+            one.variances + rest.variances,
+        )
+        return self._divide_sums(MeanSums(ratio, ratio, ratio), ResultInterval(0.0, 1.0), 0.0, one.tables)
+
+    def _mean(self, request: _Request) -> _Numbers | None:
+        """Return means; None where no table holds column, condition and groups together."""
+        subject = request.subject
+        assert subject is not None
+        (name,) = subject_columns(subject)
+        bounds = ResultInterval(subject.lower, subject.upper)
+        own = self._column_counts(name)
+        shift = bounds.lower / 2 + bounds.upper / 2
+        if own is not None and request.columns() == (name,) and not request.axes:
+            inside, touched = own.table.mask(request.where)
+            if np.array_equal(inside, touched):
+                tables = sum(table.holds([name]) for table in self._counts.tables)
+                return self._divide_sums(sum_column(own, inside, shift), bounds, shift, tables)
+        axis = self._counts.axis(name, set(request.columns()) - {name})
+        if axis is None:
+            return None
+        found = self._counts.estimate(request.where, (*request.axes, axis), use_total=False)
+        if found is None:
+            return None
+        shape = (len(request.labels), len(axis.labels))
+        values, variances = found.values.reshape(shape), found.variances.reshape(shape)
+        fine = find_fine(self._counts.tables, name)
+        counts = GroupCounts(axis, values, variances, own, fine, interval_width(self._counts.law))
+        return self._divide_sums(counts.sums(shift), bounds, shift, found.tables)
+
+    def _divide_sums(self, sums: MeanSums, bounds: ResultInterval, shift: float, tables: int) -> _Numbers:
+        """Return quotients between the lower end of one set and the upper end of another, within bounds."""
+        width, middle = interval_width(self._counts.law), sums.middle
+        lower = np.clip(sums.lower.ends(width)[0] + shift, *bounds)
+        upper = np.clip(sums.upper.ends(width)[1] + shift, *bounds)
+        lower, upper = np.minimum(lower, upper), np.maximum(lower, upper)
+        least = width * np.sqrt(middle.below_variance)
+        # A count within its margin is taken as that, which moves the quotient to the middle.
+        divisor = np.where(middle.below > least, middle.below, np.where(least > 0, least, np.nan))
+        values = np.clip(middle.above / divisor + shift, lower, upper)
+        return _Numbers(values, None, lower, upper, tables=tables)
+
+    def _approximate(self, request: _Request) -> _Numbers:
+        """Return values of the model: with bounds for counts, and for shares of all rows; or without any."""
+        n_rows = self._counts.n_rows
+        whole = request.kind == "proportion" and request.where is None and not request.axes and bool(n_rows)
+        if request.kind == "count" or whole:
+            more = () if request.subject is None else (request.subject.canonical,)
+            conditions = [request.group_condition(label, *more) for label in request.labels]
+            ends = np.array(
+                [(0.0, self._most) if c is None else bound_count(self._counts, c) for c in conditions]
+            )
+            rows = self._read_model()
+            if rows is not None:
+                size = float(n_rows) if n_rows is not None else rows.size
+                values = np.array([rows.share(one) * size for one in conditions])
+            elif np.isfinite(ends).all() and len(request.columns()) <= 2:
+                values = ends.mean(axis=1)
+            else:
+                raise self._unknown(request)
+            lower, upper = ends.T
+            numbers = _Numbers(np.clip(values, lower, upper), None, lower, upper, basis="bounds")
+            return _divide(numbers, n_rows or 1) if whole else numbers
+        rows = self._read_model()
+        if rows is None:
+            raise self._unknown(request)
+        bounds = self._bounds(request)
+        assert request.subject is not None
+        conditions = [request.group_condition(label) for label in request.labels]
+        means = np.array([rows.mean(request.subject, one) for one in conditions])
+        subject = request.subject
+        found = [
+            bounds if one is None else bound_mean(self._counts, subject, one) or bounds for one in conditions
+        ]
+        lower, upper = np.clip(np.array(found).T, *bounds)
+        basis: Basis = "model" if all(end == bounds for end in found) else "bounds"
+        return _Numbers(np.clip(means, lower, upper), None, lower, upper, basis=basis)
+
+    def _read_model(self) -> ModelRows | None:
+        """Return the made-up rows, read once; None where there are none."""
+        if self._model is None and self._rows is not None:
+            self._model = ModelRows(self._rows(), self._curation)
+        return self._model
+
+    def _unknown(self, request: _Request) -> ParameterError:
+        return ParameterError(
+            f"{request.query} must be something that the tables hold, and is not: {self._reason(request)} "
+            f"{self._query_words(request)} With the rows of the release the model's value is returned."
+        )
+
+    def _bounds(self, request: _Request) -> ResultInterval:
+        if request.kind == "count":
+            return ResultInterval(0.0, self._most)
+        subject = request.subject
+        assert subject is not None
+        return (
+            ResultInterval(0.0, 1.0) if subject.is_condition else ResultInterval(subject.lower, subject.upper)
+        )
+
+    def _reason(self, request: _Request) -> str:
+        """Return which columns were not counted together, or that a condition cuts cells."""
+        names = request.columns()
+        apart = [
+            pair
+            for pair in itertools.combinations(names, 2)
+            if not any(table.holds(pair) for table in self._counts.tables)
+        ]
+        if apart:
+            return f"{apart[0][0]} and {apart[0][1]} were not counted together."
+        if not any(table.holds(names) for table in self._counts.tables):
+            return f"{', '.join(names[:-1])} and {names[-1]} were not counted together."
+        cut = [axis for name in names if (axis := self._counts.axis(name)) and axis.starts]
+        begins = [
+            f"those of {axis.column.name} begin at "
+            + ", ".join(
+                GroupKey(axis.column.name)
+                .label((end, math.inf), self._counts.schema)
+                .removesuffix(" or more")
+                for end in _edges(axis)
+            )
+            for axis in cut
+        ]
+        return f"A condition cuts cells: {'; '.join(begins)}."
+
+    def _query_words(self, request: _Request) -> str:
+        """Return what asking the statistic as a query would give at a small cost."""
+        schema = self._counts.schema
+        promise = ApproxDP(
+            epsilon=_EXAMPLE_EPSILON, delta=_EXAMPLE_DELTA, unit=schema.unit, neighbors=schema.neighbors
+        )
+        preview = preview_query(schema, self._counts.n_rows, request.query, privacy=promise)
+        return (
+            f"Asked as a query for epsilon {_EXAMPLE_EPSILON:g} at delta {_EXAMPLE_DELTA:g}, it "
+            f"{preview.margin_words}."
+        )
+
+    def _build(self, request: _Request, numbers: _Numbers) -> StatisticResult:
+        """Return the result that shows numbers of groups."""
+        statistic = request.query.statistics[0]
+        schema = self._counts.schema
+        column = ResultColumn(
+            request.query.names[0], statistic.measure, self._bounds(request), statistic.first_day
+        )
+        names = [
+            [label_cell(key, label, schema) for label in axis.labels]
+            for key, axis in zip(request.keys, request.axes, strict=True)
+        ]
+        return StatisticResult(
+            question=str(request.query),
+            columns=(column,),
+            group_by=tuple(key.name for key in request.keys),
+            cells=_cells(list(itertools.product(*names)), numbers),
+            law=self._counts.law,
+            cost=(),
+            basis=numbers.basis,
+            notes=self._notes(request, numbers),
+        )
+
+    def _notes(self, request: _Request, numbers: _Numbers) -> tuple[str, ...]:
+        """Return sentences about what the numbers stand on."""
+        if numbers.basis == "tables":
+            exact = numbers.sds is not None and not numbers.sds.any()
+            if exact:
+                return ()
+            tables = "1 published table" if numbers.tables == 1 else f"{numbers.tables} published tables"
+            inside = " and the unknown values inside cells" if request.kind == "mean" else ""
+            return (f"From {tables}; intervals are for the noise{inside}, about the rows of the release.",)
+        reason, query = self._reason(request), self._query_words(request)
+        if numbers.basis == "bounds":
+            return (f"{reason} The value is from the model, the interval from what was counted.", query)
+        return (f"{reason} The value is from the model, and nothing bounds its error.", query)
+
+    def _correlate(self, first: str, second: str) -> StatisticResult:
+        """Return the correlation of two columns, with an interval where they were counted together."""
+        for name in (first, second):
+            self._check_number(name)
+        if first == second:
+            raise ParameterError(f"columns of a correlation must be two, and {first!r} was given twice.")
+        counts = [self._column_counts(name) for name in (first, second)]
+        found = None
+        if counts[0] is not None and counts[1] is not None:
+            found = correlate(self._counts, (counts[0], counts[1]))
+        question = f"correlation({write_name(first)}, {write_name(second)})"
+        bounds = ResultInterval(-1.0, 1.0)
+        basis: Basis = "tables"
+        notes: tuple[str, ...] = (
+            "The interval is for noise and the unknown values inside cells, about the rows of the release.",
+        )
+        if found is None:
+            reason = f"{first} and {second} were not counted together."
+            rows = self._read_model()
+            if rows is None:
+                raise ParameterError(
+                    f"{question} must be something that the tables hold, and is not: {reason}"
+                )
+            value = rows.correlation(first, second)
+            found, basis = (value, *bounds), "model"
+            notes = (f"{reason} The value is from the model, and nothing bounds its error.",)
+        value, lower, upper = found
+        return StatisticResult(
+            question=question,
+            columns=(ResultColumn(question, None, bounds),),
+            group_by=(),
+            cells=(ResultCell(key=(), value=_known(value), sd=None, lower=lower, upper=upper),),
+            law=self._counts.law,
+            cost=(),
+            basis=basis,
+            notes=notes,
+        )
+
+
+def _divide(numbers: _Numbers, by: float) -> _Numbers:
+    sds = None if numbers.sds is None else numbers.sds / by
+    parts = (numbers.values / by, sds, numbers.lower / by, numbers.upper / by)
+    return _Numbers(*parts, basis=numbers.basis, tables=numbers.tables)
+
+
+def _edges(axis: Axis) -> list[float]:
+    """Return where the second and later cells of a number begin."""
+    return [label[0] for label in axis.labels[1:] if label is not None]
+
+
+def _key_item(key: GroupKey, axis: Axis) -> Any:
+    """Return a key as a query is given it, with the edges of its cells."""
+    if axis.column.is_category or axis.starts is None:
+        return key.column
+    return {"column": key.column, "edges": list(key.edges or _edges(axis))}
+
+
+def _cells(keys: Sequence[tuple[str, ...]], numbers: _Numbers) -> tuple[ResultCell, ...]:
+    sds: Sequence[float | None] = [None] * len(keys) if numbers.sds is None else numbers.sds.tolist()
+    parts = zip(
+        keys, numbers.values.tolist(), sds, numbers.lower.tolist(), numbers.upper.tolist(), strict=True
+    )
+    return tuple(
+        ResultCell(key=key, value=_known(value), sd=sd, lower=lower, upper=upper)
+        for key, value, sd, lower, upper in parts
+    )
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

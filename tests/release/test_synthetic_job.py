@@ -1,0 +1,388 @@
+"""A synthetic release through the main job: two folders, a statement, and a stranger who checks them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from discreet import (
+    ApproxDP,
+    Database,
+    ErrorFloor,
+    Ledger,
+    NoiseAwareClassifier,
+    load_release,
+    publish,
+    verify,
+)
+from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.pipeline.options import KeyEscrow, Output
+from discreet.pipeline.plan import dry_run
+from discreet.privacy import Spending
+from discreet.query.calibration import QueryNoise
+from discreet.release import SyntheticRelease
+from discreet.release.synthetic.method import sampling_seed
+from discreet.report.folder.folder import write_sums
+from discreet.report.folder.keys import unseal_key
+from discreet.report.folder.model_files import write_compact_json
+from discreet.report.statement.documents import Statement
+from tests.release.synthetic_tables import mixed_rows, mixed_schema, plain_rows, plain_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from discreet.pipeline import Published
+    from discreet.report.verify import Verification
+
+PRIVACY = ApproxDP(epsilon=4, delta=1e-6)
+PASSPHRASE = "correct horse battery"
+N = 600
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("synthetic")
+
+
+@pytest.fixture(scope="module")
+def ledger(place: Path) -> Ledger:
+    return Ledger.open(place / "mixed.ledger", limit=ApproxDP(epsilon=4.001, delta=1e-6))
+
+
+@pytest.fixture(scope="module")
+def done(place: Path, ledger: Ledger) -> Published:
+    return publish(
+        mixed_rows(N),
+        schema=mixed_schema(dataset="mixed"),
+        method="synthetic",
+        privacy=PRIVACY,
+        n_records=500,
+        ledger=ledger,
+        escrow=KeyEscrow(place / "key", PASSPHRASE),
+        out=place / "release",
+    )
+
+
+def failures(result: Verification) -> dict[str, str]:
+    return {check.name: check.detail for check in result.failures}
+
+
+def test_a_stranger_finds_nothing_wrong(done: Published, ledger: Ledger) -> None:
+    assert failures(verify(done.public)) == {}
+    assert failures(verify(done.public, ledger=ledger)) == {}
+    said = {check.name: check for check in verify(done.public).checks}
+    assert said["noise"].verdict == "not checkable"
+    assert "--key --source" in said["noise"].detail
+    assert (done.statement.what.rows_read, done.statement.what.rows_published) == (N, 500)
+
+
+def test_every_file_is_there_and_cells_have_their_declared_types(done: Published) -> None:
+    names = {path.name for path in done.public.iterdir()}
+    assert names >= {
+        "data.parquet",
+        "tables.json",
+        "model.json",
+        "statement.json",
+        "README.txt",
+        "SHA256SUMS",
+    }
+    with duckdb.connect() as connection:
+        path = str(done.public / "data.parquet")
+        described = connection.execute("DESCRIBE FROM read_parquet($1)", [path]).fetchall()
+        types = {name: kind for name, kind, *_ in described}
+        missing = connection.execute("SELECT count(*) - count(size) FROM read_parquet($1)", [path]).fetchone()
+    assert types["day"] == "DATE"
+    assert types["age"] == types["children"] == types["ill"] == "BIGINT"
+    assert types["owner"] == "BOOLEAN"
+    assert types["town"] == "VARCHAR"
+    assert missing is not None
+    assert missing[0] > 0
+
+
+def test_the_statement_says_what_is_promised_and_what_not(done: Published) -> None:
+    statement = done.statement
+    assert statement.definition.deployment.startswith("Central model")
+    assert "trusted" in statement.definition.deployment
+    assert statement.not_protected[0] == (
+        "This table is about groups. Nobody's row is in it; what it says about a group of people is true of "
+        "its members, in the table or not."
+    )
+    said = " ".join(statement.definition.sentences)
+    assert "Phi(Phi^-1(f) + 0.8379)" in said
+    assert "at most 0.7233" in said
+    assert "at most 0.3248" in said
+    assert "WARNING" in said
+    assert all(column.floor is None for column in statement.numbers.columns)
+    assert {column.law["kind"] for column in statement.numbers.columns} == {"synthetic"}
+    assert statement.tuning.on_private_rows == "no"
+    assert "marginals" in {theorem.id for theorem in statement.numbers.theorems}
+
+
+def test_each_question_has_a_receipt_and_they_come_to_the_promise(done: Published, ledger: Ledger) -> None:
+    document = json.loads((done.public / "tables.json").read_text())
+    receipts = [one["receipt"]["id"] for one in document["questions"]]
+    assert receipts == [charge.id for charge in ledger.history()]
+    spent = Spending.from_promises([p for charge in ledger.history() for p in charge.promises])
+    assert spent.epsilon_at(1e-6) == pytest.approx(4, rel=1e-6)
+    assert (
+        f"seed {sampling_seed(ledger.history()[-1], '')}" in done.statement.implementation.post_processing[0]
+    )
+
+
+def test_every_charge_is_on_disk_before_its_noise_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger.open(":memory:")
+    charged: list[int] = []
+    add_noise = QueryNoise.add_noise
+
+    def watched(self: QueryNoise, *arguments: Any) -> Any:
+        charged.append(len(ledger.history()))
+        return add_noise(self, *arguments)
+
+    monkeypatch.setattr(QueryNoise, "add_noise", watched)
+    method = SyntheticRelease(PRIVACY, schema=plain_schema(), ledger=ledger)
+    method.release(plain_rows())
+    assert charged == list(range(1, len(method.receipts_) + 1))
+
+
+def test_a_plan_that_does_not_fit_is_refused_before_the_first_question(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    before = len(ledger.history())
+    with pytest.raises(BudgetExceeded):
+        publish(
+            mixed_rows(N),
+            schema=mixed_schema(dataset="mixed"),
+            method="synthetic",
+            privacy=ApproxDP(epsilon=2, delta=1e-6),
+            ledger=ledger,
+            out=tmp_path / "out",
+        )
+    assert len(ledger.history()) == before
+    assert not (tmp_path / "out").exists()
+
+
+def test_readme_warns_and_its_lines_run(
+    done: Published, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    text = (done.public / "README.txt").read_text(encoding="utf-8")
+    assert "18 to 64 % of cases instead of 95 %" in text
+    lines = text.split("Python:\n")[1].split("\nR:")[0]
+    monkeypatch.chdir(done.public)
+    exec("\n".join(line.strip() for line in lines.splitlines()), {})
+    assert "True" in capsys.readouterr().out
+
+
+def test_learners_that_know_noise_refuse_and_point_to_the_tables(done: Published) -> None:
+    read = load_release(done.public)
+    assert len(read.data["age"]) == 500
+    with pytest.raises(ParameterError, match=r"tables\.json"):
+        NoiseAwareClassifier(read.noise_law).fit(read)
+
+
+def test_floors_are_refused_with_the_methods_that_have_them(tmp_path: Path) -> None:
+    common: dict[str, Any] = {"schema": plain_schema(), "method": "synthetic", "ledger": False}
+    for how in ({"protect": {"c0": 0.3}, "privacy": PRIVACY}, {"protect": {"c0": 0.3}}):
+        with pytest.raises(PromiseError, match=r"(?i)gaussian"):
+            publish(plain_rows(), out=tmp_path / "out", **common, **how)
+    with pytest.raises(PromiseError, match="GaussianRelease"):
+        SyntheticRelease(ErrorFloor(c0=0.3), schema=plain_schema())  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="no default"):
+        publish(plain_rows(), out=tmp_path / "out", **common)
+
+
+def test_a_dry_run_charges_nothing_and_says_what_will_not_be_done() -> None:
+    planned = dry_run(
+        plain_rows(), schema=plain_schema(), method="synthetic", privacy=ApproxDP(epsilon=0.3, delta=1e-6)
+    )
+    assert any("second round" in note or "independent" in note for note in planned.notes)
+    assert any("about groups" in sentence for sentence in planned.open)
+
+
+def test_a_table_of_secret_length_is_made_and_says_no_number_of_rows(tmp_path: Path) -> None:
+    result = publish(
+        plain_rows(),
+        schema=replace(plain_schema(), neighbors="add-remove", row_count="private"),
+        method="synthetic",
+        privacy=replace(PRIVACY, neighbors="add-remove"),
+        ledger=False,
+        out=tmp_path / "out",
+    )
+    assert result.statement.what.rows_read is None
+    assert "number of rows" not in " ".join(result.statement.not_protected)
+    assert failures(verify(result.public)) == {}
+
+
+def test_the_key_shows_that_noise_was_drawn(done: Published, place: Path) -> None:
+    key = unseal_key(place / "key", passphrase=PASSPHRASE)
+    result = verify(done.public, key=key, source=mixed_rows(N))
+    assert failures(result) == {}
+    assert next(check for check in result.checks if check.name == "replay").verdict == "passed"
+    other = mixed_rows(N)
+    other["age"] = np.roll(other["age"], 1)
+    assert set(failures(verify(done.public, key=key, source=other))) == {"replay"}
+    assert set(failures(verify(done.public, key=key[::-1], source=mixed_rows(N)))) == {"key"}
+
+
+def test_the_same_release_again_is_free_and_says_that_its_key_drew_nothing(
+    done: Published, place: Path, ledger: Ledger, tmp_path: Path
+) -> None:
+    before = len(ledger.history())
+    again = publish(
+        mixed_rows(N),
+        schema=mixed_schema(dataset="mixed"),
+        method="synthetic",
+        privacy=PRIVACY,
+        n_records=500,
+        ledger=ledger,
+        escrow=KeyEscrow(tmp_path / "key", PASSPHRASE),
+        output=Output(csv=False),
+        out=tmp_path / "again",
+    )
+    assert len(ledger.history()) == before
+    assert (again.public / "data.parquet").read_bytes() == (done.public / "data.parquet").read_bytes()
+    assert failures(verify(again.public)) == {}
+    key = unseal_key(tmp_path / "key", passphrase=PASSPHRASE)
+    result = verify(again.public, key=key, source=mixed_rows(N))
+    assert failures(result) == {}
+    assert next(check for check in result.checks if check.name == "replay").verdict == "not checkable"
+
+
+def test_a_database_is_published_from_its_answers_alone(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "plain.ledger")
+    with Database(plain_rows(), schema=plain_schema(), ledger=ledger) as database:
+        made = publish(database, privacy=PRIVACY, out=tmp_path / "made")
+        for wrong in ({"schema": plain_schema()}, {"ledger": ledger}, {"method": "gaussian"}):
+            with pytest.raises(ParameterError, match=r"left out|must be synthetic"):
+                publish(database, privacy=PRIVACY, out=tmp_path / "other", **wrong)
+    assert failures(verify(made.public)) == {}
+    assert failures(verify(made.public, ledger=ledger)) == {}
+    assert made.statement.implementation.key_commitment == ""
+    assert set(failures(verify(made.public, key=bytes(32), source=plain_rows()))) == {"key"}
+    assert [stage.name for stage in made.findings.stages] == ["read", "plan", "release"]
+
+
+def _edit_tables(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the answers, and every hash that a forger could change with them."""
+    document = json.loads((folder / "tables.json").read_text())
+    change(document)
+    (folder / "tables.json").write_text(write_compact_json(document), encoding="utf-8")
+    _rehash(folder)
+
+
+def _rehash(folder: Path, **changes: Any) -> None:
+    from discreet.report.folder.folder import data_digests, derived
+
+    statement = json.loads((folder / "statement.json").read_text())
+    statement["files"] = data_digests(folder)
+    for name, value in changes.items():
+        statement["what"]["method"]["parameters"][name] = value
+    made = Statement.model_validate(statement)
+    for name, text in {"statement.json": made.to_json(), **derived(made, folder)}.items():
+        (folder / name).write_bytes(text.encode("utf-8"))
+    write_sums(folder)
+
+
+def _change_count(document: dict[str, Any]) -> None:
+    document["questions"][1]["values"][3] += 1.0
+
+
+def _change_share(document: dict[str, Any]) -> None:
+    document["questions"][2]["share"] *= 1.01
+
+
+def _change_edge(document: dict[str, Any]) -> None:
+    edges = document["questions"][1]["question"]["edges"]
+    name = sorted(edges)[0]
+    edges[name][0] = (edges[name][0] + edges[name][1]) / 2
+
+
+def _change_precision(document: dict[str, Any]) -> None:
+    document["questions"][1]["question"]["precisions"][0] += 1
+
+
+def _change_deviation(document: dict[str, Any]) -> None:
+    document["questions"][1]["sd"] = [sd / 2 for sd in document["questions"][1]["sd"]]
+
+
+def _leave_out(document: dict[str, Any]) -> None:
+    document["questions"].pop()
+
+
+CHANGES = {
+    "count": (_change_count, {"decisions", "rows"}),
+    "share": (_change_share, {"decisions"}),
+    "edge": (_change_edge, {"decisions"}),
+    "precision": (_change_precision, {"answers", "decisions"}),
+    "deviation": (_change_deviation, {"answers"}),
+    "question": (_leave_out, {"answers"}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_record_is_caught_even_with_new_hashes(name: str, done: Published, tmp_path: Path) -> None:
+    change, caught = CHANGES[name]
+    folder = tmp_path / "public"
+    shutil.copytree(done.public, folder)
+    _edit_tables(folder, change)
+    assert caught & set(failures(verify(folder)))
+
+
+def test_a_changed_cell_of_the_data_is_caught_even_with_new_hashes(done: Published, tmp_path: Path) -> None:
+    folder = tmp_path / "public"
+    shutil.copytree(done.public, folder)
+    (folder / "data.csv.gz").unlink()
+    with duckdb.connect() as connection:
+        data = f"'{folder / 'data.parquet'}'"
+        connection.execute(f"CREATE TABLE t AS SELECT row_number() OVER () AS i, * FROM {data}")
+        connection.execute("UPDATE t SET age = 120 - age WHERE i = 7")
+        rows = "SELECT * EXCLUDE i FROM t ORDER BY i"
+        connection.execute(f"COPY ({rows}) TO {data} (FORMAT parquet, COMPRESSION zstd)")
+    _rehash(folder)
+    found = failures(verify(folder))
+    assert "row 7, column 'age'" in found["rows"]
+
+
+@pytest.mark.parametrize("what", ["seed", "n_records", "receipt"])
+def test_another_seed_or_length_is_caught(what: str, done: Published, tmp_path: Path) -> None:
+    folder = tmp_path / "public"
+    shutil.copytree(done.public, folder)
+    if what == "n_records":
+        _rehash(folder, n_records=400)
+    elif what == "seed":
+        statement = json.loads((folder / "statement.json").read_text())
+        steps = statement["implementation"]["post_processing"]
+        steps[0] = steps[0][:-64] + "0" * 64
+        (folder / "statement.json").write_text(json.dumps(statement))
+        _rehash(folder)
+    else:
+        _edit_tables(folder, lambda document: document["questions"][-1]["receipt"].update(hash="1" * 64))
+    expected = {"seed": "implementation", "n_records": "rows", "receipt": "rows"}[what]
+    assert expected in failures(verify(folder))
+
+
+def test_the_report_has_all_errors_and_the_public_page_only_what_was_measured(done: Published) -> None:
+    quality = done.findings.quality
+    assert quality is not None
+    assert (quality.rows, quality.made_rows) == (N, 500)
+    names = [column.name for column in mixed_schema().released]
+    assert quality.measured.names == names
+    assert [len(row) for row in quality.two_way] == list(range(len(names)))
+    assert {one.column for one in done.findings.columns} == set(names)
+    report = (done.internal / "report.html").read_text(encoding="utf-8")
+    page = (done.public / "statement.html").read_text(encoding="utf-8")
+    assert ('id="pair-errors-title"' in report, 'id="pair-errors-title"' in page) == (True, False)
+    assert ('id="column-errors-0-title"' in report, 'id="column-errors-0-title"' in page) == (True, False)
+    for text in (report, page):
+        assert 'id="dependence-tree-title"' in text
+        assert "Pairs without a table" in text
+    learning = done.findings.learning
+    assert learning is not None
+    assert {score.trained_on for score in learning.scores} >= {"original", "release", "majority"}
+    assert "made from all rows" in learning.note
