@@ -5,18 +5,22 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas
 import pytest
 
-from discreet import Column, Database, GaussianDP, Ledger, Schema
+from discreet import ApproxDP, Column, Database, GaussianDP, Ledger, Schema, publish, verify
 from discreet.errors import DataError, ParameterError
 from discreet.noise import Stream
 from discreet.release.synthetic import SyntheticRelease, regenerate
 from discreet.release.synthetic.public import PublicRows, match_rows, number_patterns
 from tests.release.synthetic_tables import COLUMNS, mixed_rows
 from tests.release.test_synthetic import check_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def public_schema(*names: str, **more: Any) -> Schema:
@@ -25,7 +29,7 @@ def public_schema(*names: str, **more: Any) -> Schema:
     return Schema(columns=columns, **more)
 
 
-def sort_rows(columns: dict[str, Any], names: tuple[str, ...]) -> Any:
+def sort_rows(columns: Any, names: tuple[str, ...]) -> Any:
     """Return rows of some columns as a sorted matrix."""
     matrix = np.column_stack([np.nan_to_num(np.asarray(columns[name], float), nan=-1e9) for name in names])
     return matrix[np.lexsort(matrix.T)]
@@ -125,3 +129,19 @@ def test_public_columns_are_refused_where_they_cannot_be_kept() -> None:
         method.release_database(database, public={"age": rows["age"]})
     with pytest.raises(ParameterError, match="one row for each"):
         method.generate(10)
+
+
+def test_a_published_table_with_public_columns_is_made_again_by_strangers(tmp_path: Path) -> None:
+    schema = public_schema("age", "town", dataset="mixed")
+    done = publish(
+        mixed_rows(600), schema=schema, method="synthetic", privacy=ApproxDP(epsilon=4, delta=1e-6),
+        ledger=Ledger.open(tmp_path / "ledger"), out=tmp_path / "release",
+    )  # fmt: skip
+    result = verify(done.public)
+    assert {check.name: check.detail for check in result.failures} == {}
+    assert any("declared public" in clause for clause in done.statement.definition.not_protected)
+    data = pandas.read_parquet(done.public / "data.parquet")
+    assert sorted(data["age"]) == sorted(mixed_rows(600)["age"])
+    data["age"] = np.roll(data["age"], 1)
+    data.to_parquet(done.public / "data.parquet")
+    assert {"rows", "hashes"} & {check.name for check in verify(done.public).failures}

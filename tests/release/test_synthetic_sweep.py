@@ -56,7 +56,7 @@ class Draws:
     def number(self, name: str, required: bool) -> tuple[Column, Any]:
         upper = 10.0 ** self.whole(-4, 7)
         lower = self.pick(0.0, -upper, upper / 3)
-        scale = self.pick(None, "log") if lower > 0 else None
+        scale: Any = self.pick(None, "log") if lower > 0 else None
         values = self.random.uniform(lower - upper / 10, upper * 1.1, self.n)
         values[self.random.random(self.n) < self.pick(0.0, 0.6)] = lower
         return Column(name, lower=lower, upper=upper, scale=scale, required=required), values
@@ -76,7 +76,7 @@ class Draws:
     def day(self, name: str, required: bool) -> tuple[Column, Any]:
         days = self.whole(1, 5000)
         last = FIRST + datetime.timedelta(days=days)
-        scale = "log" if days > 1000 else None
+        scale: Any = "log" if days > 1000 else None
         column = Column(name, lower=FIRST, upper=last, scale=scale, required=required)
         return column, np.datetime64(FIRST) + self.whole(0, days + 1, self.n)
 

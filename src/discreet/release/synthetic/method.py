@@ -443,9 +443,8 @@ class SyntheticRelease(ReleaseMethod):
                 f"({', '.join(names)}), and was left out: noisy sums do not hand out rows. Nothing was "
                 "charged. Give it, or have these columns made up like the others with keep_public=False."
             )
-        rows = public
-        if not isinstance(public, PublicRows):
-            rows = PublicRows.from_source(public, sums.schema, names)
+        given = isinstance(public, PublicRows)
+        rows: PublicRows = public if given else PublicRows.from_source(public, sums.schema, names)
         if rows.n != sums.n_rows:
             raise DataError(
                 f"public of release_database must have the {sums.n_rows} rows of the table, and has "
@@ -622,17 +621,17 @@ def _redraw(made: Synthesis, where: Mapping[str, Any], stream: Stream) -> Synthe
     """Return the model with a sample that has the class and the rarest other cell of a condition."""
     target, one_way = made.plan.target, made.tree.one_way
     cell = None if target is None or target not in where else _find_cell(made, target, where[target])
-    rows: dict[str, tuple[float, int, int]] = {}
+    rows: list[tuple[float, int, int]] = []
     for name, value in where.items():
         if name in made.names:
             column, place = made.names.index(name), _find_cell(made, name, value)
             by_class = one_way.columns[column][:, place]
-            rows[name] = (add_up(by_class) if cell is None else float(by_class[cell]), column, place)
-    none: tuple[float, int | None, int] = (0.0, None, 0)
-    count, column, place = min(rows.values(), default=none)
-    if column is not None and count <= 0:
-        return made  # what no row has cannot be drawn
-    return made.redraw(cell, column, place, stream)
+            rows.append((add_up(by_class) if cell is None else float(by_class[cell]), column, place))
+    if not rows:
+        return made.redraw(cell, None, 0, stream)
+    count, column, place = min(rows)
+    # What no row has cannot be drawn.
+    return made if count <= 0 else made.redraw(cell, column, place, stream)
 
 
 def _find_rows(made: Synthesis, where: Mapping[str, Any]) -> Ints:

@@ -306,8 +306,10 @@ class _Rounds:
             counts = self._first[0].values if self._first else np.array([float(n)])
             return OneWay(float(n), project(counts, float(n)), [])
         one_way = estimate_one_way(self._first, float(n), has_target=self._target is not None)
-        for column in self._given if self._public is not None else ():
-            exact = self._public.count_cells([self._cells[self._names[column]]]).values
+        public = self._public
+        for column in self._given if public is not None else ():
+            assert public is not None
+            exact = public.count_cells([self._cells[self._names[column]]]).values
             fitted = rake(one_way.columns[column][None], one_way.classes[None], exact[None])
             one_way.columns[column] = fitted[0]
         return one_way
@@ -450,7 +452,9 @@ def _fit_classes(kept: Ints, given: dict[int, Ints], one_way: OneWay) -> Floats:
     codes = [np.repeat(cells[one_row], depth) for cells in given.values()]
     wanted: list[tuple[tuple[int, ...], Floats]] = [((len(codes),), rows.astype(np.float64))]
     wanted += [((i, len(codes) + 1), one_way.columns[column].T) for i, column in enumerate(given)]
-    start = np.take(rows, pattern) * np.take(divide(one_way.classes, one_way.n), label)
+    start: Floats = np.take(rows, pattern).astype(np.float64) * np.take(
+        divide(one_way.classes, one_way.n), label
+    )
     weights = fit_weights([*codes, pattern, label], [*wanted[1:], wanted[0]], start, _CLASS_ROUNDS)
     return weights.reshape(len(rows), depth)
 

@@ -148,9 +148,9 @@ class TreeModel:
         """
         others = [column for column in range(len(self.one_way.columns)) if column not in first]
         near: dict[int, list[int]] = {column: [] for column in [*first, *others]}
-        for first, second in self.edges:
-            near[first].append(second)
-            near[second].append(first)
+        for one, other in self.edges:
+            near[one].append(other)
+            near[other].append(one)
         order: list[tuple[int, int | None]] = []
         seen: set[int] = set()
         for root in near:
