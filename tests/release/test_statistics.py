@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import itertools
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +11,10 @@ import pytest
 from discreet import ApproxDP, PureDP
 from discreet.errors import ParameterError
 from discreet.release.statistics import TableStatistics
-from discreet.release.statistics.layout import write_examples
 from discreet.release.synthetic import SyntheticRelease
 from discreet.schema import Column, Schema
-from tests.release.redrawn_tables import CELLS, SCHEMA, covered, redraw, true_rows
+from tests.release.redrawn_tables import covered, redraw, true_rows
 from tests.release.synthetic_tables import mixed_rows, mixed_schema
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PRIVACY = ApproxDP(epsilon=4, delta=1e-6)
 CONDITIONS: dict[str, Any] = {
@@ -57,10 +50,12 @@ def test_several_tables_are_weighted_by_their_precision() -> None:
     document = redraw(PRIVACY, 1)
     counted = TableStatistics(document).count("age >= 40 AND ill = 1", by="town")
     values, weights = [], []
-    for table in document["layout"]:
-        if {"age", "ill", "town"} <= set(table["columns"]):
-            cells = document["questions"][table["question"]]["values"][table["start"] : table["end"]]
-            shaped = np.reshape(cells, [len(names) for names in table["labels"]])
+    for asked in document["questions"]:
+        for table in asked.get("tables", ()):
+            if not {"age", "ill", "town"} <= set(table["columns"]):
+                continue
+            cells = asked["values"][table["first"] : table["first"] + table["size"]]
+            shaped = np.reshape(cells, [len(asked["cells"][name]) for name in table["columns"]])
             k, size = 2, shaped.size
             values.append(shaped[2:, 0, 1].sum() + k / size * (2000 - shaped.sum()))
             weights.append(1 / (table["sd"] ** 2 * k * (1 - k / size)))
@@ -219,30 +214,3 @@ def test_rare_levels_share_a_cell() -> None:
     by_ill = statistics.crosstab("name", "ill")
     assert any("rare levels" in cell.key[0] for cell in by_ill.cells)
     assert len(statistics.count(by="name").cells) == 100  # alone, each level was counted
-
-
-def test_the_lines_for_pandas_read_a_count_with_its_interval(tmp_path: Path, monkeypatch: Any) -> None:
-    document = redraw(PRIVACY, 1)
-    (tmp_path / "tables.json").write_text(json.dumps(document))
-    monkeypatch.chdir(tmp_path)
-    examples = write_examples(document)
-    assert examples is not None
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(examples[0], {})
-    value, lower, upper = map(float, printed.getvalue().split())
-    table = next(one for one in document["layout"] if len(one["columns"]) == 2)
-    assert value == document["questions"][table["question"]]["values"][table["start"]]
-    assert upper - lower == pytest.approx(2 * 1.96 * table["sd"])
-    assert f'c("{table["columns"][0]}", "{table["columns"][1]}")' in examples[1]
-
-
-def test_the_layout_names_every_cell_once() -> None:
-    document = redraw(PRIVACY, 1)
-    for table in document["layout"]:
-        assert table["end"] - table["start"] == np.prod([len(names) for names in table["labels"]])
-        assert all(len(set(names)) == len(names) for names in table["labels"])
-    assert {name for table in document["layout"] for name in table["columns"]} == {
-        c.name for c in SCHEMA.columns
-    }
-    assert set(CELLS) == {"age", "pay"}

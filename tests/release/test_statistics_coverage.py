@@ -65,7 +65,8 @@ def exact_table(names: Iterable[str], rows: dict[str, Any] | None = None) -> Any
 def held_pairs(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the pairs of columns that a table of a release holds."""
     names = [column.name for column in SCHEMA.columns]
-    held = [set(table["columns"]) for table in document["layout"]]
+    asked = document["questions"]
+    held = [set(table["columns"]) for one in asked for table in one.get("tables", ())]
     return [pair for pair in itertools.combinations(names, 2) if any(set(pair) <= one for one in held)]
 
 

@@ -21,7 +21,7 @@ from discreet import (
     publish,
     verify,
 )
-from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.errors import BudgetExceeded, ParameterError, PromiseError, SourceError
 from discreet.pipeline.options import KeyEscrow, Output
 from discreet.pipeline.plan import dry_run
 from discreet.privacy import Spending
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 PRIVACY = ApproxDP(epsilon=4, delta=1e-6)
 PASSPHRASE = "correct horse battery"
 N = 600
+UNTARGETED = plain_schema(target=False)
 
 
 @pytest.fixture(scope="module")
@@ -173,10 +174,28 @@ def test_readme_warns_and_its_lines_run(
 ) -> None:
     text = (done.public / "README.txt").read_text(encoding="utf-8")
     assert "18 to 64 % of cases instead of 95 %" in text
+    with_library = text.split("at once:\n")[1].split("\nPython:")[0]
     lines = text.split("Python:\n")[1].split("\nR:")[0]
     monkeypatch.chdir(done.public)
-    exec("\n".join(line.strip() for line in lines.splitlines()), {})
-    assert "True" in capsys.readouterr().out
+    for part in (with_library, lines):
+        exec("\n".join(line.strip() for line in part.splitlines()), {})
+        assert "rue" in capsys.readouterr().out  # True, or true
+
+
+def test_statistics_of_a_folder_have_intervals(done: Published, tmp_path: Path) -> None:
+    release, truth = load_release(done.public), mixed_rows(N)
+    old = release.count("age >= 50 AND ill = 1")
+    assert old.basis in ("tables", "bounds")
+    assert release.count().value == N
+    by_town = release.mean("age", by="town")
+    assert len(by_town.cells) == 4
+    near, middle = release.mean("age").interval(), truth["age"].mean()
+    assert abs(sum(near) / 2 - middle) < 3 * (near.upper - near.lower)
+    assert len(release.crosstab("owner", "ill").to_pandas()) == 4
+    shutil.copytree(done.public, tmp_path / "public")
+    (tmp_path / "public" / "tables.json").write_text("{}")
+    with pytest.raises(SourceError, match=r"tables\.json is not the file"):
+        load_release(tmp_path)
 
 
 def test_learners_that_know_noise_refuse_and_point_to_the_tables(done: Published) -> None:
@@ -208,7 +227,7 @@ def test_a_dry_run_charges_nothing_and_says_what_will_not_be_done() -> None:
 def test_a_table_of_secret_length_is_made_and_says_no_number_of_rows(tmp_path: Path) -> None:
     result = publish(
         plain_rows(),
-        schema=replace(plain_schema(), neighbors="add-remove", row_count="private"),
+        schema=replace(UNTARGETED, neighbors="add-remove", row_count="private"),
         method="synthetic",
         privacy=replace(PRIVACY, neighbors="add-remove"),
         ledger=False,
@@ -252,6 +271,34 @@ def test_the_same_release_again_is_free_and_says_that_its_key_drew_nothing(
     result = verify(again.public, key=key, source=mixed_rows(N))
     assert failures(result) == {}
     assert next(check for check in result.checks if check.name == "replay").verdict == "not checkable"
+
+
+def test_an_interrupted_release_goes_on_with_the_answers_that_were_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger.open(":memory:")
+    common: dict[str, Any] = {"method": "synthetic", "privacy": PRIVACY, "ledger": ledger}
+    add_noise, drawn = QueryNoise.add_noise, list[int]()
+
+    def fail_at_the_third(self: QueryNoise, *arguments: Any) -> Any:
+        drawn.append(1)
+        if len(drawn) == 3:
+            raise KeyboardInterrupt
+        return add_noise(self, *arguments)
+
+    monkeypatch.setattr(QueryNoise, "add_noise", fail_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        publish(plain_rows(), schema=UNTARGETED, out=tmp_path / "out", **common)
+    paid = len(ledger.history())
+    assert paid == 3
+    key = KeyEscrow(tmp_path / "key", PASSPHRASE)
+    done = publish(plain_rows(), schema=UNTARGETED, out=tmp_path / "out", escrow=key, **common)
+    questions = json.loads((done.public / "tables.json").read_text())["questions"]
+    assert [one["earlier"] for one in questions] == [True, True, *[False] * (len(questions) - 2)]
+    assert len(ledger.history()) == len(questions)
+    found = verify(done.public, key=unseal_key(tmp_path / "key", passphrase=PASSPHRASE), source=plain_rows())
+    assert failures(found) == {}
+    assert "2 of" in next(check.detail for check in found.checks if check.name == "replay")
 
 
 def test_a_database_is_published_from_its_answers_alone(tmp_path: Path) -> None:

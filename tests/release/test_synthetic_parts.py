@@ -84,6 +84,17 @@ def test_shrinkage_ignores_noise_and_keeps_what_the_data_say() -> None:
     assert np.abs(loud - truth).mean() < 3
 
 
+def test_groups_of_cells_show_what_single_cells_do_not() -> None:
+    reference = np.full((2, 1, 12), 50.0)
+    truth = reference + np.linspace(-30, 30, 12) * np.array([1, -1])[:, None, None]
+    errors = np.zeros(2)
+    for _ in range(100):
+        noisy = truth + DRAWS.normal(scale=60, size=truth.shape)
+        for i in (False, True):
+            errors[int(i)] += np.abs(shrink(noisy, 60.0, reference, in_groups=i) - truth).mean()
+    assert errors[1] < errors[0]
+
+
 @pytest.mark.parametrize("empty", [False, True])
 def test_raking_gives_the_margins(empty: bool) -> None:
     table = DRAWS.integers(1, 90, (2, 4, 5)).astype(float)
@@ -292,7 +303,7 @@ def test_one_way_counts_agree_with_each_other() -> None:
     truth[1] *= truth[0].sum(axis=0) / truth[1].sum(axis=0)
     n = truth[0].sum()
     noisy = [NoisyTable(("c", "y"), table + DRAWS.normal(scale=4, size=table.shape), 4.0) for table in truth]
-    found = estimate_one_way(noisy, n, has_target=True)
+    found = estimate_one_way(noisy, n, has_target=True, ordered=[True, False])
     assert found.classes.sum() == pytest.approx(n)
     for column, table in zip(found.columns, truth, strict=True):
         np.testing.assert_allclose(add_along(column, 1), found.classes)
@@ -304,7 +315,7 @@ def test_one_way_counts_agree_with_each_other() -> None:
 def test_rows_drawn_along_a_tree_have_its_tables() -> None:
     truth = DRAWS.integers(0, 90, (4, 5, 2)).astype(float)
     tables = [NoisyTable(("u", "y"), truth.sum(axis=1), 0.0), NoisyTable(("v", "y"), truth.sum(axis=0), 0.0)]
-    one_way = estimate_one_way(tables, truth.sum(), has_target=True)
+    one_way = estimate_one_way(tables, truth.sum(), has_target=True, ordered=[True, True])
     edge = estimate_edge(NoisyTable(("u", "v", "y"), truth, 0.0), (0, 1), one_way, has_class=True)
     classes = np.repeat(np.arange(2), truth.sum(axis=(0, 1)).astype(int))
     u, v = TreeModel(one_way, {(0, 1): edge}).draw(classes, stream())

@@ -112,7 +112,7 @@ def attack_questions(
     with rehearsed.open_rows(rows, stream=Stream(), rows_salt="rehearsal") as sums:
         watched = WatchedSums(sums)
         try:
-            made = rehearsed.release_database(watched)
+            made = rehearsed.release_database(watched, public=rows)
         except DataError as problem:
             reason = f"The rehearsal on made-up rows ended early: {problem}"
             return (AuditResult(attack="none", claim=claim, verdict="not tested", reason=reason),)

@@ -28,9 +28,10 @@ SCHEMA = Schema(
         Column("day", lower=FIRST, upper=datetime.date(2020, 1, 20)),
         Column("town", values=("east", "west"), required=False),
         Column("flag", values=(False, True)),
+        Column("shift", lower=-1, upper=1),
     ]
 )
-EDGES = {"age": (3, 6), "pay": (1.0, 4.0), "day": (5.0, 10.0)}
+EDGES = {"age": (3, 6), "pay": (1.0, 4.0), "day": (5.0, 10.0), "shift": (0.0,)}
 CURATION = Curation.from_schema(SCHEMA)
 AXES = {column.name: Axis.from_curation(CURATION, column.name, EDGES) for column in SCHEMA.columns}
 VALUES: dict[str, list[float]] = {
@@ -39,6 +40,7 @@ VALUES: dict[str, list[float]] = {
     "day": list(range(20)),
     "town": [0, 1, 2, 3],
     "flag": [0, 1],
+    "shift": [-1, -1e-100, -0.0, 0, 1e-300, 1],
 }
 CONDITIONS = [
     "age >= 3",
@@ -58,6 +60,8 @@ CONDITIONS = [
     "NOT (flag = FALSE AND age >= 6)",
     "(age < 3) IS NOT TRUE",
     "age < 100",
+    "shift >= 0",
+    "shift < 0 OR flag = TRUE",
 ]
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.query.curation import SchemaKey
+from discreet.query.curation import LEAST_MAGNITUDE, SchemaKey
 from discreet.query.language._date_nodes import DateColumn, DateConstant
 from discreet.query.language._expression import parse_where
 from discreet.query.language._parser import read
@@ -236,6 +236,8 @@ def cell_range(column: Curated, label: Any) -> tuple[float, float]:
         return low, max(low, min(float(last), column.upper))
     # Where a cell begins at the upper bound, the cell before it ends below.
     high = column.upper if end > column.upper else math.nextafter(float(end), -math.inf)
+    if abs(high) < LEAST_MAGNITUDE:  # smaller numbers are read as 0
+        high = -LEAST_MAGNITUDE if end <= 0 else 0.0
     return low, max(low, high)
 
 

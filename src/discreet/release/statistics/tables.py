@@ -33,7 +33,6 @@ from discreet.release.statistics._means import GroupCounts, MeanSums, find_fine,
 from discreet.release.statistics._model_rows import ModelRows
 from discreet.release.statistics._published_counts import CountEstimate, PublishedCounts
 from discreet.release.statistics.interface import ReleaseStatistics, StatisticResult
-from discreet.release.statistics.layout import label_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from discreet.query import Query
     from discreet.query.language import Expression
     from discreet.release.statistics.interface import Basis, By
+    from discreet.schema import Schema
 
 _EXAMPLE_EPSILON, _EXAMPLE_DELTA = 0.1, 1e-6  # at which the cost of a query is given
 
@@ -376,6 +376,8 @@ class TableStatistics(ReleaseStatistics):
         ]
         if apart:
             return f"{apart[0][0]} and {apart[0][1]} were not counted together."
+        if len(names) == 1 and self._counts.axis(names[0]) is None:
+            return f"{names[0]} was not counted, for it has one cell alone."
         if not any(table.holds(names) for table in self._counts.tables):
             return f"{', '.join(names[:-1])} and {names[-1]} were not counted together."
         cut = [axis for name in names if (axis := self._counts.axis(name)) and axis.starts]
@@ -411,7 +413,7 @@ class TableStatistics(ReleaseStatistics):
             request.query.names[0], statistic.measure, self._bounds(request), statistic.first_day
         )
         names = [
-            [label_cell(key, label, schema) for label in axis.labels]
+            [_label_cell(key, label, schema) for label in axis.labels]
             for key, axis in zip(request.keys, request.axes, strict=True)
         ]
         return StatisticResult(
@@ -494,6 +496,17 @@ def _key_item(key: GroupKey, axis: Axis) -> Any:
     if axis.column.is_category or axis.starts is None:
         return key.column
     return {"column": key.column, "edges": list(key.edges or _edges(axis))}
+
+
+def _label_cell(key: GroupKey, label: Any, schema: Schema) -> str:
+    """Return the name of a cell of a column; of levels that share one, their number."""
+    column = schema.column(str(key.column))
+    if isinstance(label, tuple) and column.is_category:
+        return key.label(label[0], schema) if len(label) == 1 else f"{len(label)} rare levels"
+    if isinstance(label, tuple) and column.type == "integer":
+        low, high = max(label[0], column.range[0]), min(label[1] - 1, column.range[1])
+        return str(int(low)) if low == high else key.label(label, schema)
+    return key.label(label, schema)
 
 
 def _cells(keys: Sequence[tuple[str, ...]], numbers: _Numbers) -> tuple[ResultCell, ...]:

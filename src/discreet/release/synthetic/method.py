@@ -61,8 +61,8 @@ NO_FLOOR = (
     "published almost exactly"
 )
 AGAIN = (
-    "repeated releases of the same table: each asks again, their noise averages out, and the ledger adds "
-    "them up. More rows, or other rows, from the same tables.json cost nothing"
+    "further releases of the same table: what they ask anew is charged, adds up in the ledger, and averages "
+    "noise out. More rows, or other rows, from the same tables.json cost nothing"
 )
 
 

@@ -16,7 +16,6 @@ from discreet.privacy import PureDP, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query import Answer, Dependence, Marginals
 from discreet.query.curation import Curation
-from discreet.release.statistics.layout import table_layout
 from discreet.release.synthetic.arithmetic import add_up
 from discreet.schema import Schema
 
@@ -263,7 +262,6 @@ class Questions:
             "rows": self._sums.n_rows,
             "promise": promise.to_dict(),
             "questions": [dict(one) for one in self._record],
-            "layout": table_layout(self._record, self._sums.schema),
         }
 
 

@@ -305,7 +305,10 @@ class _Rounds:
         if not self._names:
             counts = self._first[0].values if self._first else np.array([float(n)])
             return OneWay(float(n), project(counts, float(n)), [])
-        one_way = estimate_one_way(self._first, float(n), has_target=self._target is not None)
+        ordered = [not self._cells[name].column.is_category for name in self._names]
+        one_way = estimate_one_way(
+            self._first, float(n), has_target=self._target is not None, ordered=ordered
+        )
         public = self._public
         for column in self._given if public is not None else ():
             assert public is not None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from discreet.release.synthetic.selection import Pair
 
 _LEAST_VARIANCE = 1e-12
+_CLEAR_SQUARES = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,9 @@ def estimate_rows(tables: Sequence[NoisyTable]) -> tuple[float, float]:
     return add_up(totals / variances) / weight, float(np.sqrt(1 / weight))
 
 
-def estimate_one_way(tables: Sequence[NoisyTable], n: float, *, has_target: bool) -> OneWay:
+def estimate_one_way(
+    tables: Sequence[NoisyTable], n: float, *, has_target: bool, ordered: Sequence[bool]
+) -> OneWay:
     """Return consistent counts from noisy tables of each column, with the class as their last axis.
 
     Parameters
@@ -69,6 +72,8 @@ def estimate_one_way(tables: Sequence[NoisyTable], n: float, *, has_target: bool
         Number of rows, public or estimated.
     has_target : bool
         Whether the last axis of the tables is the class.
+    ordered : sequence of bool
+        For each table, whether neighboring cells of its column are alike, as those of numbers are.
     """
     noisy = [by_class(table, has_target) for table in tables]
     sums = [add_along(values, 1) for values in noisy]
@@ -76,14 +81,19 @@ def estimate_one_way(tables: Sequence[NoisyTable], n: float, *, has_target: bool
     mean = add_along(np.array([s / v for s, v in zip(sums, variances, strict=True)]), 0)
     classes = project(mean / add_up(1 / v for v in variances), n)
     columns = []
-    for table, values, total in zip(tables, noisy, sums, strict=True):
+    for table, values, total, is_ordered in zip(tables, noisy, sums, ordered, strict=True):
         shifted = values + ((classes - total) / values.shape[1])[:, None]
         margin = project(add_along(shifted, 0), n)
         if not has_target:
             columns.append(margin[None])
             continue
         reference = classes[:, None] * divide(margin, n)[None, :]
-        columns.append(shrink(shifted[:, None, :], table.sd, reference[:, None, :])[:, 0, :])
+        difference = shifted - reference
+        square = add_up((difference * difference).ravel()) / difference.size
+        # Cells that stand out from the noise by themselves would only be blurred in groups.
+        in_groups = is_ordered and square < _CLEAR_SQUARES * table.sd * table.sd
+        drawn = shrink(shifted[:, None, :], table.sd, reference[:, None, :], in_groups=in_groups)
+        columns.append(drawn[:, 0, :])
     return OneWay(n, classes, columns)
 
 

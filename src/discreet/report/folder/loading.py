@@ -24,6 +24,7 @@ from discreet.report.folder.folder import (
     DICTIONARY,
     STATEMENT,
     SUMS,
+    TABLES,
     digest_of,
     read_bytes,
     read_statement,
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from discreet.report.statement.documents import ColumnNumbers, Statement
 
 
-TABLES = "tables.json"
-"""File of a synthetic release with all its noisy answers."""
 ATTACKED_ROWS = 20_000
 """Number of rows, the first of the file, that the public attacks use."""
 _FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
