@@ -221,9 +221,20 @@ def attack_published(method: SyntheticRelease, n_rows: int) -> tuple[MemberCompa
     ---------
     As :func:`attack_members`.
     """
-    people = method.generate(min(2 * n_rows, _MOST_DRAWN), seed=1)
+    people = _draw_people(method, min(2 * n_rows, _MOST_DRAWN))
     stream = sampling_stream("attacks", method.sampling_seed_)
     return attack_members(method, people, on="made-up", stream=stream)
+
+
+def _draw_people(method: SyntheticRelease, n: int) -> dict[str, AnyArray]:
+    """Return people drawn from the published answers, encoded."""
+    if not method.keeps_public_rows:
+        return method.generate(n, seed=1)
+    # There is one person for each public row and draw.
+    draws = [method.generate(seed=seed) for seed in (1, 2)]
+    both = {name: np.concatenate([draw[name] for draw in draws]) for name in draws[0]}
+    total = len(next(iter(both.values())))
+    return {name: values[:: -(-total // n)] for name, values in both.items()}
 
 
 @dataclass(frozen=True, eq=False)
