@@ -452,11 +452,6 @@ class SyntheticRelease(ReleaseMethod):
             )
         return rows
 
-    @property
-    def keeps_public_rows(self) -> bool:
-        """Whether the release kept the rows of columns that are declared public."""
-        return self._synthesis.public is not None
-
     def generate(
         self, n: int | None = None, where: Mapping[str, Any] | None = None, seed: int = 0
     ) -> dict[str, AnyArray]:
