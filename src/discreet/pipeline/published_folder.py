@@ -108,7 +108,8 @@ def redraw_release(
     method = method_from_dict(named, schema=schema)
     if not isinstance(method, SyntheticRelease):
         raise ParameterError(f"tables must be of a synthetic release, and this one is {method.name}.")
-    again, table = repeat_release(method, read_json(read_bytes(public / TABLES), TABLES))
+    document = read_json(read_bytes(public / TABLES), TABLES)
+    again, table = repeat_release(method, document, public / DATA)
     seed = again.sampling_seed_
     with build_folder(out, replace=chosen.replace) as draft:
         folder = draft / PUBLIC

@@ -206,7 +206,7 @@ def _check_rows(
         given = method.parameters() | ({} if stated == there else {"n_records": there})
         sized = method_from_dict({"name": method.name, "parameters": given}, schema=schema)
         assert isinstance(sized, SyntheticRelease)
-        again, table = repeat_release(sized, record.document)
+        again, table = repeat_release(sized, record.document, folder / DATA)
         record.repeated, method.sampling_seed_ = again, again.sampling_seed_
         wrong = [
             f"{name} is not what the answers in {TABLES} lead to."
