@@ -281,8 +281,9 @@ def test_an_interrupted_release_goes_on_with_the_answers_that_were_paid_for(
     add_noise, drawn = QueryNoise.add_noise, list[int]()
 
     def fail_at_the_third(self: QueryNoise, *arguments: Any) -> Any:
-        drawn.append(1)
-        if len(drawn) == 3:
+        # Charged questions alone: those of the rehearsal are not in this ledger.
+        if len(ledger.history()) == 3 and not drawn:
+            drawn.append(1)
             raise KeyboardInterrupt
         return add_noise(self, *arguments)
 

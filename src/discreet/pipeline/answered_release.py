@@ -96,15 +96,21 @@ def publish_answers(
             plan = releasing.plan(schema, sums.n_rows)
             check_floors(plan, dict(protect or {}))
             report(_release_stages.describe_plan(releasing, plan))
+        with stages.stage("test") as report:
+            n_rows = 0 if sums.n_rows is None else sums.n_rows
+            _, audits = _release_stages.attack_plan(releasing, plan, n_rows, run.attack_records, report)
         with stages.stage("release") as report:
             publication = releasing.publish_database(sums, public / DATA)
             write_answers(public, releasing)
             paid = f"{len(publication.receipts)} questions charged, each before its first draw"
             report(f"{publication.n_rows:,} rows, {paid}; {NOT_SEEN}")
+        with stages.stage("attack") as report:
+            compared = _release_stages.attack_made_up_people(releasing, publication.n_rows)
+            report(_release_stages.describe_attacks(plan, (), (), (), compared))
         with stages.stage("write") as report:
             add_csv(public, publication.n_rows, wanted=output.csv)
             statement = build_statement(
-                TableSubject(publication, releasing),
+                TableSubject(publication, releasing, compared),
                 about=texts,
                 ledger=charged,
                 tuning=describe_tuning(run.tuned, False, publication.receipts[0], charged),
@@ -116,7 +122,11 @@ def publish_answers(
                 sign(public, signing_key)
             date_files(public, statement.what.created)
             findings = Findings(
-                stages=stages.done, command=run.command, composition=statement.composition.total
+                audits=[audit.to_dict() for audit in audits],
+                members=[one.to_dict() for one in compared],
+                stages=stages.done,
+                command=run.command,
+                composition=statement.composition.total,
             )
             (internal / ATTACKS).write_text(findings.model_dump_json(indent=2) + "\n", encoding="utf-8")
             with report.optional("the report"):
