@@ -30,6 +30,7 @@ def test_every_page_is_listed() -> None:
             r"correlation -?\d\.\d\d ± .*\ntotal: mu = 0\.2367.*\n.* times as much",
         ),
         ("learn-from-a-release", r"^ok\n\['low', 'high'\]$"),
+        ("publish-a-synthetic-table", r"^nothing failed$"),
     ],
 )
 def test_its_program_says_what_the_page_says(name: str, said: str) -> None:

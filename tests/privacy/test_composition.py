@@ -153,7 +153,7 @@ def test_a_kind_without_a_rule_is_refused() -> None:
         kind = "novel"
 
     class Unruled(Promise):
-        def _grouped(self, m: int) -> Unruled:
+        def _extend_to_group(self, m: int) -> Unruled:
             return self
 
         def sentence(self) -> str:

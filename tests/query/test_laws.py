@@ -19,7 +19,7 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.query import Aggregate, Gram, Histogram, Sums
 from discreet.query.calibration import CostModel, QueryNoise
 from discreet.query.intervals import interval_width
-from discreet.query.results import Preview
+from discreet.query.previews import Preview
 from discreet.schema import Column, Schema
 from tests.draws import Draws
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 PRIVACY = ApproxDP(epsilon=4, delta=1e-6)
 PASSPHRASE = "correct horse battery"
 N = 600
+UNTARGETED = plain_schema(target=False)
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +227,7 @@ def test_a_dry_run_charges_nothing_and_says_what_will_not_be_done() -> None:
 def test_a_table_of_secret_length_is_made_and_says_no_number_of_rows(tmp_path: Path) -> None:
     result = publish(
         plain_rows(),
-        schema=replace(plain_schema(), neighbors="add-remove", row_count="private"),
+        schema=replace(UNTARGETED, neighbors="add-remove", row_count="private"),
         method="synthetic",
         privacy=replace(PRIVACY, neighbors="add-remove"),
         ledger=False,
@@ -272,6 +273,33 @@ def test_the_same_release_again_is_free_and_says_that_its_key_drew_nothing(
     assert next(check for check in result.checks if check.name == "replay").verdict == "not checkable"
 
 
+def test_an_interrupted_release_goes_on_with_the_answers_that_were_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger.open(":memory:")
+    common: dict[str, Any] = {"method": "synthetic", "privacy": PRIVACY, "ledger": ledger}
+    add_noise, drawn = QueryNoise.add_noise, list[int]()
+
+    def fail_at_the_third(self: QueryNoise, *arguments: Any) -> Any:
+        if len(ledger.history()) == 3 and not drawn:
+            drawn.append(3)
+            raise KeyboardInterrupt
+        return add_noise(self, *arguments)
+
+    monkeypatch.setattr(QueryNoise, "add_noise", fail_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        publish(plain_rows(), schema=UNTARGETED, out=tmp_path / "out", **common)
+    assert len(ledger.history()) == 3
+    key = KeyEscrow(tmp_path / "key", PASSPHRASE)
+    done = publish(plain_rows(), schema=UNTARGETED, out=tmp_path / "out", escrow=key, **common)
+    questions = json.loads((done.public / "tables.json").read_text())["questions"]
+    assert [one["earlier"] for one in questions] == [True, True, *[False] * (len(questions) - 2)]
+    assert len(ledger.history()) == len(questions)
+    found = verify(done.public, key=unseal_key(tmp_path / "key", passphrase=PASSPHRASE), source=plain_rows())
+    assert failures(found) == {}
+    assert "2 of" in next(check.detail for check in found.checks if check.name == "replay")
+
+
 def test_a_database_is_published_from_its_answers_alone(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "plain.ledger")
     with Database(plain_rows(), schema=plain_schema(), ledger=ledger) as database:
@@ -283,7 +311,7 @@ def test_a_database_is_published_from_its_answers_alone(tmp_path: Path) -> None:
     assert failures(verify(made.public, ledger=ledger)) == {}
     assert made.statement.implementation.key_commitment == ""
     assert set(failures(verify(made.public, key=bytes(32), source=plain_rows()))) == {"key"}
-    assert [stage.name for stage in made.findings.stages] == ["read", "plan", "release"]
+    assert [stage.name for stage in made.findings.stages] == ["read", "plan", "test", "release", "attack"]
 
 
 def _edit_tables(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -81,6 +82,17 @@ def test_shrinkage_ignores_noise_and_keeps_what_the_data_say() -> None:
     truth[:, 4:] *= 0.5
     loud = shrink(truth + DRAWS.normal(scale=2, size=truth.shape), 2.0, reference)
     assert np.abs(loud - truth).mean() < 3
+
+
+def test_groups_of_cells_show_what_single_cells_do_not() -> None:
+    reference = np.full((2, 1, 12), 50.0)
+    truth = reference + np.linspace(-30, 30, 12) * np.array([1, -1])[:, None, None]
+    errors = np.zeros(2)
+    for _ in range(100):
+        noisy = truth + DRAWS.normal(scale=60, size=truth.shape)
+        for i in (False, True):
+            errors[int(i)] += np.abs(shrink(noisy, 60.0, reference, in_groups=i) - truth).mean()
+    assert errors[1] < errors[0]
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -291,7 +303,7 @@ def test_one_way_counts_agree_with_each_other() -> None:
     truth[1] *= truth[0].sum(axis=0) / truth[1].sum(axis=0)
     n = truth[0].sum()
     noisy = [NoisyTable(("c", "y"), table + DRAWS.normal(scale=4, size=table.shape), 4.0) for table in truth]
-    found = estimate_one_way(noisy, n, has_target=True)
+    found = estimate_one_way(noisy, n, has_target=True, ordered=[True, False])
     assert found.classes.sum() == pytest.approx(n)
     for column, table in zip(found.columns, truth, strict=True):
         np.testing.assert_allclose(add_along(column, 1), found.classes)
@@ -303,7 +315,7 @@ def test_one_way_counts_agree_with_each_other() -> None:
 def test_rows_drawn_along_a_tree_have_its_tables() -> None:
     truth = DRAWS.integers(0, 90, (4, 5, 2)).astype(float)
     tables = [NoisyTable(("u", "y"), truth.sum(axis=1), 0.0), NoisyTable(("v", "y"), truth.sum(axis=0), 0.0)]
-    one_way = estimate_one_way(tables, truth.sum(), has_target=True)
+    one_way = estimate_one_way(tables, truth.sum(), has_target=True, ordered=[True, True])
     edge = estimate_edge(NoisyTable(("u", "v", "y"), truth, 0.0), (0, 1), one_way, has_class=True)
     classes = np.repeat(np.arange(2), truth.sum(axis=(0, 1)).astype(int))
     u, v = TreeModel(one_way, {(0, 1): edge}).draw(classes, stream())
@@ -325,3 +337,20 @@ def test_shares_add_up_and_follow_from_public_facts() -> None:
         assert add_up(plan.shares.values()) == pytest.approx(1.0)
     assert any("second round" in note for note in poor.notes)
     assert any("independent" in note for note in none.notes)
+
+
+def test_cells_and_scale_of_the_schema_are_used_unless_others_are_given() -> None:
+    column = Column("x", lower=0, upper=100, cells=(10, 50))
+    assert make_one(column).edges == (10, 50)
+    assert make_one(column, 20).edges == (20,)
+    first = datetime.date(2020, 1, 1)
+    day = Column("x", lower=first, upper=datetime.date(2021, 1, 1), cells=(datetime.date(2020, 1, 31),))
+    assert make_one(day).edges == make_one(replace(day, cells=None), "2020-01-31").edges == (30,)
+    linear, log = (make_one(Column("x", lower=0, upper=5000, scale=s)).fine for s in ("linear", "log"))
+    assert linear[2] == pytest.approx(2 * 5000 / 128)
+    assert log == make_one(Column("x", lower=0, upper=5000)).fine
+    assert log[2] < 1
+    ratios = make_one(Column("x", lower=1e-6, upper=1e-2, scale="log")).fine
+    assert all(b / a == pytest.approx(10 ** (4 / 128)) for a, b in itertools.pairwise(ratios))
+    days = make_one(Column("x", lower=first, upper=datetime.date(2030, 1, 1), scale="log")).fine
+    assert days[:4] == (1, 2, 3, 4)

@@ -40,7 +40,8 @@ from discreet.query.dummy import dummy_frame
 from discreet.query.frames import Budget, Frame, History, history_rows
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
-from discreet.query.results import Preview, QueryResult
+from discreet.query.previews import Preview
+from discreet.query.results import QueryResult
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class RemoteDatabase(PrivateTable):
     ----------
     schema, n_rows, neighbors, dataset
         Public facts about the table, as the service sent them when this was made.
+    limits : dict of str to int
+        Largest body of a request in bytes (``body_bytes``) and most numbers of an answer (``cells``) that the
+        service takes; empty if it did not say.
 
     Notes
     -----
@@ -440,6 +444,9 @@ class RemoteDatabase(PrivateTable):
             raise self._unexpected_response("a name that is no text")
         self._dataset: str | None = dataset
         self._seeded = response.get("seeded") is True
+        limits = response.get("limits")
+        known = limits if isinstance(limits, dict) else {}
+        self.limits = {name: most for name, most in known.items() if isinstance(most, int)}
         # Whether ids are kept is for the service to say: here they only have a place.
         ids = schema.id_column is not None and schema.max_rows_per_unit == 1
         super().__init__(CostModel(schema, n_rows, curation=Curation.from_schema(schema, ids=ids)))

@@ -47,7 +47,8 @@ from discreet.query.dummy import dummy_rows
 from discreet.query.frames import Budget, Frame, History
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import Query, build_query, parse_query
-from discreet.query.results import LawOption, Preview, QueryResult, ResultCell
+from discreet.query.previews import LawOption, Preview
+from discreet.query.results import QueryResult, ResultCell
 from discreet.query.text_query import preview_query, run_query
 from discreet.query.vertical import VerticalDatabases
 from discreet.query.vertical._gram import cross_products

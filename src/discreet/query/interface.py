@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import Answer
     from discreet.query.frames import Budget, Frame, History
-    from discreet.query.results import Preview, QueryResult
+    from discreet.query.previews import Preview
+    from discreet.query.results import QueryResult
 
 
 class VerbOptions(TypedDict, total=False):

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats, Ints
 
-_GROUPS = (3, 6)  # groups along each axis, coarsest first; then cells
+# Groups along each axis, coarsest first, then cells; the mean over several sets blurs their boundaries.
+_GROUPS = ((3, 6), (4, 8), (2, 5), (3, 7))
 _LEAST = 1e-9  # of the mean: what an empty margin counts as when tables are fitted to it
 
 
@@ -41,7 +42,7 @@ def project(values: Floats, total: float) -> Floats:
     return project_rows(values.reshape(1, -1), np.array([total])).reshape(values.shape)
 
 
-def shrink(noisy: Floats, sd: float, reference: Floats, *, scales: Sequence[int] = _GROUPS) -> Floats:
+def shrink(noisy: Floats, sd: float, reference: Floats, *, in_groups: bool = True) -> Floats:
     """Return a noisy table drawn towards a reference, the more so the less the data speak against it.
 
     Parameters
@@ -52,8 +53,8 @@ def shrink(noisy: Floats, sd: float, reference: Floats, *, scales: Sequence[int]
         Standard deviation of the noise on each count.
     reference : array of shape (classes, cells, cells)
         Counts that the model has without this table.
-    scales : sequence of int
-        Numbers of groups along the axes at which the table is compared with the reference before cells are.
+    in_groups : bool
+        Whether groups of neighboring cells are compared with the reference before cells are.
 
     Notes
     -----
@@ -61,10 +62,21 @@ def shrink(noisy: Floats, sd: float, reference: Floats, *, scales: Sequence[int]
     ``D**2`` over it, a difference is kept to the part ``t / (t + v)`` with ``t`` in proportion to the
     reference: an empirical Bayes estimate whose prior variance is largest where most rows are.
     """
+    if not in_groups:
+        return _shrink_by_scales(noisy, sd, reference, ())
+    total = np.zeros_like(reference)
+    for scales in _GROUPS:
+        total = total + _shrink_by_scales(noisy, sd, reference, scales)
+    return total / len(_GROUPS)
+
+
+def _shrink_by_scales(noisy: Floats, sd: float, reference: Floats, scales: Sequence[int]) -> Floats:
+    """Return a table drawn towards a reference by groups of cells, coarsest first, then cell by cell."""
     known = reference
     rows, columns = add_along(add_along(reference, 0), 1), add_along(add_along(reference, 0), 0)
     for groups in scales:
-        if min(len(rows), len(columns)) <= groups:
+        # An axis of one cell, that of a table of one column, has no groups.
+        if any(1 < len(mass) <= groups for mass in (rows, columns)) or len(rows) == len(columns) == 1:
             continue
         first, second = _equal_mass(rows, groups), _equal_mass(columns, groups)
         coarse = _add_groups(known, first, second)

@@ -12,7 +12,7 @@ from discreet.release.synthetic.projection import independent, project, rake, sh
 from discreet.release.synthetic.sampling import draw_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from discreet._types import Floats, Ints
     from discreet.noise import Stream
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from discreet.release.synthetic.selection import Pair
 
 _LEAST_VARIANCE = 1e-12
+_CLEAR_SQUARES = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,9 @@ def estimate_rows(tables: Sequence[NoisyTable]) -> tuple[float, float]:
     return add_up(totals / variances) / weight, float(np.sqrt(1 / weight))
 
 
-def estimate_one_way(tables: Sequence[NoisyTable], n: float, *, has_target: bool) -> OneWay:
+def estimate_one_way(
+    tables: Sequence[NoisyTable], n: float, *, has_target: bool, ordered: Sequence[bool]
+) -> OneWay:
     """Return consistent counts from noisy tables of each column, with the class as their last axis.
 
     Parameters
@@ -69,6 +72,8 @@ def estimate_one_way(tables: Sequence[NoisyTable], n: float, *, has_target: bool
         Number of rows, public or estimated.
     has_target : bool
         Whether the last axis of the tables is the class.
+    ordered : sequence of bool
+        For each table, whether neighboring cells of its column are alike, as those of numbers are.
     """
     noisy = [by_class(table, has_target) for table in tables]
     sums = [add_along(values, 1) for values in noisy]
@@ -76,14 +81,19 @@ def estimate_one_way(tables: Sequence[NoisyTable], n: float, *, has_target: bool
     mean = add_along(np.array([s / v for s, v in zip(sums, variances, strict=True)]), 0)
     classes = project(mean / add_up(1 / v for v in variances), n)
     columns = []
-    for table, values, total in zip(tables, noisy, sums, strict=True):
+    for table, values, total, is_ordered in zip(tables, noisy, sums, ordered, strict=True):
         shifted = values + ((classes - total) / values.shape[1])[:, None]
         margin = project(add_along(shifted, 0), n)
         if not has_target:
             columns.append(margin[None])
             continue
         reference = classes[:, None] * divide(margin, n)[None, :]
-        columns.append(shrink(shifted[:, None, :], table.sd, reference[:, None, :])[:, 0, :])
+        difference = shifted - reference
+        square = add_up((difference * difference).ravel()) / difference.size
+        # Cells that stand out from the noise by themselves would only be blurred in groups.
+        in_groups = is_ordered and square < _CLEAR_SQUARES * table.sd * table.sd
+        drawn = shrink(shifted[:, None, :], table.sd, reference[:, None, :], in_groups=in_groups)
+        columns.append(drawn[:, 0, :])
     return OneWay(n, classes, columns)
 
 
@@ -136,10 +146,21 @@ class TreeModel:
     @property
     def order(self) -> list[tuple[int, int | None]]:
         """Columns in the order in which they are drawn, each with its parent; None for a root."""
-        near: dict[int, list[int]] = {column: [] for column in range(len(self.one_way.columns))}
-        for first, second in self.edges:
-            near[first].append(second)
-            near[second].append(first)
+        return self.order_from(())
+
+    def order_from(self, first: Sequence[int]) -> list[tuple[int, int | None]]:
+        """Return the columns in the order in which they are drawn where some of them are roots.
+
+        Parameters
+        ----------
+        first : sequence of int
+            Columns that come before all others, no two of them in one tree.
+        """
+        others = [column for column in range(len(self.one_way.columns)) if column not in first]
+        near: dict[int, list[int]] = {column: [] for column in [*first, *others]}
+        for one, other in self.edges:
+            near[one].append(other)
+            near[other].append(one)
         order: list[tuple[int, int | None]] = []
         seen: set[int] = set()
         for root in near:
@@ -151,7 +172,7 @@ class TreeModel:
                 waiting.extend((other, column) for other in sorted(near[column]) if other not in seen)
         return order
 
-    def draw(self, classes: Ints, stream: Stream) -> list[Ints]:
+    def draw(self, classes: Ints, stream: Stream, given: Mapping[int, Ints] | None = None) -> list[Ints]:
         """Return a cell for every row and column, drawn along the tree.
 
         Parameters
@@ -160,10 +181,14 @@ class TreeModel:
             Class of each row.
         stream : Stream
             Source of the random words.
+        given : mapping of int to array of int, optional
+            Cells of every row for some columns, no two of them in one tree; None draws all columns.
         """
-        drawn: dict[int, Ints] = {}
+        drawn: dict[int, Ints] = dict(given or {})
         depth = len(self.one_way.classes)
-        for column, parent in self.order:
+        for column, parent in self.order_from(tuple(drawn)):
+            if column in drawn:
+                continue
             if parent is None:
                 drawn[column] = draw_levels(classes, self.one_way.columns[column], stream)
                 continue
