@@ -27,7 +27,7 @@ from discreet.query.aggregates import (
     aggregate_from_dict,
 )
 from discreet.query.aggregates._joint import balanced_weights
-from discreet.query.calibration import CostModel
+from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import EngineCells
