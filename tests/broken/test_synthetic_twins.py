@@ -86,15 +86,15 @@ def test_cuts_selection_or_sampling_by_exact_answers(monkeypatch: pytest.MonkeyP
     """The noisy answer is published, and the exact one is used."""
     ask = Questions._ask
 
-    def ask_exactly(self: Questions, asked: str, question: Aggregate) -> Answer:
-        answer = ask(self, asked, question)
+    def ask_exactly(self: Questions, asked: str, parts: Any, weights: Any) -> list[tuple[Aggregate, Answer]]:
+        ((question, answer),) = ask(self, asked, parts, weights)
         if asked != name or not hasattr(self._sums, "asked"):
-            return answer
+            return [(question, answer)]
         database: Any = self._sums
         database = database._sums
         bound = question.bind(database.curation, database.neighbors)
         exact = np.array(bound.exact(database._engine), np.float64) * bound.unit
-        return replace(answer, value=exact)
+        return [(question, replace(answer, value=exact))]
 
     monkeypatch.setattr(Questions, "_ask", ask_exactly)
     assert broken(SyntheticRelease(PROMISE, schema=SCHEMA)) == {"follow"}
@@ -123,12 +123,12 @@ def test_a_reference_of_exact_margins(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_that_is_asked_for_twice_and_paid_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = Questions._ask
 
-    def ask_twice(self: Questions, name: str, question: Aggregate) -> Answer:
+    def ask_twice(self: Questions, name: str, parts: Any, weights: Any) -> list[tuple[Aggregate, Answer]]:
         share = self._schedule.privacy(name)
         if name == "one" and isinstance(share, GaussianDP):
             # Under a promise that differs a little the answer is not the stored one.
-            self._sums.ask(question, privacy=replace(share, mu=share.mu * (1 - 1e-9)))
-        return ask(self, name, question)
+            self._sums.ask(parts[0][0], privacy=replace(share, mu=share.mu * (1 - 1e-9)))
+        return ask(self, name, parts, weights)
 
     monkeypatch.setattr(Questions, "_ask", ask_twice)
     found = rehearse(SyntheticRelease(PROMISE, schema=SCHEMA))["density"]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pandas
 import pytest
 
 from discreet import ApproxDP, Database, RemoteDatabase, publish, verify
 from discreet.privacy import GaussianDP
 from discreet.release.synthetic import SyntheticRelease, regenerate
+from discreet.release.synthetic.questions import MOST_BYTES, MOST_COUNTED, MOST_NUMBERS
+from discreet.server.config import Limits
+from discreet.server.limits import HIDDEN_CELLS
 from tests.cli.run import discreet
+from tests.release.synthetic_tables import plain_rows, plain_schema
 from tests.server.conftest import SCHEMA, running, write_table
 
 if TYPE_CHECKING:
@@ -36,6 +42,32 @@ def test_a_table_made_through_a_service_is_the_one_made_at_hand(tmp_path: Path) 
     for column, values in made.columns.items():
         for other in (same, again, replayed):
             assert values.tobytes() == other.columns[column].tobytes()
+
+
+def test_questions_are_within_the_usual_limits_of_a_service() -> None:
+    limits = Limits()
+    assert limits.cells >= MOST_NUMBERS
+    assert limits.cells * HIDDEN_CELLS >= MOST_COUNTED
+    assert limits.body_bytes - 2**15 >= MOST_BYTES
+
+
+@pytest.mark.slow
+def test_sixty_columns_pass_through_a_service_with_its_usual_limits(tmp_path: Path) -> None:
+    schema = replace(plain_schema(60, 14), dataset="town")
+    rows = plain_rows(30_000, 60, 14)
+    pandas.DataFrame(rows).to_csv(tmp_path / "town.csv", index=False)
+    (tmp_path / "town.schema.yaml").write_text(schema.to_yaml(), encoding="utf-8")
+    far, here = (SyntheticRelease(GaussianDP(mu=5), schema=schema) for _ in range(2))
+    with (
+        running(tmp_path, limit={"mu": 9}, analyst_limit=None) as service,
+        RemoteDatabase(service.url, service.tokens["ana"]) as remote,
+        Database(rows, schema=schema, random_state=1) as database,
+    ):
+        assert remote.limits == {"body_bytes": 2**20, "cells": 2**16}
+        made, same = far.release_database(remote), here.release_database(database)
+    assert len(far.receipts_) > len(far.plan_.shares)
+    for column, values in made.columns.items():
+        assert values.tobytes() == same.columns[column].tobytes()
 
 
 @pytest.mark.slow

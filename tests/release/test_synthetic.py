@@ -14,6 +14,7 @@ from discreet.errors import BudgetExceeded, DataError, DiscreetError, ParameterE
 from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, promise_from_dict
 from discreet.release.synthetic import SyntheticRelease, regenerate
+from discreet.release.synthetic import questions as synthetic_questions
 from discreet.release.synthetic.method import sampling_seed
 from tests.release.synthetic_tables import COLUMNS, mixed_rows, mixed_schema, plain_rows, plain_schema
 
@@ -213,6 +214,27 @@ def test_more_rows_and_rows_that_fit_a_condition_are_free() -> None:
         method.generate(10, where={"age": 10, "ill": 1, "owner": True, "town": None, "children": 3})
 
 
+def test_rows_that_fit_a_rare_condition_follow_the_model() -> None:
+    rows = plain_rows(2000, 4)
+    rows["c1"] = np.where(np.arange(2000) < 10, 2, rows["c1"] % 2)
+    rows["c3"] = np.where(rows["c1"] == 2, 1, rows["c3"])
+    for target in (None, False):
+        method = SyntheticRelease(GaussianDP(mu=30), schema=plain_schema(4), target=target, random_state=1)
+        method.release(rows)
+        sample = method._synthesis.sample[method._synthesis.names.index("c1")]
+        assert np.count_nonzero(sample == 2) < 100
+        made = method.generate(400, where={"c1": 2})
+        assert set(made["c1"]) == {2}
+        assert (made["c3"] == 1).mean() > 0.7
+        both = method.generate(50, where={"c1": 2, "c3": 1})
+        assert set(both["c1"]) == {2}
+        assert set(both["c3"]) == {1}
+        for counts in (column[:, 2] for column in method._synthesis.tree.one_way.columns[1:2]):
+            counts[:] = 0
+        with pytest.raises(ParameterError, match="at least 100"):
+            method.generate(50, where={"c1": 2})
+
+
 def test_a_table_is_made_from_a_file_a_database_or_a_matrix(tmp_path: Path) -> None:
     schema = mixed_schema()
     method = SyntheticRelease(GaussianDP(mu=1), schema=schema, n_records=100, random_state=1)
@@ -317,3 +339,52 @@ def test_parameters_are_written_down_and_read_back() -> None:
     assert again.parameters() == method.parameters()
     assert promise_from_dict(values["privacy"]) == method.privacy
     assert len(COLUMNS) == len(method.plan(mixed_schema(), 5000).schema.columns)
+
+
+@pytest.mark.parametrize("promise", [GaussianDP(mu=2), PureDP(epsilon=30)], ids=lambda p: p.kind)
+@pytest.mark.parametrize("limit", ["MOST_NUMBERS", "MOST_BYTES"])
+def test_questions_in_parts_cost_what_the_whole_costs_and_have_its_noise(
+    promise: Any, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, rows = mixed_schema(), mixed_rows(4000)
+    whole = SyntheticRelease(promise, schema=schema, random_state=1)
+    whole.release(rows)
+    monkeypatch.setattr(synthetic_questions, limit, {"MOST_NUMBERS": 300, "MOST_BYTES": 2500}[limit])
+    ledger = Ledger.open(":memory:", limit=promise)
+    method = SyntheticRelease(promise, schema=schema, ledger=ledger, random_state=1)
+    made = method.release(rows)
+    check_table(made, 4000)
+    parts = [one["name"] for one in method.tables_["questions"]]
+    assert len(parts) == len(method.receipts_) > len(set(parts)) == len(method.plan_.shares)
+    assert sum(one["share"] for one in method.tables_["questions"]) == pytest.approx(1)
+    assert again_is(method, made)
+    first = "fine" if limit == "MOST_NUMBERS" else "one"
+    sds = [
+        [sd for one in which.tables_["questions"] if one["name"] == first for sd in one["sd"]]
+        for which in (whole, method)
+    ]
+    assert sds[0] == pytest.approx(sds[1], rel=0.01)
+
+
+def again_is(method: SyntheticRelease, made: SyntheticTable) -> bool:
+    """Return whether the published answers give the same rows."""
+    again = regenerate(method, json.loads(json.dumps(method.tables_)))
+    return all(again.columns[c].tobytes() == made.columns[c].tobytes() for c in made.columns)
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"body_bytes": 2**16, "cells": 2**16}, "limit body_bytes of at least 1048576"),
+        ({"body_bytes": 2**20, "cells": 100}, "limit cells of at least 65536"),
+    ],
+)
+def test_a_service_that_takes_too_little_is_refused_before_it_is_paid(
+    limits: dict[str, int], words: str
+) -> None:
+    ledger = Ledger.open(":memory:")
+    with Database(mixed_rows(), schema=mixed_schema(), ledger=ledger, random_state=1) as database:
+        database.limits = limits  # type: ignore[attr-defined]
+        with pytest.raises(ParameterError, match=words):
+            SyntheticRelease(GaussianDP(mu=1), schema=mixed_schema()).release_database(database)
+    assert ledger.entries() == []

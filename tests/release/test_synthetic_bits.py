@@ -30,9 +30,9 @@ BANNED = frozenset({
 })  # fmt: skip
 """Sums in an order that differs with the processor, and functions whose last digit does."""
 VECTOR = {
-    "mixed": "0e9b0fe890a58664ad353acb40f0179a69d9abcd50357412001a5122ed83fb1b",
-    "no target": "6f7b79f1eb2fd21bb9999e323027cb815873460f0cda72547727b5543118d25e",
-    "pure": "f942c5526c4ee8685834fb80fab60d7b038d692820159ba45caea80fb7c92c5b",
+    "mixed": "b982c5702a2beddfd67ec95fce65a51d1a3a8694fcf5284fd2abb2ebd5a74734",
+    "no target": "04a4e65bb0a6b23dc7e8ffad0e21069f1c35590fb497efbb8e8363454d3656b9",
+    "pure": "8776f9e86b457606d3eda6640b07d58c6e35ebd66650b7661c13f3cfb7ac8b4b",
 }
 """SHA-256 of three releases; whoever changes the method on purpose changes them."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -336,3 +337,20 @@ def test_shares_add_up_and_follow_from_public_facts() -> None:
         assert add_up(plan.shares.values()) == pytest.approx(1.0)
     assert any("second round" in note for note in poor.notes)
     assert any("independent" in note for note in none.notes)
+
+
+def test_cells_and_scale_of_the_schema_are_used_unless_others_are_given() -> None:
+    column = Column("x", lower=0, upper=100, cells=(10, 50))
+    assert make_one(column).edges == (10, 50)
+    assert make_one(column, 20).edges == (20,)
+    first = datetime.date(2020, 1, 1)
+    day = Column("x", lower=first, upper=datetime.date(2021, 1, 1), cells=(datetime.date(2020, 1, 31),))
+    assert make_one(day).edges == make_one(replace(day, cells=None), "2020-01-31").edges == (30,)
+    linear, log = (make_one(Column("x", lower=0, upper=5000, scale=s)).fine for s in ("linear", "log"))
+    assert linear[2] == pytest.approx(2 * 5000 / 128)
+    assert log == make_one(Column("x", lower=0, upper=5000)).fine
+    assert log[2] < 1
+    ratios = make_one(Column("x", lower=1e-6, upper=1e-2, scale="log")).fine
+    assert all(b / a == pytest.approx(10 ** (4 / 128)) for a, b in itertools.pairwise(ratios))
+    days = make_one(Column("x", lower=first, upper=datetime.date(2030, 1, 1), scale="log")).fine
+    assert days[:4] == (1, 2, 3, 4)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.schema import Column, Protect
+from discreet.schema import Column, Protect, Schema
 
 
 def test_the_type_follows_from_what_is_given() -> None:
@@ -143,3 +143,17 @@ def test_what_marks_an_open_place_of_a_draft_is_no_note(note: str) -> None:
     # In a file it would be read as a place that nobody has filled.
     with pytest.raises(SchemaError, match=r"must be filled in, and is \?\?\?"):
         Column("age", lower=0, upper=120, **{note: "???"})  # type: ignore[arg-type]
+
+
+def test_cells_and_scale_are_written_down_and_read_back() -> None:
+    columns = [
+        Column("age", type="integer", lower=0, upper=120, cells=(18, 65.0)),
+        Column("day", lower=datetime.date(2020, 1, 1), upper=datetime.date(2024, 1, 1),
+               cells=(datetime.date(2021, 1, 1), datetime.date(2024, 1, 1))),
+        Column("pay", lower=0, upper=100, scale="log"),
+    ]  # fmt: skip
+    schema = Schema(columns=columns)
+    assert columns[0].cells == (18, 65)
+    assert Schema.from_yaml(schema.to_yaml()) == schema
+    assert schema.to_dict()["fields"][1]["privacy"]["cells"] == ["2021-01-01", "2024-01-01"]
+    assert "cells" not in Column("age", lower=0, upper=1).to_dict()["privacy"]

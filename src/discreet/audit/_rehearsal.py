@@ -112,7 +112,7 @@ def attack_questions(
     with rehearsed.open_rows(rows, stream=Stream(), rows_salt="rehearsal") as sums:
         watched = WatchedSums(sums)
         try:
-            made = rehearsed.release_database(watched)
+            made = rehearsed.release_database(watched, public=rows)
         except DataError as problem:
             reason = f"The rehearsal on made-up rows ended early: {problem}"
             return (AuditResult(attack="none", claim=claim, verdict="not tested", reason=reason),)
@@ -380,7 +380,7 @@ def _follow(method: SyntheticRelease, made: SyntheticTable, claim: Promise) -> A
     """Return whether questions and rows can be made again from the noisy answers, without rows or key."""
     differing, reason = len(made.columns), ""
     try:
-        again = regenerate(method, method.tables_)
+        again = regenerate(method, method.tables_, made.columns)
     except ParameterError as problem:
         reason = f"The release cannot be made again from its noisy answers: {problem}"
     else:

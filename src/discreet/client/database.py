@@ -80,6 +80,9 @@ class RemoteDatabase(PrivateTable):
     ----------
     schema, n_rows, neighbors, dataset
         Public facts about the table, as the service sent them when this was made.
+    limits : dict of str to int
+        Largest body of a request in bytes (``body_bytes``) and most numbers of an answer (``cells``) that the
+        service takes; empty if it did not say.
 
     Notes
     -----
@@ -442,6 +445,9 @@ class RemoteDatabase(PrivateTable):
             raise self._unexpected_response("a name that is no text")
         self._dataset: str | None = dataset
         self._seeded = response.get("seeded") is True
+        limits = response.get("limits")
+        known = limits if isinstance(limits, dict) else {}
+        self.limits = {name: most for name, most in known.items() if isinstance(most, int)}
         # Whether ids are kept is for the service to say: here they only have a place.
         ids = schema.id_column is not None and schema.max_rows_per_unit == 1
         super().__init__(CostModel(schema, n_rows, curation=Curation.from_schema(schema, ids=ids)))

@@ -105,7 +105,7 @@ class Transport:
 
     def post(self, path: str, body: Mapping[str, Any], *, pays: bool) -> dict[str, Any]:
         """Return the response to a POST request; one that `pays` has a key that makes it safe to repeat."""
-        content = json.dumps(body, allow_nan=False).encode("ascii")
+        content = json.dumps(body, allow_nan=False, separators=(",", ":")).encode("ascii")
         if not pays:
             return self._send("POST", path, content=content)
         with self._key(path, content) as key:

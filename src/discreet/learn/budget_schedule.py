@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,15 +162,38 @@ class BudgetSchedule:
             If this pass and the later ones exceed the rest of the ledger's budget. The message lists the
             passes that were paid for.
         """
+        return self.ask_parts(name, [question], [1])[0]
+
+    def ask_parts(self, name: str, questions: Sequence[Aggregate], weights: Sequence[int]) -> list[Answer]:
+        """Return the answers to the query of one pass that is asked in parts, each for its part of the share.
+
+        Parameters
+        ----------
+        name : str
+            Name of the pass in ``shares``.
+        questions : sequence of Aggregate
+            Queries that the pass pays for.
+        weights : sequence of int
+            Weight of each query in the share of the pass. In proportion to its part of the squared
+            sensitivity, or of the absolute one under a pure promise, the noise is that of one query.
+        """
         assert name not in self.answers
+        parts = [self.part_privacy(name, weights, i) for i in range(len(questions))]
         later = [self.privacy(other) for other in self.split if other not in (*self.answers, name)]
-        try:
-            answer = self.sums.ask(question, privacy=self.privacy(name), owner=self._owner, plan=later)
-        except BudgetExceeded as problem:
-            self._explain(problem)
-            raise
-        self.answers[name] = answer
-        return answer
+        answers: list[Answer] = []
+        for i, question in enumerate(questions):
+            plan = [*parts[i + 1 :], *later]
+            try:
+                answers.append(self.sums.ask(question, privacy=parts[i], owner=self._owner, plan=plan))
+            except BudgetExceeded as problem:
+                self._explain(problem)
+                raise
+        self.answers[name] = answers[-1]
+        return answers
+
+    def part_privacy(self, name: str, weights: Sequence[int], index: int) -> Promise:
+        """Return the promise of one part of a pass that is asked in parts."""
+        return self._shares.promise_part(name, Fraction(weights[index], sum(weights)))
 
     def _explain(self, problem: BudgetExceeded) -> None:
         """Say in the error which passes were paid for, or which promise of the whole fit would still fit."""

@@ -96,12 +96,26 @@ class BudgetSplit:
 
     def __getitem__(self, name: str) -> Promise:
         """Return the promise of one query by its name, rounded down."""
+        return self.promise_part(name, Fraction(1))
+
+    def promise_part(self, name: str, fraction: Fraction) -> Promise:
+        """Return the promise of a part of one query, which is asked in several; rounded down.
+
+        Parameters
+        ----------
+        name : str
+            Name of the query among the weights.
+        fraction : Fraction
+            Part of the query's share; those of all its parts add up to 1. It may depend on earlier answers,
+            the share may not.
+        """
+        share = self._parts[name] * fraction
         if isinstance(self.whole, PureDP):
-            part = float_down(exact(self.whole.epsilon) * self._parts[name])
+            part = float_down(exact(self.whole.epsilon) * share)
             if part > 0:
                 return PureDP(epsilon=part, **self._common)
         elif isinstance(self.whole, GaussianDP):
-            part = root_down(exact(self.whole.mu) ** 2 * self._parts[name])
+            part = root_down(exact(self.whole.mu) ** 2 * share)
             if part > 0:
                 return GaussianDP(mu=part, **self._common)
         else:

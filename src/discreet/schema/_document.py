@@ -71,6 +71,8 @@ class _FieldPrivacy(_Block):
     protect: _Protect | None = None
     bounds_source: Any = None
     grid: Any = None
+    cells: list[Any] | None = None
+    scale: Any = None
 
 
 class _Field(_Block):
@@ -180,6 +182,8 @@ def _build_column(field: _Field, where: str) -> Column:
         protect=None if protect is None else Protect(error=protect.error, share=protect.share),
         bounds_source=privacy.bounds_source,
         grid=privacy.grid,
+        cells=None if privacy.cells is None else tuple(read(edge) for edge in privacy.cells),
+        scale=privacy.scale,
         title=field.title,
         description=field.description,
         notation=FILE,
@@ -444,6 +448,8 @@ def field_document(column: Column) -> dict[str, Any]:
                     "protect": _drop_none(asdict(column.protect)) if column.protect else None,
                     "bounds_source": column.bounds_source,
                     "grid": _plain(column.grid),
+                    "cells": None if column.cells is None else [_plain(edge) for edge in column.cells],
+                    "scale": column.scale,
                 }
             ),
         }

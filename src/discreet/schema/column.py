@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Type: TypeAlias = Literal["number", "integer", "category", "date", "id", "text"]
 Role: TypeAlias = Literal["sensitive", "target", "public", "id", "drop"]
+Scale: TypeAlias = Literal["linear", "log"]
 Level: TypeAlias = str | int | bool | None  # None is the level of a missing cell
 
 
@@ -74,6 +75,12 @@ class Column:
         Authority for the bounds or the list: a codebook, a law, an instrument.
     grid : float, optional
         Public step to which published numbers may be rounded; it divides the range.
+    cells : tuple of float, int or datetime.date, optional
+        For numbers and dates, the values at which the second and later classes begin in which people think
+        of the column. A synthetic table counts rows by them; None lets it cut classes by noisy counts.
+    scale : {"linear", "log"}, optional
+        Scale on which a synthetic table looks for classes: equal differences, or equal ratios where most
+        values are small and few are large. None chooses by the range.
     title, description : str, optional
         Title and description for people; None for none.
     notation : Notation
@@ -112,6 +119,8 @@ class Column:
     protect: Protect | None = None
     bounds_source: str | None = None
     grid: float | None = None
+    cells: tuple[float | int | datetime.date, ...] | None = None
+    scale: Scale | None = None
     title: str | None = None
     description: str | None = None
     notation: InitVar[Notation] = PYTHON
@@ -289,6 +298,10 @@ def _normalize(column: Column) -> None:
         set_field("role", "id")
     if column.role == "id":
         set_field("type", "id")
+    cells: object = column.cells
+    if isinstance(cells, Sequence | np.ndarray) and not isinstance(cells, str):
+        whole = column.type == "integer"
+        set_field("cells", tuple(_number(_plain(edge), whole=whole) for edge in cells))
     set_field("grid", _plain(column.grid))
     lower, upper = _plain(column.lower), _plain(column.upper)
     if column.type is None:

@@ -8,12 +8,13 @@ finding, so that a person who corrects a file sees all problems at once.
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from discreet.schema.notation import UNFILLED, Blank, Notation, nearest, quote_value
+from discreet.schema.notation import UNFILLED, Blank, Notation, drop_zero_fraction, nearest, quote_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 TYPES = ("number", "integer", "category", "date", "id", "text")
 ROLES = ("sensitive", "target", "public", "id", "drop")
+SCALES = ("linear", "log")
+MOST_CELLS = 256
+"""Largest number of classes into which a number or a date may be divided."""
+_LEAST_LOG_STEPS = 10  # below, equal ratios of 1 + steps from 0 are hardly different from equal differences
 
 # Every integer up to here is a float, so that scaling a declared integer is exact.
 _LARGEST_INTEGER = 2**53
@@ -42,6 +47,8 @@ def column_problems(column: Column, notation: Notation) -> list[str]:
         _values_problems,
         _bounds_problems,
         _grid_problems,
+        _cells_problems,
+        _scale_problems,
         _protect_problems,
         _note_problems,
     )
@@ -295,6 +302,68 @@ def _grid_problems(c: Any, notation: Notation) -> Iterator[str]:
         )
 
 
+def _cells_problems(c: Any, notation: Notation) -> Iterator[str]:
+    """Yield the problem of cells that are not rising values within the bounds."""
+    if c.cells is None:
+        return
+    if c.type not in ("number", "integer", "date"):
+        own = " The listed values are the cells of a category." if c.type == "category" else ""
+        yield (
+            f"{notation['cells']} is for numbers and dates, and this column holds neither.{own} Leave it out."
+        )
+        return
+    if c.scale is not None:
+        yield (
+            f"a column has either {notation['cells']} or {notation['scale']}, which says how to find cells, "
+            f"and both were given. Leave out {notation['scale']}."
+        )
+    if not _has_range(c):
+        return
+    edges = c.cells if isinstance(c.cells, tuple) else ()
+    wrong = [edge for edge in edges if _bound_problem(edge, c.type, c.largest)]
+    rising = not wrong and all(a < b for a, b in itertools.pairwise((c.lower, *edges)))
+    if not edges or len(edges) >= MOST_CELLS or not rising or edges[-1] > c.upper:
+        kind = {"integer": "whole numbers", "date": "dates"}.get(c.type, "numbers")
+        first = (Blank("<where the second begins>"), Blank("<where the third begins>"))
+        yield (
+            f"{notation['cells']} must be 1 to {MOST_CELLS - 1} rising {kind} above the lower bound "
+            f"({quote_value(c.lower)}) and up to the upper ({quote_value(c.upper)}), was "
+            f"{_show_values(c.cells)}. Write {notation.column(c.name, cells=first)}."
+        )
+
+
+def _scale_problems(c: Any, notation: Notation) -> Iterator[str]:
+    """Yield the problem of a scale that is unknown, or logarithmic where there are no ratios."""
+    if c.scale is None:
+        return
+    if c.scale not in SCALES:
+        close = nearest(c.scale, SCALES) or "log"
+        yield (
+            f"{notation['scale']} must be {' or '.join(SCALES)}, was {quote_value(c.scale)}. "
+            f"Write {notation.column(c.name, scale=close)}, or leave it out."
+        )
+        return
+    if c.type not in ("number", "integer", "date"):
+        yield f"{notation['scale']} is for numbers and dates, and this column holds neither. Leave it out."
+        return
+    if c.scale == "linear" or not _has_range(c):
+        return
+    lower, _ = c.range
+    step = 1 if c.grid is None or not _is_positive(c.grid) else c.grid
+    if lower < 0:
+        yield (
+            f"{notation['scale']} must be linear for a column with negative values, was 'log', and the lower "
+            f"bound was {quote_value(c.lower)}. Leave it out."
+        )
+    elif lower == 0 and c.width / step < _LEAST_LOG_STEPS:
+        yield (
+            f"{notation['scale']} must be linear for a column that begins at 0 and has fewer than "
+            f"{_LEAST_LOG_STEPS} steps of {quote_value(step)}, was 'log': ratios to 0 do not exist, so steps "
+            "are counted from there. Leave it out, or declare a lower bound above 0 or a finer "
+            f"{notation['grid']}."
+        )
+
+
 def _step(c: Any, steps: int) -> float:
     """Return a step that divides the range into about that many parts."""
     if c.type == "number":
@@ -381,7 +450,11 @@ def _is_positive(value: object) -> bool:
 
 
 def _show_values(values: object) -> str:
-    return quote_value(list(values) if isinstance(values, tuple) else values)
+    if not isinstance(values, tuple):
+        return quote_value(values)
+    return quote_value(
+        [v.isoformat() if isinstance(v, datetime.date) else drop_zero_fraction(v) for v in values]
+    )
 
 
 def _may_list(value: object) -> bool:

@@ -87,6 +87,8 @@ FILE = Notation(
         "protect": "privacy.protect",
         "bounds_source": "privacy.bounds_source",
         "grid": "privacy.grid",
+        "cells": "privacy.cells",
+        "scale": "privacy.scale",
         "dataset": "privacy.dataset",
         "unit": "privacy.unit",
         "id_column": "privacy.id_column",
@@ -109,11 +111,11 @@ def nearest(name: object, choices: Iterable[str]) -> str | None:
 
 def quote_value(value: object) -> str:
     """Return a declared value as text for a message: at most 60 characters, dates in ISO 8601."""
-    text = value.isoformat() if isinstance(value, datetime.date) else repr(_drop_zero_fraction(value))
+    text = value.isoformat() if isinstance(value, datetime.date) else repr(drop_zero_fraction(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _drop_zero_fraction(value: object) -> object:
+def drop_zero_fraction(value: object) -> object:
     """Return 5 for 5.0: a message quotes what was declared, and few people declare 5.0."""
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return int(value) if isinstance(value, float) and whole else value
@@ -128,7 +130,7 @@ def _literal(value: object) -> str:
         return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, datetime.date):
         return f"date({value.year}, {value.month}, {value.day})"
-    return repr(_drop_zero_fraction(value))
+    return repr(drop_zero_fraction(value))
 
 
 def _flow_text(value: object) -> str:
@@ -150,4 +152,4 @@ def _flow_text(value: object) -> str:
 
 
 def _quote(value: object) -> str:
-    return json.dumps(_drop_zero_fraction(value), ensure_ascii=False)
+    return json.dumps(drop_zero_fraction(value), ensure_ascii=False)

@@ -79,7 +79,7 @@ class Dataset:
         """Open ledger and database, and check the ledger against the registry and the audit log."""
         self.name = config.dataset
         self._seeded = config.seed is not None
-        self._max_cells = config.limits.cells
+        self._max_cells, self._max_body = config.limits.cells, config.limits.body_bytes
         with ExitStack() as resources:
             recognition = recognize_table(config, schema)
             self.ledger = resources.enter_context(closing(open_ledger(config, schema)))
@@ -200,6 +200,7 @@ class Dataset:
             "digest": self.schema.digest,
             "collusion": self.accounting.collusion,
             "seeded": self._seeded,
+            "limits": {"body_bytes": self._max_body, "cells": self._max_cells},
         }
 
     def dummy(self, n: int, seed: int) -> dict[str, list[Any]]:

@@ -60,8 +60,10 @@ def _cube_root(value: int) -> int:
 
 def order_rows(keys: Iterable[AnyArray], n: int) -> Ints:
     """Return the order of `n` rows by several keys, the first of which counts most; ties stay as they are."""
-    order = np.arange(n)
+    order: Ints | None = None
     for key in reversed(list(keys)):
         # Sorting 16 bits takes time in proportion to the rows.
-        order = order[np.argsort(key[order], kind="stable")]
-    return order
+        order = (
+            np.argsort(key, kind="stable") if order is None else order[np.argsort(key[order], kind="stable")]
+        )
+    return np.arange(n) if order is None else order

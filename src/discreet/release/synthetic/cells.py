@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import itertools
 import math
@@ -15,6 +14,7 @@ from discreet.errors import ParameterError
 from discreet.query.curation import LEAST_MAGNITUDE
 from discreet.release.synthetic.arithmetic import add_up
 from discreet.release.synthetic.projection import project
+from discreet.schema.column_checks import MOST_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,6 @@ _CUTS, _CUTS_BESIDE_ATOMS = 12, 8
 _ATOM = 12  # a fine cell with more than this part of the rows is a cell of its own
 _LONG_RANGE = 1000  # steps of a column from 0 on, from which its fine cells grow with the value
 _RARE = 1000  # a level with less than this part of the rows is merged with others
-_MOST_DECLARED = 256
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,8 @@ def make_cells(schema: Schema, declared: Mapping[str, Sequence[Any]] | None) -> 
     schema : Schema
         Declaration of the columns.
     declared : mapping of str to sequence, or None
-        For some numbers and dates, the values at which the second and later cells begin; None for none.
+        For some numbers and dates, the values at which the second and later cells begin, in place of those
+        in the schema; None for none.
 
     Raises
     ------
@@ -202,6 +202,7 @@ def _make(column: Column, declared: Sequence[Any] | None) -> ColumnCells:
     """Return the cells of one column from its declaration alone."""
     if column.is_category:
         return ColumnCells(column)
+    declared = column.cells if declared is None else declared
     if declared is not None:
         edges = _read_edges(column, declared)
         return ColumnCells(column, edges, _divide_cells(column, edges))
@@ -229,29 +230,31 @@ def step_width(column: Column) -> float:
 def _read_edges(column: Column, declared: Sequence[Any]) -> tuple[float, ...]:
     """Return declared edges as numbers; refuses those that do not rise within the bounds."""
     first = column.lower
-    if isinstance(first, datetime.date):
-        with contextlib.suppress(ValueError):
-            declared = [
-                datetime.date.fromisoformat(edge) if isinstance(edge, str) else edge for edge in declared
-            ]
-    edges = [
-        float((edge - first).days)
-        if isinstance(edge, datetime.date) and isinstance(first, datetime.date)
-        else edge
-        for edge in declared
+    edges: list[Any] = [
+        _read_day(edge, first) if isinstance(first, datetime.date) else edge for edge in declared
     ]
     lower, upper = column.range
     plain = all(isinstance(edge, int | float | np.number) and math.isfinite(edge) for edge in edges)
     if column.type != "number" and plain:
         edges = [math.ceil(edge) for edge in edges]
     rising = plain and all(a < b for a, b in itertools.pairwise([lower, *edges]))
-    if not rising or not edges or edges[-1] > upper or len(edges) >= _MOST_DECLARED:
+    if not rising or not edges or edges[-1] > upper or len(edges) >= MOST_CELLS:
         raise ParameterError(
-            f"cells of SyntheticRelease for {column.name!r} must be up to {_MOST_DECLARED - 1} rising values "
+            f"cells of SyntheticRelease for {column.name!r} must be up to {MOST_CELLS - 1} rising values "
             f"above its lower bound {column.lower} and up to its upper bound {column.upper}, was "
             f"{list(declared)}. Each is where a cell begins; the first begins at the lower bound."
         )
     return tuple(float(edge) for edge in edges)
+
+
+def _read_day(edge: Any, first: datetime.date) -> Any:
+    """Return a date, or its text, in days since the first; anything else as it is."""
+    if isinstance(edge, str):
+        try:
+            edge = datetime.date.fromisoformat(edge)
+        except ValueError:
+            return edge
+    return float((edge - first).days) if isinstance(edge, datetime.date) else edge
 
 
 def _divide_cells(column: Column, edges: Sequence[float]) -> tuple[float, ...]:
@@ -274,12 +277,16 @@ def _divide_cells(column: Column, edges: Sequence[float]) -> tuple[float, ...]:
 def _fine_edges(column: Column) -> tuple[float, ...]:
     """Return public edges of fine cells: of equal widths, or wider with the value where the range is long.
 
-    The latter are equal steps of ``log(1 + x - lower)``, computed by square roots and products.
+    The latter are equal steps of ``log(1 + x - lower)``, or of ``log(x)`` where a logarithmic scale from a
+    bound above 0 on is declared, computed by square roots and products.
     """
     lower, upper = column.range
     step, steps = step_width(column), step_count(column)
     span = (upper - lower) / step
-    if lower >= 0 and span >= _LONG_RANGE and column.type != "date":
+    long = lower >= 0 and span >= _LONG_RANGE and column.type != "date"
+    if column.scale == "log" and lower > 0:
+        places = [(factor - 1) * lower / step for factor in _equal_ratios(upper / lower)]
+    elif column.scale == "log" or (column.scale is None and long):
         places = [factor - 1 for factor in _equal_ratios(1 + span)]
     else:
         places = [span * i / FINE_CELLS for i in range(1, FINE_CELLS)]

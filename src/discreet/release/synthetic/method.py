@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from discreet.errors import ParameterError, PromiseError
+from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.ledger import Ledger
 from discreet.noise import Stream, permutation
 from discreet.noise_law import SyntheticLaw
@@ -24,9 +25,10 @@ from discreet.query.execution import QueryExecutor
 from discreet.release._rows import is_matrix, read_matrix
 from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
 from discreet.release.publication import ColumnSummary, Publication, Release, ReleasePlan, published_fields
-from discreet.release.synthetic.arithmetic import order_rows
+from discreet.release.synthetic.arithmetic import add_up, order_rows
 from discreet.release.synthetic.plan import make_plan
-from discreet.release.synthetic.questions import Questions, RecordedSums
+from discreet.release.synthetic.public import PublicRows, match_rows
+from discreet.release.synthetic.questions import Questions, RecordedSums, check_service
 from discreet.release.synthetic.sampling import resample
 from discreet.release.synthetic.selection import NoiseBudget
 from discreet.release.synthetic.synthesis import sampling_stream, synthesize
@@ -35,7 +37,7 @@ from discreet.schema import Schema
 from discreet.tables import Field, check_target, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from discreet._types import AnyArray, Ints
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from discreet.release.synthetic.synthesis import Synthesis
     from discreet.schema import Column, Level
 
+_MANY_PARTS = 2**30  # rows are ordered by no more columns than divide them into so many parts
 LEAST_FITTING = 100
 """Smallest number of sampled rows that must fit a condition."""
 GROUPS = (
@@ -90,8 +93,8 @@ class SyntheticRelease(ReleaseMethod):
         Column that matters most, given which the others are modelled; None takes that of the schema, False
         models all columns alike.
     cells : mapping of str to sequence, optional
-        For numbers and dates, the values at which the second and later cells begin. Others are cut by noisy
-        counts.
+        For numbers and dates, the values at which the second and later cells begin, in place of those that
+        the schema declares. Columns with neither are cut by noisy counts.
     n_records : int, optional
         Number of rows that are made; None for as many as the table has, or is estimated to have.
     draw : int
@@ -100,6 +103,9 @@ class SyntheticRelease(ReleaseMethod):
         Weights of questions in the promise, in place of the usual ones; None for these.
     anyway : bool
         Whether a table is made even if it is expected to be noise.
+    keep_public : bool
+        Whether columns declared public are kept as they are, row by row, and the others drawn given them.
+        Otherwise they are made up like the others, and protected like them.
     ledger : Ledger, optional
         Ledger that every question is charged to; None counts charges in memory, under no limit.
     random_state : int, optional
@@ -158,6 +164,7 @@ class SyntheticRelease(ReleaseMethod):
         draw: int = 0,
         shares: Mapping[str, float] | None = None,
         anyway: bool = False,
+        keep_public: bool = True,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -178,10 +185,11 @@ class SyntheticRelease(ReleaseMethod):
         self.privacy = promise
         self.draw = draw
         self.target = target
-        self.cells = None if cells is None else {name: tuple(edges) for name, edges in cells.items()}
+        self.cells = None if cells is None else {name: _plain_edges(edges) for name, edges in cells.items()}
         self.n_records = n_records
         self.shares = None if shares is None else dict(shares)
         self.anyway = anyway
+        self.keep_public = keep_public
 
     def plan(self, schema: Schema, n_rows: int | None) -> SyntheticReleasePlan:
         """Return promise and schema of a release; refuses one that would be noise."""
@@ -195,13 +203,16 @@ class SyntheticRelease(ReleaseMethod):
     def parameters(self) -> dict[str, Any]:
         """Return the parameters, without table, ledger and key, as plain JSON values."""
         cells = self.cells or {}
-        plain = {name: [_plain_edge(edge) for edge in edges] for name, edges in cells.items()}
+        plain = {name: list(edges) for name, edges in cells.items()}
         return collect_parameters(self, cells=plain or None)
 
     def not_protected(self, schema: Schema) -> tuple[str, ...]:
         """Return what a release by this method does not protect, as clauses without a full stop."""
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
-        return (GROUPS, *(ALWAYS_OPEN if public else ALWAYS_OPEN[2:]), NO_FLOOR, AGAIN)
+        kept = [c.name for c in schema.released if c.role == "public" and self.keep_public]
+        named = f"the columns declared public, whose rows are kept as they are: {', '.join(kept)}"
+        open_facts = ALWAYS_OPEN if public else ALWAYS_OPEN[2:]
+        return (GROUPS, *open_facts, *([named] if kept else []), NO_FLOOR, AGAIN)
 
     def _plan(self, schema: Schema, n_rows: int | None) -> tuple[Promise, SyntheticPlan]:
         """Return the promise of all questions together, and what will be asked."""
@@ -215,7 +226,13 @@ class SyntheticRelease(ReleaseMethod):
             cells=self.cells,
             shares=self.shares,
             anyway=self.anyway,
+            keep_public=self.keep_public,
         )
+        if plan.public and self.n_records not in (None, n_rows):
+            raise ParameterError(
+                f"n_records of SyntheticRelease must be left out where rows of public columns are kept, was "
+                f"{self.n_records!r}. Have them made up like the others with keep_public=False."
+            )
         # The sampler's share of delta grows with the number of questions.
         asked = BudgetSplit(self.privacy, plan.shares, unit=schema.unit, neighbors=schema.neighbors)
         return asked.whole, plan
@@ -243,7 +260,7 @@ class SyntheticRelease(ReleaseMethod):
                 "target as a column."
             )
         with Database(source, schema=schema, ledger=self.ledger, random_state=self.random_state) as database:
-            return self._make(database, counted=self.ledger is not None)
+            return self._make(database, counted=self.ledger is not None, public=source)
 
     def publish(
         self,
@@ -284,12 +301,18 @@ class SyntheticRelease(ReleaseMethod):
             self._plan(schema, sums.n_rows)
             # Before the charge: a key that was used already must cost nothing.
             stream.spend(f"{type(self).__name__}.publish")
-            made = self._make(sums, counted=self.ledger is not None)
+            made = self._make(sums, counted=self.ledger is not None, public=source)
         done = self._write(made, target, sums.n_rows, replace=replace)
         return dataclasses.replace(done, commitment=stream.commitment, rows_salt=salt or None)
 
     def publish_database(
-        self, sums: NoisySums, target: str | Path, *, owner: str | None = None, replace: bool = False
+        self,
+        sums: NoisySums,
+        target: str | Path,
+        *,
+        owner: str | None = None,
+        replace: bool = False,
+        public: Any = None,
     ) -> Publication:
         """Make a table from noisy sums alone and write it to a file.
 
@@ -301,6 +324,8 @@ class SyntheticRelease(ReleaseMethod):
             As for :meth:`publish`.
         owner : str, optional
             Name that is charged beside the total; None charges the total alone.
+        public : frame, path, URL or mapping of names to arrays, optional
+            Table with the columns declared public, as for :meth:`release_database`.
 
         Returns
         -------
@@ -308,7 +333,8 @@ class SyntheticRelease(ReleaseMethod):
             Without a commitment: whoever answers has the key of the noise.
         """
         check_target(target, replace=replace)
-        return self._write(self.release_database(sums, owner=owner), target, sums.n_rows, replace=replace)
+        made = self.release_database(sums, owner=owner, public=public)
+        return self._write(made, target, sums.n_rows, replace=replace)
 
     def _write(
         self, made: SyntheticTable, target: str | Path, n_read: int | None, *, replace: bool
@@ -349,7 +375,9 @@ class SyntheticRelease(ReleaseMethod):
             engine.close()
             raise
 
-    def release_database(self, sums: NoisySums, *, owner: str | None = None) -> SyntheticTable:
+    def release_database(
+        self, sums: NoisySums, *, owner: str | None = None, public: Any = None
+    ) -> SyntheticTable:
         """Make a table from noisy sums alone: a database at hand, or one behind a service.
 
         Parameters
@@ -358,6 +386,9 @@ class SyntheticRelease(ReleaseMethod):
             Table that answers questions for a price.
         owner : str, optional
             Name that is charged beside the total; None charges the total alone.
+        public : frame, path, URL, mapping of names to arrays, or PublicRows
+            Table with the columns declared public, whose rows are kept; not read where there are none. A
+            database, and a service above all, does not hand out rows.
 
         Raises
         ------
@@ -366,15 +397,19 @@ class SyntheticRelease(ReleaseMethod):
         BudgetExceeded
             If all questions together exceed what the ledger has left; nothing was charged.
         """
-        return self._make(sums, owner=owner)
+        return self._make(sums, owner=owner, public=public)
 
-    def _make(self, sums: NoisySums, *, owner: str | None = None, counted: bool = True) -> SyntheticTable:
+    def _make(
+        self, sums: NoisySums, *, owner: str | None = None, counted: bool = True, public: Any = None
+    ) -> SyntheticTable:
         """Plan, ask and draw; without a ledger that counts, the receipts name none."""
         _, self.plan_ = self._plan(sums.schema, sums.n_rows)
+        check_service(sums, self.plan_.cells)
         questions = Questions(sums, self.privacy, self.plan_.shares, owner=owner, counted=counted)
         self.promises_ = questions.promises
         budget = NoiseBudget.from_promise(self.promises_[0], sums.neighbors, sums.schema.max_rows_per_unit)
-        self._synthesis = synthesize(questions, self.plan_, budget)
+        kept = self._read_public(sums, public)
+        self._synthesis = synthesize(questions, self.plan_, budget, kept)
         self._schema = sums.schema
         self.n_rows_ = round(self._synthesis.n)
         self.tables_ = questions.to_dict()
@@ -389,9 +424,33 @@ class SyntheticRelease(ReleaseMethod):
             schema=publishable_schema(sums.schema),
             promises=self.promises_,
             receipt=self.receipts_[-1] if self.receipts_ else self._charge((), sums.schema, False),
-            summary=tuple(ColumnSummary(column=name, law=SyntheticLaw()) for name in columns),
+            summary=tuple(
+                ColumnSummary(column=name, law=SyntheticLaw())
+                for name in columns
+                if name not in self.plan_.public
+            ),
             commitment="",
         )
+
+    def _read_public(self, sums: NoisySums, public: Any) -> PublicRows | None:
+        """Return the rows that are kept; refuses none, or another number of them, before anything is paid."""
+        names = self.plan_.public
+        if not names:
+            return None
+        if public is None:
+            raise ParameterError(
+                f"public of release_database must be a table with the columns whose rows are kept "
+                f"({', '.join(names)}), and was left out: noisy sums do not hand out rows. Nothing was "
+                "charged. Give it, or have these columns made up like the others with keep_public=False."
+            )
+        given = isinstance(public, PublicRows)
+        rows: PublicRows = public if given else PublicRows.from_source(public, sums.schema, names)
+        if rows.n != sums.n_rows:
+            raise DataError(
+                f"public of release_database must have the {sums.n_rows} rows of the table, and has "
+                f"{rows.n}. Nothing was charged."
+            )
+        return rows
 
     def generate(
         self, n: int | None = None, where: Mapping[str, Any] | None = None, seed: int = 0
@@ -409,6 +468,11 @@ class SyntheticRelease(ReleaseMethod):
             Index of the draw; 0 draws the rows of the release.
         """
         made = self._synthesis
+        if made.public is not None and (where or n not in (None, made.public.n)):
+            raise ParameterError(
+                "n and where of SyntheticRelease.generate must be left out where rows of public columns are "
+                "kept: there is one row for each of them. Select among the rows instead."
+            )
         size = round(made.n) if n is None else n
         if size < 1:
             raise ParameterError(f"n of SyntheticRelease.generate must be at least 1, was {n!r}.")
@@ -418,19 +482,21 @@ class SyntheticRelease(ReleaseMethod):
         return draw_rows(made, size, where or {}, stream)
 
 
-def regenerate(method: SyntheticRelease, document: Mapping[str, Any]) -> SyntheticTable:
+def regenerate(
+    method: SyntheticRelease, document: Mapping[str, Any], public: Mapping[str, AnyArray] | Path | None = None
+) -> SyntheticTable:
     """Return the table that published answers give: every question must follow from the answers before it.
 
     Parameters
     ----------
-    method, document
+    method, document, public
         As for :func:`repeat_release`.
     """
-    return repeat_release(method, document)[1]
+    return repeat_release(method, document, public)[1]
 
 
 def repeat_release(
-    method: SyntheticRelease, document: Mapping[str, Any]
+    method: SyntheticRelease, document: Mapping[str, Any], public: Mapping[str, AnyArray] | Path | None = None
 ) -> tuple[SyntheticRelease, SyntheticTable]:
     """Return the method and the table that published answers give, without rows and without a key.
 
@@ -442,6 +508,9 @@ def repeat_release(
         Method with the parameters of the release; its promise is replaced by the recorded one.
     document : mapping
         Content of ``tables.json``, as ``tables_`` has it.
+    public : mapping of str to array, or Path, optional
+        Columns of the published table, encoded, or its file, of which those declared public are kept; None
+        where there are none.
     """
     sums = RecordedSums(document)
     again = SyntheticRelease(
@@ -453,8 +522,15 @@ def repeat_release(
         draw=method.draw,
         shares=method.shares,
         anyway=True,
+        keep_public=method.keep_public,
     )
-    made = again.release_database(sums)
+    names = [column.name for column in sums.schema.released if column.role == "public"]
+    kept = None
+    if isinstance(public, Mapping) and names:
+        kept = PublicRows.from_columns({name: public[name] for name in names})
+    elif public is not None and names:
+        kept = PublicRows.from_source(public, sums.schema, names)
+    made = again.release_database(sums, public=kept)
     if not sums.is_used_up:
         raise ParameterError("The record must have no answers but those that the release asks for.")
     return again, made
@@ -494,22 +570,41 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
     stream : Stream
         Source of the random words.
     """
+    if made.public is not None:
+        return _draw_kept(made, made.public, stream)
     fitting = _find_rows(made, where)
-    target = made.plan.target
-    if target is not None and target in where and len(fitting) < LEAST_FITTING:
-        # All sampled rows in the class that is wanted: as many more of them as the class is rare.
-        made = made.redraw(_find_cell(made, target, where[target]), stream)
+    if where and len(fitting) < LEAST_FITTING:
+        # Rows of what is rare, as many as there were of all.
+        made = _redraw(made, where, stream)
         fitting = _find_rows(made, where)
     if where and len(fitting) < LEAST_FITTING:
         raise ParameterError(
-            f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of the "
+            f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of "
             f"{len(made.classes)} sampled rows, and fits {len(fitting)}. Ask for less at once."
         )
-    depth = [made.sample[column] for column, _ in made.tree.order]
-    order = order_rows([made.classes[fitting], *(codes[fitting] for codes in depth)], len(fitting))
+    keys, parts = [made.classes[fitting]], len(made.tree.one_way.classes)
+    for column, _ in made.tree.order:
+        if parts <= _MANY_PARTS:
+            keys.append(made.sample[column][fitting])
+            parts *= made.tree.one_way.columns[column].shape[1]
+    order = order_rows(keys, len(fitting))
     picked = resample(fitting[order], made.weights, n, stream)
-    picked = picked[permutation(n, stream)]
+    return _draw_columns(made, picked[permutation(n, stream)], stream)
+
+
+def _draw_kept(made: Synthesis, public: PublicRows, stream: Stream) -> dict[str, AnyArray]:
+    """Return the kept rows, each with the other columns of a sampled row that has the same public cells."""
+    keys = [made.patterns, made.classes, *(made.sample[column] for column, _ in made.tree.order)]
+    order = order_rows(keys, len(made.patterns))
+    kept, picked = match_rows(made.patterns, made.kept, order, made.weights, stream)
+    drawn = _draw_columns(made, picked, stream)
+    return drawn | {name: values[kept] for name, values in public.columns.items()}
+
+
+def _draw_columns(made: Synthesis, picked: Ints, stream: Stream) -> dict[str, AnyArray]:
+    """Return the columns of sampled rows, with values inside their cells."""
     columns = {}
+    n = len(picked)
     for name, cells in made.cells.items():
         if name == made.plan.target:
             codes: Ints = made.classes[picked]
@@ -520,6 +615,23 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
         values = draw_values(cells, codes, made.fine.get(name), stream)
         columns[name] = values.astype(np.int32) if cells.column.is_category else values
     return columns
+
+
+def _redraw(made: Synthesis, where: Mapping[str, Any], stream: Stream) -> Synthesis:
+    """Return the model with a sample that has the class and the rarest other cell of a condition."""
+    target, one_way = made.plan.target, made.tree.one_way
+    cell = None if target is None or target not in where else _find_cell(made, target, where[target])
+    rows: list[tuple[float, int, int]] = []
+    for name, value in where.items():
+        if name in made.names:
+            column, place = made.names.index(name), _find_cell(made, name, value)
+            by_class = one_way.columns[column][:, place]
+            rows.append((add_up(by_class) if cell is None else float(by_class[cell]), column, place))
+    if not rows:
+        return made.redraw(cell, None, 0, stream)
+    count, column, place = min(rows)
+    # What no row has cannot be drawn.
+    return made if count <= 0 else made.redraw(cell, column, place, stream)
 
 
 def _find_rows(made: Synthesis, where: Mapping[str, Any]) -> Ints:
@@ -555,6 +667,11 @@ def _find_cell(made: Synthesis, name: str, value: Any) -> int:
     return int(np.searchsorted(np.array(cells.edges), number, side="right"))
 
 
+def _plain_edges(edges: Sequence[Any]) -> tuple[Any, ...]:
+    """Return edges as plain JSON values: dates as text."""
+    return tuple(edge.isoformat() if isinstance(edge, datetime.date) else edge for edge in edges)
+
+
 def publishable_schema(schema: Schema) -> Schema:
     """Return the schema of the published table: the declared columns, every list closed."""
     columns = [_published_column(column) for column in schema.released]
@@ -566,11 +683,6 @@ def _published_column(column: Column) -> Column:
         return column
     plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
     return dataclasses.replace(column, values=plain, closed=True)
-
-
-def _plain_edge(edge: Any) -> Any:
-    """Return the value at which a cell begins as JSON has it; a date as ISO 8601."""
-    return edge.isoformat() if isinstance(edge, datetime.date) else edge
 
 
 def _decode(column: Column, values: AnyArray) -> AnyArray:
@@ -607,7 +719,8 @@ class SyntheticReleasePlan(ReleasePlan):
 
     def __init__(self, schema: Schema, promise: Promise, plan: SyntheticPlan, n_records: int | None) -> None:
         self.schema, self.promises, self.questions = schema, (promise,), plan
-        self.columns = tuple(ColumnSummary(column=c.name, law=SyntheticLaw()) for c in schema.released)
+        made = [c.name for c in schema.released if c.name not in plan.public]
+        self.columns = tuple(ColumnSummary(column=name, law=SyntheticLaw()) for name in made)
         self.notes = plan.notes
         self._n_records = n_records
 

@@ -10,6 +10,7 @@ from discreet.errors import DataError, ParameterError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, gaussian_mu
 from discreet.release.synthetic.arithmetic import add_up
 from discreet.release.synthetic.cells import make_cells
+from discreet.release.synthetic.public import check_public
 from discreet.release.synthetic.selection import HALF_DEVIATION, LEAST_SIGMAS, NoiseBudget
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class SyntheticPlan:
         Standard deviation of the scores of dependence, in rows; None where none are asked for.
     notes : tuple of str
         Sentences about what the release will not do, and why.
+    public : tuple of str
+        Names of the columns whose rows are kept as they are.
     """
 
     cells: tuple[ColumnCells, ...]
@@ -71,6 +74,7 @@ class SyntheticPlan:
     count_sd: float
     score_sd: float | None
     notes: tuple[str, ...]
+    public: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, without the cells."""
@@ -82,6 +86,7 @@ class SyntheticPlan:
             "count_sd": self.count_sd,
             "score_sd": self.score_sd,
             "notes": list(self.notes),
+            **({"public": list(self.public)} if self.public else {}),
         }
 
 
@@ -95,6 +100,7 @@ def make_plan(
     cells: Mapping[str, Sequence[Any]] | None = None,
     shares: Mapping[str, float] | None = None,
     anyway: bool = False,
+    keep_public: bool = True,
 ) -> SyntheticPlan:
     """Return the plan of a release; refuses one that would be noise, before anything is charged.
 
@@ -116,6 +122,8 @@ def make_plan(
         Weights of questions that replace those of :data:`SHARES`.
     anyway : bool
         Whether a release is made even if it is expected to be noise.
+    keep_public : bool
+        Whether the rows of columns declared public are kept as they are.
     """
     notes: list[str] = []
     made = make_cells(schema, cells)
@@ -124,21 +132,27 @@ def make_plan(
             f"SyntheticRelease needs at least {LEAST_ROWS} rows, and the table has {n_rows}. Nothing was "
             "charged. Ask for single counts instead."
         )
+    public = _choose_public(schema, notes, keep=keep_public)
     _check_cells(made, n_rows, notes, anyway=anyway)
     chosen = _choose_target(schema, made, target, notes)
     budget = NoiseBudget.from_promise(promise, schema.neighbors, schema.max_rows_per_unit)
     modelled = [one for one in made if one.name != chosen and one.expected_size > 1]
     sizes = {one.name: one.expected_size for one in made}
     classes = 1 if chosen is None else sizes[chosen]
+    if chosen is None or chosen in public:
+        modelled = [one for one in modelled if one.name not in public]
     tables = max(len(modelled), 1)
     sd = budget.count_sd(tables)
     error = None
     if n_rows is not None and modelled:
         error = HALF_DEVIATION * sd * classes * add_up(sizes[one.name] for one in modelled) / tables / n_rows
         _check_error(error, sd, n_rows, modelled, chosen, requested or promise, notes, anyway=anyway)
-    split, score_sd = _split_promise(budget, made, len(modelled), n_rows, error, shares, notes)
-    _note_public(schema, notes)
-    return SyntheticPlan(made, chosen, n_rows, split, error, sd, score_sd, tuple(notes))
+    private = [one for one in made if one.name not in public]
+    given = [one for one in made if one.name in public and one.name != chosen and one.expected_size > 1]
+    drawn = len([one for one in private if one.name != chosen and one.expected_size > 1])
+    pairs = drawn * (drawn - 1) // 2 + drawn * len(given)
+    split, score_sd = _split_promise(budget, private, pairs, n_rows, error, shares, notes)
+    return SyntheticPlan(made, chosen, n_rows, split, error, sd, score_sd, tuple(notes), public)
 
 
 def _check_cells(cells: Sequence[ColumnCells], n_rows: int | None, notes: list[str], *, anyway: bool) -> None:
@@ -233,7 +247,7 @@ def _up(value: float) -> str:
 def _split_promise(
     budget: NoiseBudget,
     cells: Sequence[ColumnCells],
-    columns: int,
+    pairs: int,
     n_rows: int | None,
     error: float | None,
     given: Mapping[str, float] | None,
@@ -244,7 +258,6 @@ def _split_promise(
     shares.update(_read_shares(given))
     if not any(one.has_fine for one in cells):
         del shares["fine"]
-    pairs = columns * (columns - 1) // 2
     score_sd = budget.score_sd(pairs, _normalize(shares)["scores"]) if pairs else None
     if score_sd is not None and n_rows is not None and 2 * LEAST_SIGMAS * score_sd > n_rows:
         notes.append(
@@ -283,10 +296,20 @@ def _normalize(shares: dict[str, float]) -> dict[str, float]:
     }
 
 
-def _note_public(schema: Schema, notes: list[str]) -> None:
-    """Note columns declared public, which are made up like all others, and rows of one unit."""
-    public = [column.name for column in schema.released if column.role == "public"]
-    if public:
-        notes.append(f"Columns declared public are made up like the others: {', '.join(public)}.")
+def _choose_public(schema: Schema, notes: list[str], *, keep: bool) -> tuple[str, ...]:
+    """Return the columns whose rows are kept; notes what happens to them, and to rows of one unit."""
+    public = tuple(column.name for column in schema.released if column.role == "public")
     if (schema.max_rows_per_unit or 1) > 1:
         notes.append("Published rows are single ones: which rows belong to one unit is lost.")
+    if not public:
+        return ()
+    listed = ", ".join(public)
+    if not keep:
+        notes.append(f"Columns declared public are made up like the others: {listed}.")
+        return ()
+    check_public(schema, public)
+    notes.append(
+        f"Rows of the columns declared public are kept as they are: {listed}. The promise is about all other "
+        "cells of a row."
+    )
+    return public

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +12,15 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.learn.budget_schedule import BudgetSchedule
-from discreet.privacy import Receipt, promise_from_dict
+from discreet.privacy import PureDP, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query import Answer, Dependence, Marginals
 from discreet.query.curation import Curation
+from discreet.release.synthetic.arithmetic import add_up
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import Floats
     from discreet.privacy import Promise
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
     from discreet.schema.schema import Neighbors
 
 _KIND = "discreet synthetic tables"
+MOST_BYTES, MOST_NUMBERS, MOST_COUNTED = 1_000_000, 2**16, 2**20
+"""Largest question, in bytes of JSON, numbers of its answer, and cells that are counted for scores: what a
+service takes unless it says otherwise. Larger ones are asked in parts wherever the rows are, so that the same
+table comes of them."""
+_DIGITS = 11  # of a count with its comma, in a question
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,17 +146,30 @@ class Questions:
         fine : bool
             Whether fine cells are counted instead of cells.
         """
-        named = {column for table in tables for column in table}
-        groups = {} if fine else _groups(cells, named)
-        question = Marginals(tables, _edges(cells, named, fine=fine), precisions, groups)
-        answer = self._ask(name, question)
-        values = question.split(np.asarray(answer.value), self._curation)
-        sds = question.split(np.asarray(answer.sd), self._curation)
-        made = [
-            NoisyTable(tuple(table), np.asarray(value), float(sd.flat[0]))
-            for table, value, sd in zip(tables, values, sds, strict=True)
-        ]
-        self._record[-1].update(_describe_tables(made, cells, fine=fine))
+
+        def make(start: int, end: int) -> Marginals:
+            part = tables[start:end]
+            named = {column for table in part for column in table}
+            groups = {} if fine else _groups(cells, named)
+            weights = None if precisions is None else precisions[start:end]
+            return Marginals(part, _edges(cells, named, fine=fine), weights, groups)
+
+        weights = [1] * len(tables) if precisions is None else list(precisions)
+        if isinstance(self.promises[0], PureDP):
+            weights = [math.isqrt(weight << 16) for weight in weights]
+        sizes = [math.prod(cells[c].fine_size if fine else cells[c].size for c in table) for table in tables]
+        parts = self._ask(name, split_question(make, sizes, MOST_NUMBERS), weights)
+        made: list[NoisyTable] = []
+        for i, (question, answer) in enumerate(parts, start=len(self._record) - len(parts)):
+            assert isinstance(question, Marginals)
+            values = question.split(np.asarray(answer.value), self._curation)
+            sds = question.split(np.asarray(answer.sd), self._curation)
+            own = [
+                NoisyTable(tuple(table), np.asarray(value), float(sd.flat[0]))
+                for table, value, sd in zip(question.tables, values, sds, strict=True)
+            ]
+            self._record[i].update(_describe_tables(own, cells, fine=fine))
+            made += own
         return made
 
     def ask_scores(
@@ -172,32 +193,59 @@ class Questions:
             Public counts to compare with, as of :class:`~discreet.query.Dependence`.
         """
         by = reference.get("by")
-        named = {column for pair in pairs for column in pair} | ({by} if by else set())
-        question = Dependence(pairs, _edges(cells, named), reference, _groups(cells, named))
-        answer = self._ask(name, question)
-        return np.asarray(answer.value), float(np.asarray(answer.sd).flat[0])
 
-    def _ask(self, name: str, question: Aggregate) -> Answer:
-        """Ask one question, and record it with its answer."""
-        answer = self._schedule.ask(name, question)
-        receipt = answer.receipt
-        if not self._counted:
-            receipt = replace(receipt, ledger=None, seq=None, hash=None, question=None)
-        self.receipts = (*self.receipts, receipt)
-        self._record.append(
-            {
-                "name": name,
-                "question": question.to_dict(),
-                "share": self._schedule.split[name],
-                "promise": self._schedule.privacy(name).to_dict(),
-                "law": answer.law,
-                "values": np.ravel(answer.value).tolist(),
-                "sd": np.ravel(answer.sd).tolist(),
-                "earlier": answer.cached,
-                "receipt": receipt.to_dict(),
-            }
-        )
-        return answer
+        def make(start: int, end: int) -> Dependence:
+            part = pairs[start:end]
+            named = {column for pair in part for column in pair}
+            own = {**reference}
+            if own["kind"] == "tables":
+                own["values"] = own["values"][start:end]
+            else:
+                own["margins"] = {name: own["margins"][name] for name in sorted(named)}
+            named |= {by} if by else set()
+            return Dependence(part, _edges(cells, named), own, _groups(cells, named))
+
+        sizes = [cells[first].size * cells[second].size for first, second in pairs]
+        parts = self._ask(name, split_question(make, sizes, MOST_COUNTED), [1] * len(pairs))
+        values = np.concatenate([np.asarray(answer.value) for _, answer in parts])
+        return values, float(np.asarray(parts[0][1].sd).flat[0])
+
+    def _ask(
+        self, name: str, parts: Sequence[tuple[Aggregate, int, int]], weights: Sequence[int]
+    ) -> list[tuple[Aggregate, Answer]]:
+        """Ask a question in its parts, and record them with their answers.
+
+        Parameters
+        ----------
+        name : str
+            Name of the question among the shares.
+        parts : sequence of (Aggregate, int, int)
+            Parts, each with its first table and the one after its last.
+        weights : sequence of int
+            Weight of each table in the sensitivity of the whole.
+        """
+        questions = [question for question, _, _ in parts]
+        totals = [int(add_up(weights[start:end])) for _, start, end in parts]
+        answers = self._schedule.ask_parts(name, questions, totals)
+        for i, (question, answer) in enumerate(zip(questions, answers, strict=True)):
+            receipt = answer.receipt
+            if not self._counted:
+                receipt = replace(receipt, ledger=None, seq=None, hash=None, question=None)
+            self.receipts = (*self.receipts, receipt)
+            self._record.append(
+                {
+                    "name": name,
+                    "question": question.to_dict(),
+                    "share": self._schedule.split[name] * totals[i] / add_up(totals),
+                    "promise": self._schedule.part_privacy(name, totals, i).to_dict(),
+                    "law": answer.law,
+                    "values": np.ravel(answer.value).tolist(),
+                    "sd": np.ravel(answer.sd).tolist(),
+                    "earlier": answer.cached,
+                    "receipt": receipt.to_dict(),
+                }
+            )
+        return list(zip(questions, answers, strict=True))
 
     def digest(self) -> str:
         """Return the SHA-256, in hexadecimal, of the questions so far with their answers."""
@@ -215,6 +263,75 @@ class Questions:
             "promise": promise.to_dict(),
             "questions": [dict(one) for one in self._record],
         }
+
+
+def split_question(
+    make: Callable[[int, int], Aggregate], sizes: Sequence[int], most: int
+) -> list[tuple[Aggregate, int, int]]:
+    """Return a question in parts that a service takes, each with its first table and the one after its last.
+
+    Parameters
+    ----------
+    make : callable
+        Function of the first table and the one after the last that returns the question about these.
+    sizes : sequence of int
+        Number of cells of each table.
+    most : int
+        Largest number of cells of a part.
+    """
+    waiting, parts = [(0, len(sizes))], []
+    while waiting:
+        start, end = waiting.pop()
+        question = make(start, end)
+        small = add_up(sizes[start:end]) <= most and len(_write(question)) <= MOST_BYTES
+        if small or end - start == 1:
+            parts.append((question, start, end))
+        else:
+            middle = (start + end) // 2
+            waiting += [(middle, end), (start, middle)]
+    return parts
+
+
+def _write(question: Aggregate) -> str:
+    """Return a question as a service gets it."""
+    return json.dumps(question.to_dict(), separators=(",", ":"))
+
+
+def can_ask(columns: Sequence[ColumnCells]) -> bool:
+    """Return whether the table of some columns, and a question with public counts of it, fit a service."""
+    cells = math.prod(one.size for one in columns)
+    levels = int(add_up(len(one.groups or ()) for one in columns))
+    return cells <= MOST_NUMBERS and _DIGITS * (cells + levels) <= MOST_BYTES
+
+
+def check_service(sums: NoisySums, cells: Sequence[ColumnCells]) -> None:
+    """Refuse a service whose limits the questions may exceed, before any of them is paid for.
+
+    Parameters
+    ----------
+    sums : NoisySums
+        Table that will be asked; only one behind a service has limits.
+    cells : sequence of ColumnCells
+        Cells of every column, before any is settled.
+    """
+    limits: Mapping[str, int] | None = getattr(sums, "limits", None)
+    if limits is None:
+        return
+    # A request has the promises that follow beside the question.
+    wanted = {"body_bytes": 2**20, "cells": MOST_NUMBERS}
+    for name, least in wanted.items():
+        if limits.get(name, least) < least:
+            raise ParameterError(
+                f"The service must have the limit {name} of at least {least} for a synthetic table, and has "
+                f"{limits[name]}. Nothing was charged. Ask its curator to raise it, or to make the table."
+            )
+    widest = max(cells, key=lambda one: one.fine_size)
+    if widest.fine_size > limits.get("cells", MOST_NUMBERS):
+        raise ParameterError(
+            f"A column of a synthetic table through this service must have at most {limits['cells']} cells, "
+            f"and {widest.name!r} has {widest.fine_size}. Nothing was charged. Ask its curator to declare "
+            "fewer levels, or to make the table."
+        )
 
 
 def _describe_tables(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.release.synthetic.arithmetic import add_along, divide, order_rows
+from discreet.release.synthetic.arithmetic import add_along, add_up, divide, order_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
 
 _LEAST_FACTOR, _LARGEST_FACTOR = 0.1, 10.0
+_WORTH_A_ROUND = 0.95  # of the misfit before: rounds end when one leaves more
+_CLOSE_ENOUGH = 2e-3  # twice the distance, in part of the rows, at which a table is not fitted further
 _KEPT_INDICES = 2**24
 """Largest number of indices of cells that are kept between rounds, 128 MB; more are computed again."""
 
@@ -41,10 +43,10 @@ def draw_levels(groups: Ints, shares: Floats, stream: Stream) -> Ints:
     counts = np.bincount(groups, minlength=len(shares))
     present = np.flatnonzero(counts)
     levels = apportion(counts[present], shares[present], stream.words(shares.shape[1]))
-    words = stream.words(len(groups))
-    low, high = (words & np.uint64(0xFFFF)).astype(np.uint16), (words >> np.uint64(48)).astype(np.uint16)
+    # 16 bits are enough: a tie matters only where it falls on the boundary between two levels.
+    words = (stream.words(len(groups)) >> np.uint64(48)).astype(np.uint16)
     narrow = groups.astype(np.uint16) if len(shares) <= 2**16 else groups
-    order = order_rows([narrow, high, low], len(groups))
+    order = order_rows([narrow, words], len(groups))
     drawn = np.empty(len(groups), np.int64)
     drawn[order] = np.repeat(np.tile(np.arange(shares.shape[1]), len(present)), levels.ravel())
     return drawn
@@ -84,7 +86,10 @@ def apportion(counts: Ints, shares: Floats, tiebreak: Words) -> Ints:
 
 
 def fit_weights(
-    codes: Sequence[AnyArray], wanted: Sequence[tuple[tuple[int, ...], Floats]], weight: float, rounds: int
+    codes: Sequence[AnyArray],
+    wanted: Sequence[tuple[tuple[int, ...], Floats]],
+    weight: float | Floats,
+    rounds: int,
 ) -> Floats:
     """Return weights of rows under which they have given tables, as far as rounds of fitting bring them.
 
@@ -94,21 +99,30 @@ def fit_weights(
         Cell of every row, for each column.
     wanted : sequence of (tuple of int, array)
         Indices of columns, and the counts that their table shall have.
-    weight : float
-        Weight of every row to begin with.
+    weight : float or array
+        Weight of every row to begin with, the same for all or one for each.
     rounds : int
-        Number of passes over all tables.
+        Largest number of passes over all tables; fewer are made where another hardly changes anything.
     """
     n = len(codes[0])
-    weights = np.full(n, weight)
+    weights = np.full(n, weight) if isinstance(weight, float) else weight.copy()
+    total = add_up(weights)
     keep = n * len(wanted) <= _KEPT_INDICES
     kept = [index_cells(codes, columns, table.shape) for columns, table in wanted] if keep else []
+    before = np.inf
     for _ in range(rounds):
+        off = 0.0
         for i, (columns, table) in enumerate(wanted):
             place = kept[i] if keep else index_cells(codes, columns, table.shape)
             current = np.bincount(place, weights, table.size)
-            factor = divide(table.ravel(), current, 1.0)
-            weights *= np.take(np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR), place)
+            wrong = add_up(np.abs(current - table.ravel()))
+            off += wrong
+            if wrong > _CLOSE_ENOUGH * total:
+                factor = divide(table.ravel(), current, 1.0)
+                weights *= np.take(np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR), place)
+        if off > _WORTH_A_ROUND * before:
+            break
+        before = off
     return weights
 
 

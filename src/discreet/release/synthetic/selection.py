@@ -11,9 +11,10 @@ import numpy as np
 from discreet.privacy import GaussianDP, PureDP
 from discreet.query.aggregates.base import MOST_CELLS
 from discreet.release.synthetic.arithmetic import add_up, root_two_thirds
+from discreet.release.synthetic.questions import MOST_NUMBERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from discreet._types import Floats
     from discreet.privacy import Promise
@@ -108,7 +109,13 @@ def expected_fluctuation(reference: Floats) -> float:
     return add_up(spread.ravel()) / 2
 
 
-def find_tree(pairs: Sequence[Pair], dependence: Sequence[float], least: float, columns: int) -> list[Pair]:
+def find_tree(
+    pairs: Sequence[Pair],
+    dependence: Sequence[float],
+    least: float,
+    columns: int,
+    joined: Collection[int] = (),
+) -> list[Pair]:
     """Return the edges of a maximum spanning forest, of pairs whose dependence exceeds a least one.
 
     Parameters
@@ -121,8 +128,10 @@ def find_tree(pairs: Sequence[Pair], dependence: Sequence[float], least: float, 
         Dependence above which a pair is considered.
     columns : int
         Number of columns in all.
+    joined : collection of int
+        Columns that are known together, so that a tree may hold only one of them.
     """
-    group = list(range(columns))
+    group = [min(joined) if column in joined else column for column in range(columns)]
     edges = []
     ranked = sorted(range(len(pairs)), key=lambda i: (-dependence[i], pairs[i]))
     for i in ranked:
@@ -242,7 +251,8 @@ def _choose_prefix(
     cells : dict of (int, int) to int
         Number of cells of each table.
     room : int
-        Number of cells that one question may still have; pairs beyond it are left out.
+        Number of cells that the question may still have; pairs beyond it are left out, and so are those that
+        no part of a question could have.
     base : float
         Sum of the weights of other tables in the question.
     loss : float
@@ -257,7 +267,7 @@ def _choose_prefix(
     weight, lost, used = base, everything, 0
     kept: list[Pair] = []
     for pair in ranked:
-        if used + cells[pair] > room:
+        if used + cells[pair] > room or cells[pair] > MOST_NUMBERS:
             continue
         used += cells[pair]
         kept.append(pair)

@@ -12,10 +12,11 @@ import numpy as np
 from discreet.errors import DataError
 from discreet.noise import Stream
 from discreet.privacy.receipt import canonical
-from discreet.release.synthetic.arithmetic import add_along, add_up
-from discreet.release.synthetic.projection import independent, project
-from discreet.release.synthetic.questions import to_margins
-from discreet.release.synthetic.sampling import apportion, fit_weights, index_cells
+from discreet.release.synthetic.arithmetic import add_along, add_up, divide
+from discreet.release.synthetic.projection import independent, project, rake
+from discreet.release.synthetic.public import number_patterns
+from discreet.release.synthetic.questions import can_ask, to_margins
+from discreet.release.synthetic.sampling import apportion, draw_levels, fit_weights, index_cells
 from discreet.release.synthetic.selection import (
     LEAST_SIGMAS,
     NoiseBudget,
@@ -34,14 +35,20 @@ from discreet.release.synthetic.tree import (
 )
 
 if TYPE_CHECKING:
-    from discreet._types import AnyArray, Floats
+    from collections.abc import Sequence
+
+    from discreet._types import AnyArray, Floats, Ints
     from discreet.release.synthetic.cells import ColumnCells
     from discreet.release.synthetic.plan import SyntheticPlan
+    from discreet.release.synthetic.public import PublicRows
     from discreet.release.synthetic.questions import NoisyTable, Questions
     from discreet.release.synthetic.selection import Pair
 
 SAMPLE_FACTOR, MOST_SAMPLED = 4, 2**20
-_ROUNDS = 6
+_ROUNDS, _FEW_ROUNDS, _MANY = 6, 3, 2**27
+"""Rounds of fitting; the few are for more rows times tables than the number after them."""
+_CLASS_ROUNDS = 20
+_LEAST_REDRAWN = 4096
 _LEAST_SIGMAS_OF_ROWS = 3
 
 
@@ -69,6 +76,10 @@ class Synthesis:
         Weight of each sampled row.
     details : dict
         Facts about the decisions, as plain JSON values.
+    public : PublicRows or None
+        Columns whose rows are kept; None where there are none.
+    kept, patterns : array of int
+        Combination of public cells of every kept row, and of every sampled one.
     """
 
     plan: SyntheticPlan
@@ -81,25 +92,45 @@ class Synthesis:
     classes: AnyArray = field(default_factory=lambda: np.empty(0, np.uint16))
     weights: Floats = field(default_factory=lambda: np.empty(0))
     details: dict[str, Any] = field(default_factory=dict)
+    public: PublicRows | None = None
+    kept: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
+    patterns: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def n(self) -> float:
         """Number of rows, public or estimated."""
         return self.tree.one_way.n
 
-    def redraw(self, cell: int, stream: Stream) -> Synthesis:
-        """Return the model with a sample of one class alone, drawn along the tree and not weighted.
+    def redraw(self, cell: int | None, column: int | None, place: int, stream: Stream) -> Synthesis:
+        """Return the model with a sample of rows that have a class, a cell of one column, or both.
+
+        They are drawn along the tree with that column as its root, in proportion to the model of the tree,
+        and weighted by what further tables say about that cell.
 
         Parameters
         ----------
-        cell : int
-            Index of the class that all sampled rows have.
+        cell : int or None
+            Index of the class that all sampled rows have; None for any.
+        column : int or None
+            Index of the column that is known; None for none.
+        place : int
+            Cell of that column.
         stream : Stream
             Source of the random words.
         """
-        classes = np.full(len(self.classes), cell, np.int64)
-        sample: list[AnyArray] = [codes.astype(np.uint16) for codes in self.tree.draw(classes, stream)]
-        return replace(self, sample=sample, classes=classes.astype(np.uint16), weights=np.ones(len(classes)))
+        size = max(len(self.classes), _LEAST_REDRAWN)
+        shares = self.tree.one_way.classes if column is None else self.tree.one_way.columns[column][:, place]
+        wanted = shares if cell is None else np.where(np.arange(len(shares)) == cell, 1.0, 0.0)
+        classes = draw_levels(np.zeros(size, np.int64), wanted[None], stream)
+        given = {} if column is None else {column: np.full(size, place, np.int64)}
+        sample: list[AnyArray] = [codes.astype(np.uint16) for codes in self.tree.draw(classes, stream, given)]
+        known: list[tuple[tuple[int, ...], Floats]] = []
+        for pair, table in self.pairs.items():
+            if column in pair:
+                counts = np.take(table, place, axis=pair.index(column))
+                known.append(((pair[1 - pair.index(column)],), counts * divide(size, add_up(counts))))
+        weights = fit_weights(sample, known, 1.0, _ROUNDS) if known else np.ones(size)
+        return replace(self, sample=sample, classes=classes.astype(np.uint16), weights=weights)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the model as plain JSON values: edges of the tree, further tables, expected errors."""
@@ -108,10 +139,13 @@ class Synthesis:
             for column, parent in self.tree.order
         ]
         further = [[self.names[a], self.names[b]] for a, b in self.pairs]
-        return {"target": self.plan.target, "tree": edges, "further": further, **self.details}
+        public = {"public": list(self.plan.public)} if self.plan.public else {}
+        return {"target": self.plan.target, **public, "tree": edges, "further": further, **self.details}
 
 
-def synthesize(questions: Questions, plan: SyntheticPlan, budget: NoiseBudget) -> Synthesis:
+def synthesize(
+    questions: Questions, plan: SyntheticPlan, budget: NoiseBudget, public: PublicRows | None = None
+) -> Synthesis:
     """Return the model of a table: ask, decide by the answers, and fit a weighted sample to them.
 
     Parameters
@@ -122,16 +156,19 @@ def synthesize(questions: Questions, plan: SyntheticPlan, budget: NoiseBudget) -
         Plan from public facts.
     budget : NoiseBudget
         Budget of the whole promise, by which tables are chosen.
+    public : PublicRows, optional
+        Columns whose rows are kept; None where the plan has none.
     """
-    cells, fine = _settle_cells(questions, plan)
+    cells, fine = _settle_cells(questions, plan, public)
     target = plan.target
     names = [name for name, one in cells.items() if name != target and one.size > 1]
-    rounds = _Rounds(questions, plan, budget, cells, names)
+    rounds = _Rounds(questions, plan, budget, cells, names, public)
     one_way = rounds.ask_one_way()
     edges: dict[Pair, Floats] = {}
     if "scores" in questions.names and names:
         one_way, edges = rounds.ask_tree(one_way)
-    made = Synthesis(plan, cells, fine, names, TreeModel(one_way, edges), details=rounds.details)
+    tree = TreeModel(one_way, edges)
+    made = Synthesis(plan, cells, fine, names, tree, details=rounds.details, public=public)
     _draw_sample(made, questions.digest())
     if "more tables" in questions.names and names:
         rounds.ask_further(made)
@@ -146,13 +183,18 @@ def sampling_stream(label: str, *parts: Any) -> Stream:
 
 
 def _settle_cells(
-    questions: Questions, plan: SyntheticPlan
+    questions: Questions, plan: SyntheticPlan, public: PublicRows | None
 ) -> tuple[dict[str, ColumnCells], dict[str, NoisyTable]]:
     """Ask for fine counts where there are fine cells; return all cells, settled, and these counts."""
     cells = {one.name: one for one in plan.cells}
+    if public is not None:
+        for name in plan.public:
+            if cells[name].has_fine:
+                counts = public.count_cells([cells[name]], fine=True).values
+                cells[name] = cells[name].settle(counts, 0.0, float(public.n))
     if "fine" not in questions.names:
         return cells, {}
-    wanted = [(one.name,) for one in plan.cells if one.has_fine]
+    wanted = [(one.name,) for one in plan.cells if one.has_fine and one.name not in plan.public]
     tables = questions.ask_tables("fine", wanted, cells, fine=True)
     n = plan.n_rows if plan.n_rows is not None else max(estimate_rows(tables)[0], 1.0)
     fine = {table.columns[0]: table for table in tables}
@@ -173,8 +215,10 @@ class _Rounds:
         budget: NoiseBudget,
         cells: dict[str, ColumnCells],
         names: list[str],
+        public: PublicRows | None,
     ) -> None:
         """Keep what all rounds need: questions, budget, cells, and the sizes of the modelled columns."""
+        self._public = public
         self._questions, self._plan, self._budget, self._cells = questions, plan, budget, cells
         self._names, self._sizes = names, [cells[name].size for name in names]
         self._target = plan.target
@@ -187,6 +231,61 @@ class _Rounds:
             return [(name,) for name in self._names]
         # A target alone is counted by itself.
         return [(name, self._target) for name in self._names] or [(self._target,)]
+
+    def _pairs(self) -> list[Pair]:
+        """Return all pairs of columns whose tables are not too large to be asked for."""
+        one = [self._cells[name] for name in self._names]
+        known = set(self._given)
+        pairs = itertools.combinations(range(len(self._names)), 2)
+        return [p for p in pairs if not known.issuperset(p) and can_ask([one[column] for column in p])]
+
+    @property
+    def _given(self) -> list[int]:
+        """Modelled columns whose rows are kept."""
+        return [i for i, name in enumerate(self._names) if name in self._plan.public]
+
+    def _ask_one_way(
+        self, name: str, weights: Sequence[float], tables: Sequence[tuple[str, ...]] = (), *more: float
+    ) -> list[NoisyTable]:
+        """Ask for the counts of every column, merge them with earlier ones, and return further tables.
+
+        Tables of public columns alone are counted, not asked for: neighbors have the same.
+
+        Parameters
+        ----------
+        name : str
+            Name of the question among the shares.
+        weights : sequence of float
+            Weight of the counts of each column in the total error.
+        tables : sequence of tuple of str
+            Further tables of the same question.
+        more : float
+            Weight of each further table.
+        """
+        known: dict[tuple[str, ...], NoisyTable] = {}
+        if self._public is not None:
+            for table in self._one_way_tables():
+                if all(column in self._plan.public for column in table):
+                    known[table] = self._public.count_cells([self._cells[column] for column in table])
+        asked = [
+            (table, weight)
+            for table, weight in zip(self._one_way_tables(), weights, strict=True)
+            if table not in known
+        ]
+        asked += list(zip(tables, more, strict=True))
+        answers = self._questions.ask_tables(
+            name,
+            [table for table, _ in asked],
+            self._cells,
+            self._budget.precisions([weight for _, weight in asked]),
+        )
+        further = len(answers) - len(tables)
+        known |= {table.columns: table for table in answers[:further]}
+        found = [known[table] for table in self._one_way_tables()]
+        old = self._first or found
+        merged = [a if a is b else a.merge(b) for a, b in zip(old, found, strict=True)]
+        self._first = merged
+        return answers[further:]
 
     def _share(self, name: str) -> float:
         return self._plan.shares[name]
@@ -207,22 +306,28 @@ class _Rounds:
             counts = self._first[0].values if self._first else np.array([float(n)])
             return OneWay(float(n), project(counts, float(n)), [])
         ordered = [not self._cells[name].column.is_category for name in self._names]
-        return estimate_one_way(self._first, float(n), has_target=self._target is not None, ordered=ordered)
+        one_way = estimate_one_way(
+            self._first, float(n), has_target=self._target is not None, ordered=ordered
+        )
+        public = self._public
+        for column in self._given if public is not None else ():
+            assert public is not None
+            exact = public.count_cells([self._cells[self._names[column]]]).values
+            fitted = rake(one_way.columns[column][None], one_way.classes[None], exact[None])
+            one_way.columns[column] = fitted[0]
+        return one_way
 
     def ask_one_way(self) -> OneWay:
         """Ask for the counts of every column by class."""
         tables = self._one_way_tables()
         if tables:
             sizes = self._sizes or [1]
-            weights = [self._budget.weigh(size * self._depth) for size in sizes]
-            self._first = self._questions.ask_tables(
-                "one", tables, self._cells, self._budget.precisions(weights)
-            )
+            self._ask_one_way("one", [self._budget.weigh(size * self._depth) for size in sizes])
         return self._estimate()
 
     def ask_tree(self, one_way: OneWay) -> tuple[OneWay, dict[Pair, Floats]]:
         """Ask for scores of all pairs, then for the tables along a tree and for one-way counts again."""
-        pairs = list(itertools.combinations(range(len(self._names)), 2))
+        pairs = self._pairs()
         margins = {
             name: to_margins(counts) for name, counts in zip(self._names, one_way.columns, strict=True)
         }
@@ -235,7 +340,7 @@ class _Rounds:
             float(score) - expected_fluctuation(_independent_total(one_way, pair))
             for score, pair in zip(scores, pairs, strict=True)
         ]
-        found = find_tree(pairs, dependence, LEAST_SIGMAS * sd, len(self._names))
+        found = find_tree(pairs, dependence, LEAST_SIGMAS * sd, len(self._names), self._given)
         known = dict(zip(pairs, dependence, strict=True))
         others = len(self._cells) - 1
         one_weights = [self._budget.weigh(max(others, 1) * size * self._depth) for size in self._sizes]
@@ -249,18 +354,11 @@ class _Rounds:
         )
         extra = () if self._target is None or not choice.by_class else (self._target,)
         tables = [(self._names[a], self._names[b], *extra) for a, b in choice.pairs]
-        answers = self._questions.ask_tables(
-            "tables",
-            [*self._one_way_tables(), *tables],
-            self._cells,
-            self._budget.precisions([*one_weights, *choice.weights]),
-        )
-        count = len(self._names)
-        self._first = [old.merge(new) for old, new in zip(self._first, answers[:count], strict=True)]
+        answers = self._ask_one_way("tables", one_weights, tables, *choice.weights)
         one_way = self._estimate()
         edges = {
             pair: estimate_edge(table, pair, one_way, has_class=choice.by_class)
-            for pair, table in zip(choice.pairs, answers[count:], strict=True)
+            for pair, table in zip(choice.pairs, answers, strict=True)
         }
         strengths = [[self._names[a], self._names[b], known[a, b]] for a, b in choice.pairs]
         self.details.update(
@@ -270,7 +368,7 @@ class _Rounds:
 
     def ask_further(self, made: Synthesis) -> None:
         """Ask how far all other pairs are from the model, then for tables of those that are farthest."""
-        pairs = [p for p in itertools.combinations(range(len(self._names)), 2) if p not in made.tree.edges]
+        pairs = [pair for pair in self._pairs() if pair not in made.tree.edges]
         one_way = made.tree.one_way
         models = {pair: _count_pair(made, pair) for pair in pairs}
         found: dict[Pair, float] = {}
@@ -290,10 +388,7 @@ class _Rounds:
         if not choice.pairs:
             # What is promised is charged: better one-way counts are the best that is left to buy.
             weights = [self._budget.weigh(size * self._depth) for size in self._sizes]
-            answers = self._questions.ask_tables(
-                "more tables", self._one_way_tables(), self._cells, self._budget.precisions(weights)
-            )
-            self._first = [old.merge(new) for old, new in zip(self._first, answers, strict=True)]
+            self._ask_one_way("more tables", weights)
             made.tree = TreeModel(self._estimate(), made.tree.edges)
             return
         tables = [(self._names[a], self._names[b]) for a, b in choice.pairs]
@@ -313,13 +408,58 @@ def _independent_total(one_way: OneWay, pair: Pair) -> Floats:
 
 def _draw_sample(made: Synthesis, digest: str) -> None:
     """Draw rows along the tree, several for each row of the table."""
-    size = max(min(SAMPLE_FACTOR * round(made.n), MOST_SAMPLED), 1)
     stream = sampling_stream("sample", digest)
+    if made.public is not None:
+        _draw_given(made, made.public, stream)
+        return
+    size = max(min(SAMPLE_FACTOR * round(made.n), MOST_SAMPLED), 1)
     classes = made.tree.one_way.classes
     counts = apportion(np.array([size]), classes[None], stream.words(len(classes)))[0]
     drawn = np.repeat(np.arange(len(classes)), counts)
     made.sample = [codes.astype(np.uint16) for codes in made.tree.draw(drawn, stream)]
     made.classes = drawn.astype(np.uint16)
+
+
+def _draw_given(made: Synthesis, public: PublicRows, stream: Stream) -> None:
+    """Draw several rows for each kept one, with its public cells: first classes, then along the tree."""
+    target, one_way = made.plan.target, made.tree.one_way
+    given = {i: public.find_cells(made.cells[n]) for i, n in enumerate(made.names) if n in made.plan.public}
+    known = list(given.values())
+    if target in made.plan.public:
+        known.append(public.find_cells(made.cells[target]))
+    made.kept = number_patterns(known, public.n)
+    times = max(1, min(SAMPLE_FACTOR, MOST_SAMPLED // public.n))
+    made.patterns = np.repeat(made.kept, times)
+    if target in made.plan.public:
+        classes = np.repeat(known[-1], times)
+    else:
+        shares = _fit_classes(made.kept, given, one_way)
+        classes = draw_levels(made.patterns, shares, stream)
+    drawn = made.tree.draw(classes, stream, {i: np.repeat(codes, times) for i, codes in given.items()})
+    made.sample = [codes.astype(np.uint16) for codes in drawn]
+    made.classes = classes.astype(np.uint16)
+
+
+def _fit_classes(kept: Ints, given: dict[int, Ints], one_way: OneWay) -> Floats:
+    """Return the expected rows of every class for each combination of public cells.
+
+    Of all that have the counts of each public column by class, these are nearest to classes that do not
+    depend on public columns: those of a logistic model without interactions.
+    """
+    rows = np.bincount(kept)
+    depth = len(one_way.classes)
+    one_row = np.empty(len(rows), np.int64)
+    one_row[kept] = np.arange(len(kept))
+    pattern = np.repeat(np.arange(len(rows)), depth)
+    label = np.tile(np.arange(depth), len(rows))
+    codes = [np.repeat(cells[one_row], depth) for cells in given.values()]
+    wanted: list[tuple[tuple[int, ...], Floats]] = [((len(codes),), rows.astype(np.float64))]
+    wanted += [((i, len(codes) + 1), one_way.columns[column].T) for i, column in enumerate(given)]
+    start: Floats = np.take(rows, pattern).astype(np.float64) * np.take(
+        divide(one_way.classes, one_way.n), label
+    )
+    weights = fit_weights([*codes, pattern, label], [*wanted[1:], wanted[0]], start, _CLASS_ROUNDS)
+    return weights.reshape(len(rows), depth)
 
 
 def _count_pair(made: Synthesis, pair: Pair) -> Floats:
@@ -340,4 +480,11 @@ def _weigh_sample(made: Synthesis) -> None:
     wanted += [((*pair, last), np.moveaxis(table, 0, -1)) for pair, table in made.tree.edges.items()]
     if not made.sample:
         wanted = [((last,), one_way.classes)]
-    made.weights = fit_weights(codes, wanted, made.n / len(made.classes), _ROUNDS)
+    if made.public is not None:
+        codes.append(made.patterns)
+        wanted.append(((last + 1,), np.bincount(made.kept).astype(np.float64)))
+    rounds = _ROUNDS if len(made.classes) * len(wanted) <= _MANY else _FEW_ROUNDS
+    made.weights = fit_weights(codes, wanted, made.n / len(made.classes), rounds)
+    # Far below 1, a few rows stand for many: the tables contradict the tree more than weights can mend.
+    total, squares = add_up(made.weights), add_up(made.weights * made.weights)
+    made.details["effective_share"] = total * total / (squares * len(made.classes)) if squares > 0 else 0.0

@@ -12,7 +12,7 @@ from discreet.release.synthetic.projection import independent, project, rake, sh
 from discreet.release.synthetic.sampling import draw_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from discreet._types import Floats, Ints
     from discreet.noise import Stream
@@ -146,10 +146,21 @@ class TreeModel:
     @property
     def order(self) -> list[tuple[int, int | None]]:
         """Columns in the order in which they are drawn, each with its parent; None for a root."""
-        near: dict[int, list[int]] = {column: [] for column in range(len(self.one_way.columns))}
-        for first, second in self.edges:
-            near[first].append(second)
-            near[second].append(first)
+        return self.order_from(())
+
+    def order_from(self, first: Sequence[int]) -> list[tuple[int, int | None]]:
+        """Return the columns in the order in which they are drawn where some of them are roots.
+
+        Parameters
+        ----------
+        first : sequence of int
+            Columns that come before all others, no two of them in one tree.
+        """
+        others = [column for column in range(len(self.one_way.columns)) if column not in first]
+        near: dict[int, list[int]] = {column: [] for column in [*first, *others]}
+        for one, other in self.edges:
+            near[one].append(other)
+            near[other].append(one)
         order: list[tuple[int, int | None]] = []
         seen: set[int] = set()
         for root in near:
@@ -161,7 +172,7 @@ class TreeModel:
                 waiting.extend((other, column) for other in sorted(near[column]) if other not in seen)
         return order
 
-    def draw(self, classes: Ints, stream: Stream) -> list[Ints]:
+    def draw(self, classes: Ints, stream: Stream, given: Mapping[int, Ints] | None = None) -> list[Ints]:
         """Return a cell for every row and column, drawn along the tree.
 
         Parameters
@@ -170,10 +181,14 @@ class TreeModel:
             Class of each row.
         stream : Stream
             Source of the random words.
+        given : mapping of int to array of int, optional
+            Cells of every row for some columns, no two of them in one tree; None draws all columns.
         """
-        drawn: dict[int, Ints] = {}
+        drawn: dict[int, Ints] = dict(given or {})
         depth = len(self.one_way.classes)
-        for column, parent in self.order:
+        for column, parent in self.order_from(tuple(drawn)):
+            if column in drawn:
+                continue
             if parent is None:
                 drawn[column] = draw_levels(classes, self.one_way.columns[column], stream)
                 continue

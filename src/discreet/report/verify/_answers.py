@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _FILES = (TABLES, DEPENDENCES, README)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AnswerRecord:
     """Noisy answers of a release as its folder holds them.
 
@@ -50,10 +50,13 @@ class AnswerRecord:
         Content of ``tables.json``, as it was read.
     receipts : tuple of Receipt
         Receipts of the questions, in their order.
+    repeated : SyntheticRelease or None
+        Release that was repeated from the answers; None until it was, or if that is impossible.
     """
 
     document: Mapping[str, Any]
     receipts: tuple[Receipt, ...]
+    repeated: SyntheticRelease | None = None
 
 
 def check_answers(
@@ -181,12 +184,12 @@ def _check_rows(
     with checks.attempt("decisions"), contextlib.closing(ParquetSource(folder / DATA)) as source:
         # As many rows as there are, whatever a hostile folder says: only these are compared.
         there = max(source.count(), 1)
-        sized = method_from_dict(
-            {"name": method.name, "parameters": method.parameters() | {"n_records": there}}, schema=schema
-        )
+        stated = method.n_records or record.document["rows"]
+        given = method.parameters() | ({} if stated == there else {"n_records": there})
+        sized = method_from_dict({"name": method.name, "parameters": given}, schema=schema)
         assert isinstance(sized, SyntheticRelease)
-        again, table = repeat_release(sized, record.document)
-        method.sampling_seed_ = again.sampling_seed_
+        again, table = repeat_release(sized, record.document, folder / DATA)
+        record.repeated, method.sampling_seed_ = again, again.sampling_seed_
         wrong = [
             f"{name} is not what the answers in {TABLES} lead to."
             for name, content in ((TABLES, again.tables_), (DEPENDENCES, again.model_))

@@ -208,6 +208,13 @@ class PreviewResponse(_CostFields, title="Price"):
     laws: list[LawResponse]
 
 
+class LimitsResponse(ResponseModel, title="Limits"):
+    """How large a request and an answer may be."""
+
+    body_bytes: int
+    cells: int
+
+
 class SchemaResponse(ResponseModel, title="About"):
     """What is public about the table."""
 
@@ -219,6 +226,7 @@ class SchemaResponse(ResponseModel, title="About"):
     digest: str
     collusion: str
     seeded: bool
+    limits: LimitsResponse
 
 
 class AccountResponse(ResponseModel, title="Account"):
