@@ -34,7 +34,8 @@ from discreet.privacy import (
 )
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer
-from discreet.query.calibration import CostModel, check_row_promise
+from discreet.query.calibration import check_row_promise
+from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
 from discreet.query.dummy import dummy_frame
 from discreet.query.frames import Budget, Frame, History, history_rows

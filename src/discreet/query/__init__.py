@@ -39,9 +39,9 @@ from discreet.query.aggregates import (
     aggregate_from_dict,
 )
 from discreet.query.answers import Answer, NoisySums, RefinableSums
-from discreet.query.calibration import CostModel
 from discreet.query.combination import CombinedResult, ResultTerm, combine_results
 from discreet.query.consistency import ConsistentResult
+from discreet.query.costs import CostModel
 from discreet.query.database import Database
 from discreet.query.dummy import dummy_rows
 from discreet.query.frames import Budget, Frame, History

@@ -1,7 +1,8 @@
-"""What queries cost, and what is left of budgets: in numbers and in words."""
+"""What aggregates and queries cost, and what is left of budgets: in numbers and in words."""
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,19 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, Spending, promi
 from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
 from discreet.privacy.promises import describe_promise
 from discreet.privacy.rounding import four_digits
+from discreet.query.answers import unwrap_scalar
+from discreet.query.calibration import QueryNoise
+from discreet.query.curation import Curation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from discreet._types import Floats
     from discreet.ledger import Account
     from discreet.privacy import Promise
+    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.schema import Schema
+    from discreet.schema.schema import Neighbors
 
 DELTA = 1e-6
 """Delta at which the cost of Gaussian noise is also given as an epsilon."""
@@ -204,3 +212,262 @@ def cost_fields(cost: tuple[Promise, ...], remaining: Mapping[str, Any] | None) 
 def is_pure(cost: tuple[Promise, ...]) -> bool:
     """Return whether every promise of a cost is a pure epsilon."""
     return all(isinstance(promise, PureDP) for promise in cost)
+
+
+def least_charge(options: Sequence[Sequence[QueryNoise]], accounts: Sequence[Account]) -> int:
+    """Return the index of the noises that take the least of the nearest budget; 0 without a limit.
+
+    Parameters
+    ----------
+    options : sequence of sequence of QueryNoise
+        Noises to choose from, in each option one for each aggregate that is charged.
+    accounts : sequence of Account
+        Budgets that would be charged.
+
+    Privacy
+    -------
+    Follows from public costs and from limits that were fixed before the first charge: the same request gets
+    the same law again, whatever is left.
+    """
+    if len(options) == 1 or not accounts:
+        return 0
+    shares = [budget_share(noises, accounts) for noises in options]
+    limits = [account.caps.limit for account in accounts if account.caps is not None]
+    if all(1.0 < share < math.inf for share in shares) and all(isinstance(one, ApproxDP) for one in limits):
+        # Only as a first charge, which such limits read exactly, may one of them be admitted; it takes
+        # everything. So the one with less noise, and of equal noise, as for a variance, the cheaper.
+        sizes = [round(sum(noise.log_sd() for noise in noises), 6) for noises in options]
+        return min(range(len(options)), key=lambda i: (sizes[i], shares[i]))
+    return shares.index(min(shares))
+
+
+def budget_share(noises: Sequence[QueryNoise], accounts: Sequence[Account]) -> float:
+    """Return the part of the nearest whole budget that noises take, infinite if its limit refuses them."""
+    cost = [noise.promise for noise in noises if noise.promise is not None]
+    return max((account.share_of(cost) for account in accounts), default=0.0)
+
+
+class CostModel:
+    """Cost and noise of aggregates, from public facts alone.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declared columns, unit and neighbors of the table.
+    n_rows : int, optional
+        Number of rows where it is public; None where it is not.
+    curation : Curation, optional
+        Layout of the curated table; computed from the schema if left out.
+
+    Privacy
+    -------
+    No row is read: everything follows from the aggregate and the schema.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, GaussianDP, Schema
+    >>> from discreet.query import Sums
+    >>> costs = CostModel(Schema(columns=[Column("age", type="integer", lower=0, upper=120)]))
+    >>> costs.expected_sd(Sums("age > 65"), privacy=GaussianDP(mu=0.5))
+    array([2.])
+    """
+
+    def __init__(
+        self, schema: Schema, n_rows: int | None = None, *, curation: Curation | None = None
+    ) -> None:
+        self._curation = Curation.from_schema(schema) if curation is None else curation
+        self._n_rows = n_rows
+
+    @property
+    def schema(self) -> Schema:
+        """Declared columns, unit and neighbors of the table."""
+        return self._curation.schema
+
+    @property
+    def curation(self) -> Curation:
+        """Layout of the curated table. Public."""
+        return self._curation
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Which pairs of tables the promises make hard to tell apart."""
+        return self.schema.neighbors
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows where it is public; None where it is not."""
+        return self._n_rows
+
+    def candidates(
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+    ) -> tuple[BoundAggregate, tuple[QueryNoise, ...]]:
+        """Return an aggregate bound to the curated table, and its noise by each law that is left open.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`CostedTable.cost`.
+        """
+        bound = question.bind(self._curation, self.neighbors)
+        return bound, QueryNoise.candidates(bound, self.schema, privacy=privacy, variance=variance)
+
+    def calibrate(
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+    ) -> tuple[BoundAggregate, QueryNoise]:
+        """Return an aggregate bound to the curated table, and its noise where there is no limit.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`CostedTable.cost`.
+        """
+        bound, candidates = self.candidates(question, privacy=privacy, variance=variance)
+        return bound, candidates[0]
+
+    def calibrate_charged(
+        self,
+        question: Aggregate,
+        charged: Sequence[Promise],
+        *,
+        privacy: Promise | None,
+        variance: float | None,
+    ) -> tuple[BoundAggregate, QueryNoise]:
+        """Return an aggregate bound to the curated table, and the noise that it was charged for.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`calibrate`.
+        charged : sequence of Promise
+            Promises of the charge, the last of which tells the law: Laplace noise is charged as pure.
+        """
+        bound, candidates = self.candidates(question, privacy=privacy, variance=variance)
+        kind = type(charged[-1]) if charged else None
+        return bound, next((noise for noise in candidates if type(noise.promise) is kind), candidates[0])
+
+    def cost(
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+    ) -> tuple[Promise, ...]:
+        """Return what an aggregate would be charged; empty if it is free. The same for every table.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`calibrate`.
+        """
+        _, noise = self.calibrate(question, privacy=privacy, variance=variance)
+        return () if noise.promise is None else (noise.promise,)
+
+    def expected_sd(
+        self, question: Aggregate, *, privacy: Promise | None = None, variance: float | None = None
+    ) -> float | Floats:
+        """Return the standard deviation of the noise, in the answer's unit. The same for every table.
+
+        Parameters
+        ----------
+        question, privacy, variance
+            As for :meth:`calibrate`.
+        """
+        bound, noise = self.calibrate(question, privacy=privacy, variance=variance)
+        return unwrap_scalar(bound.arrange(noise.sd(bound), 0.0))
+
+
+class CostedTable:
+    """Table whose costs are known in advance: the public part of every database.
+
+    Parameters
+    ----------
+    cost_model : CostModel
+        Cost and noise of aggregates on this table.
+    """
+
+    def __init__(self, cost_model: CostModel) -> None:
+        self._cost_model = cost_model
+
+    @property
+    def cost_model(self) -> CostModel:
+        """Cost and noise of aggregates on this table, from public facts alone."""
+        return self._cost_model
+
+    @property
+    def schema(self) -> Schema:
+        """Declared columns, unit and neighbors of the table."""
+        return self._cost_model.schema
+
+    @property
+    def curation(self) -> Curation:
+        """Layout of the curated table. Public."""
+        return self._cost_model.curation
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """Which pairs of tables the promises make hard to tell apart."""
+        return self._cost_model.neighbors
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows where it is public; None where it is not."""
+        return self._cost_model.n_rows
+
+    def _calibrate(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+    ) -> tuple[BoundAggregate, QueryNoise]:
+        """Return an aggregate bound to the curated table, and the noise that it would get. Free.
+
+        Parameters
+        ----------
+        question, privacy, variance, owner
+            As for :meth:`cost`.
+        """
+        return self._cost_model.calibrate(question, privacy=privacy, variance=variance)
+
+    def cost(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+    ) -> tuple[Promise, ...]:
+        """Return what an aggregate would be charged; empty if it is free. Nothing is asked or charged.
+
+        Parameters
+        ----------
+        question : Aggregate
+            Sums to compute, over the declared columns.
+        privacy : PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds
+            Promise that the answer keeps; None where `variance` is given instead.
+        variance : float
+            Variance of the noise, in the answer's unit squared; None where `privacy` is given.
+        owner : str, optional
+            Name that would be charged: under its limit another law of noise may take less.
+        """
+        _, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
+        return () if noise.promise is None else (noise.promise,)
+
+    def expected_sd(
+        self,
+        question: Aggregate,
+        *,
+        privacy: Promise | None = None,
+        variance: float | None = None,
+        owner: str | None = None,
+    ) -> float | Floats:
+        """Return the standard deviation of the noise, in the answer's unit. Nothing is asked or charged.
+
+        Parameters
+        ----------
+        question, privacy, variance, owner
+            As for :meth:`cost`.
+        """
+        bound, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
+        return unwrap_scalar(bound.arrange(noise.sd(bound), 0.0))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates import Histogram
-from discreet.query.calibration import CostedTable
+from discreet.query.costs import CostedTable
 from discreet.query.language._group_by import write_name
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from discreet.batching import run_one
 from discreet.errors import ParameterError
-from discreet.query.calibration import CostModel, budget_share, least_charge
+from discreet.query.costs import CostModel, budget_share, least_charge
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals
 from discreet.query.language._statistic import SPREADS
 from discreet.query.previews import ExpectedMargin, LawOption, Preview
