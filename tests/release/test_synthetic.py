@@ -415,7 +415,7 @@ def test_adding_or_removing_a_row_takes_less_noise_than_replacing_one() -> None:
     for neighbors in ("replace-one", "add-remove"):
         more: dict[str, Any] = {} if neighbors == "replace-one" else {"row_count": "private"}
         schema = mixed_schema(neighbors=neighbors, **more)
-        promise = GaussianDP(mu=5, neighbors=neighbors)  # type: ignore[arg-type]
+        promise = GaussianDP(mu=5, neighbors=neighbors)
         method = SyntheticRelease(promise, schema=schema, random_state=1)
         method.release(mixed_rows())
         found.append({one["name"]: one["sd"][0] for one in method.tables_["questions"]})
