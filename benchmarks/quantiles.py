@@ -71,7 +71,8 @@ def of_discreet(case: Case, schema: Any) -> dict[str, Any]:
     from discreet.learn import private_quantiles
     from discreet.noise import Stream
     from discreet.query.aggregates import HierarchicalHistogram
-    from discreet.query.calibration import CostModel, SeededNoise
+    from discreet.query.calibration import SeededNoise
+    from discreet.query.costs import CostModel
     from discreet.query.quantiles import estimate_quantiles
 
     about = {"neighbors": case["neighbors"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from fractions import Fraction
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,17 +32,18 @@ from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
 from tests.query.people import Constant, corners, people, people_schema
+from tests.query.single_rows import SingleRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._types import Ints
     from discreet.query.aggregates import BoundAggregate
-    from discreet.query.engines import Engine
     from discreet.schema.schema import Neighbors
 
 SCHEMA, ROWS = corners()
 CURATION = Curation.from_schema(SCHEMA)
+SINGLE = SingleRows(SCHEMA, ROWS)
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 NUMBERS = ("x", "a")
 CUTS = (10.2, 10.5)
@@ -56,33 +56,6 @@ class Recorder:
         return np.zeros(n, np.int64)
 
     laplace = gaussian
-
-
-def _opened(rows: list[dict[str, Any]]) -> Engine:
-    engine = DuckDBEngine()
-    columns = {name: [row[name] for row in rows] for name in SCHEMA.names}
-    engine.register(columns, CURATION)
-    return engine
-
-
-@cache
-def _single(i: int) -> Engine:
-    return _opened([ROWS[i]])
-
-
-def _distances(bound: BoundAggregate, neighbors: Neighbors) -> tuple[int, int]:
-    """The largest weighted square and absolute change between any two neighbors, by trying all of them.
-
-    Sums add up over rows, so how the other rows look does not matter; a test below checks that they do.
-    """
-    vectors = [bound.exact(_single(i)) for i in range(len(ROWS))]
-    if neighbors == "replace-one":
-        changes = [[a - b for a, b in zip(u, v, strict=True)] for u, v in itertools.combinations(vectors, 2)]
-    else:
-        changes = vectors
-    squares = [sum(p * c * c for p, c in zip(bound.precision, change, strict=True)) for change in changes]
-    absolutes = [sum(w * abs(c) for w, c in zip(bound.weight, change, strict=True)) for change in changes]
-    return max(squares), max(absolutes)
 
 
 # Question, and whether the square of the sensitivity is attained, for each notion of neighbors.
@@ -155,7 +128,7 @@ def test_no_neighbor_moves_the_sums_further_than_the_charge_says(
     question: Aggregate, tight: bool, tight_alone: bool, neighbors: Neighbors
 ) -> None:
     bound = question.bind(CURATION, neighbors)
-    squared, absolute = _distances(bound, neighbors)
+    squared, absolute = SINGLE.distances(bound, neighbors)
     assert squared <= bound.squared
     assert absolute <= bound.absolute
     # A charge one unit lower would be false where it is tight, and one half of it is where it is not.
@@ -167,8 +140,8 @@ def test_no_neighbor_moves_the_sums_further_than_the_charge_says(
 def test_sums_add_up_over_rows_so_single_rows_tell_everything(question: Aggregate, _: bool, __: bool) -> None:
     bound = question.bind(CURATION, "add-remove")
     chosen = [0, 5, 5, 17, 35]
-    together = _opened([ROWS[i] for i in chosen])
-    parts = [bound.exact(_single(i)) for i in chosen]
+    together = SINGLE.open([ROWS[i] for i in chosen])
+    parts = [bound.exact(SINGLE.engines[i]) for i in chosen]
     assert bound.exact(together) == [sum(column) for column in zip(*parts, strict=True)]
     together.close()
 
@@ -229,12 +202,12 @@ def test_entries_off_the_diagonal_get_half_the_variance_and_stand_twice() -> Non
 
 def test_a_charge_that_forgets_half_of_a_matrix_is_caught() -> None:
     bound = Gram(NUMBERS, with_sums=False).bind(CURATION, "replace-one")
-    vectors = [bound.exact(_single(i)) for i in range(len(ROWS))]
+    vectors = SINGLE.vectors(bound)
     # Full variance everywhere on the upper triangle would be another mechanism, with another distance.
     plain = max(
         sum((a - b) ** 2 for a, b in zip(u, v, strict=True)) for u, v in itertools.combinations(vectors, 2)
     )
-    assert plain < _distances(bound, "replace-one")[0] == bound.squared
+    assert plain < SINGLE.distances(bound, "replace-one")[0] == bound.squared
 
 
 @pytest.mark.parametrize("question", [case[0] for case in CASES], ids=_id)
@@ -302,7 +275,7 @@ def test_a_number_in_cells_is_answered_like_the_category_of_its_cells() -> None:
 def test_a_charge_that_takes_cells_for_a_single_number_is_caught() -> None:
     bound = Gram(("x",), (0,) * 3, with_sums=False, edges={"x": CUTS}).bind(CURATION, "replace-one")
     as_number = Gram(("x",), with_sums=False).bind(CURATION, "replace-one")
-    assert _distances(bound, "replace-one")[0] == bound.squared > as_number.squared
+    assert SINGLE.distances(bound, "replace-one")[0] == bound.squared > as_number.squared
 
 
 def test_a_constant_counts_rows() -> None:
@@ -386,7 +359,7 @@ def test_squares_come_free_with_sums_and_a_greater_weight_on_them_is_caught(
 
 
 def _exact(bound: BoundAggregate, table: list[dict[str, Any]]) -> Sequence[int]:
-    engine = _opened(table)
+    engine = SINGLE.open(table)
     found = bound.exact(engine)
     engine.close()
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +14,11 @@ from discreet.errors import ParameterError
 from discreet.query.aggregates import HierarchicalHistogram, aggregate_from_dict
 from discreet.query.aggregates._hierarchy import MOST_VALUE_CELLS, CountTree, ValueCells
 from discreet.query.curation import Curation
-from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.schema import Column, Schema
+from tests.query.single_rows import SingleRows
 
 if TYPE_CHECKING:
     from discreet.query.aggregates import BoundAggregate
-    from discreet.query.engines import Engine
     from discreet.schema.schema import Neighbors
 
 SCHEMA = Schema(
@@ -38,6 +36,7 @@ ROWS: list[dict[str, Any]] = [
     {"v": v, "x": v or 0, "g": g, "on": on}
     for v, g, on in itertools.product((0, 1, 5, 6, 29, None), ("p", "q"), (False, True))
 ]
+SINGLE = SingleRows(SCHEMA, ROWS)
 CASES: list[tuple[HierarchicalHistogram, int, int]] = [
     # Question, counts that move when a row is replaced, and when one is added.
     (HierarchicalHistogram("v"), 4, 2),
@@ -52,25 +51,11 @@ CASES: list[tuple[HierarchicalHistogram, int, int]] = [
 ]
 
 
-@cache
-def _single(i: int) -> Engine:
-    return _opened([ROWS[i]])
-
-
-def _opened(rows: list[dict[str, Any]]) -> Engine:
-    engine = DuckDBEngine()
-    engine.register({name: [row[name] for row in rows] for name in SCHEMA.names}, CURATION)
-    return engine
-
-
 def check_charge(bound: BoundAggregate, neighbors: Neighbors) -> None:
     """Fail unless the charge is the largest change between neighbors, whatever their other rows are."""
-    vectors = [np.array(bound.exact(_single(i))) for i in range(len(ROWS))]
-    changes = vectors
-    if neighbors == "replace-one":
-        changes = [a - b for a, b in itertools.combinations(vectors, 2)]
-    assert max(int((change**2).sum()) for change in changes) == bound.squared
-    assert max(int(np.abs(change).sum()) for change in changes) == bound.absolute
+    changes = SINGLE.changes(bound, neighbors)
+    assert (changes**2).sum(axis=1).max() == bound.squared
+    assert abs(changes).sum(axis=1).max() == bound.absolute
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
@@ -98,8 +83,8 @@ def test_charges_that_forget_a_level_or_one_of_two_counts_are_caught(neighbors: 
 def test_counts_add_up_over_rows_and_over_levels() -> None:
     bound = HierarchicalHistogram("v", ("g",), where="x < 29").bind(CURATION, "add-remove")
     chosen = [0, 5, 5, 9, 13, 17, 22]
-    together = _opened([ROWS[i] for i in chosen])
-    parts = np.array([bound.exact(_single(i)) for i in chosen])
+    together = SINGLE.open([ROWS[i] for i in chosen])
+    parts = np.array([bound.exact(SINGLE.engines[i]) for i in chosen])
     assert bound.exact(together) == parts.sum(axis=0).tolist()
     together.close()
     top, cells = bound.tree.split_levels(parts.sum(axis=0).reshape(2, -1).astype(float))

@@ -16,8 +16,8 @@ from discreet import Column, Database, GaussianDP, PureDP, Schema
 from discreet.noise import Stream
 from discreet.privacy import Receipt
 from discreet.query import Answer
-from discreet.query.calibration import CostModel
 from discreet.query.combination import ResultTerm, combine_results
+from discreet.query.costs import CostModel
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals, sum_intervals
 from discreet.query.language.query import parse_query
 from discreet.query.statistics import StatisticValues, plan_query

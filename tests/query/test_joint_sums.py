@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,17 +26,16 @@ from discreet.query.aggregates import (
     aggregate_from_dict,
 )
 from discreet.query.aggregates._joint import balanced_weights
-from discreet.query.calibration import CostModel
+from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
-from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import EngineCells
 from discreet.query.language.query import parse_query
 from discreet.query.statistics import plan_query
 from discreet.schema import Column, Schema
+from tests.query.single_rows import SingleRows
 
 if TYPE_CHECKING:
     from discreet.query.aggregates import BoundAggregate
-    from discreet.query.engines import Engine
     from discreet.schema.schema import Neighbors
 
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
@@ -56,40 +54,7 @@ ROWS = [
 ]
 
 
-VECTORS: dict[str, np.ndarray[Any, Any]] = {}
-
-
-def _opened(rows: list[dict[str, Any]]) -> Engine:
-    engine = DuckDBEngine()
-    engine.register({name: [row[name] for row in rows] for name in SCHEMA.names}, CURATION)
-    return engine
-
-
-@cache
-def _single(i: int) -> Engine:
-    return _opened([ROWS[i]])
-
-
-def _changes(bound: BoundAggregate, neighbors: Neighbors) -> np.ndarray[Any, Any]:
-    """How far each pair of neighbors is apart: sums add up, so single rows tell (a test below checks it)."""
-    # What is summed does not depend on the neighbors, and is computed once for both.
-    key = json.dumps(bound.canonical)
-    if key not in VECTORS:
-        VECTORS[key] = np.array([bound.exact(_single(i)) for i in range(len(ROWS))], dtype=object)
-    vectors = VECTORS[key]
-    if neighbors == "add-remove":
-        return vectors
-    pairs = itertools.combinations(range(len(ROWS)), 2)
-    return np.array([vectors[i] - vectors[j] for i, j in pairs], dtype=object)
-
-
-def _distances(bound: BoundAggregate, neighbors: Neighbors) -> tuple[int, int]:
-    """The largest weighted square and absolute change between any two neighbors."""
-    changes = _changes(bound, neighbors)
-    precision, weight = np.array(bound.precision, dtype=object), np.array(bound.weight, dtype=object)
-    return (changes**2 @ precision).max(), (abs(changes) @ weight).max()
-
-
+SINGLE = SingleRows(SCHEMA, ROWS)
 MIDDLE, SQUARE = "x - 10.5", "POWER(x - 10.5, 2) - 0.125"
 WHERE = "CASE WHEN a >= 1 THEN x - 10.5 ELSE 0 END"
 BY: dict[str, Any] = {"columns": ("job",)}
@@ -140,7 +105,7 @@ def test_no_neighbor_moves_joint_sums_further_than_is_charged(
     aggregate: Aggregate, tight: bool, tight_alone: bool, neighbors: Neighbors
 ) -> None:
     bound = aggregate.bind(CURATION, neighbors)
-    squared, absolute = _distances(bound, neighbors)
+    squared, absolute = SINGLE.distances(bound, neighbors)
     assert squared <= bound.squared
     assert absolute <= bound.absolute
     if tight if neighbors == "replace-one" else tight_alone:
@@ -152,8 +117,8 @@ def test_no_neighbor_moves_joint_sums_further_than_is_charged(
 def test_joint_sums_add_up_over_rows_and_travel_as_json(aggregate: Aggregate, _: bool, __: bool) -> None:
     bound = aggregate.bind(CURATION, "add-remove")
     chosen = [0, 5, 5, 31, 70]
-    together = _opened([ROWS[i] for i in chosen])
-    parts = [bound.exact(_single(i)) for i in chosen]
+    together = SINGLE.open([ROWS[i] for i in chosen])
+    parts = [bound.exact(SINGLE.engines[i]) for i in chosen]
     assert bound.exact(together) == [sum(column) for column in zip(*parts, strict=True)]
     together.close()
     assert bound.places.size == bound.size == len(bound.weight) == len(bound.unit) == len(bound.shift)
@@ -171,7 +136,7 @@ def test_of_one_cell_no_row_leaves_it_for_another(
     monkeypatch.setattr("discreet.query.aggregates._joint.bind_keys", lambda *_: (one, (("all",),)))
     bound = GroupedSums("job", expressions=expressions).bind(CURATION, neighbors)
     assert bound.size == len(expressions)
-    assert _distances(bound, neighbors) == (bound.squared, bound.absolute)
+    assert SINGLE.distances(bound, neighbors) == (bound.squared, bound.absolute)
 
 
 # The same of the noise itself: the farthest neighbors are as far apart as the promise says, in its units.
@@ -188,10 +153,10 @@ def test_neighbors_are_as_far_apart_in_the_noise_as_the_promise_says(
     for privacy in (GaussianDP(mu=0.7, neighbors=neighbors), PureDP(epsilon=0.7, neighbors=neighbors)):
         bound, noise = costs.calibrate(aggregate, privacy=privacy)
         if noise.promise is None:
-            assert not _changes(bound, neighbors).any()
+            assert not SINGLE.changes(bound, neighbors).any()
             continue
         steps = np.abs(bound.unit)
-        moved = _changes(bound, neighbors).astype(float) * steps / np.where(steps, noise.sd(bound), 1.0)
+        moved = SINGLE.changes(bound, neighbors).astype(float) * steps / np.where(steps, noise.sd(bound), 1.0)
         apart = np.sqrt((moved**2).sum(axis=1)) if noise.law == "gaussian" else abs(moved).sum(axis=1)
         farthest = apart.max() * (1 if noise.law == "gaussian" else math.sqrt(2))
         assert farthest <= 0.7 * (1 + 1e-9)
@@ -324,7 +289,7 @@ def test_a_variance_is_that_of_every_entry() -> None:
 
 
 def _is_caught(bound: BoundAggregate, neighbors: Neighbors) -> bool:
-    squared, absolute = _distances(bound, neighbors)
+    squared, absolute = SINGLE.distances(bound, neighbors)
     return squared > bound.squared and absolute > bound.absolute
 
 
@@ -343,7 +308,7 @@ def test_a_row_that_leaves_one_cell_and_enters_none_is_caught() -> None:
         bound = GroupedSums(**BY, expressions=expressions).bind(CURATION, "replace-one")
         alone = GroupedSums(**BY, expressions=expressions).bind(CURATION, "add-remove")
         # What one cell can move, by the weights of the first.
-        reaches = abs(_changes(alone, "add-remove")).max(axis=0)[::2].tolist()
+        reaches = abs(SINGLE.changes(alone, "add-remove")).max(axis=0)[::2].tolist()
         squared = sum(p * r**2 for p, r in zip(bound.precision[::2], reaches, strict=True))
         absolute = sum(w * r for w, r in zip(bound.weight[::2], reaches, strict=True))
         assert _is_caught(replace(bound, squared=squared, absolute=absolute), "replace-one")
@@ -352,7 +317,7 @@ def test_a_row_that_leaves_one_cell_and_enters_none_is_caught() -> None:
 def test_a_chosen_row_that_is_not_let_go_is_caught() -> None:
     """The wrong twin: as if a condition held for the same rows in both tables."""
     bound = GroupedSums(expressions=(MIDDLE, None), where="a >= 1").bind(CURATION, "replace-one")
-    top = max(abs(_changes(bound, "replace-one")[:, 0]))
+    top = max(abs(SINGLE.changes(bound, "replace-one")[:, 0]))
     stays = replace(bound, squared=bound.precision[0] * top**2, absolute=bound.weight[0] * top)
     assert not _is_caught(bound, "replace-one")
     assert stays.squared <= bound.squared  # balanced: as far as by leaving
@@ -363,16 +328,18 @@ def test_a_chosen_row_that_is_not_let_go_is_caught() -> None:
 def test_a_charge_for_staying_alone_or_for_leaving_alone_is_caught() -> None:
     """Each is the worse one for some expressions, and neither the sum of what is worse for each."""
     bound = GroupedSums(**BY, expressions=("a - 1", "x - 10.5", None)).bind(CURATION, "replace-one")
-    tops = [max(abs(c) for c in _changes(bound, "replace-one")[:, i]) for i in range(0, bound.size, 2)]
+    tops = [max(abs(c) for c in SINGLE.changes(bound, "replace-one")[:, i]) for i in range(0, bound.size, 2)]
     stays = [top**2 for top in (tops[0], tops[1], 0)]
     leaves = [2 * (top // 2 + top % 2) ** 2 for top in tops[:2]] + [2]
     precision = bound.precision[::2]
     worst = sum(p * max(s, m) for p, s, m in zip(precision, stays, leaves, strict=True))
     either = [sum(p * move for p, move in zip(precision, moves, strict=True)) for moves in (stays, leaves)]
     assert max(either) == bound.squared < worst
-    assert _distances(bound, "replace-one")[0] == bound.squared
+    assert SINGLE.distances(bound, "replace-one")[0] == bound.squared
     few = GroupedSums(**BY, expressions=(None, "a")).bind(CURATION, "replace-one")
-    assert _distances(replace(few, squared=few.precision[2] * 4), "replace-one")[0] > few.precision[2] * 4
+    assert (
+        SINGLE.distances(replace(few, squared=few.precision[2] * 4), "replace-one")[0] > few.precision[2] * 4
+    )
 
 
 def test_shares_that_are_not_in_the_noise_are_caught() -> None:
@@ -384,7 +351,7 @@ def test_shares_that_are_not_in_the_noise_are_caught() -> None:
         precision=tuple(p for one in plain for p in one.precision),
         weight=tuple(w for one in plain for w in one.weight),
     )
-    assert _distances(unscaled, "replace-one")[0] * 1000 < bound.squared
+    assert SINGLE.distances(unscaled, "replace-one")[0] * 1000 < bound.squared
     cheap = replace(
         bound, squared=sum(one.squared for one in plain), absolute=sum(one.absolute for one in plain)
     )

@@ -17,14 +17,16 @@ from discreet import Database, Ledger
 from discreet.errors import BudgetExceeded, PromiseError
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.query import Aggregate, Gram, Histogram, Sums
-from discreet.query.calibration import CostModel, QueryNoise
+from discreet.query.costs import CostModel
 from discreet.query.intervals import interval_width
-from discreet.query.results import Preview
+from discreet.query.previews import Preview
 from discreet.schema import Column, Schema
 from tests.draws import Draws
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from discreet.query.calibration import QueryNoise
 
 COLUMNS = [
     Column("age", type="integer", lower=0, upper=3),

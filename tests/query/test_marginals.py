@@ -18,7 +18,8 @@ from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.query.aggregates import MOST_CELLS, Dependence, Histogram, Marginals, _marginals
 from discreet.query.aggregates import aggregate_from_dict as from_dict
-from discreet.query.calibration import CostModel, QueryNoise
+from discreet.query.calibration import QueryNoise
+from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import KernelTotals, Tables

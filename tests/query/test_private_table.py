@@ -18,7 +18,8 @@ from discreet.privacy import ZCDP, Promise
 from discreet.query import Answer, Gram, Histogram, Sums
 from discreet.query.frames import Frame, question_words
 from discreet.query.interface import PrivateTable
-from discreet.query.results import Preview, QueryResult
+from discreet.query.previews import Preview
+from discreet.query.results import QueryResult
 from discreet.schema import Column, Schema
 from tests.server.conftest import running
 

@@ -15,7 +15,7 @@ from discreet.errors import ParameterError
 from discreet.query import quantiles
 from discreet.query.aggregates import HierarchicalHistogram
 from discreet.query.aggregates._hierarchy import CountTree
-from discreet.query.calibration import CostModel
+from discreet.query.costs import CostModel
 from discreet.query.quantiles import (
     _excess_noise,
     _fit_prefixes,

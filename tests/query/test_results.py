@@ -14,15 +14,10 @@ from discreet import Database, GaussianDP, PureDP
 from discreet.errors import ParameterError
 from discreet.ledger import Ledger
 from discreet.query.combination import CombinedResult, ResultTerm, combine_results
+from discreet.query.costs import describe_charges, describe_used, remaining_amounts
 from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width
 from discreet.query.language.query import parse_query
-from discreet.query.results import (
-    QueryResult,
-    ResultCell,
-    describe_charges,
-    describe_used,
-    remaining_amounts,
-)
+from discreet.query.results import QueryResult, ResultCell
 from discreet.query.text_query import run_query
 from tests.query.survey import ROWS, SCHEMA
 

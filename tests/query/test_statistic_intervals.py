@@ -14,7 +14,7 @@ from scipy import special
 
 from discreet import Column, GaussianDP, PureDP, Schema
 from discreet.noise import Stream
-from discreet.query.calibration import CostModel
+from discreet.query.costs import CostModel
 from discreet.query.intervals import LEVEL, interval_width, simultaneous_level
 from discreet.query.language.query import parse_query
 from discreet.query.statistics import AggregatePlan, plan_query

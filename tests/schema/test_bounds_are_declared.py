@@ -57,7 +57,7 @@ ALLOWED = {
             "_statistic:_build_distinct",
             "_statistic:_build_quantile",
             "_statistic:_wrong_arguments",
-            "lexer:refused_aggregate",
+            "vocabulary:refused_aggregate",
         )
     },
     "query.results:QueryResult.group_words": "a sentence about a result",

@@ -13,7 +13,8 @@ from discreet.cli.console import Console
 if TYPE_CHECKING:
     from discreet.ledger import Account
     from discreet.pipeline.query_plan import QueryPlan
-    from discreet.query.results import Preview, QueryResult, ResultCell
+    from discreet.query.previews import Preview
+    from discreet.query.results import QueryResult, ResultCell
 
 _DRY_RUN = "Dry run: no cell was read, and nothing was charged or drawn."
 _LONGEST_QUESTION = 60  # characters in a table of a plan
@@ -61,7 +62,7 @@ def show_results(
     delta : float
         Delta at which Gaussian noise is stated as an epsilon.
     """
-    from discreet.query.results import remaining_amounts
+    from discreet.query.costs import remaining_amounts
 
     for result in results:
         show_values(console, result)
@@ -138,7 +139,7 @@ def _show_groups(console: Console, result: "QueryResult") -> None:
 def show_preview(console: Console, preview: "Preview", delta: float) -> None:
     """Print what a query would cost and how noisy its answer would be."""
     from discreet.formatting import printable
-    from discreet.query.results import describe_cost
+    from discreet.query.costs import describe_cost
 
     console.line(printable(preview.question))
     console.line(f"  {preview.margin_words}")
@@ -158,7 +159,7 @@ def show_preview(console: Console, preview: "Preview", delta: float) -> None:
 def show_plan(console: Console, plan: "QueryPlan", delta: float) -> None:
     """Print what the questions of a plan would cost, each and together, and how noisy they would be."""
     from discreet.formatting import printable, shorten
-    from discreet.query.results import describe_cost
+    from discreet.query.costs import describe_cost
 
     rows = [
         (
@@ -196,7 +197,7 @@ def describe_free(preview: "Preview") -> str | None:
 
 def _show_takes(console: Console, remaining: Mapping[str, Any]) -> None:
     """Print which part of the budget would be taken, and how much of it is used."""
-    from discreet.query.results import describe_takes, describe_used, takes_all
+    from discreet.query.costs import describe_takes, describe_used, takes_all
 
     takes, used = remaining["takes"], remaining["used"]
     if takes_all(remaining):
@@ -256,7 +257,7 @@ def _describe_cost(result: "QueryResult", delta: float, *, together: bool = Fals
     """
     from discreet.errors import PromiseError
     from discreet.formatting import count_noun, number
-    from discreet.query.results import describe_cost, describe_left, describe_takes, describe_used
+    from discreet.query.costs import describe_cost, describe_left, describe_takes, describe_used
 
     if not result.cost:
         return ["Cost: nothing. It follows from public facts."]

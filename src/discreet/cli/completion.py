@@ -63,7 +63,8 @@ def _complete_command(line: str, commands: "Sequence[str]") -> tuple[int, list[s
 
 def _complete_word(typed: str, before: "Sequence[Token]", schema: "Schema") -> list[str]:
     """Return columns and words that begin with what was typed; in capitals if that is."""
-    from discreet.query.language.lexer import FUNCTIONS, KEYWORDS, write_name
+    from discreet.query.language.lexer import write_name
+    from discreet.query.language.vocabulary import FUNCTIONS, KEYWORDS
 
     columns = [write_name(column.name) for column in schema.released]
     grouped = any(token.word == "BY" and token.depth == 0 for token in before)

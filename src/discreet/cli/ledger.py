@@ -60,7 +60,7 @@ def show(ledger: Place, json: Json = False) -> None:
         f"{guarantee}"
     )
     if account.used is not None:
-        from discreet.query.results import describe_left, describe_used
+        from discreet.query.costs import describe_left, describe_used
 
         console.line(f"{describe_used(account.used)}. {describe_left(account.used)}.")
 

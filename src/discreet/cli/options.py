@@ -258,7 +258,7 @@ def suggest_flag(problem: "BudgetExceeded", privacy: Any, sd: float | None = Non
     sd : float or None
         Standard deviation that the flags asked for; None where they gave a promise.
     """
-    from discreet.query.results import affordable_request
+    from discreet.query.costs import affordable_request
 
     affordable = affordable_request(privacy, sd, problem.scale)
     if affordable is not None:

@@ -183,7 +183,7 @@ class Prompt:
     def _prompt_text(self, name: str) -> str:
         """Return the name of the table and what is left of its budget."""
         from discreet.errors import DiscreetError
-        from discreet.query.results import describe_left
+        from discreet.query.costs import describe_left
 
         try:
             account = self._session.account()
@@ -296,7 +296,7 @@ class Prompt:
 
     def _show_cost(self, cost: "tuple[Promise, ...]", remaining: Any) -> bool:
         """Print a cost and the part of the budget that it takes; return whether it fits."""
-        from discreet.query.results import describe_cost, describe_takes, takes_all
+        from discreet.query.costs import describe_cost, describe_takes, takes_all
 
         text = describe_cost(cost, self._delta)
         takes = None if remaining is None else remaining["takes"]
@@ -319,7 +319,7 @@ class Prompt:
 
     def _describe_affordable(self, scale: float) -> str:
         """Return the command for the largest promise, or the least sd, that would still fit."""
-        from discreet.query.results import affordable_request
+        from discreet.query.costs import affordable_request
 
         found = affordable_request(self._privacy, self._sd, scale)
         if found is None:

@@ -245,7 +245,7 @@ def _answer_file(
 def _advice(privacy: Any, sd: float | None) -> Iterator[None]:
     """Name the flag that would still fit, if the budget does not allow what was asked for."""
     from discreet.errors import BudgetExceeded
-    from discreet.query.results import affordable_request
+    from discreet.query.costs import affordable_request
 
     try:
         yield

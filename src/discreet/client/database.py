@@ -34,13 +34,15 @@ from discreet.privacy import (
 )
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer
-from discreet.query.calibration import CostModel, check_row_promise
+from discreet.query.calibration import check_row_promise
+from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
 from discreet.query.dummy import dummy_frame
 from discreet.query.frames import Budget, Frame, History, history_rows
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
-from discreet.query.results import Preview, QueryResult
+from discreet.query.previews import Preview
+from discreet.query.results import QueryResult
 from discreet.schema import Schema
 
 if TYPE_CHECKING:

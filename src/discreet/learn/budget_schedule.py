@@ -12,7 +12,7 @@ from discreet.privacy import NoPromise, Promise
 from discreet.privacy.budget_split import BudgetSplit
 from discreet.query import Answer, Database
 from discreet.query.calibration import QueryNoise
-from discreet.query.results import affordable_request
+from discreet.query.costs import affordable_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.formatting import count_noun
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
 from discreet.pipeline import _release_stages
@@ -96,15 +97,23 @@ def publish_answers(
             plan = releasing.plan(schema, sums.n_rows)
             check_floors(plan, dict(protect or {}))
             report(_release_stages.describe_plan(releasing, plan))
+        with stages.stage("test") as report:
+            _, audits = _release_stages.attack_plan(
+                releasing, plan, sums.n_rows or 0, run.attack_records, report
+            )
         with stages.stage("release") as report:
             publication = releasing.publish_database(sums, public / DATA)
             write_answers(public, releasing)
             paid = f"{len(publication.receipts)} questions charged, each before its first draw"
             report(f"{publication.n_rows:,} rows, {paid}; {NOT_SEEN}")
+        with stages.stage("attack") as report:
+            attacks = _release_stages.attack_made_up_people(releasing, publication.n_rows)
+            names = count_noun(len({one.attack for one in attacks}), "attack")
+            report(f"{names} on the people in tables made anew from published answers; on real rows none")
         with stages.stage("write") as report:
             add_csv(public, publication.n_rows, wanted=output.csv)
             statement = build_statement(
-                TableSubject(publication, releasing),
+                TableSubject(publication, releasing, attacks),
                 about=texts,
                 ledger=charged,
                 tuning=describe_tuning(run.tuned, False, publication.receipts[0], charged),
@@ -116,7 +125,11 @@ def publish_answers(
                 sign(public, signing_key)
             date_files(public, statement.what.created)
             findings = Findings(
-                stages=stages.done, command=run.command, composition=statement.composition.total
+                audits=[audit.to_dict() for audit in audits],
+                members=[one.to_dict() for one in attacks],
+                stages=stages.done,
+                command=run.command,
+                composition=statement.composition.total,
             )
             (internal / ATTACKS).write_text(findings.model_dump_json(indent=2) + "\n", encoding="utf-8")
             with report.optional("the report"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from discreet.audit import attack_file
+from discreet.audit import attack_file, attack_published
 from discreet.errors import ParameterError, SourceError
 from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, explain_os_errors
 from discreet.pipeline._release_stages import first_rows
@@ -125,7 +125,8 @@ def redraw_release(
         steps = [*statement.implementation.post_processing[:-1], describe_draw(seed)]
         made = statement.implementation.model_copy(update={"post_processing": steps})
         files = data_digests(folder)
-        changed = {"what": what, "implementation": made, "files": files}
+        attacks = [attack.to_dict() for attack in attack_published(again, n_rows)]
+        changed = {"what": what, "implementation": made, "files": files, "attacks": attacks}
         write_public(folder, statement.model_copy(update=changed))
         date_files(folder, statement.what.created)
     return out / PUBLIC

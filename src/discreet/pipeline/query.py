@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from discreet.pipeline.sources import LedgerPlace
     from discreet.privacy import Promise
-    from discreet.query.results import Preview, QueryResult
+    from discreet.query.previews import Preview
+    from discreet.query.results import QueryResult
     from discreet.schema import Schema
 
 

@@ -10,8 +10,8 @@ from discreet.errors import BudgetExceeded, DiscreetError, ParameterError
 from discreet.formatting import count_noun
 from discreet.privacy import ApproxDP, PureDP
 from discreet.privacy.budget_split import BudgetSplit
+from discreet.query.costs import remaining_amounts
 from discreet.query.language.query import parse_query
-from discreet.query.results import remaining_amounts
 from discreet.query.text_query import is_free
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from discreet.pipeline.query_session import QuerySession
     from discreet.pipeline.question_file import WrittenQuestion
     from discreet.privacy import Promise
-    from discreet.query.results import Preview, QueryResult
+    from discreet.query.previews import Preview
+    from discreet.query.results import QueryResult
     from discreet.schema import Schema
 
 _Asked: TypeAlias = "tuple[Promise | None, float | None]"  # promise or sd of one question

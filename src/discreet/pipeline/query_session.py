@@ -11,9 +11,9 @@ from discreet.ledger import Ledger
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_ledger, find_schema, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query import Database
+from discreet.query.costs import describe_charges, remaining_amounts
 from discreet.query.frames import Budget, question_words
 from discreet.query.language.query import parse_query
-from discreet.query.results import describe_charges, remaining_amounts
 from discreet.query.text_query import preview_query, run_query
 from discreet.tables import open_table
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from discreet.ledger import Account
     from discreet.privacy import Promise
     from discreet.query.language.query import Query
-    from discreet.query.results import Preview, QueryResult
+    from discreet.query.previews import Preview
+    from discreet.query.results import QueryResult
     from discreet.schema import Schema
 
 Charges: TypeAlias = "tuple[Account | None, dict[str, list[Promise]]]"

@@ -39,15 +39,16 @@ from discreet.query.aggregates import (
     aggregate_from_dict,
 )
 from discreet.query.answers import Answer, NoisySums, RefinableSums
-from discreet.query.calibration import CostModel
 from discreet.query.combination import CombinedResult, ResultTerm, combine_results
 from discreet.query.consistency import ConsistentResult
+from discreet.query.costs import CostModel
 from discreet.query.database import Database
 from discreet.query.dummy import dummy_rows
 from discreet.query.frames import Budget, Frame, History
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import Query, build_query, parse_query
-from discreet.query.results import LawOption, Preview, QueryResult, ResultCell
+from discreet.query.previews import LawOption, Preview
+from discreet.query.results import QueryResult, ResultCell
 from discreet.query.text_query import preview_query, run_query
 from discreet.query.vertical import VerticalDatabases
 from discreet.query.vertical._gram import cross_products

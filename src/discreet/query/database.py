@@ -11,6 +11,7 @@ import numpy as np
 
 from discreet.errors import DataError, ParameterError
 from discreet.ledger import Ledger
+from discreet.query.costs import remaining_amounts
 from discreet.query.curation import Curation
 from discreet.query.dummy import dummy_frame, dummy_rows
 from discreet.query.engines import engine_for
@@ -19,7 +20,6 @@ from discreet.query.frames import Budget, Frame, History
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
 from discreet.query.past_results import past_numbers, recall_results
-from discreet.query.results import remaining_amounts
 from discreet.query.text_query import is_free, preview_query, run_query
 from discreet.query.unit_rows import check_matrix_allowed, ledger_salt
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import Answer
     from discreet.query.engines import Engine
-    from discreet.query.results import Preview, QueryResult
+    from discreet.query.previews import Preview
+    from discreet.query.results import QueryResult
     from discreet.schema import Schema
 
 

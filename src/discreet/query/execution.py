@@ -18,7 +18,8 @@ from discreet.privacy import PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.answers import Answer, unwrap_scalar
-from discreet.query.calibration import CostedTable, CostModel, SeededNoise, least_charge
+from discreet.query.calibration import SeededNoise
+from discreet.query.costs import CostedTable, CostModel, least_charge
 from discreet.query.time_slots import Slots
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from discreet.errors import MissingExtra
 from discreet.formatting import format_amounts
 from discreet.privacy import Promise, promise_from_dict
 from discreet.privacy.promises import describe_promise
+from discreet.query.costs import describe_used
 
 if TYPE_CHECKING:
     import os
@@ -176,8 +177,6 @@ class Amounts(_FrozenModel):
     def __str__(self) -> str:
         if self.left is None or self.used is None:
             return f"{format_amounts(self.spent, up=True)} spent; there is no limit."
-        from discreet.query.results import describe_used  # which imports this module
-
         return f"{describe_used(self.used)}. Left: {format_amounts(self.left, up=False)}."
 
     @classmethod

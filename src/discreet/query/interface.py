@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from discreet.errors import ParameterError
 from discreet.query.aggregates import Histogram
-from discreet.query.calibration import CostedTable
+from discreet.query.costs import CostedTable
 from discreet.query.language._group_by import write_name
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from discreet.query.aggregates import Aggregate
     from discreet.query.answers import Answer
     from discreet.query.frames import Budget, Frame, History
-    from discreet.query.results import Preview, QueryResult
+    from discreet.query.previews import Preview
+    from discreet.query.results import QueryResult
 
 
 class VerbOptions(TypedDict, total=False):

@@ -6,18 +6,15 @@ import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from discreet.errors import ParameterError, PromiseError
-from discreet.formatting import NumberFormat, format_share, name, number, printable
-from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, Spending, promise_from_dict
-from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
-from discreet.privacy.promises import describe_promise
-from discreet.privacy.rounding import four_digits
+from discreet.errors import ParameterError
+from discreet.formatting import NumberFormat, name, printable
+from discreet.privacy import Spending, promise_from_dict
 from discreet.query.consistency import ConsistentResult
+from discreet.query.costs import DELTA, cost_fields, describe_cost
 from discreet.query.intervals import (
     LEVEL,
     UNBOUNDED,
@@ -31,197 +28,11 @@ from discreet.query.result_table import CellNumbers, ResultTable, TableColumn, T
 if TYPE_CHECKING:
     from typing import Self
 
-    from discreet.ledger import Account
     from discreet.privacy import Promise, Receipt
     from discreet.query.calibration import Law
 
-DELTA = 1e-6
-"""Delta at which the cost of Gaussian noise is also given as an epsilon."""
 _ROUNDING = 1e-9  # relative; another machine may compute the ends of an interval a few units differently
-_SUMMED: dict[type[Promise], tuple[str, ...]] = {
-    PureDP: ("epsilon",),
-    ApproxDP: ("epsilon", "delta"),
-    GaussianDP: ("mu",),
-    ZCDP: ("rho",),
-}
 _OVER_COUNTS = ("count", "mean", "var", "stddev")  # how the names of statistics begin that need a count
-_CACHE_SIZE = 4096  # costs that are kept: the same few recur again and again
-
-
-def remaining_amounts(
-    cost: tuple[Promise, ...],
-    own: Account | None,
-    total: Account | None,
-    *,
-    charged: Sequence[Promise] | None = None,
-) -> dict[str, Any]:
-    """Return what is left of two budgets, and how many more queries of this cost both pay for.
-
-    Parameters
-    ----------
-    cost : tuple of Promise
-        Charges of one query.
-    own, total : Account or None
-        Accounts of the owner and of all together; None where it is not known.
-    charged : sequence of Promise, optional
-        Charges that were made for the query and are in the accounts, none if it was paid for before; None
-        before the query is asked.
-
-    Returns
-    -------
-    dict
-        ``own`` and ``total``, the amounts left by currency; ``more``, how many more such queries fit;
-        ``nearer``, "own" or "total", the budget that is used up first; ``used`` and ``takes``, the part of
-        it that is used and that the query takes, or took if it was charged. None each without a limit.
-    """
-    accounts = {"own": own, "total": total}
-    limited = {name: one for name, one in accounts.items() if one is not None and one.caps is not None}
-    counts = [count for account in limited.values() if (count := account.more(cost)) is not None]
-    takes = {
-        name: account.takes(cost) if charged is None else account.took(charged)
-        for name, account in limited.items()
-    }
-    used = {name: account.used for name, account in limited.items()}
-
-    def share_after(name: str) -> float:
-        added = takes[name] if charged is None else None
-        return sum((use["share"] or 0.0) for use in (used[name], added) if use is not None)
-
-    nearer = max(limited, key=share_after, default=None)
-    return {
-        "own": None if own is None else own.left,
-        "total": None if total is None else total.left,
-        "more": min(counts, default=None),
-        "nearer": nearer,
-        "used": None if nearer is None else used[nearer],
-        "takes": None if nearer is None else takes[nearer],
-    }
-
-
-def describe_used(used: Mapping[str, float | None], whose: str = "the budget") -> str:
-    """Return as text how much of a budget is used, in percent, and the epsilon so far beside its limit."""
-    share, epsilon, limit, delta = (used[name] for name in ("share", "epsilon", "limit", "delta"))
-    assert share is not None
-    text = f"{format_share(min(share, 1.0))} of {whose} is used"
-    if epsilon is None or limit is None:
-        return text
-    text += f"; epsilon so far {number(epsilon, rounding='up')} of {limit:g}"
-    return f"{text} at delta {delta:g}" if delta else text
-
-
-def describe_takes(takes: Mapping[str, float | None], whose: str = "the budget") -> str:
-    """Return as text which part of a budget a query takes."""
-    share = takes["share"]
-    assert share is not None
-    return f"{format_share(share)} of {whose}"
-
-
-def describe_left(used: Mapping[str, float | None], whose: str = "") -> str:
-    """Return as text which part of a budget is left."""
-    share = used["share"]
-    assert share is not None
-    return f"{format_share(max(0.0, 1.0 - share), up=False)}{whose} is left"
-
-
-def takes_all(remaining: Mapping[str, Any]) -> bool:
-    """Return whether a query fits only as the first of all: nothing could be asked after it."""
-    used, takes = remaining["used"], remaining["takes"]
-    return bool(takes and used and remaining["more"] == 1 and used["share"] == 0 and takes["share"] >= 1)
-
-
-def describe_charges(cost: Sequence[Promise]) -> str:
-    """Return promises as text, one for each kind, with the costs of charges of the same kind added up.
-
-    Parameters
-    ----------
-    cost : sequence of Promise
-        Promises of the charges, each charged apart.
-    """
-    kinds: dict[type[Promise], list[Promise]] = {}
-    for promise in cost:
-        kinds.setdefault(type(promise), []).append(promise)
-    texts = []
-    for kind, same in kinds.items():
-        if len(same) > 1 and kind in _SUMMED:
-            whole = sum(map(Spending.from_promises, same), Spending()).promise().to_dict()
-            # The exact sum was rounded up in its last digit, which must not show in the third.
-            same = [promise_from_dict(whole | {name: float(f"{whole[name]:.12g}") for name in _SUMMED[kind]})]
-        texts += [describe_promise(promise.to_dict()) for promise in same]
-    return " and ".join(texts)
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def describe_cost(cost: tuple[Promise, ...], delta: float) -> str:
-    """Return a cost as text; that of Gaussian noise also as an epsilon at `delta`."""
-    if not cost:
-        return "nothing"
-    promises = describe_charges(cost)
-    spent = sum((Spending.from_promises(promise) for promise in cost), Spending())
-    if not spent.rho or _is_pure(cost):
-        return promises
-    try:
-        epsilon = number(spent.epsilon_at(delta), digits=4, rounding="up")
-    except PromiseError:  # so much, or so little, that no epsilon says it
-        return promises
-    return f"{promises} (epsilon {epsilon} at delta {delta:g})"
-
-
-def affordable_request(privacy: Promise | None, sd: float | None, scale: float) -> dict[str, Any] | None:
-    """Return the largest promise of the requested kind, or the least sd, that the budget still pays for.
-
-    Parameters
-    ----------
-    privacy, sd
-        Promise or standard deviation of the request; the other one is None.
-    scale : float
-        Largest part of every mu and epsilon of its charges that would fit, as the ledger found it.
-
-    Returns
-    -------
-    dict or None
-        Parameters of the promise with its kind, or ``{"sd": ...}``, rounded to four digits on the affordable
-        side; None if nothing fits.
-    """
-    result: dict[str, Any] = {}
-    match privacy:
-        case GaussianDP():
-            result = {"mu": four_digits(privacy.mu * scale)}
-        case ZCDP():
-            result = {"rho": four_digits(privacy.rho * scale**2)}
-        case ApproxDP():
-            mu = gaussian_mu(privacy.epsilon, privacy.delta) * scale
-            # The noise may be Gaussian or Laplace: what fits by both fits.
-            epsilon = min(gaussian_epsilon(mu, privacy.delta), privacy.epsilon * scale) if mu > 0 else 0.0
-            epsilon = four_digits(epsilon)
-            result = {"epsilon": epsilon, "delta": privacy.delta}
-        case PureDP():
-            result = {"epsilon": four_digits(privacy.epsilon * scale)}
-        case None if sd is not None and scale > 0:
-            result = {"sd": four_digits(sd / scale, up=True)}
-    if not result or min(result.values()) <= 0:
-        return None
-    return result if privacy is None else {"kind": privacy.kind, **result}
-
-
-def cost_fields(cost: tuple[Promise, ...], remaining: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the fields of a message that say what something costs and what is left.
-
-    Parameters
-    ----------
-    cost : tuple of Promise
-        Promises that were charged, or would be.
-    remaining : mapping or None
-        What is left, as :func:`remaining_amounts` returns it; None where it is not known.
-    """
-    return {
-        "cost": [promise.to_dict() for promise in cost],
-        "cost_words": describe_cost(cost, DELTA),
-        "remaining": remaining_amounts((), None, None) if remaining is None else dict(remaining),
-    }
-
-
-def _is_pure(cost: tuple[Promise, ...]) -> bool:
-    return all(isinstance(promise, PureDP) for promise in cost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +103,7 @@ class ResultCell:
         if isinstance(column, bool) or not isinstance(column, int) or column < 0:
             raise TypeError
         bounds = columns[column].bounds
-        value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
+        value, sd = read_number(values["value"]), read_number(values["sd"], least=0.0)
         lower, upper = _read_end(values["lower"], -math.inf), _read_end(values["upper"], math.inf)
         expected: Sequence[Any] = (max(lower, bounds.lower), min(upper, bounds.upper))
         if value is not None and sd is not None:
@@ -301,9 +112,7 @@ class ResultCell:
         near = all(e == x or abs(e - x) <= allowed for e, x in zip((lower, upper), expected, strict=True))
         if lower > upper or not near:
             raise ValueError
-        return cls(
-            key=_read_texts(values["key"]), column=column, value=value, sd=sd, lower=lower, upper=upper
-        )
+        return cls(key=read_texts(values["key"]), column=column, value=value, sd=sd, lower=lower, upper=upper)
 
 
 class ResultColumn(NamedTuple):
@@ -364,15 +173,15 @@ class ResultColumn(NamedTuple):
         bounds = ResultInterval(
             *(_read_end(values["bounds"][name], end) for name, end in UNBOUNDED._asdict().items())
         )
-        day = _read_text_or_none(values["first_day"])
+        day = read_text_or_none(values["first_day"])
         return cls(
             name=values["name"],
-            measure=_read_text_or_none(values["measure"]),
+            measure=read_text_or_none(values["measure"]),
             bounds=bounds,
             first_day=None if day is None else _read_first_day(day, bounds),
-            sd=_read_number(values["sd"], least=0.0),
-            margin=_read_number(values["margin"], least=0.0),
-            rank_margin=_read_number(values["rank_margin"], least=0.0),
+            sd=read_number(values["sd"], least=0.0),
+            margin=read_number(values["margin"], least=0.0),
+            rank_margin=read_number(values["rank_margin"], least=0.0),
         )
 
 
@@ -748,12 +557,12 @@ class QueryResult(TabularResult):
         """Return the fields of a message."""
         if values["kind"] != "answer" or values["law"] not in ("gaussian", "laplace"):
             raise ValueError
-        group_by = _read_texts(values["by"])
-        common = _read_common_fields(values)
+        group_by = read_texts(values["by"])
+        common = read_common_fields(values)
         columns, together = common["columns"], common["simultaneous"]
         width = interval_width(values["law"], LEVEL if together == 1 else simultaneous_level(together))
         cells = tuple(ResultCell.from_dict(cell, columns, width) for cell in values["cells"])
-        value, sd = _read_number(values["value"]), _read_number(values["sd"], least=0.0)
+        value, sd = read_number(values["value"]), read_number(values["sd"], least=0.0)
         single = (cells[0].value, cells[0].sd) if len(cells) == 1 and not group_by else (None, None)
         # The number of a result of one cell is there twice.
         if (value, sd) != single or (not group_by and len(cells) != len(columns)):
@@ -769,239 +578,12 @@ class QueryResult(TabularResult):
             "cells": cells,
             "law": values["law"],
             "cached": values["cached"],
-            "receipts": _read_texts(values["receipts"]),
-            "parts": tuple(_read_texts(merged) for merged in values.get("parts", ())),
+            "receipts": read_texts(values["receipts"]),
+            "parts": tuple(read_texts(merged) for merged in values.get("parts", ())),
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedMargin:
-    """Half the width of the interval that a mean over some rows is expected to have.
-
-    Attributes
-    ----------
-    key : tuple of str
-        Values of the group, one for each column of ``group_by``.
-    n_rows : float
-        Number of rows of the group in an earlier count, which was paid for; at least 0.
-    margin : float
-        Half the width of the interval at :data:`LEVEL`, if the mean is at the middle of its range.
-    """
-
-    key: tuple[str, ...]
-    n_rows: float
-    margin: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"key": list(self.key), "n_rows": self.n_rows, "margin": self.margin}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ExpectedMargin:
-        """Return what :meth:`to_dict` wrote."""
-        n_rows, margin = (_read_known(values[name]) for name in ("n_rows", "margin"))
-        return cls(key=_read_texts(values["key"]), n_rows=n_rows, margin=margin)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LawOption:
-    """Cost and noise of a query by one law of noise.
-
-    Attributes
-    ----------
-    law : {"gaussian", "laplace"}
-        Distribution of the noise.
-    sd : float or None
-        Standard deviation of each number; None if it depends on what is not public.
-    cost : tuple of Promise
-        Promises that would be charged.
-    share : float or None
-        Part of the whole budget that they take, of the nearer one if there are two; None without a limit.
-    """
-
-    law: Law
-    sd: float | None
-    cost: tuple[Promise, ...]
-    share: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        cost = [promise.to_dict() for promise in self.cost]
-        return {"law": self.law, "sd": self.sd, "cost": cost, "share": self.share}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the option that :meth:`to_dict` wrote."""
-        if values["law"] not in ("gaussian", "laplace"):
-            raise ValueError
-        return cls(
-            law=values["law"],
-            sd=_read_number(values["sd"], least=0.0),
-            cost=tuple(promise_from_dict(promise) for promise in values["cost"]),
-            share=_read_number(values["share"], least=0.0),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview(QueryResult):
-    """Cost and noise of a text query in advance: no cells and no receipts.
-
-    Attributes
-    ----------
-    sql : str or None
-        Query as a SELECT, which is read as the same query; None where a service does not send it.
-    is_free : bool
-        Whether nothing would be charged: the result follows from what is public, or was paid for before.
-    n_rows : float or None
-        Number of rows for which margins are given that depend on it, as those of a mean: all rows, or for
-        groups an equal part of them. They are wider over fewer. None for counts and sums, and where the
-        number is not public.
-    expected : tuple of ExpectedMargin
-        For means by groups that the owner has counted before: the margin of each. Empty otherwise.
-    laws : tuple of LawOption
-        Cost and noise by each law that the request leaves open and the limit admits, first the one that is
-        taken: for an ``ApproxDP`` promise and for an sd both, otherwise one.
-
-    Privacy
-    -------
-    Follows from the schema, the public number of rows and what the owner has paid.
-
-    Reference
-    ---------
-    docs/explanation/theorems/sulq-sensitivity.md.
-    """
-
-    sql: str | None
-    is_free: bool = False
-    n_rows: float | None = None
-    expected: tuple[ExpectedMargin, ...] = ()
-    laws: tuple[LawOption, ...] = ()
-
-    @property
-    def sd(self) -> float | None:
-        """Standard deviation of the noise of a single statistic; None if it is not known in advance."""
-        return self.columns[0].sd if len(self.columns) == 1 else None
-
-    @property
-    def margin(self) -> float | None:
-        """Half the width of each interval of a single statistic; None if it is not known in advance."""
-        return self.columns[0].margin if len(self.columns) == 1 else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, as the command line prints them."""
-        # The zero-argument form does not work in a class with slots.
-        return {**QueryResult.to_dict(self), **self._noise_fields()}
-
-    def _noise_fields(self) -> dict[str, Any]:
-        """Return the fields of a message that say how noisy the result would be."""
-        return {
-            "sd": self.sd,
-            "margin": self.margin,
-            "n_rows": self.n_rows,
-            "expected": [one.to_dict() for one in self.expected],
-            "laws": [option.to_dict() for option in self.laws],
-        }
-
-    @property
-    def law_words(self) -> str | None:
-        """Which law of noise is taken, and why rather than the other; None where there is no choice."""
-        if len(self.laws) < 2:
-            return None
-        chosen, other = self.laws[:2]
-        law, instead = chosen.law.capitalize(), other.law.capitalize()
-        if chosen.share is not None and other.share is not None and chosen.share < other.share:
-            shares = f"{format_share(chosen.share)}, not {format_share(other.share)}"
-            return f"Noise: {law}, which takes less of the budget here than {instead} ({shares})."
-        if chosen.sd is not None and other.sd is not None and chosen.sd < other.sd:
-            sds = f"sd {number(chosen.sd)}, not {number(other.sd)}"
-            return f"Noise: {law}, smaller here than {instead} ({sds})."
-        # Of a mean over a noisy count no sd is known; the law is still the one with less noise.
-        return f"Noise: {law}, smaller here than {instead}."
-
-    @property
-    def margin_words(self) -> str:
-        """How noisy the result would be, and over how many rows that is."""
-        several = len(self.columns) > 1
-        margins = []
-        for column in self.columns:
-            margin = column.margin if column.rank_margin is None else column.rank_margin
-            if margin is None:
-                continue
-            unit = f" {printable(column.measure)}" if column.measure else ""
-            rank = " rows in rank" if column.rank_margin is not None else unit
-            written = NumberFormat.from_margins([margin])(margin, "up")
-            margins.append(f"{f'{column.name} ' if several else ''}± {written}{rank}")
-        if not margins:
-            of_ratio = any(column.name.startswith("ratio(") for column in self.columns)
-            depends_on = "its second sum" if of_ratio else "the number of rows"
-            return f"the noise depends on {depends_on}, which is not public"
-        text = f"would be {', '.join(margins)}"
-        if self.n_rows is None:
-            return f"{text}{' in each group' if self.group_by else ''} at 95 %"
-        if self.group_by:
-            size = f"{self.n_rows:,.0f} rows (rows split evenly)"
-            return f"{text} at 95 % in a group of {size}; wider in smaller groups"
-        least = " over all rows; wider over fewer rows" if " where " in self.question else ""
-        return f"{text} at 95 %{least}"
-
-    def __str__(self) -> str:
-        lines = (printable(self.question), f"  {self.margin_words}", f"Would cost: {self.cost_words}.")
-        return "\n".join((*lines, *filter(None, (self.law_words,))))
-
-    def __repr__(self) -> str:
-        return f"Preview({self.question!r}: {self.margin_words})"
-
-    def _repr_html_(self) -> str:
-        from discreet.query.result_drawing import draw_facts  # only a notebook draws
-
-        law = (self.law_words or "").removeprefix("Noise: ")
-        facts = {"as SQL": self.sql, "numbers": self.margin_words, "noise": law}
-        facts |= {"would cost": "nothing" if self.is_free else self.cost_words}
-        drawn = None
-        if self.used is not None and self.takes is not None and not self.is_free:
-            drawn = (self.used["share"] or 0.0, self.takes["share"] or 0.0)
-        return draw_facts(self.question, [(name, text) for name, text in facts.items() if text], drawn)
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the preview as the HTTP interface has it."""
-        return {
-            "kind": "price",
-            "question": self.question,
-            "sql": self.sql,
-            "learner": None,
-            "columns": [column.to_dict() for column in self.columns],
-            "by": list(self.group_by),
-            "sums": self.sums,
-            "simultaneous": self.simultaneous,
-            **self._noise_fields(),
-            "unreadable_below": self.unreadable_below,
-            **cost_fields(self.cost, self.remaining),
-            "more": self.more,
-            "free": self.is_free or not self.cost,
-        }
-
-    @staticmethod
-    def _read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a message; it does not name the law, which follows from the cost."""
-        n_rows = _read_number(values["n_rows"], least=0.0)
-        free = values.get("free", False)
-        if values["kind"] != "price" or not isinstance(free, bool):
-            raise ValueError
-        common = _read_common_fields(values)
-        return {
-            **common,
-            "group_by": _read_texts(values.get("by", ())),
-            "cells": (),
-            "law": "laplace" if common["cost"] and _is_pure(common["cost"]) else "gaussian",
-            "sql": _read_text_or_none(values.get("sql")),
-            "is_free": free,
-            "n_rows": n_rows,
-            "expected": tuple(ExpectedMargin.from_dict(one) for one in values["expected"]),
-            "laws": tuple(LawOption.from_dict(option) for option in values.get("laws", ())),
-        }
-
-
-def _read_common_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def read_common_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that results and previews have in common."""
     least, remaining = values.get("unreadable_below"), values["remaining"]
     if not isinstance(values["question"], str) or not isinstance(remaining, Mapping):
@@ -1027,7 +609,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _read_number(value: Any, *, least: float = -math.inf) -> float | None:
+def read_number(value: Any, *, least: float = -math.inf) -> float | None:
     """Return a finite number as a float, and None as None; refuses texts and truth values."""
     if value is None:
         return None
@@ -1055,25 +637,26 @@ def _read_first_day(text: str, bounds: ResultInterval) -> datetime.date:
 
 def _read_end(value: Any, unbounded: float) -> float:
     """Return an end of what is possible, which a message leaves out where it is infinite."""
-    return unbounded if value is None else _read_known(value)
+    return unbounded if value is None else read_known(value)
 
 
-def _read_known(value: Any) -> float:
+def read_known(value: Any) -> float:
     """Return a finite number as a float; refuses None as well."""
-    read = _read_number(value)
+    read = read_number(value)
     if read is None:
         raise TypeError
     return read
 
 
-def _read_texts(values: Any) -> tuple[str, ...]:
+def read_texts(values: Any) -> tuple[str, ...]:
     """Return a list of texts as a tuple."""
     if not isinstance(values, list | tuple) or not all(isinstance(text, str) for text in values):
         raise TypeError
     return tuple(values)
 
 
-def _read_text_or_none(value: Any) -> str | None:
+def read_text_or_none(value: Any) -> str | None:
+    """Return a text of a message, or None; anything else is a TypeError."""
     if value is not None and not isinstance(value, str):
         raise TypeError
     return value

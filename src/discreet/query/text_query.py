@@ -10,10 +10,11 @@ import numpy as np
 
 from discreet.batching import run_one
 from discreet.errors import ParameterError
-from discreet.query.calibration import CostModel, budget_share, least_charge
+from discreet.query.costs import CostModel, budget_share, least_charge
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals
 from discreet.query.language._statistic import SPREADS
-from discreet.query.results import ExpectedMargin, LawOption, Preview, QueryResult, ResultCell, ResultColumn
+from discreet.query.previews import ExpectedMargin, LawOption, Preview
+from discreet.query.results import QueryResult, ResultCell, ResultColumn
 from discreet.query.statistics import AggregatePlan, counted_groups, plan_query
 
 if TYPE_CHECKING:

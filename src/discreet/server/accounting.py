@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
 from discreet.privacy import Spending
+from discreet.query.costs import remaining_amounts
 from discreet.query.frames import spent_amounts
 from discreet.query.past_results import past_numbers, recall_results
-from discreet.query.results import remaining_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

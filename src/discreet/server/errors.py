@@ -249,7 +249,7 @@ def budget_error(error: BudgetExceeded, affordable: dict[str, Any] | None) -> Ap
     error : BudgetExceeded
         Exception with which the ledger refused the charge.
     affordable : dict or None
-        Largest request that would fit, from :func:`~discreet.query.results.affordable_request`; None if none
+        Largest request that would fit, from :func:`~discreet.query.costs.affordable_request`; None if none
         would.
     """
     fits = "" if affordable is None else f"{_describe_affordable(affordable)} would fit what is left for you."

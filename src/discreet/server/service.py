@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.batching import Step, run_one
 from discreet.errors import BudgetExceeded, DiscreetError, ParameterError
 from discreet.privacy.budget_split import BudgetSplit
-from discreet.query.results import affordable_request
+from discreet.query.costs import affordable_request
 from discreet.query.text_query import is_free, preview_query, query_task
 from discreet.server.access import AccessStore, Caller
 from discreet.server.api import requests

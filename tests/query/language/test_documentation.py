@@ -12,7 +12,7 @@ import pytest
 import discreet.query.language._expression
 import discreet.query.language._group_by
 from discreet.errors import ExpressionRefused
-from discreet.query.language import lexer, parse, parse_groups
+from discreet.query.language import lexer, parse, parse_groups, vocabulary
 
 if TYPE_CHECKING:
     from discreet.schema import Schema
@@ -72,7 +72,7 @@ def test_a_missing_bound_is_as_the_page_says() -> None:
 
 def test_every_word_of_the_language_is_on_the_page() -> None:
     grammar = PAGE.split("```text")[1].split("```")[0]
-    assert [word for word in lexer.KEYWORDS | lexer.FUNCTIONS if word not in grammar] == []
+    assert [word for word in vocabulary.KEYWORDS | vocabulary.FUNCTIONS if word not in grammar] == []
     for limit in (lexer.MOST_CHARACTERS, lexer.MOST_NODES, lexer.MOST_DEPTH, lexer.MOST_ITEMS):
         assert f" {limit} " in " ".join(PAGE.split())
 

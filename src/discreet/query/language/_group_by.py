@@ -21,16 +21,15 @@ from discreet.query.language._key_cells import (
 )
 from discreet.query.language._select import WORDS
 from discreet.query.language.lexer import (
-    FUNCTIONS,
-    KEYWORDS,
     Token,
     is_plain,
-    refused_word,
     shorten,
     source_text,
     split_list,
     tokenize,
+    write_names,
 )
+from discreet.query.language.vocabulary import FUNCTIONS, KEYWORDS, refused_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -335,7 +334,7 @@ def _find_column(text: str, schema: Schema) -> Column | None:
         return None
     column = _match_column(tokens[0], schema)
     if column is None:
-        raise refused_word(shorten(tokens[0].name), tuple(column.name for column in schema.released))
+        raise refused_word(shorten(tokens[0].name), write_names(schema.released))
     return column
 
 

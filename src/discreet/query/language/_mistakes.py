@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language._date_nodes import DateColumn, DateConstant, DateField, DateShift
+from discreet.query.language._hints import COMPARED_TWICE, RELATIONS
 from discreet.query.language._normal_form import opposite
 from discreet.query.language.lexer import write_name
 from discreet.query.language.nodes import (
@@ -36,10 +37,35 @@ if TYPE_CHECKING:
 
 _FIELDS = {"QUARTER": (1, 4), "MONTH": (1, 12), "DAY": (1, 31), "ISODOW": (1, 7)}
 _YEARS = range(1000, 10_000)
+_BOUNDARIES = ("AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "END", "(", ")", ",")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 # While a text is read.
+
+
+def check_tests(tokens: Sequence[str]) -> None:
+    """Refuse IS after a comparison without parentheses: engines disagree about what it tests.
+
+    Parameters
+    ----------
+    tokens : sequence of str
+        Words, numbers and signs of an expression; stand-ins for its columns and values.
+    """
+    compared = {0: False}
+    depth = 0
+    for word in tokens:
+        depth -= word == ")"
+        if word in _BOUNDARIES:
+            # What follows a closing parenthesis still belongs to the comparison before it.
+            compared[depth] = compared.get(depth, False) and word in "()"
+        elif word in RELATIONS:
+            compared[depth] = True
+        elif word == "IS" and compared.get(depth, False):
+            raise ExpressionRefused(*COMPARED_TWICE)
+        depth += word == "("
+        if word == "(":
+            compared[depth] = False
 
 
 def check_types(relation: str, left: Any, right: Any) -> None:

@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language import _normal_form as normal
-from discreet.query.language._hints import COMPARED_TWICE, check_tests, explain_order
-from discreet.query.language._mistakes import check_ends, check_node, check_types
+from discreet.query.language._hints import COMPARED_TWICE, explain_order
+from discreet.query.language._mistakes import check_ends, check_node, check_tests, check_types
 from discreet.query.language._normal_form import where_true
 from discreet.query.language._parts import (
     Category,
@@ -48,8 +48,6 @@ from discreet.query.language._parts import (
 )
 from discreet.query.language._text_nodes import TextCoalesce
 from discreet.query.language.lexer import (
-    DATE_FIELDS,
-    MARK,
     MOST_DEPTH,
     MOST_NODES,
     ScannedExpression,
@@ -70,6 +68,7 @@ from discreet.query.language.nodes import (
     Number,
     Truth,
 )
+from discreet.query.language.vocabulary import DATE_FIELDS, MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,15 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from discreet.query.language._statistic import IN_SQL, StatisticText, read_arguments
-from discreet.query.language.lexer import (
-    Token,
-    read_whole,
-    refused_aggregate,
-    shorten,
-    source_text,
-    split_list,
-    tokenize,
-)
+from discreet.query.language.lexer import Token, read_whole, shorten, source_text, split_list, tokenize
+from discreet.query.language.vocabulary import refused_aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language._expression import parse, parse_typed
-from discreet.query.language.lexer import (
-    Token,
-    refused_aggregate,
-    shorten,
-    source_text,
-    split_list,
-    tokenize,
-    write_name,
-)
+from discreet.query.language.lexer import Token, shorten, source_text, split_list, tokenize, write_name
+from discreet.query.language.vocabulary import refused_aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.query.language.cell_masks import cell_range
-from discreet.release.statistics._published_counts import match_cells
+from discreet.release.statistics._published_counts import CountTable, match_cells
 
 if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
     from discreet.query.aggregates.histogram import Axis
-    from discreet.release.statistics._published_counts import CountTable, PublishedCounts
+    from discreet.release.statistics._published_counts import PublishedCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +110,6 @@ def _refine(fine: CountTable, known: Floats, variances: Floats, places: AnyArray
 
 
 def _alone(axis: Axis, values: Floats) -> CountTable:
-    from discreet.release.statistics._published_counts import CountTable
-
     return CountTable({axis.column.name: axis}, values, 0.0, False)
 
 

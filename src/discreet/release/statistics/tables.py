@@ -5,20 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.privacy import ApproxDP
-from discreet.query.aggregates.histogram import Axis
 from discreet.query.curation import Curation
 from discreet.query.intervals import LEVEL, NoisyRatio, ResultInterval, count_intervals, interval_width
-from discreet.query.language import GroupKey, parse_groups
+from discreet.query.language import GroupKey
 from discreet.query.language.cell_masks import (
     condition_columns,
-    describe_cell,
     join_conditions,
     subject_columns,
 )
@@ -32,58 +29,23 @@ from discreet.release.statistics._correlation import correlate
 from discreet.release.statistics._means import GroupCounts, MeanSums, find_fine, sum_column
 from discreet.release.statistics._model_rows import ModelRows
 from discreet.release.statistics._published_counts import CountEstimate, PublishedCounts
+from discreet.release.statistics._request import (
+    StatisticRequest,
+    cell_edges,
+    check_number,
+    read_request,
+)
 from discreet.release.statistics.interface import ReleaseStatistics, StatisticResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats
-    from discreet.query import Query
     from discreet.query.language import Expression
     from discreet.release.statistics.interface import Basis, By
     from discreet.schema import Schema
 
 _EXAMPLE_EPSILON, _EXAMPLE_DELTA = 0.1, 1e-6  # at which the cost of a query is given
-
-
-@dataclass(frozen=True, eq=False)
-class _Request:
-    """What is asked: a query, the cells of its groups, and the kind of statistic."""
-
-    kind: str
-    query: Query
-    keys: tuple[GroupKey, ...]
-    axes: tuple[Axis, ...]
-
-    @property
-    def where(self) -> Expression | None:
-        """Condition on rows, that what is averaged is known included."""
-        return self.query.where
-
-    @property
-    def subject(self) -> Expression | None:
-        """Expression that is averaged; None for a count."""
-        return self.query.statistics[0].expression
-
-    @cached_property
-    def labels(self) -> list[tuple[Any, ...]]:
-        """Labels of all groups, in C order; one without labels if there are no groups."""
-        return list(itertools.product(*(axis.labels for axis in self.axes)))
-
-    def group_condition(self, label: tuple[Any, ...], *more: str) -> Expression | None:
-        """Return the condition that a row is chosen and in a group, and further ones; None for all rows."""
-        schema = self.query.schema
-        cells = [describe_cell(axis, one, schema) for axis, one in zip(self.axes, label, strict=True)]
-        chosen = [] if self.where is None else [self.where.canonical]
-        return join_conditions([*chosen, *cells, *more], schema)
-
-    def columns(self) -> tuple[str, ...]:
-        """Return all columns that the answer depends on."""
-        named = [() if one is None else condition_columns(one) for one in (self.where,)]
-        if self.subject is not None:
-            named.append(subject_columns(self.subject))
-        names = {*itertools.chain.from_iterable(named), *(axis.column.name for axis in self.axes)}
-        return tuple(column.name for column in self.query.schema.released if column.name in names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,78 +112,17 @@ class TableStatistics(ReleaseStatistics):
         """Return a statistic, from the tables that hold it, from bounds, or from the model."""
         if kind == "correlation":
             return self._correlate(*columns)
-        request = self._read_request(kind, columns, where, by)
+        request = read_request(self._counts, kind, columns, where, by)
         find = {"count": self._count, "proportion": self._proportion, "mean": self._mean}[kind]
         numbers = find(request) or self._approximate(request)
         return self._build(request, numbers)
-
-    def _read_request(self, kind: str, columns: tuple[str, ...], where: str | None, by: By) -> _Request:
-        """Read what is asked; groups of a number have the cells of the tables unless edges are given."""
-        schema = self._counts.schema
-        text = "count"
-        if kind == "mean":
-            text = f"mean({write_name(self._check_number(columns[0]))})"
-        elif kind == "proportion":
-            text = f"mean({columns[0]})"
-        plain = build_query(text, where, (), schema)
-        subject = plain.statistics[0].expression
-        if kind == "proportion" and (subject is None or not subject.is_condition):
-            raise ParameterError(
-                f"condition of proportion must be a condition, such as income = '>50K', was {columns[0]!r}."
-            )
-        keys = self._read_keys(by)
-        axes = tuple(self._axis(key, _Request(kind, plain, (), ()).columns(), keys) for key in keys)
-        items = [_key_item(key, axis) for key, axis in zip(keys, axes, strict=True)]
-        return _Request(kind, build_query(text, where, items, schema), keys, axes)
-
-    def _check_number(self, name: str) -> str:
-        """Return the name of a column of numbers; refuses any other."""
-        column = self._curation.column(name)
-        if column.is_category and not all(isinstance(level, int | None) for level in column.levels):
-            raise ParameterError(
-                f"column of a mean must hold numbers, and {name!r} is a category. Ask for proportions of its "
-                "levels."
-            )
-        return column.name
-
-    def _read_keys(self, by: By) -> tuple[GroupKey, ...]:
-        """Return the columns to group by; refuses expressions, which no table has."""
-        schema = self._counts.schema
-        released = {column.name for column in schema.released}
-        items = [] if by is None else [by] if isinstance(by, str) else list(by)
-        keys: list[GroupKey] = []
-        for item in items:
-            if isinstance(item, str) and item in released:
-                keys.append(GroupKey(item))
-            else:
-                keys += parse_groups(item if isinstance(item, str) else [item], schema)
-        for key in keys:
-            if key.column is None:
-                raise ParameterError(
-                    f"by of a statistic must name columns, was {key.text}. Tables count cells of columns."
-                )
-        return tuple(keys)
-
-    def _axis(self, key: GroupKey, names: tuple[str, ...], keys: Sequence[GroupKey]) -> Axis:
-        """Return the cells of a column to group by."""
-        assert key.column is not None
-        if key.edges:
-            return Axis.from_curation(self._curation, key.column, {key.column: key.edges})
-        others = {*names, *(str(other.column) for other in keys)} - {key.column}
-        axis = self._counts.axis(key.column, others) or self._counts.axis(key.column)
-        if axis is None:
-            raise ParameterError(
-                f"by of a statistic must name a column that was counted, and {key.column!r} was not: it has "
-                "one cell alone."
-            )
-        return axis
 
     def _column_counts(self, name: str) -> ColumnCounts | None:
         if name not in self._columns:
             self._columns[name] = ColumnCounts.from_tables(self._counts, name)
         return self._columns[name]
 
-    def _count(self, request: _Request) -> _Numbers | None:
+    def _count(self, request: StatisticRequest) -> _Numbers | None:
         """Return counts that tables hold; None where they hold none."""
         found = self._counts.estimate(request.where, request.axes)
         found = self._count_finely(request.where, found) if not request.axes else found
@@ -251,14 +152,14 @@ class TableStatistics(ReleaseStatistics):
     def _most(self) -> float:
         return math.inf if self._counts.n_rows is None else float(self._counts.n_rows)
 
-    def _proportion(self, request: _Request) -> _Numbers | None:
+    def _proportion(self, request: StatisticRequest) -> _Numbers | None:
         """Return shares of rows; None where no table holds both parts."""
         assert request.subject is not None
         schema, text = self._counts.schema, request.subject.canonical
         chosen = [] if request.where is None else [request.where.canonical]
         parts = [join_conditions([*chosen, one], schema) for one in (text, f"NOT ({text})")]
         if request.where is None and not request.axes and self._counts.n_rows:
-            counted = self._count(_Request("count", build_query("count", text, (), schema), (), ()))
+            counted = self._count(StatisticRequest("count", build_query("count", text, (), schema), (), ()))
             return None if counted is None else _divide(counted, self._counts.n_rows)
         one, rest = (self._counts.estimate(part, request.axes, use_total=False) for part in parts)
         if one is None or rest is None:
@@ -272,7 +173,7 @@ class TableStatistics(ReleaseStatistics):
         )
         return self._divide_sums(MeanSums(ratio, ratio, ratio), ResultInterval(0.0, 1.0), 0.0, one.tables)
 
-    def _mean(self, request: _Request) -> _Numbers | None:
+    def _mean(self, request: StatisticRequest) -> _Numbers | None:
         """Return means; None where no table holds column, condition and groups together."""
         subject = request.subject
         assert subject is not None
@@ -309,9 +210,11 @@ class TableStatistics(ReleaseStatistics):
         values = np.clip(middle.above / divisor + shift, lower, upper)
         return _Numbers(values, None, lower, upper, tables=tables)
 
-    def _approximate(self, request: _Request) -> _Numbers:
+    def _approximate(self, request: StatisticRequest) -> _Numbers:
         """Return values of the model: with bounds for counts, and for shares of all rows; or without any."""
-        n_rows = self._counts.n_rows
+        n_rows, rows = self._counts.n_rows, self._read_model()
+        if rows is None:
+            raise self._unknown(request)
         whole = request.kind == "proportion" and request.where is None and not request.axes and bool(n_rows)
         if request.kind == "count" or whole:
             more = () if request.subject is None else (request.subject.canonical,)
@@ -319,30 +222,21 @@ class TableStatistics(ReleaseStatistics):
             ends = np.array(
                 [(0.0, self._most) if c is None else bound_count(self._counts, c) for c in conditions]
             )
-            rows = self._read_model()
-            if rows is not None:
-                size = float(n_rows) if n_rows is not None else rows.size
-                values = np.array([rows.share(one) * size for one in conditions])
-            elif np.isfinite(ends).all() and len(request.columns()) <= 2:
-                values = ends.mean(axis=1)
-            else:
-                raise self._unknown(request)
+            size = rows.size if n_rows is None else n_rows
+            values = np.array([rows.share(one) * size for one in conditions])
             lower, upper = ends.T
-            numbers = _Numbers(np.clip(values, lower, upper), None, lower, upper, basis="bounds")
+            basis: Basis = "bounds" if np.any(ends != (0.0, self._most)) else "model"
+            numbers = _Numbers(np.clip(values, lower, upper), None, lower, upper, basis=basis)
             return _divide(numbers, n_rows or 1) if whole else numbers
-        rows = self._read_model()
-        if rows is None:
-            raise self._unknown(request)
-        bounds = self._bounds(request)
-        assert request.subject is not None
+        bounds, subject = self._bounds(request), request.subject
+        assert subject is not None
         conditions = [request.group_condition(label) for label in request.labels]
-        means = np.array([rows.mean(request.subject, one) for one in conditions])
-        subject = request.subject
+        means = np.array([rows.mean(subject, one) for one in conditions])
         found = [
             bounds if one is None else bound_mean(self._counts, subject, one) or bounds for one in conditions
         ]
         lower, upper = np.clip(np.array(found).T, *bounds)
-        basis: Basis = "model" if all(end == bounds for end in found) else "bounds"
+        basis = "model" if all(end == bounds for end in found) else "bounds"
         return _Numbers(np.clip(means, lower, upper), None, lower, upper, basis=basis)
 
     def _read_model(self) -> ModelRows | None:
@@ -351,13 +245,13 @@ class TableStatistics(ReleaseStatistics):
             self._model = ModelRows(self._rows(), self._curation)
         return self._model
 
-    def _unknown(self, request: _Request) -> ParameterError:
+    def _unknown(self, request: StatisticRequest) -> ParameterError:
         return ParameterError(
             f"{request.query} must be something that the tables hold, and is not: {self._reason(request)} "
             f"{self._query_words(request)} With the rows of the release the model's value is returned."
         )
 
-    def _bounds(self, request: _Request) -> ResultInterval:
+    def _bounds(self, request: StatisticRequest) -> ResultInterval:
         if request.kind == "count":
             return ResultInterval(0.0, self._most)
         subject = request.subject
@@ -366,7 +260,7 @@ class TableStatistics(ReleaseStatistics):
             ResultInterval(0.0, 1.0) if subject.is_condition else ResultInterval(subject.lower, subject.upper)
         )
 
-    def _reason(self, request: _Request) -> str:
+    def _reason(self, request: StatisticRequest) -> str:
         """Return which columns were not counted together, or that a condition cuts cells."""
         names = request.columns()
         apart = [
@@ -387,13 +281,13 @@ class TableStatistics(ReleaseStatistics):
                 GroupKey(axis.column.name)
                 .label((end, math.inf), self._counts.schema)
                 .removesuffix(" or more")
-                for end in _edges(axis)
+                for end in cell_edges(axis)
             )
             for axis in cut
         ]
         return f"A condition cuts cells: {'; '.join(begins)}."
 
-    def _query_words(self, request: _Request) -> str:
+    def _query_words(self, request: StatisticRequest) -> str:
         """Return what asking the statistic as a query would give at a small cost."""
         schema = self._counts.schema
         promise = ApproxDP(
@@ -405,7 +299,7 @@ class TableStatistics(ReleaseStatistics):
             f"{preview.margin_words}."
         )
 
-    def _build(self, request: _Request, numbers: _Numbers) -> StatisticResult:
+    def _build(self, request: StatisticRequest, numbers: _Numbers) -> StatisticResult:
         """Return the result that shows numbers of groups."""
         statistic = request.query.statistics[0]
         schema = self._counts.schema
@@ -427,7 +321,7 @@ class TableStatistics(ReleaseStatistics):
             notes=self._notes(request, numbers),
         )
 
-    def _notes(self, request: _Request, numbers: _Numbers) -> tuple[str, ...]:
+    def _notes(self, request: StatisticRequest, numbers: _Numbers) -> tuple[str, ...]:
         """Return sentences about what the numbers stand on."""
         if numbers.basis == "tables":
             exact = numbers.sds is not None and not numbers.sds.any()
@@ -444,7 +338,7 @@ class TableStatistics(ReleaseStatistics):
     def _correlate(self, first: str, second: str) -> StatisticResult:
         """Return the correlation of two columns, with an interval where they were counted together."""
         for name in (first, second):
-            self._check_number(name)
+            check_number(self._counts.schema, name)
         if first == second:
             raise ParameterError(f"columns of a correlation must be two, and {first!r} was given twice.")
         counts = [self._column_counts(name) for name in (first, second)]
@@ -484,18 +378,6 @@ def _divide(numbers: _Numbers, by: float) -> _Numbers:
     sds = None if numbers.sds is None else numbers.sds / by
     parts = (numbers.values / by, sds, numbers.lower / by, numbers.upper / by)
     return _Numbers(*parts, basis=numbers.basis, tables=numbers.tables)
-
-
-def _edges(axis: Axis) -> list[float]:
-    """Return where the second and later cells of a number begin."""
-    return [label[0] for label in axis.labels[1:] if label is not None]
-
-
-def _key_item(key: GroupKey, axis: Axis) -> Any:
-    """Return a key as a query is given it, with the edges of its cells."""
-    if axis.column.is_category or axis.starts is None:
-        return key.column
-    return {"column": key.column, "edges": list(key.edges or _edges(axis))}
 
 
 def _label_cell(key: GroupKey, label: Any, schema: Schema) -> str:

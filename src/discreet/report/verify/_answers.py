@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +39,11 @@ if TYPE_CHECKING:
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 _FILES = (TABLES, DEPENDENCES, README)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AnswerRecord:
     """Noisy answers of a release as its folder holds them.
 
@@ -50,10 +53,13 @@ class AnswerRecord:
         Content of ``tables.json``, as it was read.
     receipts : tuple of Receipt
         Receipts of the questions, in their order.
+    repeated : SyntheticRelease or None
+        Release that was repeated from the answers; None until it was, or if that is impossible.
     """
 
     document: Mapping[str, Any]
     receipts: tuple[Receipt, ...]
+    repeated: SyntheticRelease | None = None
 
 
 def check_answers(
@@ -148,6 +154,8 @@ def _noise_faults(record: AnswerRecord, statement: Statement, schema: Schema) ->
             **{name: getattr(receipt, name) for name in ("what", "schema", "seeded", "version")},
         }
         wrong += [describe_difference(*d) for d in differences(found, true, where)]
+        if not _is_plain(receipt):
+            wrong.append(f"{where} has a receipt whose time or question is none.")
         values = np.array(one["values"], np.float64)
         if len(values) != len(true["sd"]) or not _is_on_lattice(
             values, noise, bound, record.document["rows"]
@@ -162,6 +170,19 @@ def _noise_faults(record: AnswerRecord, statement: Statement, schema: Schema) ->
     if canonical(last) != canonical(statement.composition.receipt):
         wrong.append(f"The receipt of the last question in {TABLES} is not the one in the statement.")
     return wrong
+
+
+def _is_plain(receipt: Receipt) -> bool:
+    """Return whether time and question of a receipt are what they are called."""
+    asked = receipt.question is None if not receipt.recorded else _is_digest(receipt.question)
+    try:
+        return asked and datetime.datetime.fromisoformat(receipt.when).utcoffset() == datetime.timedelta()
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_digest(text: Any) -> bool:
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
 def _is_on_lattice(values: Floats, noise: QueryNoise, bound: Any, n_rows: int | None) -> bool:
@@ -181,12 +202,12 @@ def _check_rows(
     with checks.attempt("decisions"), contextlib.closing(ParquetSource(folder / DATA)) as source:
         # As many rows as there are, whatever a hostile folder says: only these are compared.
         there = max(source.count(), 1)
-        sized = method_from_dict(
-            {"name": method.name, "parameters": method.parameters() | {"n_records": there}}, schema=schema
-        )
+        stated = method.n_records or record.document["rows"]
+        given = method.parameters() | ({} if stated == there else {"n_records": there})
+        sized = method_from_dict({"name": method.name, "parameters": given}, schema=schema)
         assert isinstance(sized, SyntheticRelease)
         again, table = repeat_release(sized, record.document, folder / DATA)
-        method.sampling_seed_ = again.sampling_seed_
+        record.repeated, method.sampling_seed_ = again, again.sampling_seed_
         wrong = [
             f"{name} is not what the answers in {TABLES} lead to."
             for name, content in ((TABLES, again.tables_), (DEPENDENCES, again.model_))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, Field
 
-from discreet.query.results import cost_fields
+from discreet.query.costs import cost_fields
 from discreet.server.errors import STATUS
 from discreet.server.training import fitted_attributes
 

@@ -12,7 +12,8 @@ from markupsafe import Markup
 
 from discreet import formatting
 from discreet.formatting import append_unit, number_with_margin
-from discreet.query.results import QueryResult, describe_left, describe_used
+from discreet.query.costs import describe_left, describe_used
+from discreet.query.results import QueryResult
 from discreet.report.charts import ChartAxis
 from discreet.report.charts.bars import IntervalMark, cell_bar, interval_bar
 from discreet.server.pages.budget import WHOSE, format_full_cost

@@ -15,7 +15,7 @@ from discreet.formatting import (
     number_with_margin,
 )
 from discreet.privacy.promises import describe_promise, promise_from_dict
-from discreet.query.results import describe_charges, describe_takes, describe_used, takes_all
+from discreet.query.costs import describe_charges, describe_takes, describe_used, takes_all
 from discreet.report.charts.bars import share_bar
 
 if TYPE_CHECKING:
