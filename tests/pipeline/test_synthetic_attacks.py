@@ -106,7 +106,7 @@ def test_a_table_too_small_to_be_halved_says_so(tmp_path: Path) -> None:
         out=tmp_path / "release",
     )  # fmt: skip
     assert {one["on"] for one in done.findings.members} == {"made-up"}
-    assert "there are too few to make a table of one half" in (done.internal / "report.html").read_text()
+    assert "too few to make a table of one half" in (done.internal / "report.html").read_text()
 
 
 def test_comparisons_are_shown_with_their_bound() -> None:

@@ -83,6 +83,19 @@ def test_groups_have_the_cells_of_the_tables_or_coarser_ones() -> None:
     assert len(statistics.crosstab("town", "ill").to_pandas()) == 8
 
 
+def test_results_are_shown_like_those_of_queries() -> None:
+    result = TableStatistics(redraw(PRIVACY, 2)).crosstab("age", "ill")
+    assert list(result.to_pandas().columns) == ["age", "ill", "value", "sd", "lower", "upper"]
+    assert result.to_csv().count("\n") == 9
+    assert "<svg" in result.plot()
+    assert "60 or more" in result._repr_html_()
+    assert (
+        sum(cell.value or 0 for cell in result.consistent().adjusted.numbers(result.table.columns[0])) == 2000
+    )
+    assert repr(result) == "StatisticResult('count by age (20, 40, 60), ill': 8 groups)"
+    assert result.to_dict()["cost"] == []
+
+
 def test_means_lie_between_the_ends_of_their_cells() -> None:
     statistics, rows = TableStatistics(redraw(PRIVACY, None)), true_rows()
     age = statistics.mean("age")

@@ -388,3 +388,37 @@ def test_a_service_that_takes_too_little_is_refused_before_it_is_paid(
         with pytest.raises(ParameterError, match=words):
             SyntheticRelease(GaussianDP(mu=1), schema=mixed_schema()).release_database(database)
     assert ledger.entries() == []
+
+
+def test_a_promise_with_laplace_noise_is_advised_where_it_has_less() -> None:
+    options: dict[str, Any] = {"target": False, "random_state": 1}
+    promise = ApproxDP(epsilon=1, delta=1e-6)
+    for columns in (1, 3, 8):
+        schema = plain_schema(columns, target=False)
+        sds = []
+        for privacy in (promise, PureDP(epsilon=1)):
+            method = SyntheticRelease(privacy, schema=schema, anyway=True, **options)
+            method.release(plain_rows(60, columns))
+            assert list(method.plan_.shares) == ["one"]
+            sds.append(method.tables_["questions"][0]["sd"][0])
+        advised = "PureDP(epsilon=1)" in " ".join(
+            SyntheticRelease(promise, schema=schema)._plan(schema, 600)[1].notes
+        )
+        assert advised == (columns == 1)
+        method = SyntheticRelease(promise, schema=schema, anyway=True, **options)
+        _, plan = method._plan(schema, 60)
+        assert any("PureDP(epsilon=1)" in note for note in plan.notes) == (sds[1] < sds[0]) == (columns < 5)
+
+
+def test_adding_or_removing_a_row_takes_less_noise_than_replacing_one() -> None:
+    found = []
+    for neighbors in ("replace-one", "add-remove"):
+        more: dict[str, Any] = {} if neighbors == "replace-one" else {"row_count": "private"}
+        schema = mixed_schema(neighbors=neighbors, **more)
+        promise = GaussianDP(mu=5, neighbors=neighbors)
+        method = SyntheticRelease(promise, schema=schema, random_state=1)
+        method.release(mixed_rows())
+        found.append({one["name"]: one["sd"][0] for one in method.tables_["questions"]})
+    replaced, added = found
+    assert replaced["fine"] == pytest.approx(added["fine"] * 2**0.5)
+    assert replaced["scores"] == pytest.approx(added["scores"] * 2)

@@ -139,7 +139,7 @@ def test_a_published_table_with_public_columns_is_made_again_by_strangers(tmp_pa
     )  # fmt: skip
     result = verify(done.public)
     assert {check.name: check.detail for check in result.failures} == {}
-    assert any("declared public" in clause for clause in done.statement.definition.not_protected)
+    assert any("declared public" in clause for clause in done.statement.not_protected)
     data = pandas.read_parquet(done.public / "data.parquet")
     assert sorted(data["age"]) == sorted(mixed_rows(600)["age"])
     data["age"] = np.roll(data["age"], 1)

@@ -221,7 +221,9 @@ def attack_published(method: SyntheticRelease, n_rows: int) -> tuple[MemberCompa
     ---------
     As :func:`attack_members`.
     """
-    people = method.generate(min(2 * n_rows, _MOST_DRAWN), seed=1)
+    # Rows of public columns are kept, and no more can be made than there are.
+    size = None if method.plan_.public else min(2 * n_rows, _MOST_DRAWN)
+    people = {name: values[:_MOST_DRAWN] for name, values in method.generate(size, seed=1).items()}
     stream = sampling_stream("attacks", method.sampling_seed_)
     return attack_members(method, people, on="made-up", stream=stream)
 
@@ -270,6 +272,8 @@ class _Shadow:
         """
         made = copy.copy(method)
         made.ledger, made.anyway, made.random_state, made.n_records = None, True, seed, None
+        # Whose public cells are there is not protected, and would be all that these attacks find.
+        made.keep_public = False
         n_rows = len(next(iter(members.values())))
         source = {c.name: decode_column(c, members[c.name]) for c in schema.released}
         if schema.id_column is not None:
@@ -289,9 +293,9 @@ class _Shadow:
 
     def codes(self, rows: Mapping[str, AnyArray]) -> AnyArray:
         """Return the cells of rows in the published tables, one row each."""
-        (question,) = (one["question"] for one in self.questions if one["name"] == "one")
-        names = dict.fromkeys(name for table in question["tables"] for name in table)
-        codes = [cell_codes(self.schema.column(name), rows[name], question) for name in names]
+        parts = [one["question"] for one in self.questions if one["name"] == "one"]
+        asked = {name: part for part in parts for table in part["tables"] for name in table}
+        codes = [cell_codes(self.schema.column(name), rows[name], part) for name, part in asked.items()]
         return np.column_stack(codes).astype(np.int16)
 
     @property

@@ -402,6 +402,8 @@ def describe_attacks(
     """Return how many attacks were run and where their results are, in words."""
     if compared:
         attacks = count_noun(len({one.attack for one in compared}), "attack")
+        if not any(one.on == "rows" for one in compared):
+            return f"{attacks} on the people in tables made anew, of made-up rows"
         return (
             f"{attacks} on the people in tables made anew, of made-up and of real rows; the latter are in "
             "the internal report alone"

@@ -9,12 +9,8 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from pydantic import Field
 
-from discreet.query import Marginals
-from discreet.query.aggregates import aggregate_from_dict
-from discreet.query.curation import Curation
 from discreet.report.statement.documents import Record
 from discreet.schema import Schema
 
@@ -174,7 +170,7 @@ def read_tables(
     Reads public files alone.
     """
     schema = Schema.from_dict(tables["schema"])
-    counts, totals = _read_counts(tables["questions"], Curation.from_schema(schema))
+    counts, totals = _read_counts(tables["questions"])
     edges: dict[str, list[float]] = {}
     groups: dict[str, list[int]] = {}
     asked: set[str] = set()
@@ -206,26 +202,20 @@ def read_tables(
 
 
 def _read_counts(
-    questions: Sequence[Mapping[str, Any]], curation: Curation
+    questions: Sequence[Mapping[str, Any]],
 ) -> tuple[list[TableNoise], list[tuple[float, float]]]:
     """Return the tables of all answers, each once, and the noisy total of each with its variance."""
     found: dict[tuple[bool, tuple[str, ...]], TableNoise] = {}
     totals = []
     for one in questions:
-        question = aggregate_from_dict(one["question"])
-        if not isinstance(question, Marginals):
-            continue
-        values, sds = (question.split(np.array(one[key], np.float64), curation) for key in ("values", "sd"))
-        for columns, value, deviations in zip(question.tables, values, sds, strict=True):
-            sd = float(deviations.flat[0])
-            totals.append((float(value.sum()), sd * sd * value.size))
-            key = (one["name"] == "fine", tuple(columns))
+        for table in one.get("tables", ()):
+            sd, size, first = float(table["sd"]), int(table["size"]), int(table["first"])
+            totals.append((math.fsum(one["values"][first : first + size]), sd * sd * size))
+            key = (one["name"] == "fine", tuple(table["columns"]))
             known = found.get(key)
             if known is not None and sd > 0 and known.sd > 0:
-                sd = 1 / math.hypot(1 / sd, 1 / known.sd)
-            found[key] = TableNoise(
-                columns=list(columns), cells=int(value.size), sd=sd, law=str(one["law"]), fine=key[0]
-            )
+                sd = 1 / math.sqrt(1 / (sd * sd) + 1 / (known.sd * known.sd))
+            found[key] = TableNoise(columns=list(key[1]), cells=size, sd=sd, law=str(one["law"]), fine=key[0])
     return list(found.values()), totals
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from discreet import formatting
@@ -152,6 +152,8 @@ def make_plan(
     drawn = len([one for one in private if one.name != chosen and one.expected_size > 1])
     pairs = drawn * (drawn - 1) // 2 + drawn * len(given)
     split, score_sd = _split_promise(budget, private, pairs, n_rows, error, shares, notes)
+    counted = {"one": tables, "fine": len([one for one in private if one.has_fine])}
+    _note_laplace(requested or promise, budget, split, counted, notes)
     return SyntheticPlan(made, chosen, n_rows, split, error, sd, score_sd, tuple(notes), public)
 
 
@@ -274,6 +276,33 @@ def _split_promise(
     else:
         asked = list(SHARES)
     return _normalize({name: shares[name] for name in asked if name in shares}), score_sd
+
+
+def _note_laplace(
+    promise: Promise,
+    budget: NoiseBudget,
+    shares: Mapping[str, float],
+    counted: Mapping[str, int],
+    notes: list[str],
+) -> None:
+    """Note a promise under which Laplace noise would be smaller: that of few tables in one or two questions.
+
+    With ``T`` tables for a share ``s``, Laplace noise has the smaller standard deviation if ``T / s`` is
+    below ``(epsilon / mu)**2 / 4`` under replace-one: 4.5 at epsilon 1 and delta 1e-6. It is not chosen
+    unasked, because a ledger for Gaussian noise may refuse it.
+    """
+    if not isinstance(promise, ApproxDP) or not set(shares) <= set(counted):
+        return
+    pure = replace(budget, law="laplace", amount=promise.epsilon)
+    pairs = [
+        (pure.count_sd(counted[name], s), budget.count_sd(counted[name], s)) for name, s in shares.items()
+    ]
+    if all(laplace < gaussian for laplace, gaussian in pairs):
+        laplace, gaussian = pairs[-1]
+        notes.append(
+            f"So few tables are asked for that Laplace noise would be smaller: under PureDP(epsilon="
+            f"{promise.epsilon:g}) counts are off by about {laplace:.2g} rows instead of {gaussian:.2g}."
+        )
 
 
 def _read_shares(given: Mapping[str, float] | None) -> dict[str, float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 _FILES = (TABLES, DEPENDENCES, README)
 
 
@@ -151,6 +154,8 @@ def _noise_faults(record: AnswerRecord, statement: Statement, schema: Schema) ->
             **{name: getattr(receipt, name) for name in ("what", "schema", "seeded", "version")},
         }
         wrong += [describe_difference(*d) for d in differences(found, true, where)]
+        if not _is_plain(receipt):
+            wrong.append(f"{where} has a receipt whose time or question is none.")
         values = np.array(one["values"], np.float64)
         if len(values) != len(true["sd"]) or not _is_on_lattice(
             values, noise, bound, record.document["rows"]
@@ -165,6 +170,19 @@ def _noise_faults(record: AnswerRecord, statement: Statement, schema: Schema) ->
     if canonical(last) != canonical(statement.composition.receipt):
         wrong.append(f"The receipt of the last question in {TABLES} is not the one in the statement.")
     return wrong
+
+
+def _is_plain(receipt: Receipt) -> bool:
+    """Return whether time and question of a receipt are what they are called."""
+    asked = receipt.question is None if not receipt.recorded else _is_digest(receipt.question)
+    try:
+        return asked and datetime.datetime.fromisoformat(receipt.when).utcoffset() == datetime.timedelta()
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_digest(text: Any) -> bool:
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
 def _is_on_lattice(values: Floats, noise: QueryNoise, bound: Any, n_rows: int | None) -> bool:
