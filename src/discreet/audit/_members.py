@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -23,6 +23,7 @@ from discreet.errors import DataError, ParameterError
 from discreet.formatting import percent
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
+from discreet.privacy import GaussianDP, PureDP
 from discreet.release.synthetic.plan import LEAST_ROWS
 from discreet.release.synthetic.synthesis import sampling_stream
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Bools, Floats, Ints
+    from discreet.privacy import Promise
     from discreet.release.synthetic import SyntheticRelease
     from discreet.schema import Column, Schema
 
@@ -74,7 +76,7 @@ class MemberComparison(JsonRecord):
     chance : float
         Value that an attack without the table reaches: 1/2 for an area, 0 for a difference.
     bound : float
-        Largest value that the promise allows, on average over releases.
+        Largest value that the promise allows, on average over releases and over who is in the table.
     members, others : float or None
         Mean of people in the table and of others; None for an area.
     n : int
@@ -147,7 +149,7 @@ def attack_members(
     method : SyntheticRelease
         Method with the parameters of the release; neither it nor its ledger is changed.
     rows : mapping of str to array
-        Released columns of people, encoded. At most half of either half, and 2,000 people, are attacked.
+        Released columns of people, encoded. At most a third of either half, and 2,000 people, are attacked.
     on : {"made-up", "rows"}
         Whether the people are drawn from published rows, or real.
     stream : Stream, optional
@@ -167,20 +169,18 @@ def attack_members(
     ---------
     Shokri, Stronati, Song and Shmatikov (2017), for shadow models.
     """
-    schema = method.schema
-    assert schema is not None
     half = len(next(iter(rows.values()), ())) // 2
-    if half < LEAST_ROWS:
+    if half < 2 * LEAST_ROWS:
         return ()
     stream = stream_or_fresh(stream)
     order = permutation(2 * half, stream.derive("halves"))
-    halves = [{name: values[part] for name, values in rows.items()} for part in (order[:half], order[half:])]
-    seeds = stream.derive("noise").words(2)
+    n = _people(half, len(rows))
+    first, second = order[:half], order[half:]
+    seeds = stream.derive("noise").words(2) >> np.uint64(33)
     try:
-        taught, attacked = (
-            _Shadow.from_members(method, schema, members, others, int(seed >> np.uint64(33)), part)
-            for part, (members, others, seed) in enumerate(((*halves, seeds[0]), (*halves[::-1], seeds[1])))
-        )
+        # Nobody who is attacked takes part in what the attacker learns from.
+        taught = _Shadow.from_members(method, rows, first[n:], second[n:], n, int(seeds[0]))
+        attacked = _Shadow.from_members(method, rows, second, first, n, int(seeds[1]))
     except DataError:
         return ()
     direction = _learn_direction(*taught.features())
@@ -259,31 +259,28 @@ class _Shadow:
     def from_members(
         cls,
         method: SyntheticRelease,
-        schema: Schema,
-        members: Mapping[str, AnyArray],
-        others: Mapping[str, AnyArray],
+        rows: Mapping[str, AnyArray],
+        members: Ints,
+        others: Ints,
+        n: int,
         seed: int,
-        part: int,
     ) -> _Shadow:
-        """Make a table of the members, and choose the people in it and others that are attacked.
-
-        Those of the two parts are different: people who are like the crowd by chance would be taken for
-        members in one part, and would be others in the other.
-        """
+        """Make a table of members; the first `n` of them and of others are attacked, the rest is known."""
         made = copy.copy(method)
         made.ledger, made.anyway, made.random_state, made.n_records = None, True, seed, None
         # Whose public cells are there is not protected, and would be all that these attacks find.
         made.keep_public = False
-        n_rows = len(next(iter(members.values())))
-        source = {c.name: decode_column(c, members[c.name]) for c in schema.released}
+        schema = method.schema
+        assert schema is not None
+        source = {c.name: decode_column(c, rows[c.name][members]) for c in schema.released}
         if schema.id_column is not None:
-            source[schema.id_column] = np.arange(n_rows)
+            source[schema.id_column] = np.arange(len(members))
         table = made.release(source)
-        n = _people(n_rows, len(source))
-        chosen = slice(part * n, (part + 1) * n)
-        groups = [{name: values[chosen] for name, values in group.items()} for group in (members, others)]
-        known = {name: np.delete(values, chosen) for name, values in others.items()}
-        return cls(made, schema, dict(table.columns), known, groups, n_rows)
+        known, *groups = (
+            {name: values[chosen] for name, values in rows.items()}
+            for chosen in (others[n:], members[:n], others[:n])
+        )
+        return cls(made, schema, dict(table.columns), known, groups, len(members))
 
     @property
     def questions(self) -> list[dict[str, Any]]:
@@ -383,7 +380,7 @@ def cell_count(column: Column, question: Mapping[str, Any]) -> int:
 def _people(n_rows: int, columns: int) -> int:
     """Return how many people of each group are attacked: fewer where rows are many or wide."""
     most = _MOST_COMPARED // (2 * n_rows * columns)
-    return max(LEAST_ROWS // 2, min(n_rows // 2, MOST_PEOPLE, most))
+    return max(LEAST_ROWS // 2, min(n_rows // 3, MOST_PEOPLE, most))
 
 
 def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Ints]:
@@ -409,6 +406,19 @@ def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Ints]:
     return nearest, right
 
 
+def _promise_of_exchange(promise: Promise) -> Promise:
+    """Return what is promised where a person in the table and another change places.
+
+    Tables of which one person is replaced are two steps apart where neighbors add or remove one.
+    """
+    if promise.neighbors == "replace-one":
+        return promise
+    if isinstance(promise, GaussianDP):
+        return replace(promise, mu=2 * promise.mu)
+    assert isinstance(promise, PureDP)
+    return replace(promise, epsilon=2 * promise.epsilon)
+
+
 def _learn_direction(members: Floats, others: Floats) -> Floats:
     """Return the weights of features by Fisher's discriminant, from people of whom the attacker knows."""
     within = (np.cov(members, rowvar=False) + np.cov(others, rowvar=False)) / 2
@@ -422,7 +432,7 @@ class _Comparisons:
 
     def __init__(self, shadow: _Shadow, on: Group) -> None:
         self._shadow, self._on = shadow, on
-        (self._promise,) = shadow.method.promises_
+        self._promise = _promise_of_exchange(*shadow.method.promises_)
 
     def area(self, attack: str, sentence: str, members: Floats, others: Floats) -> MemberComparison:
         """Return how well a score tells people in the table from others."""

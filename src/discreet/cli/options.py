@@ -246,21 +246,19 @@ class PromiseFlags:
         return make_promise(schema, **dataclasses.asdict(self))
 
 
-def suggest_flag(problem: "BudgetExceeded", privacy: Any, sd: float | None = None) -> None:
+def suggest_flag(problem: "BudgetExceeded", privacy: Any) -> None:
     """Say in the error which flag would still fit the budget, if any would.
 
     Parameters
     ----------
     problem : BudgetExceeded
         Error of the refused charge, whose advice is replaced.
-    privacy : Promise or None
-        Promise that the flags asked for; None where they gave an sd.
-    sd : float or None
-        Standard deviation that the flags asked for; None where they gave a promise.
+    privacy : Promise
+        Promise that the flags asked for.
     """
     from discreet.query.costs import affordable_request
 
-    affordable = affordable_request(privacy, sd, problem.scale)
+    affordable = affordable_request(privacy, None, problem.scale)
     if affordable is not None:
         # Its delta is the one that was typed.
         name, amount = next((n, x) for n, x in affordable.items() if n != "kind")

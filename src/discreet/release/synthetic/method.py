@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._types import AnyArray, Ints
-    from discreet.noise_law import Law
     from discreet.privacy import Receipt
     from discreet.query import NoisySums
     from discreet.release.base import Watch
@@ -425,7 +424,7 @@ class SyntheticRelease(ReleaseMethod):
             schema=publishable_schema(sums.schema),
             promises=self.promises_,
             receipt=self.receipts_[-1] if self.receipts_ else self._charge((), sums.schema, False),
-            summary=summarize_columns(columns, self.plan_),
+            summary=_summarize_columns(columns, self.plan_),
             commitment="",
         )
 
@@ -664,10 +663,11 @@ def _find_cell(made: Synthesis, name: str, value: Any) -> int:
     return int(np.searchsorted(np.array(cells.edges), number, side="right"))
 
 
-def summarize_columns(names: Iterable[str], plan: SyntheticPlan) -> tuple[ColumnSummary, ...]:
-    """Return the law of every column: those of kept rows are as they were."""
-    laws: dict[str, Law] = {name: Clear() if name in plan.public else SyntheticLaw() for name in names}
-    return tuple(ColumnSummary(column=name, law=law) for name, law in laws.items())
+def _summarize_columns(names: Iterable[str], plan: SyntheticPlan) -> tuple[ColumnSummary, ...]:
+    """Return the law of each published column: made up, or kept as it is."""
+    return tuple(
+        ColumnSummary(column=name, law=Clear() if name in plan.public else SyntheticLaw()) for name in names
+    )
 
 
 def _plain_edges(edges: Sequence[Any]) -> tuple[Any, ...]:
@@ -722,7 +722,7 @@ class SyntheticReleasePlan(ReleasePlan):
 
     def __init__(self, schema: Schema, promise: Promise, plan: SyntheticPlan, n_records: int | None) -> None:
         self.schema, self.promises, self.questions = schema, (promise,), plan
-        self.columns = summarize_columns([c.name for c in schema.released], plan)
+        self.columns = _summarize_columns([c.name for c in schema.released], plan)
         self.notes = plan.notes
         self._n_records = n_records
 
