@@ -22,6 +22,7 @@ from discreet.query import Database
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for
 from discreet.query.execution import QueryExecutor
+from discreet.query.unit_rows import check_matrix_allowed
 from discreet.release._rows import is_matrix, read_matrix
 from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
 from discreet.release.publication import ColumnSummary, Publication, Release, ReleasePlan, published_fields
@@ -252,6 +253,7 @@ class SyntheticRelease(ReleaseMethod):
         source: Any = X
         schema = self._require_schema()
         if is_matrix(X):
+            check_matrix_allowed(schema, "X of SyntheticRelease.release")
             schema, rows = read_matrix(np.asarray(X), y, schema)
             source = {name: _decode(schema.column(name), values) for name, values in rows.items()}
         elif y is not None:
