@@ -424,7 +424,7 @@ class SyntheticRelease(ReleaseMethod):
             schema=publishable_schema(sums.schema),
             promises=self.promises_,
             receipt=self.receipts_[-1] if self.receipts_ else self._charge((), sums.schema, False),
-            summary=_summarize(columns, self.plan_),
+            summary=_summarize_columns(columns, self.plan_),
             commitment="",
         )
 
@@ -663,6 +663,13 @@ def _find_cell(made: Synthesis, name: str, value: Any) -> int:
     return int(np.searchsorted(np.array(cells.edges), number, side="right"))
 
 
+def _summarize_columns(names: Iterable[str], plan: SyntheticPlan) -> tuple[ColumnSummary, ...]:
+    """Return the law of each published column: made up, or kept as it is."""
+    return tuple(
+        ColumnSummary(column=name, law=Clear() if name in plan.public else SyntheticLaw()) for name in names
+    )
+
+
 def _plain_edges(edges: Sequence[Any]) -> tuple[Any, ...]:
     """Return edges as plain JSON values: dates as text."""
     return tuple(edge.isoformat() if isinstance(edge, datetime.date) else edge for edge in edges)
@@ -687,13 +694,6 @@ def _decode(column: Column, values: AnyArray) -> AnyArray:
         return values
     levels = np.array(column.levels, dtype=object)
     return levels[values]
-
-
-def _summarize(names: Iterable[str], plan: SyntheticPlan) -> tuple[ColumnSummary, ...]:
-    """Return the law of each published column: made up, or kept as it is."""
-    return tuple(
-        ColumnSummary(column=name, law=Clear() if name in plan.public else SyntheticLaw()) for name in names
-    )
 
 
 class SyntheticReleasePlan(ReleasePlan):
@@ -722,7 +722,7 @@ class SyntheticReleasePlan(ReleasePlan):
 
     def __init__(self, schema: Schema, promise: Promise, plan: SyntheticPlan, n_records: int | None) -> None:
         self.schema, self.promises, self.questions = schema, (promise,), plan
-        self.columns = _summarize([column.name for column in schema.released], plan)
+        self.columns = _summarize_columns([c.name for c in schema.released], plan)
         self.notes = plan.notes
         self._n_records = n_records
 
