@@ -57,6 +57,10 @@ GROUPS = (
     "this table is about groups. Nobody's row is in it; what it says about a group of people is true of its "
     "members, in the table or not"
 )
+KEPT_GROUPS = (
+    "the other columns are about groups. Their cells are nobody's; what they say about a group of people is "
+    "true of its members, in the table or not"
+)
 NO_FLOOR = (
     "the value of a person by itself: no error floor is promised, because the count of a well-filled cell is "
     "published almost exactly"
@@ -211,9 +215,11 @@ class SyntheticRelease(ReleaseMethod):
         """Return what a release by this method does not protect, as clauses without a full stop."""
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
         kept = [c.name for c in schema.released if c.role == "public" and self.keep_public]
-        named = f"the columns declared public, whose rows are kept as they are: {', '.join(kept)}"
         open_facts = ALWAYS_OPEN if public else ALWAYS_OPEN[2:]
-        return (GROUPS, *open_facts, *([named] if kept else []), NO_FLOOR, AGAIN)
+        if not kept:
+            return (GROUPS, *open_facts, NO_FLOOR, AGAIN)
+        named = f"the columns declared public, whose rows are kept as they are: {', '.join(kept)}"
+        return (named, KEPT_GROUPS, *open_facts, NO_FLOOR, AGAIN)
 
     def _plan(self, schema: Schema, n_rows: int | None) -> tuple[Promise, SyntheticPlan]:
         """Return the promise of all questions together, and what will be asked."""
