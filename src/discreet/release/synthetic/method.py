@@ -14,7 +14,7 @@ import numpy as np
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.ledger import Ledger
 from discreet.noise import Stream, permutation
-from discreet.noise_law import SyntheticLaw
+from discreet.noise_law import Clear, SyntheticLaw
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.budget_split import BudgetSplit
 from discreet.privacy.receipt import canonical
@@ -37,7 +37,7 @@ from discreet.schema import Schema
 from discreet.tables import Field, check_target, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from discreet._types import AnyArray, Ints
@@ -424,11 +424,7 @@ class SyntheticRelease(ReleaseMethod):
             schema=publishable_schema(sums.schema),
             promises=self.promises_,
             receipt=self.receipts_[-1] if self.receipts_ else self._charge((), sums.schema, False),
-            summary=tuple(
-                ColumnSummary(column=name, law=SyntheticLaw())
-                for name in columns
-                if name not in self.plan_.public
-            ),
+            summary=_summarize_columns(columns, self.plan_),
             commitment="",
         )
 
@@ -667,6 +663,13 @@ def _find_cell(made: Synthesis, name: str, value: Any) -> int:
     return int(np.searchsorted(np.array(cells.edges), number, side="right"))
 
 
+def _summarize_columns(names: Iterable[str], plan: SyntheticPlan) -> tuple[ColumnSummary, ...]:
+    """Return the law of each published column: made up, or kept as it is."""
+    return tuple(
+        ColumnSummary(column=name, law=Clear() if name in plan.public else SyntheticLaw()) for name in names
+    )
+
+
 def _plain_edges(edges: Sequence[Any]) -> tuple[Any, ...]:
     """Return edges as plain JSON values: dates as text."""
     return tuple(edge.isoformat() if isinstance(edge, datetime.date) else edge for edge in edges)
@@ -719,8 +722,7 @@ class SyntheticReleasePlan(ReleasePlan):
 
     def __init__(self, schema: Schema, promise: Promise, plan: SyntheticPlan, n_records: int | None) -> None:
         self.schema, self.promises, self.questions = schema, (promise,), plan
-        made = [c.name for c in schema.released if c.name not in plan.public]
-        self.columns = tuple(ColumnSummary(column=name, law=SyntheticLaw()) for name in made)
+        self.columns = _summarize_columns([c.name for c in schema.released], plan)
         self.notes = plan.notes
         self._n_records = n_records
 
