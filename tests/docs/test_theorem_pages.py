@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 import warnings
@@ -42,14 +43,19 @@ def missing_names(where: str) -> list[str]:
         except ImportError:
             missing.append(dotted)
     for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", where):
-        file = ROOT / path
-        defined: set[str] = set()
-        if file.exists():
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-            defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        if name not in defined:
+        if name not in defined_functions(path):
             missing.append(f"{path}::{name}")
     return missing
+
+
+@functools.cache
+def defined_functions(path: str) -> frozenset[str]:
+    """Return the names of all functions in a file; none if it does not exist."""
+    file = ROOT / path
+    if not file.exists():
+        return frozenset()
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def run(code: str) -> None:

@@ -102,7 +102,7 @@ def test_a_release_that_breaks_its_promise_is_withheld_before_it_is_charged(
 
 def test_a_table_too_small_to_be_halved_says_so(tmp_path: Path) -> None:
     done = publish(
-        plain_rows(80), schema=plain_schema(), method="synthetic", privacy=GaussianDP(mu=20), ledger=False,
+        plain_rows(150), schema=plain_schema(), method="synthetic", privacy=GaussianDP(mu=20), ledger=False,
         out=tmp_path / "release",
     )  # fmt: skip
     assert {one["on"] for one in done.findings.members} == {"made-up"}

@@ -16,7 +16,7 @@ import pytest
 from discreet import Database, GaussianDP, PureDP
 from discreet.errors import ParameterError
 from discreet.noise import Stream
-from discreet.query.aggregates import MOST_CELLS, Dependence, Histogram, Marginals, _marginals
+from discreet.query.aggregates import MOST_CELLS, Dependence, Histogram, Marginals, _dependence, _marginals
 from discreet.query.aggregates import aggregate_from_dict as from_dict
 from discreet.query.calibration import QueryNoise
 from discreet.query.costs import CostModel
@@ -282,13 +282,13 @@ def test_the_table_of_independent_columns_is_rounded_from_the_exact_quotient() -
         words = (stream.words(7 * classes) % np.uint64(top)).astype(object).reshape(7, classes)
         words[:, 0] *= top > 2  # an empty class now and then
         first, second = words[:3], words[3:]
-        found = _marginals._independent_table(first, second)
+        found = _dependence._independent_table(first, second)
         assert found.tolist() == _reference_by_fractions(first.tolist(), second.tolist())
     # Thirds and sixths that add up to a half are rounded up, as the formula says.
     thirds, sixths = np.array([[1, 1], [2, 5]], object), np.array([[1, 1], [2, 5]], object)
-    assert _marginals._independent_table(thirds, sixths)[0, 0] == 1
+    assert _dependence._independent_table(thirds, sixths)[0, 0] == 1
     same = np.array([[3, 1], [1, 3]], object)
-    assert _marginals._independent_table(same, same).tolist() == [[3, 2], [2, 3]]
+    assert _dependence._independent_table(same, same).tolist() == [[3, 2], [2, 3]]
 
 
 def test_scores_are_distances_in_rows_and_large_where_columns_depend_on_each_other() -> None:
@@ -349,7 +349,7 @@ def test_all_pairs_of_sixty_columns_are_one_question() -> None:
     assert scores.shape == (1770,)
     table = np.zeros((5, 5), np.int64)
     np.add.at(table, (cells["c0"], cells["c1"]), 1)
-    expected = _marginals._independent_table(
+    expected = _dependence._independent_table(
         *(np.array(margins[name], object).reshape(-1, 1) for name in ("c0", "c1"))
     )
     assert abs(scores[0] - np.abs(table - expected).sum() / 2) < 8 * sd[0]

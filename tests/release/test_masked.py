@@ -148,7 +148,15 @@ def test_noisy_counts_have_a_share_of_their_own_and_the_sum_is_what_was_asked_fo
     assert 20 <= np.sum(release.target == 1) <= 70  # 40 of 400, with noise of scale 4
 
 
-@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 300), marks=pytest.mark.stats)], ids=str)
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(6),
+        pytest.param(range(6, 20), marks=pytest.mark.slow),
+        pytest.param(range(20, 300), marks=pytest.mark.stats),
+    ],
+    ids=str,
+)
 def test_no_release_that_was_paid_for_fails_for_want_of_points(seeds: range) -> None:
     # Few rows and labels of their own: about a third of the classifiers that noise makes have no points.
     schema = Schema(

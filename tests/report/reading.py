@@ -32,14 +32,13 @@ class Element:
 
     def all(self, tag: str | None = None, class_: str | None = None) -> list[Element]:
         """Every element inside with that tag and that class."""
-        found = []
-        for child in self.children:
-            if isinstance(child, str):
-                continue
-            classes = child.attributes.get("class", "").split()
-            if tag in (None, child.tag) and (class_ is None or class_ in classes):
-                found.append(child)
-            found += child.all(tag, class_)
+        found, waiting = [], [self]
+        while waiting:
+            element = waiting.pop()
+            classes = element.attributes.get("class", "").split()
+            if element is not self and tag in (None, element.tag) and class_ in (None, *classes):
+                found.append(element)
+            waiting += [child for child in reversed(element.children) if not isinstance(child, str)]
         return found
 
     def one(self, id_: str) -> Element:

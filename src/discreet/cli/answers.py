@@ -23,7 +23,7 @@ _MOST_GROUPS = 100
 _WHISKER = 24  # characters
 
 
-def show_result(console: Console, result: "QueryResult", delta: float, *, merge: str | None = None) -> None:
+def show_result(console: Console, result: "QueryResult", delta: float) -> None:
     """Print an answer, its cost and what is left of the budget.
 
     Parameters
@@ -34,14 +34,12 @@ def show_result(console: Console, result: "QueryResult", delta: float, *, merge:
         Answer that is to be printed.
     delta : float
         Delta at which Gaussian noise is stated as an epsilon.
-    merge : str, optional
-        How to pay again and merge; None names the flag of the command.
     """
     show_values(console, result)
     for sentence in _describe_cost(result, delta):
         console.paragraph(sentence)
     if result.ledger is not None and result.receipts:
-        flags = merge or " ".join(f"--refine {receipt}" for receipt in result.receipts)
+        flags = " ".join(f"--refine {receipt}" for receipt in result.receipts)
         console.line(f"For more precision, pay again and merge: {flags}")
     console.json(result.to_dict())
 

@@ -4,6 +4,7 @@ A group is a frozen dataclass whose fields are flags. :func:`expand_flags` puts 
 parameter that has the group as its type: a command takes a few values, and the command line shows every flag.
 """
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -18,6 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
+    from discreet.client.database import RemoteDatabase
     from discreet.errors import BudgetExceeded
     from discreet.schema import Schema
 
@@ -135,6 +137,18 @@ class MethodCommand(TyperCommand):
             formatter.write_dl([(name, ", ".join(method_options(name))) for name in _method_names()])
 
 
+@contextlib.contextmanager
+def open_service(table: str) -> "Iterator[RemoteDatabase | None]":
+    """Yield the database of a service, whose token is in ``DISCREET_TOKEN``; None for any other table."""
+    if not table.startswith(("http://", "https://")):
+        yield None
+        return
+    from discreet.client.database import RemoteDatabase
+
+    with RemoteDatabase(table) as database:
+        yield database
+
+
 def load_declaration(table: str, schema: Path | None, target: str | None) -> "Schema":
     """Return the schema of a table; if there is none, write a draft of it and say what to fill in.
 
@@ -246,21 +260,19 @@ class PromiseFlags:
         return make_promise(schema, **dataclasses.asdict(self))
 
 
-def suggest_flag(problem: "BudgetExceeded", privacy: Any, sd: float | None = None) -> None:
+def suggest_flag(problem: "BudgetExceeded", privacy: Any) -> None:
     """Say in the error which flag would still fit the budget, if any would.
 
     Parameters
     ----------
     problem : BudgetExceeded
         Error of the refused charge, whose advice is replaced.
-    privacy : Promise or None
-        Promise that the flags asked for; None where they gave an sd.
-    sd : float or None
-        Standard deviation that the flags asked for; None where they gave a promise.
+    privacy : Promise
+        Promise that the flags asked for.
     """
     from discreet.query.costs import affordable_request
 
-    affordable = affordable_request(privacy, sd, problem.scale)
+    affordable = affordable_request(privacy, None, problem.scale)
     if affordable is not None:
         # Its delta is the one that was typed.
         name, amount = next((n, x) for n, x in affordable.items() if n != "kind")

@@ -105,11 +105,11 @@ def describe_takes(takes: Mapping[str, float | None], whose: str = "the budget")
     return f"{format_share(share)} of {whose}"
 
 
-def describe_left(used: Mapping[str, float | None], whose: str = "") -> str:
+def describe_left(used: Mapping[str, float | None]) -> str:
     """Return as text which part of a budget is left."""
     share = used["share"]
     assert share is not None
-    return f"{format_share(max(0.0, 1.0 - share), up=False)}{whose} is left"
+    return f"{format_share(max(0.0, 1.0 - share), up=False)} is left"
 
 
 def takes_all(remaining: Mapping[str, Any]) -> bool:

@@ -23,15 +23,13 @@ INTERVAL = 5.0
 """Seconds between two readiness checks, and after which an engine that has not answered counts as failed."""
 
 
-def probe(config: Config, *, seconds: float = _SECONDS) -> None:
+def probe(config: Config) -> None:
     """Request ``/ready`` of a running service on this machine, for health checks.
 
     Parameters
     ----------
     config : Config
         Configuration of the service, which says where it listens and whether by TLS.
-    seconds : float
-        Timeout of the request in seconds.
 
     Raises
     ------
@@ -43,7 +41,7 @@ def probe(config: Config, *, seconds: float = _SECONDS) -> None:
             f"listen of the configuration must name a port for a health check, was {config.listen}. Port 0 "
             "is another one at every start: choose one."
         )
-    connection = _connection(config, seconds)
+    connection = _connection(config)
     try:
         connection.request("GET", "/ready")
         status = connection.getresponse().status
@@ -61,16 +59,16 @@ def probe(config: Config, *, seconds: float = _SECONDS) -> None:
         )
 
 
-def _connection(config: Config, seconds: float) -> http.client.HTTPConnection:
+def _connection(config: Config) -> http.client.HTTPConnection:
     host = _local_address(config.host)
     if config.tls is None:
-        return http.client.HTTPConnection(host, config.port, timeout=seconds)
+        return http.client.HTTPConnection(host, config.port, timeout=_SECONDS)
     # Nothing secret is sent and only a status is read. The certificate names the public host, not this
     # address, and a renewed one on disk is not in use before the next start.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    return http.client.HTTPSConnection(host, config.port, timeout=seconds, context=context)
+    return http.client.HTTPSConnection(host, config.port, timeout=_SECONDS, context=context)
 
 
 def _local_address(host: str) -> str:

@@ -6,9 +6,9 @@ relative to the others, and what one integer is worth. Nothing here sees a row o
 
 ``base`` has what aggregates share, and sums of expressions; ``histogram`` histograms and the tables of
 decision trees; ``_joint`` sums of several expressions by group, and several aggregates in one answer;
-``_marginals`` many tables at once; ``_hierarchy`` counts of trees, for quantiles; ``_people`` numbers of
-people, who may have several rows; ``_moments`` means and spreads; ``_vectors`` Gram matrices, clusters,
-halfspaces and gradients; ``_sketches`` sums under signs.
+``_marginals`` many tables at once, and ``_dependence`` how far tables are from public ones; ``_hierarchy``
+counts of trees, for quantiles; ``_people`` numbers of people, who may have several rows; ``_moments`` means
+and spreads; ``_vectors`` Gram matrices, clusters, halfspaces and gradients; ``_sketches`` sums under signs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.query.aggregates._dependence import Dependence
 from discreet.query.aggregates._hierarchy import BoundHierarchy, HierarchicalHistogram
 from discreet.query.aggregates._joint import GroupedSums, JointAggregate
-from discreet.query.aggregates._marginals import Dependence, Marginals
+from discreet.query.aggregates._marginals import Marginals
 from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._people import DistinctUnits
 from discreet.query.aggregates._sketches import SignSketches

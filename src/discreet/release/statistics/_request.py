@@ -99,23 +99,38 @@ def read_request(
         Columns to group by, as of a query; None for one number.
     """
     schema = counts.schema
-    text = "count"
-    if kind == "mean":
-        text = f"mean({write_name(check_number(schema, columns[0]))})"
-    elif kind == "proportion":
-        text = f"mean({columns[0]})"
+    text = write_statistic(schema, kind, columns)
     plain = build_query(text, where, (), schema)
-    subject = plain.statistics[0].expression
-    single = len(plain.statistics) == 1 and subject is not None and subject.is_condition
-    if kind == "proportion" and not single:
-        raise ParameterError(
-            f"condition of proportion must be a condition, such as income = '>50K', was {columns[0]!r}."
-        )
     keys = _read_keys(schema, by)
     named = {*StatisticRequest(kind, plain, (), ()).columns(), *(str(key.column) for key in keys)}
     axes = tuple(_find_axis(counts, key, named) for key in keys)
     items = [_key_item(key, axis) for key, axis in zip(keys, axes, strict=True)]
     return StatisticRequest(kind, build_query(text, where, items, schema), keys, axes)
+
+
+def write_statistic(schema: Schema, kind: str, columns: tuple[str, ...]) -> str:
+    """Return a statistic as the text of a query; refuses what is no number or no condition.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declaration of the table.
+    kind : {"count", "mean", "proportion"}
+        Kind of the statistic.
+    columns : tuple of str
+        Column of a mean, or condition of a proportion; empty for a count.
+    """
+    if kind == "count":
+        return kind
+    if kind == "mean":
+        return f"mean({write_name(check_number(schema, columns[0]))})"
+    text = f"mean({columns[0]})"
+    found = build_query(text, None, (), schema).statistics
+    if len(found) != 1 or found[0].expression is None or not found[0].expression.is_condition:
+        raise ParameterError(
+            f"condition of proportion must be a condition, such as income = '>50K', was {columns[0]!r}."
+        )
+    return text
 
 
 def check_number(schema: Schema, name: str) -> str:

@@ -31,6 +31,7 @@ from discreet.query.language.cell_masks import (
 from discreet.query.language.lexer import write_name
 from discreet.query.language.query import build_query
 from discreet.query.results import ResultCell, ResultColumn
+from discreet.release.statistics._request import write_statistic
 from discreet.release.statistics.interface import ReleaseStatistics, StatisticResult
 from discreet.schema import Column, Schema
 
@@ -101,9 +102,9 @@ class RowStatistics(ReleaseStatistics):
             return self._correlate(*columns)
         names = [by] if isinstance(by, str) else list(by or ())
         axes = [self._axis(name) for name in names]
-        text = {"count": "count", "mean": f"mean({write_name(columns[0])})" if columns else ""}.get(
-            kind, f"mean({columns[0]})" if columns else ""
-        )
+        text = write_statistic(self._schema, kind, columns)
+        if kind == "mean" and self._laws[columns[0]].levels is None:
+            self._number(columns[0])  # refuses a law that says nothing about it
         query = build_query(text, where, [axis.column.name for axis in axes], self._schema)
         subject = query.statistics[0].expression
         bounds = ResultInterval(0.0, float(self._size))

@@ -14,7 +14,7 @@ import numpy as np
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.ledger import Ledger
 from discreet.noise import Stream, permutation
-from discreet.noise_law import SyntheticLaw
+from discreet.noise_law import Clear, SyntheticLaw
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.budget_split import BudgetSplit
 from discreet.privacy.receipt import canonical
@@ -22,6 +22,7 @@ from discreet.query import Database
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for
 from discreet.query.execution import QueryExecutor
+from discreet.query.unit_rows import check_matrix_allowed
 from discreet.release._rows import is_matrix, read_matrix
 from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
 from discreet.release.publication import ColumnSummary, Publication, Release, ReleasePlan, published_fields
@@ -37,7 +38,7 @@ from discreet.schema import Schema
 from discreet.tables import Field, check_target, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from discreet._types import AnyArray, Ints
@@ -55,6 +56,10 @@ LEAST_FITTING = 100
 GROUPS = (
     "this table is about groups. Nobody's row is in it; what it says about a group of people is true of its "
     "members, in the table or not"
+)
+KEPT_GROUPS = (
+    "the other columns are about groups. Their cells are nobody's; what they say about a group of people is "
+    "true of its members, in the table or not"
 )
 NO_FLOOR = (
     "the value of a person by itself: no error floor is promised, because the count of a well-filled cell is "
@@ -210,9 +215,11 @@ class SyntheticRelease(ReleaseMethod):
         """Return what a release by this method does not protect, as clauses without a full stop."""
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
         kept = [c.name for c in schema.released if c.role == "public" and self.keep_public]
-        named = f"the columns declared public, whose rows are kept as they are: {', '.join(kept)}"
         open_facts = ALWAYS_OPEN if public else ALWAYS_OPEN[2:]
-        return (GROUPS, *open_facts, *([named] if kept else []), NO_FLOOR, AGAIN)
+        if not kept:
+            return (GROUPS, *open_facts, NO_FLOOR, AGAIN)
+        named = f"the columns declared public, whose rows are kept as they are: {', '.join(kept)}"
+        return (named, KEPT_GROUPS, *open_facts, NO_FLOOR, AGAIN)
 
     def _plan(self, schema: Schema, n_rows: int | None) -> tuple[Promise, SyntheticPlan]:
         """Return the promise of all questions together, and what will be asked."""
@@ -252,6 +259,7 @@ class SyntheticRelease(ReleaseMethod):
         source: Any = X
         schema = self._require_schema()
         if is_matrix(X):
+            check_matrix_allowed(schema, "X of SyntheticRelease.release")
             schema, rows = read_matrix(np.asarray(X), y, schema)
             source = {name: _decode(schema.column(name), values) for name, values in rows.items()}
         elif y is not None:
@@ -424,11 +432,7 @@ class SyntheticRelease(ReleaseMethod):
             schema=publishable_schema(sums.schema),
             promises=self.promises_,
             receipt=self.receipts_[-1] if self.receipts_ else self._charge((), sums.schema, False),
-            summary=tuple(
-                ColumnSummary(column=name, law=SyntheticLaw())
-                for name in columns
-                if name not in self.plan_.public
-            ),
+            summary=_summarize_columns(columns, self.plan_),
             commitment="",
         )
 
@@ -667,6 +671,13 @@ def _find_cell(made: Synthesis, name: str, value: Any) -> int:
     return int(np.searchsorted(np.array(cells.edges), number, side="right"))
 
 
+def _summarize_columns(names: Iterable[str], plan: SyntheticPlan) -> tuple[ColumnSummary, ...]:
+    """Return the law of each published column: made up, or kept as it is."""
+    return tuple(
+        ColumnSummary(column=name, law=Clear() if name in plan.public else SyntheticLaw()) for name in names
+    )
+
+
 def _plain_edges(edges: Sequence[Any]) -> tuple[Any, ...]:
     """Return edges as plain JSON values: dates as text."""
     return tuple(edge.isoformat() if isinstance(edge, datetime.date) else edge for edge in edges)
@@ -719,8 +730,7 @@ class SyntheticReleasePlan(ReleasePlan):
 
     def __init__(self, schema: Schema, promise: Promise, plan: SyntheticPlan, n_records: int | None) -> None:
         self.schema, self.promises, self.questions = schema, (promise,), plan
-        made = [c.name for c in schema.released if c.name not in plan.public]
-        self.columns = tuple(ColumnSummary(column=name, law=SyntheticLaw()) for name in made)
+        self.columns = _summarize_columns([c.name for c in schema.released], plan)
         self.notes = plan.notes
         self._n_records = n_records
 
