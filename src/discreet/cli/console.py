@@ -79,7 +79,7 @@ class Console:
                     stop_printing()
 
             narrow = {} if sys.stdout.isatty() else {"width": _PIPED_WIDTH}
-            self._rich = PipeConsole(highlight=False, **narrow)  # type: ignore[arg-type]
+            self._rich = PipeConsole(highlight=False, emoji=False, **narrow)  # type: ignore[arg-type]
         return self._rich
 
     def stage(self, stage: "Stage") -> None:

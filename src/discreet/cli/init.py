@@ -37,7 +37,7 @@ def init(
     )
     console.paragraph(
         "For a synthetic table (--method synthetic), give the column that matters most `role: target`: the "
-        "others are modelled given it. Where numbers or dates are usually told in classes, such as ages by "
-        "decades, write the values at which classes begin to a file for --cells; without it, cells are cut "
-        "by noisy counts, which costs a part of the promise."
+        "others are counted together with it. Where people think of numbers or dates in classes, such as "
+        "decades of age, declare where classes begin, `cells: [30, 40, 50]`; otherwise they are cut by noisy "
+        "counts, which costs a tenth of the promise."
     )

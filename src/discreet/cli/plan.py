@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
 Command = options.MethodCommand
 
+_QUESTIONS = {
+    "fine": "counts in fine cells",
+    "one": "counts of each column",
+    "scores": "scores of dependence",
+    "tables": "tables of dependent columns",
+    "scores again": "scores against a first model",
+    "more tables": "further tables",
+}
+
 
 @expand_flags
 def plan(
@@ -118,7 +127,8 @@ def show_questions(console: Console, positions: "Sequence[QuestionPlan]") -> Non
     )
     (chosen,) = (position for position in positions if position.requested)
     console.line()
-    console.paragraph(f"Questions, each charged before its noise is drawn: {', '.join(chosen.questions)}.")
+    named = ", ".join(_QUESTIONS.get(name, name) for name in chosen.questions)
+    console.paragraph(f"Questions, each charged before its noise is drawn: {named}.")
     for note in chosen.notes:
         console.paragraph(printable(note))
     console.paragraph(
@@ -126,7 +136,7 @@ def show_questions(console: Console, positions: "Sequence[QuestionPlan]") -> Non
         "by class from the true ones, before they are made consistent, if the whole promise went into "
         "them: below 3 % there is a second round of tables, from 25 % on a warning, above 100 % a refusal. "
         "Which tables are worth their noise is decided by noisy scores; without scores, columns are "
-        "independent given the target. Nothing was read or charged."
+        "independent of each other, given the target. Nothing was read or charged."
     )
 
 

@@ -126,7 +126,7 @@ def describe_plan(method: ReleaseMethod, plan: ReleasePlan) -> str:
     kinds = Counter(done.law.kind for done in plan.columns)
     parts = [f"{n} {_KINDS.get(kind, kind)}" for kind, n in kinds.items()]
     # Said before anything is charged.
-    return f"{method.name}: " + "; ".join(parts) + "".join(f". {note}" for note in plan.notes).rstrip(".")
+    return f"{method.name}: " + "; ".join(parts) + "".join(f". {note.rstrip('.')}" for note in plan.notes)
 
 
 def attack_plan(

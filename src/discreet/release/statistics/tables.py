@@ -281,6 +281,7 @@ class TableStatistics(ReleaseStatistics):
                 GroupKey(axis.column.name)
                 .label((end, math.inf), self._counts.schema)
                 .removesuffix(" or more")
+                .removeprefix("from ")
                 for end in cell_edges(axis)
             )
             for axis in cut

@@ -6,6 +6,7 @@ import datetime
 import itertools
 import math
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ FEW_VALUES = 16
 """Largest number of values of a whole number whose values are its cells."""
 MANY_LEVELS = 64
 """Largest number of levels of a category none of which are merged."""
+_MOST_DECIMALS = 12  # of a step that is taken for a decimal number; 1/3 has more
 SUBCELLS = 8
 """Number of equal parts into which a declared cell is divided for values inside it."""
 FINE_CELLS = 128
@@ -227,6 +229,20 @@ def step_width(column: Column) -> float:
     return 1.0 if column.grid is None or column.type != "number" else float(column.grid)
 
 
+def grid_values(column: Column, steps: Floats) -> Floats:
+    """Return the values so many steps above a column's bound, as its decimals would be read from a text.
+
+    0.1 + 2 * 0.1 is 0.30000000000000004; rows that hold 0.3 would be below that edge.
+    """
+    lower, step = column.range[0], step_width(column)
+    values = lower + steps * step
+    digits = max(-int(Decimal(repr(float(x))).normalize().as_tuple().exponent) for x in (lower, step))
+    if not 0 < digits <= _MOST_DECIMALS:
+        return values
+    factor = float(f"1e{digits}")
+    return np.rint(values * factor) / factor
+
+
 def _read_edges(column: Column, declared: Sequence[Any]) -> tuple[float, ...]:
     """Return declared edges as numbers; refuses those that do not rise within the bounds."""
     first = column.lower
@@ -268,7 +284,7 @@ def _divide_cells(column: Column, edges: Sequence[float]) -> tuple[float, ...]:
         for i in range(1, SUBCELLS):
             edge = start + (end - start) * i / SUBCELLS
             if step_count(column) is not None:
-                edge = lower + math.ceil((edge - lower) / step - 2.0**-20) * step
+                edge = float(grid_values(column, np.ceil((edge - lower) / step - 2.0**-20)))
             if start < edge < end:
                 fine.add(edge)
     return tuple(sorted(fine))
@@ -296,7 +312,9 @@ def _fine_edges(column: Column) -> tuple[float, ...]:
         places = [float(math.ceil(place - 2.0**-20)) for place in places]
         if lower == 0:
             places.append(1.0)
-    edges = {lower + place * step for place in places}
+        edges = set(grid_values(column, np.array(places)).tolist())
+    else:
+        edges = {lower + place * step for place in places}
     if lower == 0 and steps is None:
         edges.add(LEAST_MAGNITUDE)  # smaller numbers are read as 0, which has a cell of its own
     return tuple(sorted(edge for edge in edges if lower < edge <= upper))

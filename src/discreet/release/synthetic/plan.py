@@ -264,7 +264,7 @@ def _split_promise(
     if score_sd is not None and n_rows is not None and 2 * LEAST_SIGMAS * score_sd > n_rows:
         notes.append(
             f"At this promise a score of dependence is off by about {score_sd:.0f} rows of {n_rows}, so none "
-            "is asked for: columns are independent given the target."
+            "is asked for: columns are made independent of each other, given the target if there is one."
         )
         score_sd = None
     if score_sd is None:

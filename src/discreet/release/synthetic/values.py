@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.query.curation import LEAST_MAGNITUDE
 from discreet.release.synthetic.arithmetic import add_up
-from discreet.release.synthetic.cells import step_count, step_width
+from discreet.release.synthetic.cells import grid_values, step_count, step_width
 from discreet.release.synthetic.projection import project
 from discreet.release.synthetic.sampling import draw_levels
 
@@ -88,7 +88,7 @@ def _draw_numbers(cells: ColumnCells, edges: tuple[float, ...], codes: Ints, str
         count = np.maximum(np.array(after, np.int64) - begin, 1)
         # The high half of a product of 32 bits each: a uniform whole number below the count.
         inside = ((words >> np.uint64(32)) * count[known].astype(np.uint64) >> np.uint64(32)).astype(np.int64)
-        values = lower + (begin[known] + inside) * step
+        values = grid_values(column, (begin[known] + inside).astype(np.float64))
     else:
         starts = np.array([start for start, _ in intervals])
         # The cell of 0 ends at the least number that is not read as 0.

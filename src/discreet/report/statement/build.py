@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from discreet.privacy.receipt import product_version
+from discreet.release.table import ROWS_KNOWN
 from discreet.report.statement.documents import About, DeclaredBound, Document, Tuning, Unit
 
 if TYPE_CHECKING:
@@ -178,13 +179,16 @@ def list_assumptions(promises: Iterable[Promise], schema: Schema) -> list[str]:
         if schema.id_column is None
         else f"The column {schema.id_column!r} tells which rows belong to one {unit}."
     )
+    clauses = [clause for promise in promises for clause in promise.assumes]
+    if schema.id_column is not None and schema.neighbors == "replace-one":
+        clauses.append(ROWS_KNOWN)
     return [
         "Bounds, lists and the amount of noise were declared without looking at the rows.",
         rows,
         "The curator, who holds the rows and drew the noise, is trusted with them.",
         "The key of the noise is secret: it was discarded, or nobody but the curator's auditor can read it.",
         "AES-256, from which the noise is made, cannot be told from a random source.",
-        *dict.fromkeys(sentence_from(clause) for promise in promises for clause in promise.assumes),
+        *dict.fromkeys(sentence_from(clause) for clause in clauses),
     ]
 
 
