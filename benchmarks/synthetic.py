@@ -1,6 +1,7 @@
 """Synthetic tables against the rows they were made from: a learner, total variation, time.
 
     python benchmarks/synthetic.py adult --epsilons 0.1 1 4 10 --seeds 3 [--cut] [--no-target]
+    python benchmarks/synthetic.py cost
 
 Prints for each epsilon the mean over seeds of the AUC of gradient boosting trained on the made-up rows and
 tested on true ones, the total variation of one, two and three columns between both tables in the declared
@@ -15,17 +16,19 @@ import argparse
 import itertools
 import json
 import os
+import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
-from discreet import ApproxDP, Column, Schema
+from discreet import ApproxDP, Column, Database, Schema
 from discreet.noise import Stream
 from discreet.release.synthetic import SyntheticRelease
 
@@ -281,15 +284,72 @@ def measure(
     }
 
 
+def measure_cost(n: int, columns: int, *, latent: bool = False) -> dict[str, float]:
+    """Return the CPU seconds of a release of registered rows, and of all pairs by SQL, one after the other.
+
+    Parameters
+    ----------
+    n, columns : int
+        Number of rows, and of columns of twelve values each, the last of which is a target of two.
+    latent : bool
+        Whether all columns follow one that is not there, so that every pair is measured; else each follows
+        one of those before it.
+    """
+    draws = Stream.from_seed(1).generator()
+    hidden = draws.integers(0, 12, n)
+    rows: dict[str, Any] = {}
+    for i in range(columns):
+        near = hidden if latent or i < 4 else rows[f"c{i - 1 - i % 3}"]
+        rows[f"c{i}"] = np.where(draws.random(n) < (0.5 if latent else 0.7), near, draws.integers(0, 12, n))
+    target = f"c{columns - 1}"
+    rows[target] = (rows[target] > 6).astype(np.int64)
+    declared = [Column(name, type="integer", lower=0, upper=11) for name in rows if name != target]
+    schema = Schema(columns=[*declared, Column(target, values=(0, 1), role="target")])
+    method = SyntheticRelease(ApproxDP(epsilon=1, delta=1e-6), schema=schema)
+    with Database(rows, schema=schema, random_state=1) as database:
+        started = time.process_time()
+        method.release_database(database)
+        seconds = time.process_time() - started
+    with duckdb.connect(config={"threads": 1}) as connection:
+        frame = pd.DataFrame(rows)
+        connection.register("frame", frame)
+        connection.execute("CREATE TABLE t AS SELECT * FROM frame")
+        started = time.process_time()
+        for first, second in itertools.combinations(rows, 2):
+            pair = f"{first}, {second}"
+            connection.execute(f"SELECT {pair}, count(*) FROM t GROUP BY ALL").fetchall()  # noqa: S608
+        by_sql = time.process_time() - started
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    passes = len(method.receipts_)
+    return {
+        "cpu": seconds,
+        "sql": by_sql,
+        "passes": passes,
+        "further": len(method.model_["further"]),
+        "gb": memory,
+    }
+
+
 def main() -> None:
     """Print the figures of one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=sorted(CASES))
+    parser.add_argument("table", choices=[*sorted(CASES), "cost"])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1, 4, 10])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--cut", action="store_true", help="cut numbers by noisy counts, not as declared")
     parser.add_argument("--no-target", action="store_true", help="model all columns alike")
     options = parser.parse_args()
+    if options.table == "cost":
+        for n, columns, latent in (
+            (10**5, 20, False),
+            (10**6, 20, False),
+            (10**6, 20, True),
+            (10**5, 60, False),
+        ):
+            found = measure_cost(n, columns, latent=latent)
+            what = f"{n:,} rows, {columns} columns, {'all pairs' if latent else 'a tree'}"
+            print(f"{what}: " + ", ".join(f"{k} {v:.2f}" for k, v in found.items()), flush=True)
+        return
     try:
         case = CASES[options.table]()
     except FileNotFoundError as problem:

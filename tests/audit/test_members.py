@@ -13,7 +13,8 @@ from sklearn.metrics import roc_auc_score
 
 from discreet import ApproxDP, Column, GaussianDP, PureDP, Schema
 from discreet.audit import MemberComparison, attack_members, max_roc_area
-from discreet.audit._members import cell_codes, roc_area
+from discreet.audit._members import roc_area
+from discreet.audit._shadow_tables import cell_codes
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.query.dummy import rows_from_schema

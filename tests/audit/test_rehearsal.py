@@ -86,7 +86,7 @@ def test_people_with_several_rows_are_hidden_with_all_of_them() -> None:
 
 
 def test_a_rehearsal_that_ends_early_tests_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def release_database(self: SyntheticRelease, sums: Any) -> Any:
+    def release_database(self: SyntheticRelease, sums: Any, **_: Any) -> Any:
         raise DataError("There are fewer rows than noise.")
 
     monkeypatch.setattr(SyntheticRelease, "release_database", release_database)

@@ -76,6 +76,9 @@ def test_an_analyst_publishes_a_folder_out_of_a_budget(tmp_path: Path) -> None:
     with running(tmp_path, seed=None, testing=False) as service:
         environment = {"DISCREET_TOKEN": service.tokens["ana"]}
         epsilon = ("--method", "synthetic", "--epsilon", "4", "--delta", "1e-6", "--rows", "300")
+        plan = discreet("plan", service.url, *epsilon[:-2], cwd=tmp_path, **environment)
+        assert "<- chosen" in plan.out, plan.err
+        assert not service.backend.dataset.ledger.history()
         done = discreet("release", service.url, *epsilon, "--out", "made", cwd=tmp_path, **environment)
         assert done.code == 0, done.err
         history = service.backend.dataset.ledger.history()

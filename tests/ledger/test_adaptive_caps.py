@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from discreet.errors import BudgetExceeded, PromiseError
 from discreet.ledger import Caps, Rule
-from discreet.ledger._charges import spend
+from discreet.ledger._account import spend
 from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_rho
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP

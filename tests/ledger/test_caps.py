@@ -15,7 +15,7 @@ import pytest
 
 from discreet.errors import BudgetExceeded, LedgerTampered, ParameterError, PromiseError
 from discreet.ledger import Account, Caps, Ledger, Rule
-from discreet.ledger._charges import spend
+from discreet.ledger._account import spend
 from discreet.noise import Stream, uniform_integers
 from discreet.privacy.budget_split import BudgetSplit
 from discreet.privacy.calibration import gaussian_delta, gaussian_mu, zcdp_rho

@@ -14,7 +14,7 @@ from discreet.errors import (
     LedgerTampered,
     ParameterError,
 )
-from discreet.ledger import Entry, Ledger, _charges
+from discreet.ledger import Entry, Ledger, _account
 from discreet.ledger.records import request_mark
 from discreet.privacy.promises import ApproxDP, GaussianDP, PureDP
 from discreet.privacy.receipt import canonical
@@ -325,7 +325,7 @@ def test_a_head_kept_elsewhere_shows_that_the_ledger_went_back(tmp_path: Path) -
 def test_totals_that_are_kept_in_memory_are_only_a_reading_of_those_in_the_database(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_charges, "_CACHE_SIZE", 3)
+    monkeypatch.setattr(_account, "_CACHE_SIZE", 3)
     with Ledger.open(place, limit=PureDP(epsilon=1)) as ledger:
         for i in range(10):
             ledger.charge(TENTH, owner=f"{i % 4}")

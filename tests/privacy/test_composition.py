@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
+from discreet.ledger._account import spend as spend_under
 from discreet.ledger._caps import SAMPLERS, Caps, Rule
-from discreet.ledger._charges import spend as spend_under
 from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu, zcdp_epsilon, zcdp_rho
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import (

@@ -35,7 +35,8 @@ LONG = Schema(columns=[Column("x", lower=-1, upper=3), Column("sex", values=("f"
 Z = 6.5
 """A normal number passes it, in absolute value, less than once in 10**10 times."""
 
-methods = pytest.mark.parametrize("name", sorted(RELEASES))
+# Rows of a synthetic table follow from noisy answers, whose noise test_synthetic_job.py looks at.
+methods = pytest.mark.parametrize("name", sorted(set(RELEASES) - {"synthetic"}))
 
 
 def published(

@@ -22,6 +22,7 @@ from discreet import (
     verify,
 )
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError, SourceError
+from discreet.noise import Stream
 from discreet.pipeline.options import KeyEscrow, Output
 from discreet.pipeline.plan import dry_run
 from discreet.privacy import Spending
@@ -150,6 +151,24 @@ def test_every_charge_is_on_disk_before_its_noise_is_drawn(monkeypatch: pytest.M
     method = SyntheticRelease(PRIVACY, schema=plain_schema(), ledger=ledger)
     method.release(plain_rows())
     assert charged == list(range(1, len(method.receipts_) + 1))
+
+
+@pytest.mark.parametrize("careless", [False, True])
+def test_neighboring_tables_under_one_key_share_no_noise(
+    careless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if careless:
+        # A twin whose noise follows from the question alone: answers differ where the rows do.
+        monkeypatch.setattr("discreet.query.execution._rows_of", lambda engine, stream: "")
+    rows = plain_rows()
+    name = next(iter(rows))
+    other = {**rows, name: np.append(rows[name][1:2], rows[name][1:])}
+    answers = []
+    for table in (rows, other):
+        method = SyntheticRelease(PRIVACY, schema=UNTARGETED)
+        method.publish(table, tmp_path / "made.parquet", stream=Stream.for_replay(bytes(32)), replace=True)
+        answers.append(np.array(method.tables_["questions"][0]["values"]))
+    assert (np.mean(answers[0] == answers[1]) > 0.5) == careless
 
 
 def test_a_plan_that_does_not_fit_is_refused_before_the_first_question(

@@ -11,7 +11,7 @@ privacy on made-up rows, ``_published_file`` uses the published file alone, ``_r
 ``_guess``.
 
 Synthetic tables: ``_rehearsal`` attacks the questions of a release on made-up rows before it is charged,
-``_members`` compares people in a table with others.
+``_members`` compares people in a table with others, in tables that ``_shadow_tables`` makes anew.
 
 Query answers: ``reconstruction`` attacks the answers of a private database. ``stored_answers`` reads them,
 ``_contributions`` computes what single rows add to them, ``_linear_reconstruction`` guesses cells, and

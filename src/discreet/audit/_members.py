@@ -8,17 +8,15 @@ which is what it is for.
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy import special, stats
 
 from discreet.audit._guess import FAILURE, JsonRecord, max_roc_area
-from discreet.audit._rehearsal import decode_column
+from discreet.audit._shadow_tables import ShadowTable
 from discreet.errors import DataError, ParameterError
 from discreet.formatting import percent
 from discreet.noise import permutation
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Bools, Floats, Ints
     from discreet.privacy import Promise
     from discreet.release.synthetic import SyntheticRelease
-    from discreet.schema import Column, Schema
 
 Group: TypeAlias = Literal["made-up", "rows"]
 MOST_PEOPLE = 2_000
@@ -41,7 +38,6 @@ MOST_PEOPLE = 2_000
 _MOST_COMPARED = 1_000_000_000
 """Largest number of cells of people and published rows that are compared."""
 _MOST_DRAWN = 20_000
-_BLOCK = 64
 _AREAS = (
     (
         "shadow models",
@@ -179,8 +175,8 @@ def attack_members(
     seeds = stream.derive("noise").words(2) >> np.uint64(33)
     try:
         # Nobody who is attacked takes part in what the attacker learns from.
-        taught = _Shadow.from_members(method, rows, first[n:], second[n:], n, int(seeds[0]))
-        attacked = _Shadow.from_members(method, rows, second, first, n, int(seeds[1]))
+        taught = ShadowTable.from_members(method, rows, first[n:], second[n:], n, int(seeds[0]))
+        attacked = ShadowTable.from_members(method, rows, second, first, n, int(seeds[1]))
     except DataError:
         return ()
     direction = _learn_direction(*taught.features())
@@ -228,182 +224,10 @@ def attack_published(method: SyntheticRelease, n_rows: int) -> tuple[MemberCompa
     return attack_members(method, people, on="made-up", stream=stream)
 
 
-@dataclass(frozen=True, eq=False)
-class _Shadow:
-    """A synthetic table made for an attack, and the people in it and others.
-
-    Attributes
-    ----------
-    method : SyntheticRelease
-        Method after the release, with the noisy answers.
-    schema : Schema
-        Declaration of the columns.
-    published : dict of str to array
-        Rows of the table, encoded.
-    known : dict of str to array
-        People who are not in the table, and whom the attacker knows, encoded.
-    groups : list of dict of str to array
-        People in the table, and others, encoded, whom the attacker is to tell apart.
-    n_rows : int
-        Number of rows of which the table was made.
-    """
-
-    method: SyntheticRelease
-    schema: Schema
-    published: dict[str, AnyArray]
-    known: dict[str, AnyArray]
-    groups: list[dict[str, AnyArray]]
-    n_rows: int
-
-    @classmethod
-    def from_members(
-        cls,
-        method: SyntheticRelease,
-        rows: Mapping[str, AnyArray],
-        members: Ints,
-        others: Ints,
-        n: int,
-        seed: int,
-    ) -> _Shadow:
-        """Make a table of members; the first `n` of them and of others are attacked, the rest is known."""
-        made = copy.copy(method)
-        made.ledger, made.anyway, made.random_state, made.n_records = None, True, seed, None
-        # Whose public cells are there is not protected, and would be all that these attacks find.
-        made.keep_public = False
-        schema = method.schema
-        assert schema is not None
-        source = {c.name: decode_column(c, rows[c.name][members]) for c in schema.released}
-        if schema.id_column is not None:
-            source[schema.id_column] = np.arange(len(members))
-        table = made.release(source)
-        known, *groups = (
-            {name: values[chosen] for name, values in rows.items()}
-            for chosen in (others[n:], members[:n], others[:n])
-        )
-        return cls(made, schema, dict(table.columns), known, groups, len(members))
-
-    @property
-    def questions(self) -> list[dict[str, Any]]:
-        """Published questions about tables, with their answers."""
-        asked = self.method.tables_["questions"]
-        return [one for one in asked if one["question"]["kind"] == "marginals"]
-
-    def codes(self, rows: Mapping[str, AnyArray]) -> AnyArray:
-        """Return the cells of rows in the published tables, one row each."""
-        parts = [one["question"] for one in self.questions if one["name"] == "one"]
-        asked = {name: part for part in parts for table in part["tables"] for name in table}
-        codes = [cell_codes(self.schema.column(name), rows[name], part) for name, part in asked.items()]
-        return np.column_stack(codes).astype(np.int16)
-
-    @property
-    def width(self) -> int:
-        """Number of columns with more than one cell."""
-        return int(self.codes(self.groups[0]).shape[1])
-
-    @cached_property
-    def nearest(self) -> list[tuple[Ints, Ints]]:
-        """Distance of the nearest row and number of cells guessed right, of members and of others."""
-        shown = self.codes(self.published)
-        return [_find_nearest(self.codes(people), shown) for people in self.groups]
-
-    def features(self) -> list[Floats]:
-        """Return for people in the table and others how near a row is, and how likely they are in it."""
-        return [
-            np.column_stack([-1.0 * distance, score])
-            for (distance, _), score in zip(self.nearest, self._likelihood(), strict=True)
-        ]
-
-    def _likelihood(self) -> list[Floats]:
-        """Return for members and others how far the noisy counts of their cells exceed those of people known.
-
-        Notes
-        -----
-        The sum over tables of ``(T - n p) / (sd**2 + n p (1 + n / m))`` in the person's cell, with ``p`` the
-        share of the cell among the ``m`` people known and ``n`` the rows of the table: the excess divided by
-        its variance where nobody is known to be in the table.
-        """
-        scores = [np.zeros(len(next(iter(people.values())))) for people in self.groups]
-        for one in self.questions:
-            question, values, sds = one["question"], np.array(one["values"]), np.array(one["sd"])
-            columns = {name: self.schema.column(name) for table in question["tables"] for name in table}
-            known, *people = (
-                {name: cell_codes(column, rows[name], question) for name, column in columns.items()}
-                for rows in (self.known, *self.groups)
-            )
-            start = 0
-            for table in question["tables"]:
-                shape = [cell_count(columns[name], question) for name in table]
-                end = start + math.prod(shape)
-                places = [
-                    np.ravel_multi_index([codes[name] for name in table], shape) for codes in (known, *people)
-                ]
-                ratio = self.n_rows / len(places[0])
-                expected = np.bincount(places[0], minlength=end - start) * ratio
-                variance = np.square(sds[start:end]) + np.maximum(expected, 1.0) * (1 + ratio)
-                excess = (values[start:end] - expected) / variance
-                for score, place in zip(scores, places[1:], strict=True):
-                    score += excess[place]
-                start = end
-        return scores
-
-
-def cell_codes(column: Column, values: AnyArray, question: Mapping[str, Any]) -> Ints:
-    """Return the cells of encoded values in a published question.
-
-    Parameters
-    ----------
-    column : Column
-        Declaration of the column.
-    values : array
-        Encoded cells: codes of levels, or numbers with NaN where they are missing.
-    question : mapping
-        Question as ``tables.json`` has it, with its edges and groups.
-    """
-    if column.is_category:
-        groups = question.get("groups", {}).get(column.name)
-        codes = np.asarray(values, np.int64)
-        return codes if groups is None else np.array(groups)[codes]
-    edges = np.array(question["edges"].get(column.name, ()), np.float64)
-    missing = np.isnan(values)
-    found = np.searchsorted(edges, np.where(missing, 0.0, values), side="right")
-    return np.where(missing, len(edges) + 1, found)
-
-
-def cell_count(column: Column, question: Mapping[str, Any]) -> int:
-    """Return the number of cells of a column in a published question, that of missing values included."""
-    if column.is_category:
-        groups = question.get("groups", {}).get(column.name)
-        return len(column.levels) if groups is None else max(groups) + 1
-    return len(question["edges"].get(column.name, ())) + 1 + (not column.required)
-
-
 def _people(n_rows: int, columns: int) -> int:
     """Return how many people of each group are attacked: fewer where rows are many or wide."""
     most = _MOST_COMPARED // (2 * n_rows * columns)
     return max(LEAST_ROWS // 2, min(n_rows // 3, MOST_PEOPLE, most))
-
-
-def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Ints]:
-    """Return in how many columns the nearest row differs, and how many cells such rows guess right.
-
-    Parameters
-    ----------
-    people, shown : array of int of shape (rows, columns)
-        Cells of people, and of published rows in random order: the first of equally near ones is taken.
-    """
-    nearest = np.empty(len(people), np.int64)
-    right = np.zeros(len(people), np.int64)
-    for start in range(0, len(people), _BLOCK):
-        block = people[start : start + _BLOCK]
-        differs = [block[:, None, j] != shown[None, :, j] for j in range(shown.shape[1])]
-        distance = np.zeros(differs[0].shape, np.int16)
-        for one in differs:
-            distance += one
-        nearest[start : start + _BLOCK] = distance.min(axis=1)
-        for j, one in enumerate(differs):
-            guess = shown[(distance - one).argmin(axis=1), j]
-            right[start : start + _BLOCK] += guess == block[:, j]
-    return nearest, right
 
 
 def _promise_of_exchange(promise: Promise) -> Promise:
@@ -430,7 +254,7 @@ def _learn_direction(members: Floats, others: Floats) -> Floats:
 class _Comparisons:
     """Comparisons of people in an attacked table with others."""
 
-    def __init__(self, shadow: _Shadow, on: Group) -> None:
+    def __init__(self, shadow: ShadowTable, on: Group) -> None:
         self._shadow, self._on = shadow, on
         self._promise = _promise_of_exchange(*shadow.method.promises_)
 

@@ -4,6 +4,7 @@ A group is a frozen dataclass whose fields are flags. :func:`expand_flags` puts 
 parameter that has the group as its type: a command takes a few values, and the command line shows every flag.
 """
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -18,6 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
+    from discreet.client.database import RemoteDatabase
     from discreet.errors import BudgetExceeded
     from discreet.schema import Schema
 
@@ -133,6 +135,18 @@ class MethodCommand(TyperCommand):
 
         with formatter.section("Methods, and their options"):
             formatter.write_dl([(name, ", ".join(method_options(name))) for name in _method_names()])
+
+
+@contextlib.contextmanager
+def open_service(table: str) -> "Iterator[RemoteDatabase | None]":
+    """Yield the database of a service, whose token is in ``DISCREET_TOKEN``; None for any other table."""
+    if not table.startswith(("http://", "https://")):
+        yield None
+        return
+    from discreet.client.database import RemoteDatabase
+
+    with RemoteDatabase(table) as database:
+        yield database
 
 
 def load_declaration(table: str, schema: Path | None, target: str | None) -> "Schema":

@@ -6,7 +6,7 @@ import typer
 
 from discreet.cli import options
 from discreet.cli.console import Console
-from discreet.cli.options import MethodFlags, expand_flags
+from discreet.cli.options import MethodFlags, expand_flags, open_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,8 +54,10 @@ def plan(
     from discreet.formatting import printable
     from discreet.pipeline.plan import PlanBasis, plan_noise_levels
 
-    request = method.read(table)
-    with Console(as_json=json) as console:
+    with open_service(table) as database, Console(as_json=json) as console:
+        request = method.read(table, schema=None if database is None else database.schema)
+        if database is not None:
+            rows = rows or database.n_rows or 1
         planned = plan_noise_levels(
             table,
             ledger=ledger,

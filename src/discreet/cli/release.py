@@ -19,11 +19,11 @@ from discreet.cli.options import (
     MethodFlags,
     ReleaseRequest,
     expand_flags,
+    open_service,
     passphrase_for,
 )
 
 if TYPE_CHECKING:
-    from discreet.client.database import RemoteDatabase
     from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
     from discreet.pipeline.result import Published
 
@@ -89,6 +89,25 @@ class ReleaseFileFlags:
         return RunOptions(tuned=self.tuned, attack_records=attack_records, command=command_line())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeUpFlags:
+    """Flags of a synthetic table: how many rows are made up, and from which answers."""
+
+    rows: Annotated[
+        int | None, typer.Option(help="Number of rows to make up. [default: as many as the table has]", min=1)
+    ] = None
+    from_tables: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of TABLE: tables.json of a synthetic release, from which --rows rows are made, for "
+            "nothing."
+        ),
+    ] = None
+    draw: Annotated[
+        int, typer.Option(help="With --from-tables, which of many tables to draw; 0 is the release.", min=0)
+    ] = 0
+
+
 @expand_flags
 def release(
     table: Annotated[
@@ -102,19 +121,7 @@ def release(
     *,
     method: MethodFlags,
     out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("release"),
-    rows: Annotated[
-        int | None, typer.Option(help="Number of rows to make up. [default: as many as the table has]", min=1)
-    ] = None,
-    from_tables: Annotated[
-        Path | None,
-        typer.Option(
-            help="Instead of TABLE: tables.json of a synthetic release, from which --rows rows are made, for "
-            "nothing."
-        ),
-    ] = None,
-    draw: Annotated[
-        int, typer.Option(help="With --from-tables, which of many tables to draw; 0 is the release.", min=0)
-    ] = 0,
+    made_up: MadeUpFlags,
     attack_records: options.AttackRecords = 20_000,
     ledger: LedgerFlags,
     files: ReleaseFileFlags,
@@ -130,44 +137,27 @@ def release(
     """Release a table with noise, attack it, and state what is promised."""
     from discreet.pipeline.release import publish
 
-    if from_tables is not None:
-        print_redrawn(from_tables, table, out, rows, draw, files.output(), as_json=json)
+    if made_up.from_tables is not None:
+        print_redrawn(made_up, table, out, files.output(), as_json=json)
         return
     if table is None:
         raise typer.BadParameter("give a table, or --from-tables", param_hint="TABLE")
-    if is_service(table):
-        with open_service(table) as database, Console(as_json=json) as console:
-            request = method.read(table, schema=database.schema)
-            arguments = request.to_dict() | {"schema": method.schema, "target": method.target}
-            if rows is not None:
-                arguments["n_records"] = rows
-            result = publish(
-                database,
-                out=out,
-                about=about.to_dict(),
-                signing=make_signing(files.sign),
-                output=files.output(),
-                run=files.run(attack_records),
-                escrow=files.escrow(),
-                ledger=ledger.place,
-                on_stage=console.stage,
-                on_progress=console.progress,
-                **arguments,
-            )
-            print_release(console, result)
-        return
-    request = method.read(table)
-    if rows is not None:
-        request.options["n_records"] = rows
-    place = ledger.place
-    with Console(as_json=json) as console:
+    with open_service(table) as database, Console(as_json=json) as console:
+        request = method.read(table, schema=None if database is None else database.schema)
+        if made_up.rows is not None:
+            request.options["n_records"] = made_up.rows
+        if dry_run and database is not None:
+            raise typer.BadParameter("a service is planned with `discreet plan`", param_hint="--dry-run")
         if dry_run:
             print_dry_run(console, table, request, attack_records)
             return
+        arguments = request.to_dict()
+        if database is not None:
+            arguments |= {"schema": method.schema, "target": method.target}
         result = publish(
-            table,
+            table if database is None else database,
             out=out,
-            ledger=place,
+            ledger=ledger.place,
             new_ledger=ledger.new_ledger,
             about=about.to_dict(),
             escrow=files.escrow(),
@@ -176,62 +166,28 @@ def release(
             run=files.run(attack_records),
             on_stage=console.stage,
             on_progress=console.progress,
-            **request.to_dict(),
+            **arguments,
         )
         print_release(console, result)
 
 
-def is_service(table: str) -> bool:
-    """Return whether a table is the address of a service."""
-    return table.startswith(("http://", "https://"))
-
-
-def open_service(address: str) -> "RemoteDatabase":
-    """Return the database of a service; its token is in ``DISCREET_TOKEN``."""
-    from discreet.client.database import RemoteDatabase
-
-    return RemoteDatabase(address)
-
-
 def print_redrawn(
-    tables: Path,
-    table: str | None,
-    out: Path,
-    rows: int | None,
-    draw: int,
-    output: "Output",
-    *,
-    as_json: bool,
+    made_up: MadeUpFlags, table: str | None, out: Path, output: "Output", *, as_json: bool
 ) -> None:
-    """Make another table from published answers, and print where it is.
-
-    Parameters
-    ----------
-    tables : Path
-        File or folder of the answers.
-    table : str or None
-        Table that was named as well, which is refused: no row is read.
-    out : Path
-        Folder of the new release.
-    rows : int or None
-        Number of rows; None for as many as the original table has.
-    draw : int
-        Index of the draw.
-    output : Output
-        Which files are written.
-    as_json : bool
-        Whether one JSON object is printed instead of text.
-    """
+    """Make another table from published answers, and print where it is; refuses a table beside them."""
     from discreet.errors import ParameterError
     from discreet.pipeline.published_folder import redraw_release
 
+    assert made_up.from_tables is not None
     if table is not None:
         raise ParameterError(
             f"--from-tables makes rows from published answers and reads no table, and {table!r} was named "
             "too. Leave one of them out."
         )
     with Console(as_json=as_json) as console:
-        public = redraw_release(tables, out=out, n_records=rows, draw=draw, output=output)
+        public = redraw_release(
+            made_up.from_tables, out=out, n_records=made_up.rows, draw=made_up.draw, output=output
+        )
         console.line(f"{public}: made from answers that were paid for; nothing was charged.")
         console.line(f"Anyone can re-check it: discreet verify {public}")
         console.json({"public": str(public), "charged": []})

@@ -1,22 +1,26 @@
-"""Accounts: caps and spending of one scope, as what is used, what a question takes and what still fits."""
+"""Accounts: caps and spending of each scope, what is used, what a question takes and what still fits."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import BudgetExceeded, PromiseError
+from discreet.errors import BudgetExceeded, LedgerTampered, PromiseError
+from discreet.ledger._caps import Caps, write_caps
+from discreet.ledger.records import TOTAL, owner_scope, scope_name
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
+from discreet.privacy.receipt import canonical
 from discreet.privacy.rounding import exact, float_down, float_up, four_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from discreet.ledger._caps import Caps
+    from discreet.ledger.transaction import Transaction
 
 # What is scaled with the noise of a promise, and by which power of the factor.
 _PARAMETERS: dict[type[Promise], tuple[str, int]] = {
@@ -27,9 +31,10 @@ _PARAMETERS: dict[type[Promise], tuple[str, int]] = {
 }
 
 _LEAST_SCALE = 40  # halvings after which nothing is said to fit
+_CACHE_SIZE = 512  # costs by their promises, and parsed totals by their text
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=_CACHE_SIZE)
 def promise_cost(promises: tuple[Promise, ...], order: float | None) -> Spending:
     """Return the cost of one charge at an order, cached, since few promises are charged often."""
     return Spending.from_promises(promises, order=order)
@@ -220,3 +225,111 @@ def describe_scaled(promise: Promise, factor: float) -> str:
     value = four_digits(getattr(scale_promise(promise, factor), name))
     delta = f", delta={promise.delta!r}" if isinstance(promise, ApproxDP) else ""
     return f"{type(promise).__name__}({name}={value!r}{delta})"
+
+
+class ChargeTotals:
+    """Caps and spending of the scopes of one ledger.
+
+    Parameters
+    ----------
+    owner_caps : Caps or None
+        Caps of owners who have none of their own, as fixed in the ledger's first row; None is no limit.
+    """
+
+    def __init__(self, owner_caps: Caps | None) -> None:
+        self._owner_caps = owner_caps
+        # Equal texts parse to equal totals, so the cache never goes stale: the database stays the only place
+        # where totals are kept. Threads share it: each step is one operation.
+        self._parsed: dict[str, Spending] = {}
+
+    def caps_and_spending(self, transaction: Transaction, scope: str) -> tuple[Caps | None, Spending]:
+        """Return caps and spending of a scope."""
+        total = transaction.total(scope)
+        if total is None:
+            return self._owner_caps, Spending()
+        return self._parse(scope, *total)
+
+    def account(self, transaction: Transaction, owner: str | None) -> Account:
+        """Return caps and spending of an owner, or of the total."""
+        return Account(*self.caps_and_spending(transaction, scope_name(owner)))
+
+    def owners(self, transaction: Transaction) -> dict[str, Spending]:
+        """Return the spending of each owner, by name; zero for an owner who only has a limit."""
+        start = owner_scope("")
+        return {
+            scope.removeprefix(start): self._parse(scope, *total)[1]
+            for scope, total in sorted(transaction.totals().items())
+            if scope.startswith(start)
+        }
+
+    def spend(
+        self,
+        transaction: Transaction,
+        scope: str,
+        promises: tuple[Promise, ...],
+        planned: tuple[Promise, ...],
+    ) -> None:
+        """Add the cost of a charge to the spending of a scope, or refuse it."""
+        caps, before = self.caps_and_spending(transaction, scope)
+        name = scope if scope == TOTAL else scope.removeprefix(owner_scope(""))
+        caps, after = spend(caps, before, promises, planned, scope=name)
+        text = canonical(after.to_dict())
+        transaction.put_total(scope, _caps_text(caps), text)
+        self._cache(text, after)
+
+    def _parse(self, scope: str, caps: str | None, spent: str) -> tuple[Caps | None, Spending]:
+        """Return caps and spending from their texts, or raise LedgerTampered if they are not readable."""
+        try:
+            parsed = self._parsed.get(spent)
+            if parsed is None:
+                parsed = Spending.from_dict(json.loads(spent))
+                self._cache(spent, parsed)
+            return (None if caps is None else _parse_caps(caps)), parsed
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LedgerTampered(
+                f"the total of {scope!r} must be readable, and is not ({error}). "
+                "Restore the ledger from a backup that checks."
+            ) from error
+
+    def _cache(self, text: str, spent: Spending) -> None:
+        if len(self._parsed) >= _CACHE_SIZE:
+            self._parsed.clear()
+        self._parsed[text] = spent
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _parse_caps(text: str) -> Caps:
+    return Caps.from_dict(json.loads(text))
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _caps_text(caps: Caps | None) -> str | None:
+    return write_caps(caps)
+
+
+def spend(
+    caps: Caps | None,
+    before: Spending,
+    promises: tuple[Promise, ...],
+    planned: tuple[Promise, ...],
+    *,
+    scope: str,
+) -> tuple[Caps | None, Spending]:
+    """Return caps and spending of a scope after a charge, or refuse it.
+
+    Parameters
+    ----------
+    caps : Caps or None
+        Caps of the scope; None without a limit.
+    before : Spending
+        Spending of the scope so far.
+    promises, planned : tuple of Promise
+        Promises of the charge, and of those that its plan names.
+    scope : str
+        Name of the scope for the message.
+    """
+    if caps is None:
+        return None, before + promise_cost(promises, None)
+    cost, later = promise_cost(promises, caps.order), plan_cost(planned, caps.order)
+    caps = caps.reserve(before, cost, later)
+    return caps, caps.admit(before, cost, scope=scope, later=later)

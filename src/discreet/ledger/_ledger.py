@@ -7,9 +7,9 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from discreet.errors import LedgerError, LedgerTampered
+from discreet.ledger._account import ChargeTotals
 from discreet.ledger._caps import write_caps
 from discreet.ledger._charges import (
-    ChargeTotals,
     Details,
     StoreAnswer,
     WriteOperation,

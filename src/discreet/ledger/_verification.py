@@ -6,8 +6,8 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, LedgerTampered
+from discreet.ledger._account import spend
 from discreet.ledger._caps import Caps, read_caps, write_caps
-from discreet.ledger._charges import spend
 from discreet.ledger.records import (
     DATASET_MARK,
     FORMAT,

@@ -37,13 +37,40 @@ ATTACKS, REPORT = "attacks.json", "report.html"
 NOT_SEEN = "the rows are with the table that answers: nothing was learned from them or attacked on them here"
 
 
+def make_answering_method(
+    sums: PrivateTable,
+    method: str | ReleaseMethod | None,
+    *,
+    target: str | None,
+    privacy: Promise | None,
+    **options: Any,
+) -> SyntheticRelease:
+    """Return the method of a release from answers alone; refuses those that read rows.
+
+    Parameters
+    ----------
+    sums : Database or RemoteDatabase
+        Table that answers questions, whose schema is used.
+    method, target, privacy, **options
+        As for :func:`discreet.publish`; a method that is left out is synthetic.
+    """
+    check_one_target(method, target)
+    if target is not None and not isinstance(method, SyntheticRelease):
+        options["target"] = target
+    made = resolve_method(method or SyntheticRelease.name, schema=sums.schema, privacy=privacy, **options)
+    if not isinstance(made, SyntheticRelease):
+        raise ParameterError(
+            f"method must be synthetic for a table that answers questions, was {made.name!r}: the other "
+            "methods read rows. Release the table where its rows are."
+        )
+    return made
+
+
 def publish_answers(
     sums: PrivateTable,
+    releasing: SyntheticRelease,
     *,
     out: str | os.PathLike[str],
-    target: str | None = None,
-    method: str | ReleaseMethod | None = None,
-    privacy: Promise | None = None,
     protect: Mapping[str, float] | None = None,
     about: About | Mapping[str, str | None] | None = None,
     signing: Signing | None = None,
@@ -51,7 +78,6 @@ def publish_answers(
     run: RunOptions = RunOptions(),  # noqa: B008 - frozen
     on_stage: OnStage | None = None,
     on_progress: OnProgress | None = None,
-    **options: Any,
 ) -> Published:
     """Make a synthetic table out of a budget at a database or a service, with a statement to verify.
 
@@ -59,8 +85,10 @@ def publish_answers(
     ----------
     sums : Database or RemoteDatabase
         Table that answers questions; its schema and its ledger are used.
-    out, target, method, privacy, protect, about, signing, output, run, on_stage, on_progress, **options
-        As for :func:`discreet.publish`; the method is synthetic.
+    releasing : SyntheticRelease
+        Method of the release, as :func:`make_answering_method` returns it.
+    out, protect, about, signing, output, run, on_stage, on_progress
+        As for :func:`discreet.publish`; a floor is refused.
 
     Returns
     -------
@@ -72,18 +100,8 @@ def publish_answers(
     measured on true rows elsewhere, learning and attacks, is left out. A service shows an analyst no charges
     of others, so that the statement says what these questions come to, and not what else was charged.
     """
-    folder = Path(out)
+    folder, schema = Path(out), sums.schema
     check_target_folder(folder, replace=output.replace)
-    check_one_target(method, target)
-    schema = sums.schema
-    if target is not None:
-        options["target"] = target
-    releasing = resolve_method(method or "synthetic", schema=schema, privacy=privacy, **options)
-    if not isinstance(releasing, SyntheticRelease):
-        raise ParameterError(
-            f"method must be synthetic for a table that answers questions, was {releasing.name!r}: the other "
-            "methods read rows. Release the table where its rows are."
-        )
     signing_key, texts = load_signing_key(signing), parse_about(about)
     stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
     ledger = getattr(sums, "ledger", None)

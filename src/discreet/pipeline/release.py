@@ -22,7 +22,7 @@ from discreet.pipeline._output import (
     load_signing_key,
 )
 from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log_failure, parse_about
-from discreet.pipeline.answered_release import publish_answers
+from discreet.pipeline.answered_release import make_answering_method, publish_answers
 from discreet.pipeline.options import (
     Output,
     RunOptions,
@@ -180,10 +180,8 @@ def publish(
                 )
         return publish_answers(
             source,
+            make_answering_method(source, method, target=target, privacy=privacy, **options),
             out=out,
-            target=target,
-            method=method,
-            privacy=privacy,
             protect=protect,
             about=about,
             signing=signing,
@@ -191,7 +189,6 @@ def publish(
             run=run,
             on_stage=on_stage,
             on_progress=on_progress,
-            **options,
         )
     folder = Path(out)
     check_target_folder(folder, replace=output.replace)

@@ -22,6 +22,7 @@ from discreet.query import Database
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for
 from discreet.query.execution import QueryExecutor
+from discreet.query.unit_rows import check_matrix_allowed
 from discreet.release._rows import is_matrix, read_matrix
 from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
 from discreet.release.publication import ColumnSummary, Publication, Release, ReleasePlan, published_fields
@@ -55,6 +56,10 @@ LEAST_FITTING = 100
 GROUPS = (
     "this table is about groups. Nobody's row is in it; what it says about a group of people is true of its "
     "members, in the table or not"
+)
+KEPT_GROUPS = (
+    "the other columns are about groups. Their cells are nobody's; what they say about a group of people is "
+    "true of its members, in the table or not"
 )
 NO_FLOOR = (
     "the value of a person by itself: no error floor is promised, because the count of a well-filled cell is "
@@ -210,9 +215,11 @@ class SyntheticRelease(ReleaseMethod):
         """Return what a release by this method does not protect, as clauses without a full stop."""
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
         kept = [c.name for c in schema.released if c.role == "public" and self.keep_public]
-        named = f"the columns declared public, whose rows are kept as they are: {', '.join(kept)}"
         open_facts = ALWAYS_OPEN if public else ALWAYS_OPEN[2:]
-        return (GROUPS, *open_facts, *([named] if kept else []), NO_FLOOR, AGAIN)
+        if not kept:
+            return (GROUPS, *open_facts, NO_FLOOR, AGAIN)
+        named = f"the columns declared public, whose rows are kept as they are: {', '.join(kept)}"
+        return (named, KEPT_GROUPS, *open_facts, NO_FLOOR, AGAIN)
 
     def _plan(self, schema: Schema, n_rows: int | None) -> tuple[Promise, SyntheticPlan]:
         """Return the promise of all questions together, and what will be asked."""
@@ -252,6 +259,7 @@ class SyntheticRelease(ReleaseMethod):
         source: Any = X
         schema = self._require_schema()
         if is_matrix(X):
+            check_matrix_allowed(schema, "X of SyntheticRelease.release")
             schema, rows = read_matrix(np.asarray(X), y, schema)
             source = {name: _decode(schema.column(name), values) for name, values in rows.items()}
         elif y is not None:

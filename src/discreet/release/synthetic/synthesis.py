@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from discreet.release.synthetic.selection import Pair
 
 SAMPLE_FACTOR, MOST_SAMPLED = 4, 2**20
-_ROUNDS, _FEW_ROUNDS, _MANY = 6, 3, 2**27
+_ROUNDS, _FEW_ROUNDS, _MANY = 6, 3, 2**26
 """Rounds of fitting; the few are for more rows times tables than the number after them."""
 _CLASS_ROUNDS = 20
 _LEAST_REDRAWN = 4096

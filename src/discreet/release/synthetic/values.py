@@ -74,13 +74,12 @@ def _draw_numbers(cells: ColumnCells, edges: tuple[float, ...], codes: Ints, str
     column = cells.column
     lower, upper = column.range
     intervals = cells.intervals(edges)
-    known = np.minimum(codes, len(intervals) - 1)
     steps, step = step_count(column), step_width(column)
     if column.type != "number" and steps == len(edges):
-        # Every cell is one value.
-        values = np.take(lower + np.arange(steps + 1) * step, known)
-        values = np.minimum(np.maximum(values, lower), upper)
-        return np.where(codes >= len(intervals), np.nan, values)
+        # Every cell is one value, and the one after them is missing.
+        values = np.append(np.minimum(lower + np.arange(steps + 1) * step, upper), np.nan)
+        return np.take(values, codes)
+    known = np.minimum(codes, len(intervals) - 1)
     words = stream.words(len(codes))
     if steps is not None and steps < 2**31:
         first = [max(math.ceil((start - lower) / step - 2.0**-20), 0) for start, _ in intervals]

@@ -32,8 +32,9 @@ _MASKED = (
 )
 
 _SYNTHETIC = (
-    "Central model: a few questions were asked about all rows and answered with noise, and the published "
-    "rows were made up from the noisy answers alone. They are nobody's. The curator is trusted with the rows."
+    "Central model: a few questions were asked about all rows and answered with noise, and all published "
+    "cells but those of public columns were made up from the noisy answers alone. They are nobody's. The "
+    "curator is trusted with the rows."
 )
 
 DEPLOYMENT = {
