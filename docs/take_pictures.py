@@ -53,9 +53,11 @@ def picture_report(page: Browser, report: Path) -> None:
 
 
 def picture_quality(page: Browser, report: Path) -> None:
-    """Take a picture of the errors of pairs and of the tree in the report of a synthetic table."""
+    """Take pictures of the quality of a synthetic table: its top, the errors of pairs, and the tree."""
     page.size(820)
     page.open(report)
+    start = page.run("document.getElementById('quality').getBoundingClientRect().top + scrollY")
+    page.picture(IMAGES / "synthetic.png", top=start, height=720)
     box = "document.querySelector('[aria-labelledby^={}]').getBoundingClientRect()"
     top = page.run(box.format("pair-errors") + ".top + scrollY") - 190
     bottom = page.run(box.format("dependence-tree") + ".bottom + scrollY") + 20
