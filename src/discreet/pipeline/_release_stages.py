@@ -253,7 +253,7 @@ class MadeUpRows:
         return taken
 
 
-def describe_charge(publication: Publication, ledger: Ledger | None) -> str:
+def describe_charge(method: ReleaseMethod, publication: Publication, ledger: Ledger | None) -> str:
     """Return where a release was charged, in words."""
     *earlier, last = publication.receipts
     if ledger is None or last.seq is None:
@@ -262,7 +262,10 @@ def describe_charge(publication: Publication, ledger: Ledger | None) -> str:
     place = "the ledger" if "://" in ledger.url else Path(ledger.url).name
     if earlier:
         rows = ", ".join(str(receipt.seq) for receipt in publication.receipts)
-        return f"{len(earlier) + 1} questions charged as rows {rows} of {place}, each before its first draw"
+        assert isinstance(method, SyntheticRelease)
+        paid = sum(question["earlier"] for question in method.tables_["questions"])
+        when = f"{paid} of them by an earlier run" if paid else "each before its first draw"
+        return f"{len(earlier) + 1} questions charged as rows {rows} of {place}, {when}"
     return f"charged as row {last.seq} of {place} before the first draw"
 
 

@@ -246,7 +246,7 @@ def publish(
             )
             write_classifier(public, releasing, publication.schema)
             write_answers(public, releasing)
-            charge = _release_stages.describe_charge(publication, table_ledger)
+            charge = _release_stages.describe_charge(releasing, publication, table_ledger)
             report(f"{publication.n_rows:,} rows, {charge}")
         for receipt in publication.receipts:
             log.write("charged", receipt=receipt.to_dict(), commitment=publication.commitment)

@@ -77,6 +77,11 @@ class PublishedTable(ReleaseStatistics):
     statement: Statement
     noise_law: NoiseLaw
 
+    def __repr__(self) -> str:
+        """Return method, size and place: the whole statement would be some hundred lines."""
+        what = self.statement.what
+        return f"<{what.method.name} table {what.release}: {what.rows_published:,} rows in {self.path}>"
+
     @cached_property
     def data(self) -> Mapping[str, AnyArray]:
         """Columns by name, all rows: numbers, or levels of their lists with None for a missing cell."""
