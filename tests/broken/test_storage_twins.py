@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,11 +14,14 @@ from tests.cli.killing import killer
 from tests.leftovers import Traces
 from tests.marked import SCHEMA, marked_people, write_people
 
+if TYPE_CHECKING:
+    from discreet.query.curation import Curation
+
 
 def plain_database() -> None:
     """Let a large table be curated in a DuckDB file that stays until the end."""
 
-    def to_file(engine: DuckDBEngine) -> None:
+    def to_file(engine: DuckDBEngine, curation: Curation) -> None:
         file = Path(tempfile.mkdtemp(prefix="discreet-"), "curated.duckdb")
         for connection in (engine._connection, engine._reader):
             connection.execute(f"ATTACH IF NOT EXISTS {literal(str(file))} AS large")
