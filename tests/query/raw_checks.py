@@ -89,7 +89,7 @@ def _hold_batch(
             tally.refused[refusal.construct.split(",")[0]] += 1
     results: list[tuple[int, Any]] = []
     run_batch((query_task(db, query, privacy=_no_noise(table)) for _, query in parsed), results.extend)
-    steps = int(_row(raw, "SELECT COUNT(*) FROM data")[0]) * (0.5 if db.n_rows else 1.0)
+    n_rows = int(_row(raw, "SELECT COUNT(*) FROM data")[0])
     truths = _truths(raw, [question for question, _ in parsed])
     for number, result in results:
         question, query = parsed[number]
@@ -110,6 +110,9 @@ def _hold_batch(
         for place, value in enumerate(found):
             tally.cells += 1
             known, total = wanted.get(place, (0, 0.0))
+            # Where it is public how many rows are summed, zero need not be on the grid.
+            fixed = db.n_rows and not question.groups and question.where is None
+            steps = n_rows * (0.5 if fixed else 1.0)
             problem = difference(raw, question, query, steps, value, known, total)
             if problem == TIES:
                 tally.classes[TIES] += 1

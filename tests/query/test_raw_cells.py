@@ -4,7 +4,7 @@ The other side is a plain DuckDB connection that runs the analyst's question on 
 owner's table: see raw_tables.py and raw_questions.py, which know nothing of how a table is curated, read or
 summed. Answers come the way that a service gives them, under a promise so weak that there is no noise. Counts
 must be equal. A sum may be off by half a step of its grid of 2**30 steps for every row, by a whole one where
-the number of rows is private, and a mean by that much divided by its number of rows.
+the number of summed rows is private, and a mean by that much divided by its number of rows.
 
 Differences from SQL on the raw cells, each with its reason:
 
