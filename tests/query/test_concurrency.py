@@ -197,8 +197,10 @@ def test_two_processes_that_draw_for_the_same_question_let_one_draw_leave() -> N
         ThreadPoolExecutor(2) as pool,
     ):
         found = [pool.submit(db.count, "age > 40", privacy=MU, owner="ann") for db in (one, two)]
+        # Both have looked for a paid answer, and found none, before either has one.
         for engine in engines:
             assert engine.entered.wait(LONG)
+        for engine in engines:
             engine.open.set()
         values = {future.result(LONG).value for future in found}
     assert len(values) == 1
