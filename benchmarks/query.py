@@ -129,7 +129,7 @@ def measure_pca() -> dict[str, Any]:
     with Database(rows, schema=schema) as db:
         del rows
         engine = db._engine
-        columns = db.curation.identifiers()
+        columns = [db.curation.column(name).sql for name in names]
 
         def numpys() -> None:
             total = np.zeros((WIDTH, WIDTH))
