@@ -30,8 +30,8 @@ PASSWORD = "correct-horse"
 _NEEDED = ("initdb", "postgres")
 
 # The shell stops the server when its standard input closes, which also happens when the test
-# process is killed: no server outlives its tests.
-_WATCH = '"$@" & server=$!; read -r _; kill -INT $server 2>/dev/null; wait $server'
+# process is killed: no server outlives its tests. What it has not written need not be: its folder is removed.
+_WATCH = '"$@" & server=$!; read -r _; kill -QUIT $server 2>/dev/null; wait $server'
 
 
 # Ends the sessions that a test left open, and drops whatever it made.

@@ -35,6 +35,8 @@ SCHEMA = Schema(
 )
 PROMISE = ApproxDP(epsilon=1, delta=1e-6)
 
+pytestmark = pytest.mark.slow
+
 
 def rehearse(method: SyntheticRelease, n: int = 2000) -> dict[str, AuditResult]:
     """The results of a rehearsal by attack; of several the one that is broken."""

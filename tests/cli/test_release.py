@@ -245,6 +245,7 @@ def test_a_dry_run_reads_no_cell_and_leaves_nothing(survey: Path, monkeypatch: p
     assert release(survey).code == 1
 
 
+@pytest.mark.slow
 def test_a_kept_key_takes_its_passphrase_from_the_environment_and_replays(survey: Path) -> None:
     phrase = "correct horse battery staple"
     done = release(survey, "--keep-key", "release.key", DISCREET_PASSPHRASE=phrase)

@@ -39,6 +39,7 @@ def run(cwd: Path, command: str, *flags: str) -> Done:
     return discreet(command, "people.csv", *flags, cwd=cwd)
 
 
+@pytest.mark.slow
 def test_a_table_is_made_checked_and_made_again_in_another_size(survey: Path) -> None:
     done = run(survey, "release", *EPSILON, "--cells", "cells.yaml", "--target", "ill", "--rows", "150")
     assert done.code == 0, done.err

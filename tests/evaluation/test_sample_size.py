@@ -182,6 +182,7 @@ def test_a_floor_gets_advice_on_rows_and_none_on_epsilon() -> None:
     assert found.best == found.chosen
 
 
+@pytest.mark.slow
 def test_a_plan_carries_advice_and_reads_no_cell() -> None:
     rows = {c.name: np.zeros(3) for c in CENSUS.columns} | {"income": np.array([0, 0, 0])}
     found = plan_noise_levels(

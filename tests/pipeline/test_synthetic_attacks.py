@@ -53,6 +53,7 @@ def test_what_is_computed_from_real_rows_stays_internal(done: Published) -> None
         assert repr(one["upper"]) not in published
 
 
+@pytest.mark.slow
 def test_a_stranger_gets_the_same_results_from_the_published_answers(done: Published) -> None:
     found = {check.name: check for check in verify(done.public).checks}
     assert found["attacks"].verdict == "passed"
@@ -100,6 +101,7 @@ def test_a_release_that_breaks_its_promise_is_withheld_before_it_is_charged(
         dry_run(plain_rows(400), **options)
 
 
+@pytest.mark.slow
 def test_a_table_too_small_to_be_halved_says_so(tmp_path: Path) -> None:
     done = publish(
         plain_rows(150), schema=plain_schema(), method="synthetic", privacy=GaussianDP(mu=20), ledger=False,

@@ -48,6 +48,8 @@ SCHEMA = Schema(
 )
 PHRASE = "correct horse battery staple"
 
+pytestmark = pytest.mark.slow
+
 
 def table(n: int = N) -> dict[str, Any]:
     generator = Stream.from_seed(11).generator()

@@ -87,6 +87,7 @@ def coverage(law: NoiseLaw, draws: range) -> float:
     return float(np.mean(found))
 
 
+@pytest.mark.slow
 def test_intervals_from_rows_with_noise_hold() -> None:
     # 1,600 intervals, of which those of one release depend on each other.
     assert coverage(noise_law(), range(100)) >= 0.88

@@ -107,7 +107,9 @@ def repeat_tables(document: dict[str, Any]) -> None:
     document["questions"] += document["questions"]
 
 
-@pytest.mark.parametrize("name", ["0.1", "10", "pure"])
+@pytest.mark.parametrize(
+    "name", ["10", *(pytest.param(name, marks=pytest.mark.slow) for name in ("0.1", "pure"))]
+)
 def test_counts_and_cross_tables_are_covered_as_often_as_they_say(name: str) -> None:
     # At epsilon 0.1 a release has fewer tables.
     assert 0.93 <= count_coverage(PRIVACIES[name], range(200 if name == "0.1" else 120)) <= 0.97

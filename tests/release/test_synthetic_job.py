@@ -243,6 +243,7 @@ def test_a_dry_run_charges_nothing_and_says_what_will_not_be_done() -> None:
     assert any("about groups" in sentence for sentence in planned.open)
 
 
+@pytest.mark.slow
 def test_a_table_of_secret_length_is_made_and_says_no_number_of_rows(tmp_path: Path) -> None:
     result = publish(
         plain_rows(),
@@ -268,6 +269,7 @@ def test_the_key_shows_that_noise_was_drawn(done: Published, place: Path) -> Non
     assert set(failures(verify(done.public, key=key[::-1], source=mixed_rows(N)))) == {"key"}
 
 
+@pytest.mark.slow
 def test_the_same_release_again_is_free_and_says_that_its_key_drew_nothing(
     done: Published, place: Path, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -294,6 +296,7 @@ def test_the_same_release_again_is_free_and_says_that_its_key_drew_nothing(
     assert next(check for check in result.checks if check.name == "replay").verdict == "not checkable"
 
 
+@pytest.mark.slow
 def test_an_interrupted_release_goes_on_with_the_answers_that_were_paid_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +324,7 @@ def test_an_interrupted_release_goes_on_with_the_answers_that_were_paid_for(
     assert "2 of" in next(check.detail for check in found.checks if check.name == "replay")
 
 
+@pytest.mark.slow
 def test_a_database_is_published_from_its_answers_alone(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "plain.ledger")
     with Database(plain_rows(), schema=plain_schema(), ledger=ledger) as database:

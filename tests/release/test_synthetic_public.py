@@ -131,6 +131,7 @@ def test_public_columns_are_refused_where_they_cannot_be_kept() -> None:
         method.generate(10)
 
 
+@pytest.mark.slow
 def test_a_published_table_with_public_columns_is_made_again_by_strangers(tmp_path: Path) -> None:
     schema = public_schema("age", "town", dataset="mixed")
     done = publish(
