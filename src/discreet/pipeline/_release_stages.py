@@ -264,7 +264,7 @@ def describe_charge(method: ReleaseMethod, publication: Publication, ledger: Led
         rows = ", ".join(str(receipt.seq) for receipt in publication.receipts)
         assert isinstance(method, SyntheticRelease)
         paid = sum(question["earlier"] for question in method.tables_["questions"])
-        when = f"{paid} of them by an earlier run" if paid else "each before its first draw"
+        when = f"{paid} of them answered by an earlier run" if paid else "each before its first draw"
         return f"{len(earlier) + 1} questions charged as rows {rows} of {place}, {when}"
     return f"charged as row {last.seq} of {place} before the first draw"
 
