@@ -1,10 +1,10 @@
 """Estimators with the interface of scikit-learn, with and without a privacy promise.
 
 ``_id3``, ``_naive_bayes``, ``_ridge``, ``_gradient_logistic``, ``_pca``, ``_kmeans`` and ``_perceptron`` are
-fitted to noisy sums, on the base of ``_sums_base``; ``logistic`` and ``large_margin`` perturb an objective or
-its minimizer, by ``perturbation``; ``noise_aware`` learns from a published table and its noise law; ``svm``
-is exact and promises nothing. ``_quantiles`` and ``_statistical_queries`` answer single queries, and
-``_closeness`` compares models. ``METHODS`` maps the name of each estimator to its class.
+fitted to noisy sums, on the base of ``_sums_base``; ``logistic``, ``svm`` and ``large_margin`` perturb an
+objective or its minimizer, by ``perturbation``; ``noise_aware`` learns from a published table and its noise
+law; ``exact_svm`` is exact and promises nothing. ``_quantiles`` and ``_statistical_queries`` answer single
+queries, and ``_closeness`` compares models. ``METHODS`` maps the name of each estimator to its class.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from discreet.learn.exact_svm import Certificate, RegularizedSVM
 from discreet.learn.large_margin import LargeMarginGaussianClassifier
 from discreet.learn.logistic import PrivateLogisticRegression
 from discreet.learn.noise_aware import NoiseAwareClassifier, NoiseAwareRidge
+from discreet.learn.svm import PrivateSVM
 
 METHODS: dict[str, type[Learner]] = {
     method.name: method
     for method in (
         RegularizedSVM,
         PrivateLogisticRegression,
+        PrivateSVM,
         LargeMarginGaussianClassifier,
         PrivateID3Classifier,
         PrivateNaiveBayes,
@@ -59,6 +61,7 @@ __all__ = [
     "PrivatePCA",
     "PrivatePerceptron",
     "PrivateRidge",
+    "PrivateSVM",
     "Quantiles",
     "RegularizedSVM",
     "Statistic",

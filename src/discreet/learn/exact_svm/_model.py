@@ -163,7 +163,7 @@ class RegularizedSVM(ClassifierMixin, Learner):
     True
     """
 
-    name: ClassVar[str] = "svm"
+    name: ClassVar[str] = "svm-exact"
     theorems: ClassVar[tuple[str, ...]] = ("fisher-svm",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {"theta": POSITIVE, "rho": POSITIVE}
     _saved_attributes: ClassVar[tuple[str, ...]] = (

@@ -1,0 +1,168 @@
+"""Private support vector machine, as scikit-learn's users know it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from discreet.learn.base import Constraint, is_number
+from discreet.learn.perturbation.linear import LinearClassifier
+from discreet.learn.svm.constants import SvmConstants
+from discreet.learn.svm.loss import DEFAULT_SMOOTHING
+from discreet.learn.svm.problem import HingeProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet._types import Floats, Ints
+    from discreet.learn.perturbation.base import Embedding
+    from discreet.learn.perturbation.mean_loss_constants import LinearMechanism
+    from discreet.ledger import Ledger
+    from discreet.privacy import ApproxDP, NoPromise, PureDP
+
+SMOOTHING = Constraint(
+    "a number from 0.001 to 1",
+    lambda v: is_number(v) and 0.001 <= v <= 1,
+    (0, -0.5, 1e-4, 1.5, "1", True),
+)
+
+
+class PrivateSVM(LinearClassifier):
+    """Linear support vector machine for two classes or more, with a promise to everybody who is in its table.
+
+    It minimizes the mean Huberized hinge loss plus ``regularization / 2`` times the squared norm of all
+    weights, the intercept's among them, over rows that a public map carries into the unit ball. More than two
+    classes are told apart one against the rest, in one training with one promise.
+
+    Parameters
+    ----------
+    privacy : PureDP, ApproxDP or NoPromise
+        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``,
+        approximate ones by Gaussian noise; for few weights ``mechanism="auto"`` keeps an approximate promise
+        by a pure one of the same epsilon, which then takes less noise.
+    bounds : (lower, upper), optional
+        Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Rows are
+        clipped to it and mapped to [-1, 1].
+    norm_bound : float, optional
+        Declared largest norm of a row, after ``bounds`` were mapped; longer rows are shortened. By default
+        the root of the number of columns; needed where no bounds are given.
+    classes : sequence of labels
+        Declared list. A class that no row has stays in it. Only :class:`NoPromise` takes it from ``y``.
+    regularization : float, optional
+        By default it follows from the number of rows, columns and classes and from the promise.
+    smoothing : float
+        Half-width ``h`` of the interval around the margin 1 on which the Huberized hinge is quadratic, from
+        0.001 to 1. Outside it is the plain hinge.
+    mechanism : {"auto", "output", "objective"}
+        Noise on the trained weights, or on the objective that is trained (and a little on the weights, to
+        hide the solver's error). By default the one that puts less noise on the weights.
+    fit_intercept : bool
+        Whether there is an intercept.
+    intercept_scale : float, optional
+        The constant coordinate that the intercept is a weight of, between 0 and 1. By default
+        ``1 / sqrt(n_features + 1)``.
+    tolerance : float, optional
+        Norm of the gradient at which the solver stops; what it leaves is part of the sensitivity. By
+        default what floating point lets it reach, about 1e-11. One that is not certain to be
+        reached for every table of its shape is refused, before a cell is looked at.
+    ledger : Ledger, optional
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
+    random_state : int, optional
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipt.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features) or (n_classes, n_features)
+        Coefficients in the columns' own units.
+    intercept_ : array of shape (1,) or (n_classes,)
+        Intercepts in the columns' own units.
+    weights_ : array of shape (1, dimension) or (n_classes, dimension)
+        Released weights, of embedded rows; the coefficients are computed from them.
+    embedding_ : Embedding
+        The public map of rows.
+    classes_ : array
+        The declared classes, sorted.
+    regularization_ : float
+        Regularization that was used; objective perturbation may raise it.
+    mechanism_ : str
+        "output", "objective" or "exact".
+    promises_ : tuple of Promise
+        Promises that hold for every unit whose row was trained on.
+    receipt_ : Receipt
+        Receipt of the charge for the training.
+
+    Privacy
+    -------
+    Replace-one, for a whole row with its label; the number of rows, bounds and classes are public. The
+    noise and all sums that it is added to are on a lattice, and the solver's error is in the sensitivity,
+    so that the promise is about what the program computes. Scores are no probabilities, and none are made of
+    them. Parameters must not have been chosen by looking at the rows, and how long the training takes must
+    not be shown to others.
+
+    Reference
+    ---------
+    Pathak and Raj, *Large margin Gaussian mixture models with differential privacy*, section 5.1, applied to
+    a linear margin: docs/explanation/theorems/svm-objective.md, masked-noise.md, solver-tolerance.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import PureDP
+    >>> from discreet.learn import PrivateSVM
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> model = PrivateSVM(
+    ...     privacy=PureDP(epsilon=1.0), bounds=(-1, 1), classes=["no", "yes"], random_state=1
+    ... ).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9), model.mechanism_
+    (True, 'objective')
+    """
+
+    name: ClassVar[str] = "svm"
+    theorems: ClassVar[tuple[str, ...]] = ("svm-objective", "masked-noise", "solver-tolerance")
+    model_name: ClassVar[str] = "support vector machine"
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **LinearClassifier.linear_constraints,
+        "smoothing": SMOOTHING,
+    }
+
+    def __init__(
+        self,
+        *,
+        privacy: PureDP | ApproxDP | NoPromise,
+        bounds: Any = None,
+        norm_bound: float | None = None,
+        classes: Any = None,
+        regularization: float | None = None,
+        smoothing: float = DEFAULT_SMOOTHING,
+        mechanism: LinearMechanism = "auto",
+        fit_intercept: bool = True,
+        intercept_scale: float | None = None,
+        tolerance: float | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
+        self.privacy = privacy
+        self.bounds = bounds
+        self.norm_bound = norm_bound
+        self.classes = classes
+        self.regularization = regularization
+        self.smoothing = smoothing
+        self.mechanism = mechanism
+        self.fit_intercept = fit_intercept
+        self.intercept_scale = intercept_scale
+        self.tolerance = tolerance
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _problem(self, rows: Floats, codes: Ints, regularization: float, n_classes: int) -> HingeProblem:
+        return HingeProblem(rows, codes, regularization, n_classes, float(self.smoothing))
+
+    def _constants(self, n_rows: int, n_classes: int, embedding: Embedding) -> SvmConstants:
+        return SvmConstants(
+            n_rows=n_rows,
+            n_classes=n_classes,
+            dimension=embedding.dimension,
+            tolerance=None if self.tolerance is None else float(self.tolerance),
+            smoothing=float(self.smoothing),
+        )
