@@ -15,7 +15,7 @@ from discreet.errors import DataError, ParameterError
 from discreet.learn import Closeness, RegularizedSVM, local_constant, measure_closeness
 from discreet.learn import _closeness as room
 from discreet.noise import Stream
-from tests.learn.svm.problems import mixed, twenty
+from tests.learn.exact_svm.problems import mixed, twenty
 
 if TYPE_CHECKING:
     from collections.abc import Callable

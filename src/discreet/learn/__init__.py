@@ -20,10 +20,10 @@ from discreet.learn._quantiles import Quantiles, private_quantiles
 from discreet.learn._ridge import PrivateRidge
 from discreet.learn._statistical_queries import Statistic, StatisticalQueries
 from discreet.learn.base import Learner
+from discreet.learn.exact_svm import Certificate, RegularizedSVM
 from discreet.learn.large_margin import LargeMarginGaussianClassifier
 from discreet.learn.logistic import PrivateLogisticRegression
 from discreet.learn.noise_aware import NoiseAwareClassifier, NoiseAwareRidge
-from discreet.learn.svm import Certificate, RegularizedSVM
 
 METHODS: dict[str, type[Learner]] = {
     method.name: method

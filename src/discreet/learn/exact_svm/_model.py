@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discreet.errors import DataError, DiscreetWarning, ParameterError
 from discreet.learn.base import POSITIVE, Constraint, Learner, check_finite
-from discreet.learn.svm._solver import SvmProblem, solve
+from discreet.learn.exact_svm._solver import SvmProblem, solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,8 +19,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, Polynomial
 
 from discreet.errors import DataError, DiscreetWarning, ParameterError
 from discreet.learn import Certificate, RegularizedSVM
-from discreet.learn.svm import _model, _solver
-from tests.learn.svm.problems import mixed, tumors, twenty
+from discreet.learn.exact_svm import _model, _solver
+from tests.learn.exact_svm.problems import mixed, tumors, twenty
 
 if TYPE_CHECKING:
     from pathlib import Path
