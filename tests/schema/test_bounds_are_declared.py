@@ -65,6 +65,7 @@ ALLOWED = {
     "query.answers:Answer.merged": "over the public noise of several answers, not over rows",
     "tables.writers:_is_within": "checks that codes about to be written are inside their list",
     "learn._closeness:_Derivative.__init__": "the conditioning of a linear system, not a scale of rows",
+    "learn._smooth_problem:SmoothProblem._predict": "keeps powers finite; a number for the curator alone",
     "learn.exact_svm._model:RegularizedSVM._check_rows": "refuses cells too large to square",
     "learn.exact_svm._model:RegularizedSVM._two_classes": "a model without any promise",
     "learn.exact_svm._solver:SvmProblem.residual": "how well the solver solved; part of its certificate",
