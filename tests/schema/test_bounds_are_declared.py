@@ -83,7 +83,6 @@ ALLOWED = {
     "learn._id3:PrivateID3Classifier._schedule": "over the standard deviations of noise, which are public",
     "learn._kmeans:PrivateKMeans.score": "how well given rows fit a finished model",
     "learn._kmeans:merge_centers": "over noisy centers, which were paid for",
-    "learn._gradient_logistic:PrivateGradientLogistic._choose_bins": "over the standard deviations of noise",
     "learn._gradient_logistic:PrivateGradientLogistic._descend": "over the standard deviations of noise",
     "learn._naive_bayes:PrivateNaiveBayes._learn": "over the standard deviations of noise",
     "learn._naive_bayes:PrivateNaiveBayes._choose_query": "over the standard deviations of noise",
