@@ -4,7 +4,7 @@ A promise is about ``fit`` alone: it does not hold if a step before computed fro
 and fits that no ledger adds up keep less together than each of them. scikit-learn passes an estimator nothing
 about its surroundings, so they are found on the stack: a frame of a method ``fit`` whose object holds this
 learner among its parameters, or a copy of it. Copies are known by an origin, which ``clone`` passes on; to
-worker processes, whose stack ends at the job, what was found travels in the pickled learner. Rows are not read.
+worker processes, whose stack ends at the job, what was found travels in the pickled learner. No row is read.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from discreet.learn.pipelines.steps import (
     names_in_sklearn,
     parts_of,
 )
+from discreet.privacy import NoPromise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -123,8 +124,6 @@ class EnclosedEstimator(BaseEstimator):
 
     def _keeps_promise(self) -> bool:
         """Whether ``fit`` reads rows under a promise, or reads none."""
-        from discreet.privacy import NoPromise
-
         privacy = getattr(self, "privacy", None)
         return privacy is not None and not isinstance(privacy, NoPromise)
 
@@ -155,8 +154,10 @@ class EnclosedEstimator(BaseEstimator):
         sent: Enclosure | None = vars(self).get("_enclosing")
         if sent is None or sent.process == os.getpid():
             return here
-        return Enclosure(
-            *(a or b for a, b in zip(sent[:3], here[:3], strict=True)), sent.process, sent.warned
+        return sent._replace(
+            refusal=sent.refusal or here.refusal,
+            repeating=sent.repeating or here.repeating,
+            noiseless=sent.noiseless or here.noiseless,
         )
 
     def _warn_of_place(self, enclosure: Enclosure) -> None:
