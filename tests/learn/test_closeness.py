@@ -20,7 +20,7 @@ from discreet.learn import Closeness, RegularizedSVM, local_constant, measure_cl
 from discreet.learn import _closeness as room
 from discreet.learn._smooth_problem import SmoothDerivative, smooth_problem
 from discreet.noise import Stream
-from tests.learn.svm.problems import mixed, twenty
+from tests.learn.exact_svm.problems import mixed, twenty
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,14 +21,14 @@ from discreet.confidence import clopper_pearson
 from discreet.errors import DataError, ParameterError
 from discreet.learn._smooth_problem import SmoothDerivative, smooth_problem, symmetrize
 from discreet.learn.base import is_number
-from discreet.learn.svm import RegularizedSVM
+from discreet.learn.exact_svm import RegularizedSVM
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.svm._solver import SvmProblem
+    from discreet.learn.exact_svm._solver import SvmProblem
 
 _DENSE = 400
 """Size up to which computing all eigenvalues is cheaper than iterating for one."""
