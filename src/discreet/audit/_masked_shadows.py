@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from discreet.audit._rehearsal import decode_column
-from discreet.learn.logistic.problem import minimize, problem_for
+from discreet.learn.logistic.problem import problem_for
+from discreet.learn.perturbation.mean_loss import minimize
 from discreet.noise.linear_algebra import product
 from discreet.release.masked.existence import residuals
 
