@@ -14,7 +14,7 @@ from discreet.learn._sums_base import SumsClassifier
 from discreet.learn.base import Constraint, is_number
 from discreet.learn.feature_map import FeatureMap
 from discreet.query import NodeTables, TreeNode
-from discreet.query.curation import Curation
+from discreet.query.curation import BITS, Curation
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ EDGES = Constraint(
     ),
     (3, "age", {"age": [2.0, 1.0]}, {"age": []}),
 )
+COARSE, FINE = 20.0, 60.0
+"""Rows for each standard deviation of noise on a cell, from which on grids of level 1 and 2 are used."""
 BINS = Constraint(
     "a whole number from 2 to 1024",
     lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and 2 <= int(v) <= 1024,
@@ -77,6 +79,73 @@ def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
     return tuple(lower + (upper - lower) * i / n_bins for i in range(1, n_bins))
 
 
+def grid_level(signal: float) -> int:
+    """Return the level of the public grid that is worth its noise.
+
+    Parameters
+    ----------
+    signal : float
+        Number of rows over the standard deviation of the noise on one cell; infinite without noise.
+    """
+    return (signal >= COARSE) + (signal >= FINE)
+
+
+def public_grid(column: Column, level: int) -> tuple[float, ...]:
+    """Return edges whose cells are narrow near the bound where most values are, without looking at a row.
+
+    Parameters
+    ----------
+    column : Column
+        Declared number or date.
+    level : int
+        0, 1 or 2: how fine the grid is, by :func:`grid_level`.
+
+    Returns
+    -------
+    tuple of float
+        Points at which cells begin, without that of the first.
+
+    Notes
+    -----
+    Cells of a column that is never negative grow away from its lower bound, which has a cell of its own: it
+    is where all rows of a mostly empty column are. A column that is never positive is the mirror image. A
+    range with 0 inside is cut into equal widths, and on level 2 around 0 as well. A whole number with few
+    values has a cell for each. More cells cost no privacy, as a row is in one of them, but each has noise.
+
+    Examples
+    --------
+    >>> from discreet.schema import Column
+    >>> [round(edge, 3) for edge in public_grid(Column("income", lower=0, upper=160), 0)]
+    [0.0, 10.0, 40.0, 80.0]
+    """
+    lower, upper = column.range
+    whole = column.type in ("integer", "date")
+    if whole and upper - lower <= _MOST_VALUES[level]:
+        return tuple(lower + i for i in range(1, round(upper - lower) + 1))
+    # A number of the curated table has this many steps.
+    width, tiny = upper - lower, (upper - lower) * 2.0**-BITS
+    crosses = lower < 0 < upper
+    if level == 2:
+        powers = [width * 2.0**-k for k in range(1, 13)]
+        ends = [lower + tiny, upper - tiny, *(lower + width * i / 16 for i in range(1, 16))]
+        ends += [upper - part for part in powers] if upper <= 0 else [lower + part for part in powers]
+        around = [side * part for part in powers[3:] for side in (-1, 1)]
+        cuts = [*ends, *around, 0.0, tiny] if crosses else ends
+    elif crosses:
+        cuts = [lower + width * i / 8 for i in range(1, 8)]
+    else:
+        parts = [tiny, *(width * part for part in _PARTS[level])]
+        cuts = [upper - part for part in parts] if upper <= 0 else [lower + part for part in parts]
+    if whole:
+        # The mirror image of a cell that begins at a whole number ends at it.
+        cuts = [math.floor(cut) + 1 if upper <= 0 else math.ceil(cut) for cut in cuts]
+    return tuple(sorted({float(cut) for cut in cuts if lower < cut <= upper}))
+
+
+_MOST_VALUES = (6, 12, 63)
+_PARTS = ((1 / 16, 1 / 4, 1 / 2), (1 / 64, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4))
+
+
 @dataclass(frozen=True)
 class Bins:
     """Cells of each column: the same ones in which an engine counts rows.
@@ -103,18 +172,26 @@ class Bins:
 
     @classmethod
     def from_features(
-        cls, layout: FeatureMap, edges: Mapping[str, Sequence[float]] | None, n_bins: int
+        cls,
+        layout: FeatureMap,
+        edges: Mapping[str, Sequence[float]] | None,
+        n_bins: int | None = None,
+        *,
+        level: int = 2,
     ) -> Self:
         """Return the cells of some columns.
 
         Parameters
         ----------
         layout : FeatureMap
-            Columns of the rows.
+            Columns of the rows; the cells that its schema declares are used for numbers without `edges`.
         edges : mapping of str to sequence of float, or None
-            Declared edges of some numbers; the others are cut by :func:`public_edges`.
-        n_bins : int
-            Largest number of cells of a number without declared edges.
+            Edges of some numbers, in place of those in the schema.
+        n_bins : int, optional
+            Largest number of cells of all other numbers, which :func:`public_edges` cuts; None cuts them by
+            :func:`public_grid`.
+        level : int
+            Level of the public grid, where `n_bins` is None.
         """
         declared = {} if edges is None else edges
         numbers = {column.name: column for column in layout.schema.columns if column.is_number}
@@ -124,10 +201,15 @@ class Bins:
                     f"edges of a learner must be for numbers that it reads, and {name!r} is none. It reads "
                     f"the numbers {', '.join(numbers) or '(none)'}."
                 )
-        result = {
-            name: tuple(map(float, declared[name])) if name in declared else public_edges(column, n_bins)
-            for name, column in numbers.items()
-        }
+        result = {}
+        for name, column in numbers.items():
+            starts = column.cell_starts
+            if name in declared:
+                result[name] = tuple(map(float, declared[name]))
+            elif starts is not None:
+                result[name] = starts
+            else:
+                result[name] = public_grid(column, level) if n_bins is None else public_edges(column, n_bins)
         return cls(layout, result)
 
     @cached_property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.learn._bins import BINS, EDGES, Bins, BinsClassifier, root_tables
+from discreet.learn._bins import BINS_OR_NONE, EDGES, Bins, BinsClassifier, root_tables
 from discreet.learn._sums_base import SumsEstimator
 from discreet.learn.base import Constraint
 from discreet.learn.budget_schedule import BudgetSchedule
@@ -200,10 +200,11 @@ class PrivateID3Classifier(BinsClassifier):
         Declared labels; by default the levels of the schema's target.
     edges : mapping of str to sequence of float, optional
         Points at which the cells of a number begin, in rising order; for instance from
-        :func:`~discreet.learn.private_quantiles`.
-    n_bins : int
+        :func:`~discreet.learn.private_quantiles`. By default those in the schema.
+    n_bins : int, optional
         Number of cells of all other numbers: of equal widths, or by ratios for amounts; see
-        :func:`~discreet.learn._bins.public_edges`.
+        :func:`~discreet.learn._bins.public_edges`. By default up to nine cells, of which one is for the
+        bound: :func:`~discreet.learn._bins.public_grid`.
     max_depth : int, optional
         Number of levels. By default as many as leave an average node above the count at which nodes are
         closed: a rule on the public number of rows, the cells and the noise.
@@ -263,7 +264,7 @@ class PrivateID3Classifier(BinsClassifier):
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **SumsEstimator.common_constraints,
         "edges": EDGES,
-        "n_bins": BINS,
+        "n_bins": BINS_OR_NONE,
         "max_depth": Constraint(
             "None or a whole number from 1 to 64",
             lambda v: (
@@ -294,7 +295,7 @@ class PrivateID3Classifier(BinsClassifier):
         schema: Schema | None = None,
         classes: Any = None,
         edges: Mapping[str, Sequence[float]] | None = None,
-        n_bins: int = 8,
+        n_bins: int | None = None,
         max_depth: int | None = None,
         ledger: Ledger | None = None,
         random_state: int | None = None,
@@ -315,7 +316,9 @@ class PrivateID3Classifier(BinsClassifier):
     ) -> BudgetSchedule:
         """Grow the tree level by level, with one query of all open nodes for each level."""
         assert target is not None
-        cells = Bins.from_features(layout, self.edges, int(self.n_bins))
+        n_bins = None if self.n_bins is None else int(self.n_bins)
+        # A split has a child for each cell: on a finer grid nodes would run out of rows.
+        cells = Bins.from_features(layout, self.edges, n_bins, level=1)
         schedule = self._schedule(sums, cells, target, owner)
         even = (1 / len(self._levels),) * len(self._levels)
         nodes = [Branch(even)]
