@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -140,7 +141,11 @@ def test_mostly_empty_columns_are_learned_from() -> None:
         filled = (i * 7919 + j * 104_729) // 5 % 100 < share
         rows[f"x{j}"] = np.where(filled, 0.1 + (i * 31 % 89) / 89, 0.0)
     matrix = np.column_stack(list(rows.values()))
-    given = {"privacy": ApproxDP(epsilon=1.0, delta=1e-6), "bounds": (0, 20), "classes": ["no", "yes"]}
+    given: dict[str, Any] = {
+        "privacy": ApproxDP(epsilon=1.0, delta=1e-6),
+        "bounds": (0, 20),
+        "classes": ["no", "yes"],
+    }
     grid = PrivateNaiveBayes(random_state=1, **given).fit(matrix, owner)
     widths = PrivateNaiveBayes(random_state=1, n_bins=8, **given).fit(matrix, owner)
     assert grid.score(matrix, owner) > widths.score(matrix, owner) + 0.1

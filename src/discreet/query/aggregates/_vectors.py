@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from discreet.schema.schema import Neighbors
 
 
+_MOST_SCALE = 8  # of numbers beside curves
+
+
 @dataclass(frozen=True)
 class Gram(Aggregate):
     """Sums of products of coordinates, and of coordinates: what PCA and least squares need.
@@ -53,6 +56,14 @@ class Gram(Aggregate):
     edges : mapping of str to sequence of float
         For columns of numbers that are read as cells, the values at which cells begin: a coordinate for each
         cell, 0 or 1, and a last one for a missing number.
+    scores : mapping of str to sequence of float
+        For columns that are read as a curve, the value of each level or cell, that of missing ones last, from
+        -4 to 4. Each is one coordinate, before those of `columns`; a number may be in both, and has its
+        cells by `edges` in the curve alone.
+    scale : int
+        Factor of coordinates that are numbers, from 1 to 8.
+    intercept : bool
+        Whether rows have a last coordinate that is 1, which is not clipped and is part of the radius ``B``.
 
     Privacy
     -------
@@ -72,6 +83,9 @@ class Gram(Aggregate):
     radius: float | None = None
     with_sums: bool = True
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    scale: int = 1
+    intercept: bool = False
 
     def __post_init__(self) -> None:
         _normalize_fields(self)
@@ -83,9 +97,12 @@ class Gram(Aggregate):
             self.columns,
             center=self.center,
             radius=self.radius,
+            intercept=self.intercept,
             starts=_starts(curation, self.edges),
+            scores=self.scores,
+            scale=self.scale,
         )
-        d, square = features.size, features.square
+        d, square = features.size, features.total_square
         kernel = GramPass(features, self.with_sums)
         upper = np.triu_indices(d)
         precision = [1 if i == j else 2 for i, j in zip(*upper, strict=True)]
@@ -133,7 +150,8 @@ class Gram(Aggregate):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {**_vector_dict(self), "with_sums": self.with_sums}
+        more = {"intercept": True} if self.intercept else {}
+        return {**_vector_dict(self), "with_sums": self.with_sums, **more}
 
 
 @dataclass(frozen=True)
@@ -223,7 +241,7 @@ class _Labeled(Aggregate):
 
     Parameters
     ----------
-    columns, center, radius, edges
+    columns, center, radius, edges, scores, scale
         As for :class:`Gram`.
     target : str
         Column of the class label, a category.
@@ -243,11 +261,13 @@ class _Labeled(Aggregate):
     radius: float | None = None
     intercept: bool = True
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    scale: int = 1
 
     def __post_init__(self) -> None:
         _normalize_fields(self)
         object.__setattr__(self, "weights", tuple(float(value) for value in self.weights))
-        if self.target in self.columns:
+        if self.target in (*self.columns, *self.scores):
             raise ParameterError(
                 f"columns of a question must not hold its target {self.target!r}. Leave it out."
             )
@@ -272,6 +292,8 @@ class _Labeled(Aggregate):
             radius=self.radius,
             intercept=self.intercept,
             starts=_starts(curation, self.edges),
+            scores=self.scores,
+            scale=self.scale,
         )
         column = curation.column(self.target)
         # True == 1 in Python; levels of one column are of one type, and so must be the positive one.
@@ -398,7 +420,13 @@ def _normalize_fields(question: Any) -> None:
     edges = getattr(question, "edges", None)
     if edges is not None:
         object.__setattr__(question, "edges", plain_edges(edges))
-        check_edges(edges, columns)
+        scores = {name: tuple(map(float, values)) for name, values in question.scores.items()}
+        object.__setattr__(question, "scores", scores)
+        check_edges(edges, (*columns, *scores))
+        if isinstance(question.scale, bool) or question.scale not in range(1, _MOST_SCALE + 1):
+            raise ParameterError(
+                f"scale of a question must be a whole number from 1 to {_MOST_SCALE}, was {question.scale!r}."
+            )
 
 
 def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[str, tuple[float | int, ...]]:
@@ -406,17 +434,24 @@ def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[st
 
 
 def _vector_dict(question: Any) -> dict[str, Any]:
-    return {
+    """Return the fields that all aggregates of vectors share as plain JSON values, curves only if any."""
+    values = {
         "kind": question.kind,
         "columns": list(question.columns),
         "center": None if question.center is None else list(question.center),
         "radius": question.radius,
         "edges": plain_edges(question.edges),
     }
+    if question.scores:
+        values["scores"] = {name: list(scores) for name, scores in question.scores.items()}
+    if question.scale != 1:
+        values["scale"] = question.scale
+    return values
 
 
 def _canonical(kind: str, features: Features, columns: Sequence[str], **more: Any) -> dict[str, Any]:
-    return {
+    """Return the JSON values that fix an exact answer, curves only if any."""
+    values = {
         "kind": kind,
         "columns": list(columns),
         "center": list(features.center),
@@ -425,3 +460,9 @@ def _canonical(kind: str, features: Features, columns: Sequence[str], **more: An
         "cells": [[band.place, *(band.starts or ())] for band in features.bands],
         **{name: list(value) if isinstance(value, tuple) else value for name, value in more.items()},
     }
+    curves = [list(pick.scores) for pick in features.picks if pick.scores is not None]
+    if curves:
+        values |= {"scores": curves, "read": list(features.columns)}
+    if features.scale != 1:
+        values["scale"] = features.scale
+    return values
