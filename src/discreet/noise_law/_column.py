@@ -403,7 +403,7 @@ class MaskedLabelLaw(Law):
     shares : tuple of float or None
         Public share of each level, from which the counts in the file follow; None if not public.
     beside : str
-        As for :class:`MaskedLaw`.
+        Description of true rows that are published unchanged in the same file; empty for none.
     """
 
     kind: ClassVar[str] = "masked-label"
