@@ -57,8 +57,10 @@ def versions() -> dict[str, str]:
 class Peer:
     """One interpreter that fits what it is told to, one model after the other."""
 
-    def __init__(self) -> None:
-        self._python = interpreter()
+    def __init__(self, python: str | None = None, script: str = __file__) -> None:
+        """Start nothing yet; ``script`` reads jobs as lines of JSON and writes what each came to."""
+        self._python = python or interpreter()
+        self._script = script
         self._folder = tempfile.TemporaryDirectory()
         self._process: subprocess.Popen[str] | None = None
         self._tables: dict[str, Path] = {}
@@ -75,7 +77,7 @@ class Peer:
         """Return what a fit came to; None if it took too long."""
         if self._process is None:
             self._process = subprocess.Popen(
-                [self._python, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                [self._python, self._script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
             )  # fmt: skip
             # Importing is not part of a fit.
@@ -99,7 +101,7 @@ class Peer:
                 return None
         line = process.stdout.readline()
         if not line:
-            raise RuntimeError("diffprivlib's interpreter has ended. Does DISCREET_DIFFPRIVLIB name one?")
+            raise RuntimeError(f"{self._python} has ended. Does it have the peer that {self._script} imports?")
         found: dict[str, Any] = json.loads(line)
         return found
 

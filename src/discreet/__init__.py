@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         PrivateLogisticRegression,
         PrivatePCA,
         PrivatePerceptron,
+        PrivateSVM,
         RegularizedSVM,
     )
     from discreet.ledger import Ledger
@@ -65,6 +66,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivatePCA",
     "PrivatePerceptron",
+    "PrivateSVM",
     "PureDP",
     "RegularizedSVM",
     "RemoteDatabase",
@@ -93,6 +95,7 @@ _ROOMS = {
         "PrivateLogisticRegression",
         "PrivatePCA",
         "PrivatePerceptron",
+        "PrivateSVM",
         "RegularizedSVM",
     ),
     "release": (

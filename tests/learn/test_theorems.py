@@ -13,7 +13,8 @@ from discreet.report.statement.model import theorems_of
 
 PAGES = Path(__file__).parents[2] / "docs" / "explanation" / "theorems"
 PUBLISHED = {
-    "svm": ("fisher-svm",),
+    "svm-exact": ("fisher-svm",),
+    "svm": ("svm-objective", "masked-noise", "solver-tolerance"),
     "logistic": ("masked-sensitivity", "masked-noise", "masked-objective", "masked-gradient"),
     "large-margin-gaussian": (
         "large-margin-private",

@@ -1,0 +1,292 @@
+"""The classifier that nobody has to choose, beside every other one of ours, DP-EBM and diffprivlib.
+
+    python benchmarks/classifier.py run [--only ours others peers] [--tables adult pima] [--seeds 5]
+    python benchmarks/classifier.py report
+
+The first takes hours and goes on where it was stopped; runs are appended to
+``benchmarks/results/classifier.jsonl``. The second writes ``benchmarks/results/classifier.json`` and the
+tables of ``docs/explanation/classifier-results.md``.
+
+Accuracy on rows kept away from training: one fifth, drawn anew for each of five seeds; on the census the rows
+that its publishers kept away. The promise is (epsilon, 1e-6). All learners have their defaults; ranges
+are round constants (``classifier_tables.py``). DP-EBM promises add-remove neighbors and two classes only; it
+reads the number of rows and the levels of categories off the rows. diffprivlib promises (epsilon, 0), a
+stronger promise. Each has an environment of its own, the interpreter that ``DISCREET_EBM`` or
+``DISCREET_DIFFPRIVLIB`` names, or else one that is made inside this environment, once.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import dataclasses
+import itertools
+import json
+import math
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from classifier_tables import CHOSEN_ON, TABLES
+from measure import save
+from peers import Peer, versions
+from sulq_tables import Registered, Table
+
+from discreet import ApproxDP
+from discreet import learn
+from discreet.errors import PromiseError
+from discreet.privacy.calibration import gaussian_mu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HERE = Path(__file__).parent
+RUNS = HERE / "results" / "classifier.jsonl"
+PAGE = HERE.parent / "docs" / "explanation" / "classifier-results.md"
+BEGIN, END = "% begin results\n", "% end results\n"
+EBM = "interpret-core==0.7.8"
+EPSILONS = (0.1, 1.0, 10.0)
+DELTA = 1e-6
+SEEDS = 5
+BOTH = ("replace-one", "add-remove")
+ON_SUMS: dict[str, Callable[..., Any]] = {
+    "naive-bayes": learn.PrivateNaiveBayes,
+    "gradient-logistic": learn.PrivateGradientLogistic,
+    "gradient-logistic in cells": lambda **given: learn.PrivateGradientLogistic(n_bins="auto", **given),
+    "id3": learn.PrivateID3Classifier,
+}
+ON_ROWS = ("logistic", "large-margin-gaussian", "svm")
+"""Learners that perturb an objective; they are given the same coordinates, and how long a row can be."""
+DIFFPRIVLIB = ("logistic regression", "naive Bayes", "forest")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is run: a learner on one split of a table under one promise."""
+
+    method: str
+    table: str
+    epsilon: float
+    seed: int
+    neighbors: str = "replace-one"
+
+
+def queue(tables: list[str], seeds: int, only: list[str]) -> Iterator[Run]:
+    """Yield all runs, whole seeds one after the other."""
+    for seed, table, epsilon in itertools.product(range(seeds), tables, EPSILONS):
+        if "ours" in only:
+            yield from (Run("classifier", table, epsilon, seed, neighbors) for neighbors in BOTH)
+        if "others" in only:
+            yield from (Run(name, table, epsilon, seed) for name in (*ON_SUMS, *ON_ROWS))
+        if "peers" in only:
+            yield Run("DP-EBM", table, epsilon, seed, "add-remove")
+            yield from (Run(f"diffprivlib {name}", table, epsilon, seed) for name in DIFFPRIVLIB)
+
+
+class Split:
+    """One split of a table, put into an engine once for each relation of neighbors."""
+
+    def __init__(self, table: Table, seed: int) -> None:
+        self.table, self.seed = table, seed
+        self.train, self.test = table.split(seed)
+        self.name = f"{table.name} {0 if table.training else seed}"
+
+    @cache  # noqa: B019 - splits live as long as the program needs them
+    def registered(self, neighbors: str) -> Registered:
+        """Return the training rows in an engine."""
+        schema = dataclasses.replace(self.table.schema, neighbors=neighbors)  # type: ignore[arg-type]
+        return Registered(self.train, schema)
+
+    @property
+    def vote(self) -> float:
+        """Accuracy of naming the class that is most common among the training rows."""
+        target = self.table.target
+        return float((self.test[target] == self.train[target].mode()[0]).mean())
+
+    def codes(self, rows: Any) -> Any:
+        """Return the labels of rows as numbers."""
+        levels = sorted(self.table.schema.column(self.table.target).levels)
+        return rows[self.table.target].map({level: code for code, level in enumerate(levels)}).to_numpy()
+
+    def matrices(self) -> dict[str, Any]:
+        """Return rows as coordinates for those who know no schema."""
+        X, lower, norm = self.table.vectors(self.train)
+        return {
+            "X": X, "y": self.codes(self.train), "X_test": self.table.vectors(self.test)[0],
+            "y_test": self.codes(self.test), "lower": lower, "upper": lower + 1,
+            "classes": len(self.table.schema.column(self.table.target).levels), "norm": norm,
+        }  # fmt: skip
+
+    def columns(self) -> dict[str, Any]:
+        """Return rows as they are for DP-EBM: numbers with their ranges, levels as codes."""
+        features = self.table.schema.features
+        found: dict[str, Any] = {
+            "kinds": ["nominal" if c.is_category else "continuous" for c in features],
+            "lower": [0.0 if c.is_category else c.range[0] for c in features],
+            "upper": [1.0 if c.is_category else c.range[1] for c in features],
+            "y": self.codes(self.train),
+            "y_test": self.codes(self.test),
+        }
+        for name, rows in (("X", self.train), ("X_test", self.test)):
+            parts = []
+            for c in features:
+                if c.is_category:
+                    places = {level: code for code, level in enumerate(c.levels)}
+                    parts.append([float(places.get(v, -1)) for v in rows[c.name]])
+                else:
+                    # It refuses missing cells; ours reads one as the middle of the range wherever it is a number.
+                    values = rows[c.name].to_numpy(np.float64).clip(*c.range)
+                    parts.append(np.where(np.isnan(values), sum(c.range) / 2, values).tolist())
+            found[name] = np.array(parts).T
+        return found
+
+
+def measure_sums(run: Run, split: Split) -> dict[str, Any]:
+    """Return what a learner on noisy sums came to; where all its questions are refused, the vote."""
+    make = learn.PrivateClassifier if run.method == "classifier" else ON_SUMS[run.method]
+    privacy = ApproxDP(epsilon=run.epsilon, delta=DELTA, neighbors=run.neighbors)  # type: ignore[arg-type]
+    sums = split.registered(run.neighbors).sums(1000 + run.seed)
+    started = time.process_time()
+    try:
+        model = make(privacy=privacy).fit_database(sums)
+    except PromiseError:
+        return {"accuracy": split.vote, "refused": True}
+    seconds = time.process_time() - started
+    features = list(split.table.layout.names)
+    return {
+        "accuracy": float(model.score(split.test[features], split.test[split.table.target])),
+        "seconds": seconds,
+    }
+
+
+def measure_rows(run: Run, split: Split) -> dict[str, Any]:
+    """Return what a learner that perturbs an objective came to."""
+    rows = split.matrices()
+    privacy = ApproxDP(epsilon=run.epsilon, delta=DELTA)
+    make: Any = learn.METHODS[run.method]
+    model = make(
+        privacy=privacy, norm_bound=rows["norm"], classes=range(rows["classes"]), random_state=1000 + run.seed
+    )
+    started = time.process_time()
+    model.fit(rows["X"], rows["y"])
+    seconds = time.process_time() - started
+    return {"accuracy": float(model.score(rows["X_test"], rows["y_test"])), "seconds": seconds}
+
+
+class Peers:
+    """The interpreters of both peers, started when first asked."""
+
+    @cache  # noqa: B019 - there is one
+    def ebm(self) -> Peer:
+        """Return the interpreter that has DP-EBM."""
+        return Peer(_ebm_interpreter(), str(HERE / "classifier_worker.py"))
+
+    @cache  # noqa: B019 - there is one
+    def diffprivlib(self) -> Peer:
+        """Return the interpreter that has diffprivlib."""
+        return Peer()
+
+    def measure(self, run: Run, split: Split) -> dict[str, Any]:
+        """Return what a peer came to, that it took too long, or why it failed."""
+        job: dict[str, Any] = {"model": run.method.removeprefix("diffprivlib "), "epsilon": run.epsilon}
+        if run.method == "DP-EBM":
+            peer = self.ebm()
+            path = peer.table(split.name, **split.columns())
+        else:
+            peer = self.diffprivlib()
+            rows = split.matrices()
+            path = peer.table(split.name, **rows)
+            job["norm"] = rows["norm"]
+        found = peer.fit(job | {"delta": DELTA, "seed": run.seed, "table": path})
+        if found is None or "found" not in found:
+            return {"failed": "took too long" if found is None else found["failed"]}
+        return {"accuracy": found["found"], "seconds": found["seconds"]}
+
+
+def _ebm_interpreter() -> str:
+    """Return a Python that has interpret-core; make one if none is named."""
+    named = os.environ.get("DISCREET_EBM")
+    if named:
+        return named
+    folder = Path(sys.prefix) / "peers" / "ebm"
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        print("making an environment for DP-EBM", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", EBM, "scikit-learn"], check=True)
+        (folder / "ready").touch()
+    return str(python)
+
+
+def can_run(run: Run, table: Table) -> bool:
+    """Return whether a learner exists and takes a table of this many classes."""
+    if run.method == "classifier":
+        return hasattr(learn, "PrivateClassifier")
+    if run.method == "svm":
+        return hasattr(learn, "PrivateSVM")
+    return run.method != "DP-EBM" or len(table.schema.column(table.target).levels) == 2
+
+
+def read_runs(path: Path) -> dict[Run, dict[str, Any]]:
+    """Return all runs on record with what they came to."""
+    found: dict[Run, dict[str, Any]] = {}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            entry = json.loads(line)
+            found[Run(**{name: entry.pop(name) for name in Run.__dataclass_fields__})] = entry
+    return found
+
+
+def run_all(path: Path, tables: list[str], seeds: int, only: list[str]) -> None:
+    """Make every run that is not on record, and append it."""
+    done = read_runs(path)
+    peers = Peers()
+    split: Split | None = None
+    made: dict[str, Table] = {}
+    for run in queue(tables, seeds, only):
+        if run in done:
+            continue
+        if run.table not in made:
+            made[run.table] = TABLES[run.table]()
+        table = made[run.table]
+        if not can_run(run, table):
+            continue
+        if split is None or (split.table is not table or split.seed != run.seed):
+            split = Split(table, run.seed)
+        measure = (
+            measure_sums if run.method in (*ON_SUMS, "classifier")
+            else measure_rows if run.method in ON_ROWS else peers.measure
+        )  # fmt: skip
+        found = measure(run, split) | {"vote": split.vote, "n": len(split.train)}
+        found = {k: round(v, 5) if isinstance(v, float) else v for k, v in found.items()}
+        with path.open("a") as record:
+            record.write(json.dumps(asdict(run) | found) + "\n")
+        print(*asdict(run).values(), found, flush=True)
+
+
+def main() -> None:
+    """Run what is missing, or report what there is."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=("run", "report"))
+    parser.add_argument("--runs", type=Path, default=RUNS)
+    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(CHOSEN_ON))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--only", nargs="+", choices=("ours", "others", "peers"), default=("ours", "others", "peers"))
+    options = parser.parse_args()
+    if options.command == "run":
+        run_all(options.runs, options.tables, options.seeds, options.only)
+    else:
+        report(options.runs)
+
+
+if __name__ == "__main__":
+    main()
