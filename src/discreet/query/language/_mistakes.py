@@ -152,7 +152,7 @@ def _walk(node: Node) -> Iterator[Node]:
 
 
 @cache
-def _field_names(kind: type[Node]) -> tuple[str, ...]:
+def _field_names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
