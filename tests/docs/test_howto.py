@@ -31,6 +31,7 @@ def test_every_page_is_listed() -> None:
         ),
         ("learn-from-a-release", r"^ok\n\['low', 'high'\]$"),
         ("publish-a-synthetic-table", r"^nothing failed$"),
+        ("train-a-support-vector-machine", r"^True 1"),
     ],
 )
 def test_its_program_says_what_the_page_says(name: str, said: str) -> None:
