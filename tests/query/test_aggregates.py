@@ -49,6 +49,8 @@ NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 NUMBERS = ("x", "a")
 CUTS = (10.2, 10.5)
 CURVES = {"x": (-0.5, 0.25, 2.0), "job": (1.5, -1.0)}
+LINES = {"x": (0.25, 3.5), "a": (0.5, 128.0)}
+SLOPES = {"x": (0.0, 0.25), "a": (3.0, -1.0)}
 RULES = {"x": ((1.0, -0.5), (0.0, 0.25), (-1.0, 2.0)), "job": ((0.0, -1.0), (0.5, 1.0))}
 
 
@@ -119,8 +121,8 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
     (GradientSums(("x", "job"), "y", 1, (9,) * 6, (0,) * 5, edges={"x": CUTS}), False, False),
     (GradientSums(("x",), "y", 1, (900,) * 3, (0,) * 3, intercept=False, edges={"x": CUTS}), False, True),
     (Gram((), with_sums=False, edges={"x": CUTS}, scores=CURVES), False, True),
-    (Gram(("x", "a"), with_sums=False, edges={"x": CUTS}, scores=CURVES, scale=4), False, True),
-    (Gram(("x",), with_sums=False, edges={"x": CUTS}, scores=CURVES, intercept=True), False, True),
+    (Gram((), with_sums=False, edges={"x": CUTS}, scores=CURVES, lines=LINES), False, False),
+    (Gram(("x",), with_sums=False, edges={"x": CUTS}, scores=CURVES, intercept=0.5), False, True),
     (
         Gram(("a",), radius=0.9, with_sums=False, edges={"x": CUTS}, scores=CURVES, intercept=True),
         False,
@@ -133,7 +135,7 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
         True,
     ),
     (
-        GradientSums(("x", "a"), "y", 1, (1, -2, 3, 4, 0.5), edges={"x": CUTS}, scores=CURVES, scale=4),
+        GradientSums((), "y", 1, (1, -2, 3, 4, 0.5), None, None, 0.5, {"x": CUTS}, CURVES, LINES),
         False,
         False,
     ),
@@ -143,9 +145,9 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
         False,
     ),
     (PredictionCounts("y", (0, 1), (0.0, 0.5), RULES, edges={"x": CUTS}), True, True),
-    (PredictionCounts("y", (1, 0), (0.2, 0.0), RULES, {"a": (3.0, -1.0)}, {"x": CUTS}), True, True),
+    (PredictionCounts("y", (1, 0), (0.2, 0.0), RULES, LINES, SLOPES, {"x": CUTS}), True, True),
     (
-        PredictionCounts("y", (0, 1), (0.0, 0.5), RULES, {"a": (3.0, -1.0)}, {"x": CUTS}, by_class=True),
+        PredictionCounts("y", (0, 1), (0.0, 0.5), RULES, LINES, SLOPES, {"x": CUTS}, by_class=True),
         True,
         True,
     ),
@@ -338,8 +340,11 @@ def test_a_radius_that_is_not_applied_is_caught() -> None:
         lambda: Gram((), edges={"x": CUTS}, scores={"x": (1.0, 2.0)}).bind(CURATION, "replace-one"),
         lambda: Gram((), edges={"x": CUTS}, scores={"x": (1.0, 2.0, 5.0)}).bind(CURATION, "replace-one"),
         lambda: Gram((), scores={"x": (1.0, 2.0)}).bind(CURATION, "replace-one"),
-        lambda: Gram(NUMBERS, scale=9),
-        lambda: Gram(NUMBERS, scale=1.5),  # type: ignore[arg-type]
+        lambda: Gram((), lines={"x": (0.5,)}),
+        lambda: Gram((), lines={"x": (0.5, 200.0)}).bind(CURATION, "replace-one"),
+        lambda: Gram((), lines={"x": (1.5, 2.0)}).bind(CURATION, "replace-one"),
+        lambda: Gram((), lines={"job": (0.5, 2.0)}).bind(CURATION, "replace-one"),
+        lambda: Gram(NUMBERS, intercept=2.0),
         lambda: GradientSums((), "y", 1, (1, 0), scores={"y": (0.0, 1.0)}),
         lambda: PredictionCounts("y", (0, 1), (0.0,)),
         lambda: PredictionCounts("y", (0,), (0.0,)),
@@ -347,7 +352,7 @@ def test_a_radius_that_is_not_applied_is_caught() -> None:
         lambda: PredictionCounts("y", (0, 1), (0.0, 0.0), {"y": ((0.0, 0.0),)}),
         lambda: PredictionCounts("y", (0, 2), (0.0, 0.0)).bind(CURATION, "replace-one"),
         lambda: PredictionCounts("y", (0, 1), (0, 0), {"job": ((0, 0),)}).bind(CURATION, "replace-one"),
-        lambda: PredictionCounts("y", (0, 1), (0, 0), slopes={"job": (0, 1)}).bind(CURATION, "replace-one"),
+        lambda: PredictionCounts("y", (0, 1), (0, 0), slopes={"x": (0, 1)}),
     ],
 )
 def test_curves_that_do_not_fit_are_refused(make: Any) -> None:

@@ -399,7 +399,7 @@ def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Part
     return {column.sql for column in columns}, of
 
 
-def _features(aggregate: Any, curation: Curation, *, intercept: bool = False) -> Features:
+def _features(aggregate: Any, curation: Curation, *, intercept: float = 0.0) -> Features:
     """Return the vectors that an aggregate makes of rows."""
     starts = {name: starts_of(curation.column(name), cuts) for name, cuts in aggregate.edges.items()}
     return Features.from_curation(
@@ -410,7 +410,7 @@ def _features(aggregate: Any, curation: Curation, *, intercept: bool = False) ->
         intercept=intercept,
         starts=starts,
         scores=aggregate.scores,
-        scale=aggregate.scale,
+        lines=aggregate.lines,
     )
 
 

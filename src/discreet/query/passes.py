@@ -33,6 +33,11 @@ _LAST_BUCKET = 16 << _BUCKET_BITS  # ... up to 16, where the sigmoid is 0 or 1 o
 MOST_FEATURES = 4096
 LARGEST_SCORE = 4.0
 """Largest absolute value of a curve."""
+LONGEST_LINE = 3
+"""Units to which a number on a scale of its own is cut, on either side."""
+MOST_UNITS = 128
+"""Largest number of units that the range of such a number has."""
+_LINE_STEPS = 64  # of a unit
 _MOST_COMPARED = 64  # starts of cells; with more, a search is faster
 
 
@@ -51,12 +56,20 @@ class Pick:
     scores : tuple of int or None
         Public value of each cell in units of 2**-16, where the coordinate is a curve over the cells of its
         column; None otherwise.
+    steps : int or None
+        Where the coordinate is a number on a scale of its own, 64ths of its range for each unit of that
+        scale, on which it is cut to :data:`LONGEST_LINE`; None otherwise.
+    flag : int or None
+        For such a number, the index of the column that is 1 where it is missing, which counts as 0; None
+        without.
     """
 
     place: int
     top: int
     code: int | None
     scores: tuple[int, ...] | None = None
+    steps: int | None = None
+    flag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +141,10 @@ class Features:
         Largest squared length of a vector, in units of 2**-32, intercept not included.
     clips : bool
         Whether a row of the declared box can be longer, so that rows must be clipped.
-    intercept : bool
-        Whether a last coordinate that is 1 for every row is added after clipping.
+    intercept : int
+        Last coordinate of every row, in units of 2**-16, which is added after clipping; 0 for none.
     bands : tuple of Band
         Columns that are read as cells.
-    scale : int
-        Factor of coordinates that are numbers.
     """
 
     columns: tuple[str, ...]
@@ -141,9 +152,8 @@ class Features:
     center: tuple[int, ...]
     square: int
     clips: bool
-    intercept: bool = False
+    intercept: int = 0
     bands: tuple[Band, ...] = ()
-    scale: int = 1
 
     @classmethod
     def from_curation(
@@ -153,10 +163,10 @@ class Features:
         *,
         center: Sequence[float] | None,
         radius: float | None,
-        intercept: bool = False,
+        intercept: float = 0.0,
         starts: Mapping[str, tuple[float | int, ...]] | None = None,
         scores: Mapping[str, Sequence[float]] | None = None,
-        scale: int = 1,
+        lines: Mapping[str, Sequence[float]] | None = None,
     ) -> Features:
         """Return the features of columns: a coordinate for each number, level of a category, or cell.
 
@@ -170,25 +180,28 @@ class Features:
             Origin of each coordinate, from 0 to 1; the middle of the ranges if None.
         radius : float or None
             Length to which longer rows are shortened, as a fraction of the ranges; None for no clipping.
-        intercept : bool
-            Whether a last coordinate that is 1 for every row is added after clipping.
+        intercept : float
+            Last coordinate of every row, which is added after clipping; 0 for none.
         starts : mapping of str to tuple of float or int, optional
             For numbers that are read as cells, where cells begin, in the column of exact values; None for no
             such column.
         scores : mapping of str to sequence of float, optional
             For columns that are read as a curve, the value of each level or cell, those of missing ones
             last. They are the first coordinates, one for each curve, and not centered; None for no curve.
-        scale : int
-            Factor of coordinates that are numbers.
+        lines : mapping of str to sequence of float, optional
+            For numbers that are read on a scale of their own, its origin as a fraction of the range and how
+            many of its units the range has. They come after the curves, cut to 3 units on either side, 0 for
+            missing ones; None for no such number.
 
         Notes
         -----
-        The longest row of the declared box has the squared length ``sum (s max(c, 1 - c))**2`` over numbers,
-        with ``s`` the scale, plus ``|c|**2 + 1 - 2 min(c)`` for each category, with ``c`` the center, plus
-        the largest square of each curve; rows are clipped only if ``radius**2`` is less.
+        The longest row of the declared box has the squared length ``sum max(c, 1 - c)**2`` over numbers,
+        plus ``|c|**2 + 1 - 2 min(c)`` for each category, with ``c`` the center, plus the largest square of
+        each curve and of each line; rows are clipped only if ``radius**2`` is less.
         """
         curves = {} if scores is None else scores
-        if not (columns or curves) or len(set(columns)) != len(columns):
+        scaled = {} if lines is None else lines
+        if not (columns or curves or scaled) or len(set(columns)) != len(columns):
             raise ParameterError(
                 f"columns of a question must be at least one, each once, was {list(columns)}."
             )
@@ -201,6 +214,14 @@ class Features:
             bands.append(band)
             picks.append(Pick(band.place, 0, None, _curve_scores(name, values, band.size)))
         reach = sum(max(value * value for value in pick.scores or ()) for pick in picks)
+        origins = []
+        for name, (origin, units) in scaled.items():
+            pick, at = _line_pick(curation.column(name), origin, units, read)
+            picks.append(pick)
+            origins.append(at)
+            assert pick.steps is not None
+            reach += min(_line_units(max(at, ONE - at), pick.steps) + 1, LONGEST_LINE * ONE) ** 2
+        own = len(picks)
         for name in columns:
             column = curation.column(name)
             place = len(read)
@@ -221,12 +242,9 @@ class Features:
                 f"columns of a question must come to at most {MOST_FEATURES} coordinates, and come to "
                 f"{len(picks)}. Leave out categories with many levels."
             )
-        middle = (0,) * len(curves) + center_of(center, len(picks) - len(curves))
-        reach += sum(
-            (scale * max(c, ONE - c)) ** 2
-            for c, pick in zip(middle, picks, strict=True)
-            if pick.code is None and pick.scores is None
-        )
+        middle = (0,) * len(curves) + tuple(origins) + center_of(center, len(picks) - own)
+        numbers = [c for c, pick in zip(middle[own:], picks[own:], strict=True) if pick.code is None]
+        reach += sum(max(c, ONE - c) ** 2 for c in numbers)
         for block in blocks:
             inside = [middle[i] for i in block]
             # |e_j - c|^2 = |c|^2 + 1 - 2 c_j is largest at the level whose center is least.
@@ -238,20 +256,19 @@ class Features:
             middle,
             min(square, reach),
             square < reach,
-            intercept,
+            math.floor(intercept * ONE + 0.5),
             tuple(bands),
-            scale,
         )
 
     @property
     def size(self) -> int:
         """Number of coordinates."""
-        return len(self.picks) + self.intercept
+        return len(self.picks) + bool(self.intercept)
 
     @property
     def total_square(self) -> int:
         """Bound on the squared length with the intercept."""
-        return self.square + (ONE**2 if self.intercept else 0)
+        return self.square + self.intercept**2
 
     def rows(self, arrays: Sequence[AnyArray]) -> Floats:
         """Return the vectors of a batch of rows, one column each, as whole numbers in floats."""
@@ -264,12 +281,15 @@ class Features:
                 np.take(np.array(pick.scores, np.float64), arrays[pick.place], out=row, mode="clip")
                 continue
             row[:] = _centered_cells(arrays[pick.place], pick, middle)
-            if self.scale != 1 and pick.code is None:
-                row *= self.scale
+            if pick.steps is not None:
+                np.multiply(row, pick.steps / _LINE_STEPS, out=row)
+                np.clip(np.floor(row, out=row), -LONGEST_LINE * ONE, LONGEST_LINE * ONE, out=row)
+                if pick.flag is not None:
+                    row[arrays[pick.flag] == 1] = 0.0
         if self.clips:
             clip(vectors[: len(self.picks)], self.square)
         if self.intercept:
-            vectors[-1] = ONE
+            vectors[-1] = self.intercept
         return vectors
 
 
@@ -288,6 +308,25 @@ def curve_band(column: Curated, starts: tuple[float | int, ...] | None, read: li
     flag = None if column.flag is None else len(read)
     read.extend([] if column.flag is None else [column.flag])
     return Band(place, starts, flag)
+
+
+def _line_pick(column: Curated, origin: float, units: float, read: list[str]) -> tuple[Pick, int]:
+    """Return the coordinate of a number on a scale of its own and its origin; add what it reads to a list."""
+    steps = math.floor(float(units) * _LINE_STEPS + 0.5)
+    if column.is_category or not (0 <= origin <= 1 and 1 <= steps <= _LINE_STEPS * MOST_UNITS):
+        raise ParameterError(
+            f"lines of a question must be numbers with an origin from 0 to 1 and up to {MOST_UNITS} units, "
+            f"and that of {column.name!r} is not. Both are about the declared range."
+        )
+    place = len(read)
+    read.append(column.sql)
+    flag = None if column.flag is None else len(read)
+    read.extend([] if column.flag is None else [column.flag])
+    return Pick(place, column.top, None, None, steps, flag), math.floor(origin * ONE + 0.5)
+
+
+def _line_units(distance: int, steps: int) -> int:
+    return distance * steps // _LINE_STEPS
 
 
 def _curve_scores(name: str, values: Sequence[float], size: int) -> tuple[int, ...]:
@@ -538,9 +577,9 @@ class PredictionPass:
     tables : tuple of tuple of tuple of int
         For each curve and cell, what it adds to the score of each class, in units of 2**-16.
     lines : Features or None
-        Numbers that are read as they are; None for none.
+        Numbers that are read on a scale of their own; None for none.
     slopes : tuple of tuple of int
-        For each such number, what its whole range adds to the score of each class, in units of 2**-16.
+        For each such number, what a unit adds to the score of each class, in units of 2**-16.
     intercept : tuple of int
         Score of each class before any column is looked at, in units of 2**-16.
     target : str

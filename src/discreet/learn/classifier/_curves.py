@@ -1,4 +1,4 @@
-"""First stage of the classifier: class totals and shrunk step curves from noisy counts."""
+"""First stage of the classifier: class totals, shares of cells, and smoothed curves from noisy counts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy import special
 
-from discreet.learn.classifier._rules import SPREAD
+from discreet.learn.classifier._rules import (
+    LINEAR_PART,
+    POOLED_COLUMNS,
+    ROUGH_PART,
+    SMOOTH_LENGTH,
+    SMOOTH_PART,
+    STRENGTH_SHARES,
+    STRENGTHS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._types import Floats
 
-MOST_RUNS = 16
-"""Largest number of runs of cells that are told apart after merging."""
-_LEAST_EVIDENCE = 4.0  # squared standard errors between two sides of a cut
 _LARGEST_RATIO = 20.0
-_LEAST_FACTOR = 0.02
+_ROUNDS = 30  # of expectation and maximization
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +37,14 @@ class Curve:
     values : array of shape (n_cells, n_classes)
         Logarithm by which a cell makes each class more likely, shrunk towards 0.
     sd : array of shape (n_cells, n_classes)
-        Standard deviation of each value by noise and by the number of rows.
+        Standard deviation of each value, by noise and by the number of rows.
+    shares : array of shape (n_cells,)
+        Share of the rows in each cell, estimated from the noisy counts; they add up to 1.
     """
 
     values: Floats
     sd: Floats
+    shares: Floats
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Curve) and self.to_dict() == other.to_dict()
@@ -44,12 +53,12 @@ class Curve:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, from which :meth:`from_dict` makes an equal curve."""
-        return {"values": self.values.tolist(), "sd": self.sd.tolist()}
+        return {"values": self.values.tolist(), "sd": self.sd.tolist(), "shares": self.shares.tolist()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the curve that :meth:`to_dict` wrote."""
-        return cls(np.array(values["values"]), np.array(values["sd"]))
+        return cls(np.array(values["values"]), np.array(values["sd"]), np.array(values["shares"]))
 
 
 def combine_totals(counts: Floats, count_sd: float, tables: Sequence[Floats], sd: float, n: float) -> Floats:
@@ -81,123 +90,132 @@ def combine_totals(counts: Floats, count_sd: float, tables: Sequence[Floats], sd
     return np.asarray(totals * (n / totals.sum()))
 
 
-def make_curves(
-    tables: Sequence[Floats], widths: Sequence[Floats], totals: Floats, sd: float, *, floor: bool
-) -> tuple[list[Curve], float]:
-    """Return the shrunk curves of all columns, and the factor that keeps noise below the vote.
+def estimate_shares(table: Floats, sd: float, n: float) -> Floats:
+    """Return the share of the rows in each cell: the posterior mean under an exponential prior.
+
+    Parameters
+    ----------
+    table : array of shape (n_cells, n_classes)
+        Noisy counts of the cells of a column by class.
+    sd : float
+        Standard deviation of the noise on a count.
+    n : float
+        Number of rows, public or estimated.
+    """
+    m, n_classes = table.shape
+    shares = table.sum(axis=1) / n
+    noise = sd * math.sqrt(n_classes) / n
+    if noise > 0:
+        mean = shares - noise**2 * m
+        z = mean / noise
+        # The mean of a normal distribution cut off below 0.
+        cut = np.exp(-z * z / 2 - special.log_ndtr(z)) / math.sqrt(2 * math.pi)
+        shares = np.maximum(mean + noise * cut, 0.01 * noise)
+    shares = np.maximum(shares / max(float(shares.sum()), 1e-9), 0.5 / n)
+    return np.asarray(shares / shares.sum())
+
+
+def prior_covariance(n_cells: int, *, ordered: bool, missing: bool) -> Floats:
+    """Return the covariance of a curve over cells before anything is known, of variance about 1.
+
+    Parameters
+    ----------
+    n_cells : int
+        Number of cells, that of missing values included.
+    ordered : bool
+        Whether cells are intervals of a number: neighbors are then alike, and a line is likely.
+    missing : bool
+        Whether the last cell is that of missing values, which is like no other.
+    """
+    result = np.eye(n_cells)
+    m = n_cells - missing
+    if ordered and m >= 3:
+        places = np.arange(m) / (m - 1) - 0.5
+        line = 12 * (m - 1) / (m + 1) * np.outer(places, places)
+        smooth = np.exp(-((places[:, None] - places) ** 2) / (2 * SMOOTH_LENGTH**2))
+        result[:m, :m] = LINEAR_PART * line + SMOOTH_PART * smooth + ROUGH_PART * np.eye(m)
+    return result
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Evidence for each strength of a column's effect, and the curve that each would give.
+
+    Attributes
+    ----------
+    evidence : array of shape (n_strengths,)
+        Log-likelihood of the column's table.
+    means, variances : array of shape (n_strengths, n_cells, n_classes)
+        Relative effects of its cells on the classes, and their variances.
+    shares : array of shape (n_cells,)
+        Share of the rows in each cell.
+    """
+
+    evidence: Floats
+    means: Floats
+    variances: Floats
+    shares: Floats
+
+
+def make_curves(tables: Sequence[Floats], priors: Sequence[Floats], totals: Floats, sd: float) -> list[Curve]:
+    """Return the curves of all columns, smoothed and shrunk as far as noise explains them.
 
     Parameters
     ----------
     tables : sequence of array of shape (n_cells, n_classes)
         Noisy counts of each column by class.
-    widths : sequence of array of shape (n_cells,)
-        Number of cells that were added up for each cell of the tables; 1 if none were merged.
+    priors : sequence of array of shape (n_cells, n_cells)
+        Covariance of each column's curve before anything is known, by :func:`prior_covariance`.
     totals : array of shape (n_classes,)
         Number of rows of each class.
     sd : float
-        Standard deviation of the noise on a cell that was not merged.
-    floor : bool
-        Whether all curves are multiplied by one factor that is small where noise explains them.
+        Standard deviation of the noise on a count.
 
     Notes
     -----
-    For a cell with the share ``q`` of the rows, the relative effect on class ``k`` is ``x = (T / N_k - q) /
-    q``, with the variance ``v`` of noise and of counting. It is shrunk by ``t / (t + v)``, then by a
-    James-Stein factor that is common to all columns, with a margin of noise that grows as the vote gets
-    unbalanced: where the vote is good, there is something to lose. The curve is ``log(1 + x)``.
+    The excess of class ``k`` in a cell, ``T / N_k - q``, is ``q x`` and noise, with ``x`` the relative effect
+    and ``q`` the share of the cell. Effects have the prior covariance times a strength ``t`` of the column.
+    How likely each strength is, is learned from all columns together by expectation and maximization, so that
+    where noise explains all columns each is taken for noise. The curve is ``log(1 + x)``.
     """
-    n = float(totals.sum())
-    effects = [
-        _relative_effects(table, width, totals, sd) for table, width in zip(tables, widths, strict=True)
-    ]
-    factor = _common_factor(effects, totals, sd / n) if floor else 1.0
+    fits = [_fit_column(table, prior, totals, sd) for table, prior in zip(tables, priors, strict=True)]
+    evidence = np.exp([fit.evidence - fit.evidence.max() for fit in fits])
+    base = np.array(STRENGTH_SHARES)
+    common, likely = base, evidence
+    for _ in range(_ROUNDS):
+        likely = evidence * common
+        likely = likely / likely.sum(axis=1, keepdims=True)
+        common = likely.sum(axis=0) + POOLED_COLUMNS * base
+        common = common / common.sum()
     curves = []
-    for effect, variance, _ in effects:
-        kappa = SPREAD / (SPREAD + variance)
-        ratio = np.clip(1 + kappa * effect, 1 / _LARGEST_RATIO, _LARGEST_RATIO)
-        curves.append(Curve(factor * np.log(ratio), factor * kappa * np.sqrt(variance) / ratio))
-    return curves, factor
+    for fit, weights in zip(fits, likely, strict=True):
+        mean = np.tensordot(weights, fit.means, axes=1)
+        variance = np.tensordot(weights, fit.variances + fit.means**2, axes=1) - mean**2
+        ratio = np.clip(1 + mean, 1 / _LARGEST_RATIO, _LARGEST_RATIO)
+        curves.append(Curve(np.log(ratio), np.sqrt(np.maximum(variance, 0.0)) / ratio, fit.shares))
+    return curves
 
 
-def _relative_effects(
-    table: Floats, width: Floats, totals: Floats, sd: float
-) -> tuple[Floats, Floats, Floats]:
-    """Return the relative effect of each cell on each class, its variance, and the weight of the cell."""
+def _fit_column(table: Floats, prior: Floats, totals: Floats, sd: float) -> _Fit:
+    """Return the evidence for each strength of one column's effect, and the curves they would give."""
     n, n_classes = float(totals.sum()), len(totals)
-    part = totals / n
-    rows = np.maximum(table.sum(axis=1), 0.0)
-    # At least its own noise, or one row, because effects divide by it.
-    size = np.maximum(rows, np.maximum(sd * np.sqrt(width * n_classes), 1.0))[:, None] / n
-    effect = (table / totals - rows[:, None] / n) / size
-    noise = sd * sd * width[:, None] * (1 - 2 * part + n_classes * part**2)
-    variance = (noise + np.maximum(table, 0.0) + 1) / (totals * size) ** 2
-    return effect, variance, size * part
-
-
-def _common_factor(effects: Sequence[tuple[Floats, Floats, Floats]], totals: Floats, noise: float) -> float:
-    """Return the James-Stein factor of all curves together, from 0.02 to 1."""
-    effect = np.concatenate([part.ravel() for part, _, _ in effects])
-    variance = np.concatenate([part.ravel() for _, part, _ in effects])
-    weight = np.concatenate([part.ravel() for _, _, part in effects])
-    kappa = SPREAD / (SPREAD + variance)
-    found = float((weight * kappa * (effect**2 - variance)).sum())
-    error = math.sqrt(float((weight**2 * kappa**2 * 2 * variance**2).sum()))
-    unbalanced = min(max((float(totals.max() / totals.sum()) - 1 / len(totals)) / 0.15, 0.0), 1.0)
-    largest = float((weight * kappa**2 * effect**2).sum())
-    if largest <= 0:
-        return _LEAST_FACTOR
-    return min(max((found - unbalanced * (0.5 + 3 * noise) * error) / largest, _LEAST_FACTOR), 1.0)
-
-
-def merge_cells(table: Floats, sd: float) -> list[int]:
-    """Return where runs of cells with different class shares begin, without the first.
-
-    Parameters
-    ----------
-    table : array of shape (n_cells, n_classes)
-        Noisy counts of the cells of a number, in their order, by class.
-    sd : float
-        Standard deviation of the noise on a cell.
-
-    Notes
-    -----
-    Top-down: the cut with the largest squared difference of class shares, in standard errors, is made as long
-    as it is at least 4, up to 16 runs. A side whose rows do not exceed its own noise may not be cut off.
-    """
-    cuts: list[int] = []
-    # The best cut of each run that may still be divided.
-    found = {(0, len(table)): _best_cut(table, sd)}
-    while len(cuts) < MOST_RUNS - 1:
-        (start, end), (evidence, at) = max(found.items(), key=lambda item: item[1][0])
-        if evidence < _LEAST_EVIDENCE:
-            break
-        del found[start, end]
-        cuts.append(start + at)
-        for run in ((start, start + at), (start + at, end)):
-            found[run] = _best_cut(table[slice(*run)], sd)
-    return sorted(cuts)
-
-
-def _best_cut(table: Floats, sd: float) -> tuple[float, int]:
-    """Return the evidence for the best cut of a run of cells, and its place; 0 if there is none."""
-    length, n_classes = table.shape
-    if length < 2:
-        return 0.0, 0
-    left = np.cumsum(table, axis=0)[:-1]
-    right = table.sum(axis=0) - left
-    a = np.arange(1, length, dtype=np.float64)
-    b = length - a
-    rows_left, rows_right = left.sum(axis=1), right.sum(axis=1)
-    allowed = (rows_left > np.maximum(5.0, 2 * sd * np.sqrt(n_classes * a))) & (
-        rows_right > np.maximum(5.0, 2 * sd * np.sqrt(n_classes * b))
-    )
-    if not allowed.any():
-        return 0.0, 0
-    i, j = np.where(allowed, rows_left, 1.0), np.where(allowed, rows_right, 1.0)
-    pooled = np.clip((left + right) / (i + j)[:, None], 0.02, 0.98)
-    counting = pooled * (1 - pooled) * (1 / i + 1 / j)[:, None]
-    noise = sd * sd * (1 - 2 * pooled + n_classes * pooled**2) * (a / i**2 + b / j**2)[:, None]
-    difference = left / i[:, None] - right / j[:, None]
-    evidence = (n_classes - 1) / n_classes * (difference**2 / (counting + noise)).sum(axis=1)
-    best = int(np.argmax(np.where(allowed, evidence, 0.0)))
-    return float(evidence[best]), best + 1
+    shares = estimate_shares(table, sd, n)
+    strengths = np.array(STRENGTHS)
+    evidence = np.zeros(len(strengths))
+    means = np.empty((len(strengths), len(table), n_classes))
+    variances = np.empty_like(means)
+    for k, (counts, total) in enumerate(zip(table.T, totals, strict=True)):
+        p = total / n
+        excess = counts / total - table.sum(axis=1) / n
+        noise = sd * sd * (1 - 2 * p + n_classes * p * p) + np.maximum(counts, 0.0) * (1 - p) + 1
+        scale = shares * total / np.sqrt(noise)
+        values, vectors = np.linalg.eigh(scale[:, None] * prior * scale)
+        values = np.maximum(values, 0.0)
+        z = vectors.T @ (excess * total / np.sqrt(noise))
+        total_variance = 1 + strengths[:, None] * values
+        evidence -= (np.log(total_variance) + z**2 / total_variance).sum(axis=1) / 2
+        loading = (prior * scale) @ vectors
+        means[:, :, k] = strengths[:, None] * ((z / total_variance) @ loading.T)
+        explained = strengths[:, None] ** 2 * ((1 / total_variance) @ (loading.T**2))
+        variances[:, :, k] = strengths[:, None] * np.diag(prior) - explained
+    return _Fit(evidence * (n_classes - 1) / n_classes, means, variances, shares)

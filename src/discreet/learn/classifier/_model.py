@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,10 +15,10 @@ from discreet.learn._bins import EDGES, Bins, BinsClassifier
 from discreet.learn._sums_base import FLAG, SumsEstimator
 from discreet.learn.base import Constraint
 from discreet.learn.budget_schedule import BudgetSchedule
-from discreet.learn.classifier._curves import Curve, combine_totals, make_curves, merge_cells
+from discreet.learn.classifier._curves import Curve, combine_totals, make_curves, prior_covariance
 from discreet.learn.classifier._rules import (
     AVERAGE_WEIGHT,
-    MERGED_ROWS,
+    CONSTANT,
     SCORE_SHARE,
     UNKNOWN_COUNT_SHARE,
     Plan,
@@ -31,11 +32,12 @@ from discreet.learn.feature_map import FeatureMap
 from discreet.privacy import PureDP
 from discreet.query import Histogram, Marginals, PredictionCounts
 from discreet.query.curation import Curation
+from discreet.query.passes import LONGEST_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from discreet._types import AnyArray, Floats
+    from discreet._types import AnyArray, Floats, Ints
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import NoisySums
@@ -85,8 +87,11 @@ class PrivateClassifier(BinsClassifier):
         Effect of each column: for its cells, how much more likely they make each class, as logarithms.
     weights_ : array of shape (n_columns,)
         Factor of each column's curve: one half where columns are not weighed, as they repeat each other.
-    slopes_ : array of shape (n_columns,)
-        What the whole range of each number adds to the log-odds of the second of two classes; 0 in one stage.
+    lines_ : dict of str to tuple of float
+        Scale on which each number is read beside its curve: its origin as a fraction of the declared range,
+        and the number of units in the range. Empty in one stage.
+    slopes_ : array of shape (n_lines,)
+        What a unit of each of these adds to the log-odds of the second of two classes.
     intercept_ : array of shape (n_classes,)
         Score of each class before any column is looked at: the logarithm of its share.
     factor_ : float
@@ -100,7 +105,7 @@ class PrivateClassifier(BinsClassifier):
     status_ : str
         What to expect of the model by public facts, and which stages ran, in words.
     cells_ : Bins
-        Cells of each column: public ones, of which noisy counts may have merged some.
+        Public cells of each column.
     classes_ : array
         The declared classes, sorted.
     layout_ : FeatureMap
@@ -118,8 +123,8 @@ class PrivateClassifier(BinsClassifier):
     -------
     A row is in one class and in one cell of each of ``d`` columns: the squared sensitivity of the tables is
     ``2 d`` under replace-one and ``d`` under add-remove, however many cells there are, and ``2`` and ``1``
-    for the class counts. Curves, merged cells and shrinkage are computed from the noisy answers, so that the
-    curves are public when rows are asked about by them: with rows clipped to the length ``B``, the matrix
+    for the class counts. Curves are computed from the noisy answers, so that they are public when rows are
+    asked about by them: with rows clipped to the length ``B``, the matrix
     changes by ``sqrt(2) B**2`` and a gradient by ``2 B`` under replace-one, by ``B**2`` and ``B`` under
     add-remove. The score is the number of rows that are right, which one row changes by 1.
 
@@ -139,6 +144,7 @@ class PrivateClassifier(BinsClassifier):
     """
 
     name: ClassVar[str] = "classifier"
+    lines_: dict[str, tuple[float, float]]
     theorems: ClassVar[tuple[str, ...]] = ("classifier", "sulq-sensitivity", "marginals")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **SumsEstimator.common_constraints,
@@ -149,14 +155,15 @@ class PrivateClassifier(BinsClassifier):
         ),
     }
     _saved_attributes: ClassVar[tuple[str, ...]] = (
-        *SumsEstimator.common_saved, "classes_", "curves_", "weights_", "slopes_", "intercept_", "factor_",
-        "signal_", "stages_", "cells_", "score_", "status_",
+        *SumsEstimator.common_saved, "classes_", "curves_", "weights_", "lines_", "slopes_", "intercept_",
+        "factor_", "signal_", "stages_", "cells_", "score_", "status_",
     )  # fmt: skip
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         **SumsEstimator._decoders,
         "cells_": Bins.from_dict,
         "curves_": lambda curves: {name: Curve.from_dict(curve) for name, curve in curves.items()},
         "signal_": lambda signal: math.inf if signal is None else signal,
+        "lines_": lambda lines: {name: tuple(line) for name, line in lines.items()},
         "score_": lambda score: None if score is None else ModelScore.from_dict(score),
     }
 
@@ -205,7 +212,7 @@ class PrivateClassifier(BinsClassifier):
         self.status_ = describe_plan(facts, plan, self.privacy, wants_score=wants_score, floor=self.floor)
         totals = self._learn_curves(schedule, layout, target, plan, counts, facts.n_rows)
         if plan.stages == 2:
-            self._learn_weights(schedule, target)
+            self._learn_weights(schedule, target, facts.n_rows)
         self.score_ = None
         if plan.scored:
             scored = schedule.ask("score", self._score_query(target))
@@ -325,36 +332,36 @@ class PrivateClassifier(BinsClassifier):
         tables = [self._by_class(table, schema, target) for table in split]
         count_sd = float(np.max(schedule.answers["classes"].sd))
         totals = combine_totals(counts, count_sd, tables, sd, n_rows)
-        widths = [np.ones(len(table)) for table in tables]
-        if plan.level == 2 and n_rows > MERGED_ROWS * sd:
-            cells, tables, widths = _merge_tables(cells, tables, sd)
-        curves, self.factor_ = make_curves(tables, widths, totals, sd, floor=self.floor)
+        priors = [
+            prior_covariance(size, ordered=column.is_number, missing=column.is_number and not column.required)
+            for size, column in zip(cells.sizes.values(), layout.schema.columns, strict=True)
+        ]
+        curves = make_curves(tables, priors, totals, sd)
+        self.factor_ = 1.0
         self.cells_ = cells
         self.curves_ = dict(zip(layout.names, curves, strict=True))
         self.weights_ = np.full(len(curves), AVERAGE_WEIGHT)
-        self.slopes_ = np.zeros(len(curves))
+        self.lines_, self.slopes_ = {}, np.zeros(0)
         self.intercept_ = np.log(totals / totals.sum())
         return totals
 
-    def _learn_weights(self, schedule: BudgetSchedule, target: str) -> None:
+    def _learn_weights(self, schedule: BudgetSchedule, target: str, n_rows: float) -> None:
         """Weigh the curves of two classes, add a line for each number, and mend the intercept."""
-        rows = ScoredRows.from_curves(self.curves_, self.cells_, self.signal_)
+        rows = ScoredRows.from_curves(self.curves_, self.cells_)
         if rows.size == 1:
             return  # All curves are flat and no column is a number: there is nothing to weigh.
         prior = np.exp(self.intercept_)
-        found, constant = learn_weights(schedule, rows, target, self._levels, prior, self.signal_)
+        found, constant = learn_weights(schedule, rows, target, self._levels, prior, n_rows)
         weights = dict(zip(rows.scores, found, strict=False))
-        slopes = dict(zip(rows.lines, found[len(weights) :], strict=False))
-        names = list(self.curves_)
-        self.weights_ = np.array([weights.get(name, 0.0) for name in names])
-        self.slopes_ = np.array([slopes.get(name, 0.0) * rows.scale for name in names])
+        self.weights_ = np.array([weights.get(name, 0.0) for name in self.curves_])
+        self.lines_, self.slopes_ = rows.lines, found[len(weights) : -1]
         self.curves_ = {
-            name: Curve(np.clip(curve.values, -LARGEST_VALUE, LARGEST_VALUE), curve.sd)
+            name: replace(curve, values=np.clip(curve.values, -LARGEST_VALUE, LARGEST_VALUE))
             for name, curve in self.curves_.items()
         }
-        middle = math.fsum(weights[name] * rows.middles[name] for name in weights)
+        mean = math.fsum(weights[name] * rows.means[name] for name in weights)
         # Half for each class, so that probabilities are those of the difference.
-        odds = constant + float(found[-1]) - middle
+        odds = constant + CONSTANT * float(found[-1]) - mean
         self.intercept_ = np.array([-odds / 2, odds / 2])
 
     def _score_query(self, target: str) -> PredictionCounts:
@@ -368,11 +375,8 @@ class PrivateClassifier(BinsClassifier):
                 name: [_on_lattice(weight * row) for row in curve.values]
                 for weight, (name, curve) in zip(self.weights_, self.curves_.items(), strict=True)
             },
-            {
-                name: _on_lattice(slope * signs)
-                for name, slope in zip(self.curves_, self.slopes_, strict=True)
-                if slope
-            },
+            self.lines_,
+            {name: _on_lattice(s * signs) for name, s in zip(self.lines_, self.slopes_, strict=True)},
             self.cells_.edges,
             by_class=self._by_table,
         )
@@ -384,13 +388,19 @@ class PrivateClassifier(BinsClassifier):
         scores = np.tile(self.intercept_, (len(codes), 1))
         for column, weight, curve in zip(codes.T, self.weights_, self.curves_.values(), strict=True):
             scores += weight * curve.values[column]
-        if self.slopes_.any():
+        if self.lines_:
             # Lines are for two classes; half of each is for the second, and half against the first.
-            numbers = [i for i, (_, level) in enumerate(self.layout_.coordinates) if level is None]
-            owners = [self.layout_.names.index(self.layout_.coordinates[i][0]) for i in numbers]
-            lines = (self.layout_.rows(rows)[:, numbers] - 0.5) @ self.slopes_[owners]
-            scores += np.outer(lines, [-0.5, 0.5])
+            scores += np.outer(self._line_values(rows, codes) @ self.slopes_, [-0.5, 0.5])
         return scores
+
+    def _line_values(self, rows: Any, codes: Ints) -> Floats:
+        """Return the numbers of rows on their scales, cut as in the queries; 0 for missing ones."""
+        places = {name: i for i, (name, _) in enumerate(self.layout_.coordinates)}
+        numbers = self.layout_.rows(rows)[:, [places[name] for name in self.lines_]]
+        origins, units = np.array(list(self.lines_.values())).T
+        values = np.clip((numbers - origins) * units, -LONGEST_LINE, LONGEST_LINE)
+        missing = self.cells_.missing(codes, list(self.lines_))
+        return np.asarray(np.where(missing, 0.0, values))
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second of two classes over the first, or of each class, for each row."""
@@ -409,6 +419,8 @@ class PrivateClassifier(BinsClassifier):
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
         if name == "curves_":
             return {column: curve.to_dict() for column, curve in value.items()}
+        if name == "lines_":
+            return {column: list(line) for column, line in value.items()}
         if name == "signal_":
             return None if math.isinf(value) else float(value)
         return super()._pack(name, value, arrays)
@@ -430,22 +442,3 @@ def _shorten_plan(schedule: BudgetSchedule, decided: Plan, asked: Plan) -> Plan:
     left_out = [name for name in asked.shares if name not in decided.shares]
     schedule.merge(left_out, "tables")
     return decided
-
-
-def _merge_tables(
-    cells: Bins, tables: Sequence[Floats], sd: float
-) -> tuple[Bins, list[Floats], list[Floats]]:
-    """Return cells and tables in which neighboring cells of numbers with like class shares are one."""
-    edges, merged, widths = dict(cells.edges), [], []
-    for (name, size), table in zip(cells.sizes.items(), tables, strict=True):
-        starts = np.arange(size)
-        if name in edges:
-            # The last cell is that of missing values, if any can be.
-            inner = len(edges[name]) + 1
-            # Where nothing differs, one edge is kept: queries about curves need one.
-            cuts = merge_cells(table[:inner], sd) or [inner // 2]
-            starts = np.array([0, *cuts, *range(inner, size)])
-            edges[name] = tuple(edges[name][cut - 1] for cut in cuts)
-        merged.append(np.add.reduceat(table, starts, axis=0))
-        widths.append(np.diff(starts, append=size).astype(np.float64))
-    return Bins(cells.layout, edges), merged, widths

@@ -15,7 +15,7 @@ TWO_STAGES = 20.0
 """Least signal at which weights are learned after the curves; below it the second stage costs accuracy."""
 FIRST_SHARE = 0.5
 """Share of the model's promise that the first of two stages gets."""
-PRODUCTS_SHARE = 0.2
+PRODUCTS_SHARE = 0.15
 """Share of the second stage's promise that the matrix of products gets."""
 ROUNDS = 5
 """Number of gradients of the second stage."""
@@ -27,22 +27,24 @@ SCORE_SHARE = 0.05
 """Share of the whole promise that the score gets, before all else."""
 WIDEST_SCORE = 0.1
 """Half width of the score's interval, above which it is not asked."""
-SPREAD = 0.3
-"""Variance of a curve's relative effects that shrinkage takes for granted."""
+STRENGTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""Variances of a curve's relative effects between which the first stage chooses."""
+STRENGTH_SHARES = (0.25, 0.08, 0.10, 0.25, 0.22, 0.06, 0.04)
+"""How often columns of other tables had each of them."""
+POOLED_COLUMNS = 3.0
+"""Number of columns that this is worth beside those of the table."""
+LINEAR_PART, SMOOTH_PART, ROUGH_PART, SMOOTH_LENGTH = 0.45, 0.35, 0.2, 0.25
+"""Parts of a number's curve that are a line, smooth and rough; and the part of the range that is alike."""
 AVERAGE_WEIGHT = 0.5
 """Weight of every curve in one stage, as columns repeat each other; in two, where weights begin."""
-MERGED_ROWS = 1000.0
-"""Rows for each standard deviation of noise on a cell, above which cells are merged after the answer."""
 LEAST_KNOWN_VOTE = 15.0
 """Rows times mu below which the most common class itself may be named wrongly."""
 WEAK_SIGNAL = 5.0
 """Signal below which nothing but the most common class is to be expected."""
-STEEP_LINES, STEEP_SIGNAL = 4.0, 150.0
-"""Scale of lines beside curves from a signal on; below it, the scale is 1."""
-RADIUS = 0.7
-"""Length to which rows of the second stage are clipped, as part of the longest."""
-WIDE_PRIOR, NARROW_PRIOR, WIDE_SIGNAL = 0.5, 0.25, 60.0
-"""Standard deviation of weights about their start, from a signal on and below it."""
+PRIOR_WIDTH = 0.5
+"""Standard deviation of weights about their start in the second stage."""
+CONSTANT = 0.5
+"""Last coordinate of every row in the second stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def make_plan(facts: PublicFacts, *, wants_score: bool, count_share: float | Non
             shares[name] = second * (1 - PRODUCTS_SHARE) / ROUNDS
     if scored:
         shares["score"] = SCORE_SHARE
-    level = grid_level(facts.signal * math.sqrt(first / model))
+    level = grid_level(facts.signal * math.sqrt(first / model), facts.n_classes)
     return Plan(stages, level, scored, shares)
 
 

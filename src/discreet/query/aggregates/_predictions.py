@@ -37,8 +37,11 @@ class PredictionCounts(Aggregate):
         Score of each class before any column is looked at.
     curves : mapping of str to sequence of sequences of float
         For each level or cell of some columns, that of missing ones last, the score it adds to each class.
+    lines : mapping of str to sequence of float
+        For numbers that are read on a scale of their own, its origin as a fraction of the range and the
+        number of its units in the range; cut to 3 units on either side, and 0 for missing ones.
     slopes : mapping of str to sequence of float
-        For some numbers, the score that their whole range adds to each class, counted from its middle.
+        For the same numbers, the score that a unit adds to each class.
     edges : mapping of str to sequence of float
         For numbers with a curve, the values at which cells begin.
     by_class : bool
@@ -64,6 +67,7 @@ class PredictionCounts(Aggregate):
     classes: Sequence[Any]
     intercept: Sequence[float]
     curves: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
+    lines: Mapping[str, Sequence[float]] = field(default_factory=dict)
     slopes: Mapping[str, Sequence[float]] = field(default_factory=dict)
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
     by_class: bool = False
@@ -76,6 +80,8 @@ class PredictionCounts(Aggregate):
         object.__setattr__(self, "intercept", tuple(map(float, self.intercept)))
         object.__setattr__(self, "curves", curves)
         object.__setattr__(self, "slopes", slopes)
+        lines = {name: tuple(map(float, row)) for name, row in self.lines.items()}
+        object.__setattr__(self, "lines", lines)
         object.__setattr__(self, "edges", plain_edges(self.edges))
         check_edges(self.edges, list(curves))
         if self.target in (*curves, *slopes):
@@ -87,6 +93,7 @@ class PredictionCounts(Aggregate):
             len(row) == len(self.classes) and all(abs(value) <= _LARGEST_TERM for value in row)
             for row in rows
         )
+        good = good and list(lines) == list(slopes) and all(len(line) == 2 for line in lines.values())
         if len(self.classes) < 2 or not good:
             raise ParameterError(
                 "scores of a question must be numbers of at most 2**20, one for each of two or more classes, "
@@ -137,13 +144,9 @@ class PredictionCounts(Aggregate):
                     f"curves of a question for {name!r} must have {band.size} cells, and have {len(rows)}."
                 )
             bands.append(band)
-        lines = (
-            Features.from_curation(curation, tuple(self.slopes), center=None, radius=None)
-            if self.slopes
-            else None
-        )
-        if lines is not None and any(curation.column(name).is_category for name in self.slopes):
-            raise ParameterError("slopes of a question must be for numbers, and one is for a category.")
+        lines = None
+        if self.lines:
+            lines = Features.from_curation(curation, (), center=None, radius=None, lines=self.lines)
         return PredictionPass(
             curves_read=tuple(read),
             bands=tuple(bands),
@@ -164,6 +167,7 @@ class PredictionCounts(Aggregate):
             "classes": list(self.classes),
             "intercept": list(self.intercept),
             "curves": {name: [list(row) for row in rows] for name, rows in self.curves.items()},
+            "lines": {name: list(line) for name, line in self.lines.items()},
             "slopes": {name: list(row) for name, row in self.slopes.items()},
             "edges": plain_edges(self.edges),
             "by_class": self.by_class,
