@@ -471,7 +471,9 @@ def test_a_score_that_is_not_that_of_the_model_is_caught_even_if_all_files_agree
 ) -> None:
     folder = copies("classifier")
     repacked(folder, change)
-    quality = json.loads(describe_quality(PrivateClassifier.load(folder / MODEL)).model_dump_json())
+    stated = describe_quality(PrivateClassifier.load(folder / MODEL))
+    assert stated is not None
+    quality = stated.model_dump(mode="json")
     found = rewritten(folder, lambda content: content.update(quality=quality))
     assert "quality" in failed(found)
     assert "model page" not in failed(found)

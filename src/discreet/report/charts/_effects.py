@@ -83,7 +83,8 @@ class ColumnEffect:
     @property
     def spread(self) -> float:
         """Largest difference between two values of the column, over the classes."""
-        by_class = zip(*(part for cell in self.cells for part in (cell.first, cell.last)), strict=True)
+        ends = [part for cell in self.cells for part in (cell.first, cell.last)]
+        by_class = [[part[k] for part in ends] for k in range(len(ends[0]))]
         return max(max(values) - min(values) for values in by_class)
 
 

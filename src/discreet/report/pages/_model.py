@@ -145,7 +145,7 @@ def column_effects(model: PrivateClassifier, drawn: Sequence[int]) -> list[Colum
     Parameters
     ----------
     model : PrivateClassifier
-        Fitted classifier.
+        Fitted classifier whose effects are shown.
     drawn : sequence of int
         Positions of the classes that are drawn; of two classes the second, whose log-odds are drawn.
     """
@@ -242,13 +242,13 @@ def _make_effect(
     Parameters
     ----------
     column : Column
-        Declared column.
+        Declared column of the effect.
     model : PrivateClassifier
         Fitted classifier, for the cells.
     first, last : array of shape (n_cells, n_drawn)
         Effect at both ends of each cell.
     sd : array of shape (n_cells, n_drawn)
-        Standard deviation of each.
+        Standard deviation of the effect in each cell.
     """
     if column.is_category:
         places = [(_level_text(level), 0.0, 0.0) for level in column.levels]
