@@ -60,8 +60,8 @@ def test_signal_and_share_of_the_class_counts_are_those_of_the_reference(
 
 
 def test_stages_and_grid_follow_from_public_facts() -> None:
-    one, two = (make_plan(facts(n, 8, 1.0), wants_score=False) for n in (300, 614))
-    assert (one.stages, one.level, two.stages, two.level) == (1, 0, 2, 0)
+    one, two = (make_plan(facts(n, 8, 1.0), wants_score=False) for n in (300, 900))
+    assert (one.stages, one.level, two.stages, two.level) == (1, 0, 2, 1)
     assert set(one.shares) == {"classes", "tables"}
     assert math.fsum(two.shares.values()) == pytest.approx(1.0)
     assert two.shares["products"] == pytest.approx(0.075)

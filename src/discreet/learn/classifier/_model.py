@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +30,7 @@ from discreet.learn.classifier._rules import (
 )
 from discreet.learn.classifier._score import ModelScore
 from discreet.learn.classifier._weights import LARGEST_VALUE, LATTICE, StageRows, WeightQueries
+from discreet.learn.feature_map import FeatureMap
 from discreet.privacy import PureDP
 from discreet.query import Histogram, Marginals, PredictionCounts
 from discreet.query.curation import Curation
@@ -38,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats, Ints
-    from discreet.learn.feature_map import FeatureMap
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import NoisySums
+    from discreet.query.costs import CostedTable, CostModel
     from discreet.schema import Schema
 
 MOST_CELLS_OF_A_COLUMN, MOST_CELLS_IN_ALL = 2000, 10**6
@@ -222,6 +224,26 @@ class PrivateClassifier(BinsClassifier):
                 np.asarray(scored.value), np.asarray(scored.sd), facts.n_rows, totals, count_sd
             )
         return schedule
+
+    def describe_fit(self, sums: CostedTable | CostModel) -> str:
+        """Return what to expect of a fit, in words, by public facts: nothing is asked or charged.
+
+        Parameters
+        ----------
+        sums : Database, RemoteDatabase or CostModel
+            Table, or what is public about it: its schema, its neighbors and its number of rows.
+        """
+        trial = copy.copy(self)  # which takes the classes of the schema as if it were fitted
+        layout, target = FeatureMap.from_schema(sums.schema), trial._database_target(sums.schema)
+        assert target is not None
+        public: Any = sums
+        n_rows = trial._check_size(public, layout)
+        if n_rows is None:
+            return "What to expect depends on the number of rows, which is private and paid for first."
+        facts = trial._public_facts(public, layout, target, n_rows, None)
+        wants_score = self.paid_score is not False
+        plan = make_plan(facts, wants_score=wants_score)
+        return describe_plan(facts, plan, self.privacy, wants_score=wants_score, floor=self.floor)
 
     def _check_size(self, sums: NoisySums, layout: FeatureMap) -> int | None:
         """Return the number of rows, None if it is private; refuse tables that are empty or too wide."""

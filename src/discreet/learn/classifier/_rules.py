@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from discreet._types import Floats
     from discreet.privacy.budget_split import Privacy
 
-TWO_STAGES, MANY_CLASSES_STAGES = 20.0, 50.0
+TWO_STAGES, MANY_CLASSES_STAGES = 45.0, 50.0
 """Least signal, times two over the number of classes, for a second stage: of two classes, and of more."""
 FIRST_SHARE = 0.5
 """Share of the model's promise that the first of two stages gets."""
@@ -44,8 +44,8 @@ AVERAGE_WEIGHT, MANY_CLASSES_WEIGHT = 0.5, 0.35
 """Weight of curves at which the second stage starts with two classes; with more, at which it keeps them."""
 LEAST_KNOWN_VOTE = 15.0
 """Rows times mu below which the most common class itself may be named wrongly."""
-WEAK_SIGNAL = 5.0
-"""Signal below which nothing but the most common class is to be expected."""
+WEAK_SIGNAL, MIDDLE_SIGNAL = 5.0, 20.0
+"""Signals below which nothing but the most common class is to be expected, and weak effects are lost."""
 PRIOR_WIDTH = 0.5
 """Standard deviation of weights about their start in the second stage."""
 CONSTANT = 0.5
@@ -194,7 +194,7 @@ def expectation(facts: PublicFacts, privacy: Privacy) -> str:
         return f"{rows} even the most common class may be named wrongly. Expect no better than a guess."
     if facts.signal < WEAK_SIGNAL:
         return f"{rows} expect the most common class for everyone: noise hides all but very strong effects."
-    if facts.signal < TWO_STAGES:
+    if facts.signal < MIDDLE_SIGNAL:
         return f"{rows} expect strong effects of single columns to be found, and weak ones to be lost."
     return f"{rows} expect the effect of each column to be found."
 
