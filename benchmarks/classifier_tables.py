@@ -219,7 +219,8 @@ def lending() -> Table:
     """42,535 loans of 2007 to 2011; whether they were lost, by 13 numbers and 5 categories."""
     rows = _read("lending_club_2007_2011")
     rows["lost"] = rows.pop("loan_status").str.contains("Charged Off").astype(int)
-    return Table("lending", rows[[*LENDING, "lost"]], declare(rows, "lost", LENDING))
+    rows = rows[[*LENDING, "lost"]].copy()
+    return Table("lending", rows, declare(rows, "lost", LENDING))
 
 
 def sample(make: Callable[[], Table], size: int, seed: int = 7) -> Table:
