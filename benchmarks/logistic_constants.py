@@ -1,12 +1,12 @@
 """How much to regularize, chosen on tables that benchmarks/logistic.py does not measure.
 
 Accuracy is measured over a range of regularizations on nine public tables at several promises. The constants
-of ``discreet.learn.logistic.constants`` lose, in the mean over these tables and promises, as little against
-the best regularization of each as any do, to a twentieth of a point; among equals the smaller penalty was
-taken. Two public considerations enter. Ranges are wide: bounds that are to hold everybody leave most people
-in a corner of the box. And a classifier that is no better than the most common class counts as that class:
-otherwise so much regularization that nothing is learned would look good. Nothing here reads the breast
-cancer, digits or census tables, though it was a poor result on the first of them that led to these two
+of ``discreet.learn.perturbation.mean_loss_constants`` lose, in the mean over these tables and promises, as
+little against the best regularization of each as any do, to a twentieth of a point; among equals the smaller
+penalty was taken. Two public considerations enter. Ranges are wide: bounds that are to hold everybody leave
+most people in a corner of the box. And a classifier that is no better than the most common class counts as
+that class: otherwise so much regularization that nothing is learned would look good. Nothing here reads the
+breast cancer, digits or census tables, though it was a poor result on the first of them that led to these two
 considerations.
 
 The tables are looked for as figures/masked_tables.py says; if one is missing nothing is saved.
@@ -27,8 +27,9 @@ from threadpoolctl import threadpool_limits
 from discreet import ApproxDP, PureDP
 from discreet.errors import PromiseError
 from discreet.learn import PrivateLogisticRegression
-from discreet.learn.logistic.constants import LogisticConstants, relative_noise
+from discreet.learn.logistic.constants import LogisticConstants
 from discreet.learn.perturbation.defaults import pure_if_quieter
+from discreet.learn.perturbation.mean_loss_constants import relative_noise
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

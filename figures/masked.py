@@ -23,14 +23,15 @@ from matplotlib.colors import ListedColormap
 
 from discreet import NoPromise, PureDP
 from discreet.errors import PromiseError
-from discreet.learn.logistic.problem import minimize, problem_for
-from discreet.learn.logistic.sensitivity import minimizer_sensitivity
+from discreet.learn.logistic.problem import problem_for
 from discreet.learn.logistic.utility import (
     input_utility,
     output_utility,
     printed_input_utility,
     printed_output_utility,
 )
+from discreet.learn.perturbation.mean_loss import minimize
+from discreet.learn.perturbation.mean_loss_constants import minimizer_sensitivity
 from discreet.noise import Stream, spherical_laplace, standard_normal
 from discreet.release import MaskedRelease
 

@@ -14,8 +14,10 @@ from masked_tables import SOURCES, say_skipped
 from matplotlib import pyplot as plt
 from matplotlib.ticker import NullLocator
 
-from discreet.learn.logistic.problem import minimize, problem_for
-from discreet.learn.logistic.sensitivity import gradient_change, largest_norm, minimizer_sensitivity
+from discreet.learn.logistic.problem import problem_for
+from discreet.learn.logistic.sensitivity import gradient_change, largest_norm
+from discreet.learn.perturbation.mean_loss import minimize
+from discreet.learn.perturbation.mean_loss_constants import minimizer_sensitivity
 from discreet.noise import Stream, spherical_laplace
 from discreet.release.masked import Task, make_mask
 

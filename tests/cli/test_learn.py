@@ -247,7 +247,7 @@ def test_a_signed_model_shows_who_signed(survey: Path) -> None:
     ("arguments", "code", "said"),
     [
         (("--model", "idd3", *PRICE), 1, "Did you mean 'id3'?"),
-        (("--model", "svm", *PRICE), 1, "promises nothing"),
+        (("--model", "svm-exact", *PRICE), 1, "promises nothing"),
         ((*PRICE,), 1, "needs --model NAME"),
         (("--model", "id3", "--target", "sex"), 1, "it has no default. Give --epsilon"),
         (("--model", "id3", *PRICE), 1, "Give --target COLUMN"),

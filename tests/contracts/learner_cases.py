@@ -12,6 +12,7 @@ from discreet.learn import (
     Learner,
     NoiseAwareClassifier,
     NoiseAwareRidge,
+    PrivateClassifier,
     PrivateGradientLogistic,
     PrivateID3Classifier,
     PrivateKMeans,
@@ -20,6 +21,7 @@ from discreet.learn import (
     PrivatePCA,
     PrivatePerceptron,
     PrivateRidge,
+    PrivateSVM,
     RegularizedSVM,
 )
 from discreet.noise_law import ColumnLaw, GaussianLaw, NoiseLaw, ResponseLaw
@@ -51,9 +53,11 @@ ANSWERED = ColumnLaw(
 )
 
 LEARNERS: dict[str, Callable[..., Learner]] = {
-    "svm": lambda **rest: RegularizedSVM(**rest),
+    "svm-exact": lambda **rest: RegularizedSVM(**rest),
     "logistic": lambda **rest: PrivateLogisticRegression(**{**LOGISTIC, **rest}),
+    "svm": lambda **rest: PrivateSVM(**{**LOGISTIC, **rest}),
     "large-margin-gaussian": lambda **rest: LargeMarginGaussianClassifier(**{**LOGISTIC, **rest}),
+    "classifier": lambda **rest: PrivateClassifier(**{**EXACT, **rest}),
     "id3": lambda **rest: PrivateID3Classifier(**{**EXACT, **rest}),
     "naive-bayes": lambda **rest: PrivateNaiveBayes(**{**EXACT, **rest}),
     "ridge": lambda **rest: PrivateRidge(**{**EXACT, **rest}),
@@ -68,9 +72,11 @@ LEARNERS: dict[str, Callable[..., Learner]] = {
 """Learners that keep the meaning of scikit-learn's accuracy checks: private ones at a huge epsilon."""
 
 EXPECTED_FAILURES: dict[str, Mapping[str, str]] = {
-    "svm": {},
+    "svm-exact": {},
     "logistic": {},
+    "svm": {},
     "large-margin-gaussian": {},
+    "classifier": {},
     "id3": {},
     "naive-bayes": {},
     "ridge": {},
@@ -87,7 +93,20 @@ EXPECTED_FAILURES: dict[str, Mapping[str, str]] = {
 """scikit-learn's checks that a learner fails on purpose, with the reason."""
 
 LARGER: dict[str, Mapping[str, Any]] = {
-    "svm": {"theta": 2.0, "rho": 0.5, "positive": "no"},
+    "svm-exact": {"theta": 2.0, "rho": 0.5, "positive": "no"},
+    "svm": {
+        "privacy": ApproxDP(epsilon=3.0, delta=1e-6),
+        "bounds": (-7.0, 7.0),
+        "norm_bound": 2.0,
+        "classes": ["no", "yes"],
+        "regularization": 0.25,
+        "smoothing": 0.25,
+        "mechanism": "output",
+        "fit_intercept": False,
+        "intercept_scale": 0.5,
+        "tolerance": 1e-9,
+        "random_state": 1,
+    },
     "logistic": {
         "privacy": ApproxDP(epsilon=3.0, delta=1e-6),
         "bounds": (-7.0, 7.0),
@@ -116,6 +135,15 @@ LARGER: dict[str, Mapping[str, Any]] = {
         "centroid_share": 0.25,
         "intercept_scale": 0.5,
         "tolerance": 1e-4,
+        "random_state": 1,
+    },
+    "classifier": {
+        "privacy": GaussianDP(mu=2.0),
+        "bounds": (-7.0, 7.0),
+        "classes": ["no", "yes"],
+        "edges": {"day": [1.0, 3.5]},
+        "floor": False,
+        "paid_score": "table",
         "random_state": 1,
     },
     "id3": {

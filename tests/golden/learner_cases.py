@@ -44,7 +44,13 @@ def settings() -> dict[str, tuple[str, Mapping[str, Any], float]]:
     """Return for each case the learner, its parameters and the grid on which results are compared."""
     linear = {"privacy": APPROXIMATE, "norm_bound": 2.0, **DECLARED}
     return {
-        "svm": ("svm", {"theta": 2.0, "rho": 0.5, "positive": "no"}, 1e-6),
+        "svm exact": ("svm-exact", {"theta": 2.0, "rho": 0.5, "positive": "no"}, 1e-6),
+        "svm objective": ("svm", {**linear, "regularization": 0.25}, 1e-7),
+        "svm output": (
+            "svm",
+            {**linear, "privacy": PureDP(epsilon=4.0), "regularization": 0.25, "mechanism": "output"},
+            1e-7,
+        ),
         "logistic objective": ("logistic", {**linear, "regularization": 0.25}, 1e-7),
         "logistic output": (
             "logistic",

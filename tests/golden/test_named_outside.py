@@ -72,7 +72,9 @@ def test_invariant_release_takes_a_learner_and_a_variance() -> None:
     assert made.data.shape == X.shape
 
 
-@pytest.mark.parametrize("name", ["logistic", "large-margin-gaussian", "id3", "naive-bayes", "perceptron"])
+@pytest.mark.parametrize(
+    "name", ["logistic", "svm", "large-margin-gaussian", "id3", "naive-bayes", "perceptron"]
+)
 def test_classifier_fits_predicts_scores_and_states_its_promises(name: str) -> None:
     model: Any = LEARNERS[name](
         privacy=discreet.ApproxDP(epsilon=9, delta=1e-6), bounds=(-1.0, 1.0), classes=[0, 1], random_state=1
@@ -81,7 +83,7 @@ def test_classifier_fits_predicts_scores_and_states_its_promises(name: str) -> N
     assert model.predict(X).shape == Y.shape
     assert 0 <= model.score(X, Y) <= 1
     assert model.promises_
-    assert hasattr(model, "fit_database") == (name not in ("logistic", "large-margin-gaussian"))
+    assert hasattr(model, "fit_database") == (name not in ("logistic", "svm", "large-margin-gaussian"))
 
 
 def test_database_sums_counts_and_makes_histograms(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import warnings
@@ -8,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.linear_model import Ridge
-from sklearn.neural_network import MLPClassifier
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from discreet.errors import DataError, ParameterError
 from discreet.learn import Closeness, RegularizedSVM, local_constant, measure_closeness
 from discreet.learn import _closeness as room
+from discreet.learn._smooth_problem import SmoothDerivative, smooth_problem
 from discreet.noise import Stream
-from tests.learn.svm.problems import mixed, twenty
+from tests.learn.exact_svm.problems import mixed, twenty
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,16 +176,148 @@ def test_where_the_solution_has_no_derivative_there_is_no_constant() -> None:
         local_constant(RegularizedSVM(theta=0.5, rho=1.0).fit(X, y), X, y)
 
 
+def smooth_models() -> dict[str, tuple[Any, Floats, Floats]]:
+    """Return models with smooth losses, trained to rounding errors, and their rows."""
+    X, y = mixed(4, 18, 2)
+    level = X @ [1.0, -2.0] + np.sin(np.arange(18))
+    three = np.digitize(level, [-1.0, 1.0])
+    fast = {"solver": "newton-cholesky", "tol": 1e-13}
+    deep = {"activation": "tanh", "solver": "lbfgs", "tol": 1e-15, "max_iter": 100_000, "max_fun": 10**6}
+    return {
+        "ridge": (Ridge(alpha=0.7), X, level),
+        "two targets": (Ridge(alpha=0.7), X, np.column_stack([level, y])),
+        "no intercept": (Ridge(alpha=0.7, fit_intercept=False), X, level),
+        "logistic": (LogisticRegression(C=2.0, **fast), X, y),
+        "multinomial": (LogisticRegression(C=0.5, **fast), X, three),
+        "network of numbers": (
+            MLPRegressor(hidden_layer_sizes=2, alpha=1.0, random_state=1, **deep),
+            X,
+            level,
+        ),
+        "network of classes": (
+            MLPClassifier(hidden_layer_sizes=2, alpha=0.5, random_state=3, **deep),
+            X,
+            three,
+        ),
+    }
+
+
+def parameters(model: Any) -> Floats:
+    parts = [model.coef_, model.intercept_] if hasattr(model, "coef_") else model.coefs_ + model.intercepts_
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+def trained(model: Any, X: Floats, y: Floats) -> Any:
+    with warnings.catch_warnings():
+        # The line search of a solver gives up once only rounding errors are left.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, y)
+
+
+def measured_derivative(solve: Callable[[Floats], Floats], X: Floats, h: float) -> float:
+    """Return the norm of the derivative of a solution, by retraining on both sides of every cell."""
+    columns = []
+    for cell in np.ndindex(X.shape):
+        shifted = []
+        for sign in (1, -1):
+            moved = X.copy()
+            moved[cell] += sign * h
+            shifted.append(solve(moved))
+        columns.append((shifted[0] - shifted[1]) / (2 * h))
+    return float(np.linalg.norm(np.column_stack(columns), 2))
+
+
+@pytest.mark.parametrize("name", ["ridge", "two targets", "no intercept", "logistic", "multinomial"])
+def test_the_local_constant_of_a_smooth_model_is_the_norm_of_measured_derivatives(name: str) -> None:
+    model, X, y = smooth_models()[name]
+    measured = measured_derivative(lambda moved: parameters(clone(model).fit(moved, y)), X, 1e-4)
+    assert local_constant(model.fit(X, y), X, y) == pytest.approx(measured, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["network of numbers", "network of classes"])
+def test_the_local_constant_of_a_network_is_the_norm_of_measured_derivatives(name: str) -> None:
+    model, X, y = smooth_models()[name]
+    problem = smooth_problem(trained(model, X, y), X, y)
+    assert problem is not None
+    # scikit-learn ends next to the minimum of this problem, but too far from it for small differences.
+    found = SmoothDerivative(problem)
+    assert np.linalg.norm(found.phi - parameters(model)) < 1e-2
+
+    def solve(moved: Floats) -> Floats:
+        return SmoothDerivative(dataclasses.replace(problem, X=moved)).phi
+
+    assert local_constant(model, X, y) == pytest.approx(measured_derivative(solve, X, 1e-4), rel=1e-5)
+
+
+def test_the_local_constant_of_ridge_is_the_one_by_hand() -> None:
+    x, y = np.array([1.0, 2.0, -1.0]), np.array([2.0, 3.0, 0.5])
+    model = Ridge(alpha=0.5, fit_intercept=False).fit(x[:, None], y)
+    # f = x'y / (x'x + alpha), so that df/dx = (y - 2 f x) / (x'x + alpha).
+    f, bottom = x @ y / (x @ x + 0.5), x @ x + 0.5
+    found = local_constant(model, x[:, None], y)
+    assert found == pytest.approx(np.linalg.norm(y - 2 * f * x) / bottom, rel=1e-12)
+    # A twin that moves the scores alone, and forgets that rows also weight the residuals.
+    assert found > 1.1 * np.linalg.norm(f * x) / bottom
+
+
+def test_a_network_is_trained_on_from_its_own_weights() -> None:
+    model, X, y = smooth_models()["network of numbers"]
+    trained(model, X, y)
+    before = parameters(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = measure_closeness(
+            model, noisy(X, y, 1e-3), radius=0.1, draws=5, slack=False, stream=Stream.from_seed(2)
+        )
+        other = trained(clone(model).set_params(random_state=2), X, y)
+    assert found.hits == 5
+    assert np.array_equal(parameters(model), before)
+    # The same problem from another start: another minimum, or the same with its units exchanged.
+    assert np.linalg.norm(parameters(other) - before) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (Ridge(alpha=[1.0, 2.0]), "one alpha"),
+        (Ridge(positive=True), "either sign"),
+        (LogisticRegression(class_weight="balanced"), "equal weight"),
+        (LogisticRegression(solver="liblinear"), "coefficients alone"),
+        (MLPRegressor(hidden_layer_sizes=2, activation="relu", random_state=1), "twice differentiable"),
+    ],
+)
+def test_a_problem_that_the_theorem_does_not_cover_has_no_local_constant(model: Any, words: str) -> None:
+    X, y = mixed(4, 18, 2)
+    target = np.column_stack([y, y]) if np.ndim(getattr(model, "alpha", 0)) else y
+    with pytest.raises(ParameterError, match=words):
+        local_constant(trained(model, X, target), X, target)
+
+
+def test_a_model_of_other_rows_or_with_a_flat_direction_has_no_local_constant() -> None:
+    X, y = mixed(4, 18, 2)
+    model = LogisticRegression(C=2.0).fit(X, y)
+    assert local_constant(model, X, y) > 0
+    with pytest.raises(DataError, match="not near a minimum"):
+        local_constant(model, X, -y)
+    with pytest.raises(DataError, match="not positive definite"):
+        local_constant(Ridge(alpha=0.0).fit(0 * X, y), 0 * X, y)
+    short = trained(MLPRegressor(hidden_layer_sizes=2, activation="tanh", max_iter=3, random_state=1), X, y)
+    with pytest.raises(DataError, match=r"not near a minimum|not positive definite"):
+        local_constant(short, X, y)
+
+
 def test_models_without_coefficients_are_refused_by_name() -> None:
     X, y = np.array([[-2.0, 0.0], [-1.0, 1.0], [1.0, 0.0], [2.0, 1.0]]), np.array([-1, -1, 1, 1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         network = MLPClassifier(hidden_layer_sizes=2, max_iter=2, random_state=1).fit(X, y)
-    with pytest.raises(ParameterError, match="MLPClassifier has no coef_, intercept_, slack_"):
+    with pytest.raises(ParameterError, match="MLPClassifier has no slack_"):
         measure_closeness(network, lambda _: (X, y), radius=1.0, draws=1)
+    with pytest.raises(ParameterError, match=r"GaussianNB has no coef_, intercept_\. Use a linear model"):
+        measure_closeness(GaussianNB().fit(X, y), lambda _: (X, y), radius=1.0, draws=1, slack=False)
     ridge = Ridge().fit(X, y)
     with pytest.raises(ParameterError, match=r"Ridge has no slack_. Use slack=False"):
         measure_closeness(ridge, lambda _: (X, y), radius=1.0, draws=1)
     assert measure_closeness(ridge, lambda _: (X, y), radius=1e-9, draws=2, slack=False).hits == 2
-    with pytest.raises(ParameterError, match="local_constant must be a RegularizedSVM, was Ridge"):
-        local_constant(ridge, X, y)
+    with pytest.raises(ParameterError, match="local_constant must be a RegularizedSVM, or a Ridge"):
+        local_constant(GaussianNB().fit(X, y), X, y)

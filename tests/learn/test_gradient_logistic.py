@@ -10,8 +10,9 @@ from scipy import optimize, special
 
 from discreet import datasets
 from discreet.learn import PrivateGradientLogistic
+from discreet.learn._bins import public_grid
 from discreet.learn._centering import Centering
-from discreet.learn._gradient_logistic import FEWEST_BINS, MOST_BINS, affordable_bins, noise_penalty
+from discreet.learn._gradient_logistic import noise_penalty
 from discreet.learn.feature_map import FeatureMap
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
@@ -188,20 +189,15 @@ def test_a_curve_that_no_line_follows_is_learned_in_cells() -> None:
     assert curve > 0.95
 
 
-def test_how_many_cells_follows_from_rows_and_noise_alone() -> None:
-    numbers = [affordable_bins(n, 30.0) for n in (100, 10_000, 30_000, 10**6)]
-    assert numbers == sorted(numbers)
-    assert (numbers[0], numbers[-1]) == (FEWEST_BINS, MOST_BINS)
-    assert affordable_bins(30_000, 36.0) == int(0.4 * math.sqrt(30_000 / 36.0)) == 11
-    assert affordable_bins(10, 0.0) == MOST_BINS
+def test_automatic_cells_are_those_of_the_public_grid() -> None:
     rows = townsfolk(1000)
-    schema = townsfolk_schema("add-remove")
-    with Database(rows, schema=schema, random_state=1) as sums:
-        assert sums.n_rows is None
-        promise = GaussianDP(mu=50.0, neighbors="add-remove")
-        model = PrivateGradientLogistic(privacy=promise, n_bins="auto").fit_database(sums)
-    assert model.cells_ is not None
-    assert model.cells_.sizes["share"] == FEWEST_BINS
+    for neighbors in ("replace-one", "add-remove"):
+        schema = townsfolk_schema(neighbors)
+        with Database(rows, schema=schema, random_state=1) as sums:
+            promise = GaussianDP(mu=50.0, neighbors=neighbors)
+            model = PrivateGradientLogistic(privacy=promise, n_bins="auto").fit_database(sums)
+        assert model.cells_ is not None
+        assert model.cells_.edges["share"] == public_grid(schema.column("share"), 1)
 
 
 def test_a_model_in_cells_survives_its_file_and_is_a_function_of_its_answers(tmp_path: Path) -> None:

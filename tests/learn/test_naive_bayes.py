@@ -8,6 +8,7 @@ import pytest
 
 from discreet import datasets
 from discreet.learn import PrivateNaiveBayes
+from discreet.learn._bins import public_grid
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from tests.learn.noisy_sums import (
@@ -75,20 +76,20 @@ def test_a_pure_promise_is_paid_by_absolute_changes() -> None:
 
 def test_the_number_of_cells_follows_from_public_facts() -> None:
     sizes = {}
-    for mu in (0.01, 0.2, 5.0):
+    for mu in (0.01, 0.05, 5.0):
         for start in (0, 4000):
             rows = townsfolk(8000).iloc[start : start + 4000]
             model = PrivateNaiveBayes(privacy=GaussianDP(mu=mu), schema=townsfolk_schema(), random_state=1)
             sizes[mu, start] = model.fit(rows, rows["owner"]).cells_.sizes["age"]
-    assert [sizes[mu, 0] for mu in (0.01, 0.2, 5.0)] == [2, 16, 32]
-    assert all(sizes[mu, 0] == sizes[mu, 4000] for mu in (0.01, 0.2, 5.0))
+    assert [sizes[mu, 0] for mu in (0.01, 0.05, 5.0)] == [5, 9, 19]
+    assert all(sizes[mu, 0] == sizes[mu, 4000] for mu in (0.01, 0.05, 5.0))
 
 
 def test_where_the_number_of_rows_is_private_the_cells_are_fixed() -> None:
     rows, schema = townsfolk(500), townsfolk_schema("add-remove")
     promise = GaussianDP(mu=1.0, neighbors="add-remove")
     model = PrivateNaiveBayes(privacy=promise, schema=schema, random_state=1).fit(rows, rows["owner"])
-    assert model.cells_.sizes["age"] == 16
+    assert model.cells_.edges["age"] == public_grid(schema.column("age"), 1)
     (answer,) = model.answers_.values()
     assert np.max(answer.sd) == pytest.approx(math.sqrt(5), rel=1e-9)
 

@@ -13,7 +13,8 @@ from discreet.report.statement.model import theorems_of
 
 PAGES = Path(__file__).parents[2] / "docs" / "explanation" / "theorems"
 PUBLISHED = {
-    "svm": ("fisher-svm",),
+    "svm-exact": ("fisher-svm",),
+    "svm": ("svm-objective", "masked-noise", "solver-tolerance"),
     "logistic": ("masked-sensitivity", "masked-noise", "masked-objective", "masked-gradient"),
     "large-margin-gaussian": (
         "large-margin-private",
@@ -24,6 +25,7 @@ PUBLISHED = {
         "large-margin-risk",
     ),
     "id3": ("sulq-id3", "sulq-sensitivity"),
+    "classifier": ("classifier", "sulq-sensitivity", "marginals"),
     "naive-bayes": ("sulq-3", "sulq-sensitivity"),
     "ridge": ("sulq-3", "sulq-sensitivity"),
     "gradient-logistic": ("sulq-3", "sulq-sensitivity"),

@@ -365,7 +365,7 @@ def test_targets_that_are_no_lists_of_classes_are_refused() -> None:
 def test_a_solver_that_halts_changes_nothing_about_what_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = []
     for steps in (200, 0):
-        monkeypatch.setattr("discreet.learn.logistic.problem.MOST_STEPS", steps)
+        monkeypatch.setattr("discreet.learn.perturbation.mean_loss.MOST_STEPS", steps)
         method = masked(privacy=PureDP(epsilon=1))
         method.release(X, Y)
         weights.append(method.model_)

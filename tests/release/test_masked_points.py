@@ -12,8 +12,9 @@ from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression
 
 from discreet.errors import PromiseError
-from discreet.learn.logistic.problem import minimize, problem_for
+from discreet.learn.logistic.problem import problem_for
 from discreet.learn.logistic.sensitivity import largest_norm
+from discreet.learn.perturbation.mean_loss import minimize
 from discreet.noise import Stream, standard_normal
 from discreet.release.masked import Task, _equations, make_mask
 from discreet.release.masked._points import binary_points, greedy_points, greedy_value

@@ -407,7 +407,7 @@ def test_a_learner_without_a_promise_is_refused_by_the_verifier(
     copies: Callable[[str], Path],
 ) -> None:
     folder = copies("logistic")
-    assert "svm" in METHODS
+    assert "svm-exact" in METHODS
     none = {"kind": "no-promise", "reason": "why not"}
 
     def unpromised(header: dict[str, Any], _: dict[str, Any]) -> None:

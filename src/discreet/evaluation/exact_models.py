@@ -14,7 +14,8 @@ from scipy import special
 from discreet.errors import DiscreetError
 from discreet.evaluation._models import PredictionTask, fit_linear, fit_majority
 from discreet.evaluation.scores import Tested, Trained, accuracy_or_r2, score, score_subgroups
-from discreet.learn.logistic.problem import minimize, problem_for
+from discreet.learn.logistic.problem import problem_for
+from discreet.learn.perturbation.mean_loss import minimize
 from discreet.release.invariant.plan import feature_matrix
 from discreet.release.masked.plan import MaskedPlan
 from discreet.report.findings import Learning

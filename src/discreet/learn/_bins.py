@@ -14,13 +14,13 @@ from discreet.learn._sums_base import SumsClassifier
 from discreet.learn.base import Constraint, is_number
 from discreet.learn.feature_map import FeatureMap
 from discreet.query import NodeTables, TreeNode
-from discreet.query.curation import Curation
+from discreet.query.curation import BITS, Curation
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._types import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Bools, Floats, Ints
     from discreet.query import Answer
     from discreet.schema import Column, Schema
 
@@ -38,6 +38,8 @@ EDGES = Constraint(
     ),
     (3, "age", {"age": [2.0, 1.0]}, {"age": []}),
 )
+FINER_GRIDS = (45.0, 150.0, 700.0)
+"""Rows of a class for each standard deviation of noise on a cell, from which on grids get finer."""
 BINS = Constraint(
     "a whole number from 2 to 1024",
     lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and 2 <= int(v) <= 1024,
@@ -77,6 +79,82 @@ def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
     return tuple(lower + (upper - lower) * i / n_bins for i in range(1, n_bins))
 
 
+def grid_level(signal: float, n_classes: int) -> int:
+    """Return the level of the public grid that is worth its noise, from 0 to 3.
+
+    Parameters
+    ----------
+    signal : float
+        Number of rows over the standard deviation of the noise on one cell; infinite without noise.
+    n_classes : int
+        Number of classes by which cells are counted.
+    """
+    return sum(2 * signal / n_classes >= least for least in FINER_GRIDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Cells of one level: fractions of a range, equal widths around 0, and values of whole numbers."""
+
+    fractions: tuple[float, ...]
+    equal: int
+    values: int
+
+
+_GRIDS = (
+    _Grid((1 / 16, 1 / 4, 1 / 2), 4, 6),
+    _Grid((1 / 256, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4), 8, 12),
+    _Grid((2.0**-10, 2.0**-8, 2.0**-6, 2.0**-5, *(i / 16 for i in range(1, 9)), 5 / 8, 3 / 4, 7 / 8), 16, 20),
+    _Grid((*(2.0**-i for i in range(12, 4, -1)), *(i / 16 for i in range(1, 16))), 32, 63),
+)
+
+
+def public_grid(column: Column, level: int) -> tuple[float, ...]:
+    """Return edges whose cells are narrow near the bound where most values are, without looking at a row.
+
+    Parameters
+    ----------
+    column : Column
+        Declared number or date.
+    level : int
+        How fine the grid is, from 0 to 3, by :func:`grid_level`.
+
+    Returns
+    -------
+    tuple of float
+        Points at which cells begin, without that of the first.
+
+    Notes
+    -----
+    Cells of a column that is never negative grow away from its lower bound, which has a cell of its own: it
+    is where all rows of a mostly empty column are. A column that is never positive is the mirror image. A
+    range with 0 inside is cut into equal widths. A whole number with few values has a cell for each. More
+    cells cost no privacy, as a row is in one of them, but each has noise.
+
+    Examples
+    --------
+    >>> from discreet.schema import Column
+    >>> [round(edge, 3) for edge in public_grid(Column("income", lower=0, upper=160), 0)]
+    [0.0, 10.0, 40.0, 80.0]
+    """
+    grid = _GRIDS[level]
+    lower, upper = column.range
+    width = upper - lower
+    whole = column.type in ("integer", "date")
+    if whole and width <= grid.values:
+        return tuple(lower + i for i in range(1, round(width) + 1))
+    if lower < 0 < upper:
+        cuts = [lower + width * i / grid.equal for i in range(1, grid.equal)]
+    else:
+        # A number of the curated table has 2**30 steps.
+        parts = [width * part for part in (2.0**-BITS, *grid.fractions)]
+        cuts = [upper - part for part in parts] if upper <= 0 else [lower + part for part in parts]
+    if whole:
+        # The mirror image of a cell that begins at a whole number ends at it.
+        cuts = [math.floor(cut) + 1 if upper <= 0 else math.ceil(cut) for cut in cuts]
+    return tuple(sorted({float(cut) for cut in cuts if lower < cut <= upper}))
+
+
 @dataclass(frozen=True)
 class Bins:
     """Cells of each column: the same ones in which an engine counts rows.
@@ -103,18 +181,26 @@ class Bins:
 
     @classmethod
     def from_features(
-        cls, layout: FeatureMap, edges: Mapping[str, Sequence[float]] | None, n_bins: int
+        cls,
+        layout: FeatureMap,
+        edges: Mapping[str, Sequence[float]] | None,
+        n_bins: int | None = None,
+        *,
+        level: int = 3,
     ) -> Self:
         """Return the cells of some columns.
 
         Parameters
         ----------
         layout : FeatureMap
-            Columns of the rows.
+            Columns of the rows; the cells that its schema declares are used for numbers without `edges`.
         edges : mapping of str to sequence of float, or None
-            Declared edges of some numbers; the others are cut by :func:`public_edges`.
-        n_bins : int
-            Largest number of cells of a number without declared edges.
+            Edges of some numbers, in place of those in the schema.
+        n_bins : int, optional
+            Largest number of cells of all other numbers, which :func:`public_edges` cuts; None cuts them by
+            :func:`public_grid`.
+        level : int
+            Level of the public grid, where `n_bins` is None.
         """
         declared = {} if edges is None else edges
         numbers = {column.name: column for column in layout.schema.columns if column.is_number}
@@ -124,10 +210,15 @@ class Bins:
                     f"edges of a learner must be for numbers that it reads, and {name!r} is none. It reads "
                     f"the numbers {', '.join(numbers) or '(none)'}."
                 )
-        result = {
-            name: tuple(map(float, declared[name])) if name in declared else public_edges(column, n_bins)
-            for name, column in numbers.items()
-        }
+        result = {}
+        for name, column in numbers.items():
+            starts = column.cell_starts
+            if name in declared:
+                result[name] = tuple(map(float, declared[name]))
+            elif starts is not None:
+                result[name] = starts
+            else:
+                result[name] = public_grid(column, level) if n_bins is None else public_edges(column, n_bins)
         return cls(layout, result)
 
     @cached_property
@@ -155,6 +246,17 @@ class Bins:
         with open_table(self.layout.name_columns(X)) as table:
             parts = [self._batch_codes(batch) for batch in table.batches(self.layout.schema)]
         return np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
+
+    def missing(self, codes: Ints, names: Sequence[str]) -> Bools:
+        """Return where numbers are missing, by the cells of rows that :meth:`codes` returned."""
+        places = {column.name: i for i, column in enumerate(self._curation.columns)}
+        return np.column_stack(
+            [
+                (codes[:, places[name]] == self.sizes[name] - 1)
+                & (self._curation.column(name).flag is not None)
+                for name in names
+            ]
+        )
 
     def coordinates(self, X: Any) -> Floats:
         """Return rows as coordinates of 0 and 1, one for each cell of each column."""

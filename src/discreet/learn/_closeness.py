@@ -6,6 +6,7 @@ probability of a small distance, measured by retraining, and the first-order con
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,15 +19,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from discreet.confidence import clopper_pearson
 from discreet.errors import DataError, ParameterError
+from discreet.learn._smooth_problem import SmoothDerivative, smooth_problem, symmetrize
 from discreet.learn.base import is_number
-from discreet.learn.svm import RegularizedSVM
+from discreet.learn.exact_svm import RegularizedSVM
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.svm._solver import SvmProblem
+    from discreet.learn.exact_svm._solver import SvmProblem
 
 _DENSE = 400
 """Size up to which computing all eigenvalues is cheaper than iterating for one."""
@@ -105,8 +107,10 @@ def measure_closeness(
     Parameters
     ----------
     model : fitted learner
-        Model trained on the rows themselves, with ``coef_``, ``intercept_`` and, for ``slack``, ``slack_``.
-        It is not changed; a clone is trained on each table.
+        Model trained on the rows themselves: a linear one with ``coef_``, ``intercept_`` and, for ``slack``,
+        ``slack_``, or a network of scikit-learn. It is not changed; a copy is trained on each table. Copies
+        of a network begin at its own weights, because its problem has many minima: the question is whether
+        the one that was found stays near, and training from a random start may end at another.
     release : callable
         Given a :class:`~discreet.noise.Stream`, returns a released table as rows and labels, in the order
         in which the model saw them. All its randomness must come from that stream.
@@ -132,7 +136,7 @@ def measure_closeness(
 
     Reference
     ---------
-    Farokhi, (7) and Proposition 2.3; docs/explanation/theorems/fisher-utility.md.
+    Farokhi, (7) and Propositions 2.3 and 2.11; docs/explanation/theorems/fisher-utility.md.
 
     Examples
     --------
@@ -164,7 +168,7 @@ def measure_closeness(
     hits = 0
     for _ in range(int(draws)):
         X, y = release(source.spawn())
-        moved = _parameter_vector(clone(model).fit(X, y), slack)
+        moved = _parameter_vector(_copy_to_train(model).fit(X, y), slack)
         if moved.shape != target.shape:
             raise DataError(
                 "release of measure_closeness must return as many rows and columns as the model was trained "
@@ -174,37 +178,58 @@ def measure_closeness(
     return Closeness(radius=float(radius), hits=hits, draws=int(draws), confidence=float(confidence))
 
 
+def _copy_to_train(model: Any) -> Any:
+    """Return a copy to be trained anew, or, of a network, one that is trained on from the same weights."""
+    if not hasattr(model, "coefs_"):
+        return clone(model)
+    # A clone would forget the weights.
+    return copy.deepcopy(model).set_params(warm_start=True)
+
+
 def _parameter_vector(model: Any, slack: bool) -> Floats:
-    """Return the coefficients, the intercept and, if wanted, the slack of a model as one vector."""
-    attributes = ("coef_", "intercept_", "slack_") if slack else ("coef_", "intercept_")
+    """Return the coefficients, the intercepts and, if wanted, the slack of a model as one vector."""
+    network = hasattr(model, "coefs_")
+    shown = ("coefs_", "intercepts_") if network else ("coef_", "intercept_")
+    attributes = (*shown, "slack_") if slack else shown
     missing = [name for name in attributes if not hasattr(model, name)]
     if missing:
-        remedy = "Use slack=False." if missing == ["slack_"] else "Use a linear model, as RegularizedSVM."
+        linear = "Use a linear model, as RegularizedSVM, or a network of scikit-learn."
         raise ParameterError(
             f"model of measure_closeness must have {', '.join(attributes)}, and {type(model).__name__} has "
-            f"no {', '.join(missing)}. {remedy}"
+            f"no {', '.join(missing)}. {'Use slack=False.' if missing == ['slack_'] else linear}"
         )
-    parts = [np.ravel(model.coef_), np.ravel(model.intercept_)]
-    return np.concatenate([*parts, model.slack_] if slack else parts)
+    values = [getattr(model, name) for name in attributes]
+    layers = [*values[0], *values[1], *values[2:]] if network else values
+    return np.concatenate([np.ravel(part) for part in layers])
 
 
-def local_constant(model: RegularizedSVM, X: AnyArray, y: AnyArray) -> float:
+def local_constant(model: Any, X: AnyArray, y: AnyArray) -> float:
     """Return the norm of the derivative of the solution by the rows: a first-order constant.
 
-    If the rows move by a matrix N, then (a, b, xi) moves by ``J N`` and terms of second order, as long as no
-    row enters or leaves the margin. The result is the spectral norm of J: the largest movement over all N of
-    Frobenius norm 1. How small N must be is not known, so this is no guarantee for any noise.
+    If the rows move by a matrix N, then the solution moves by ``J N`` and terms of second order. The result
+    is the spectral norm of J: the largest movement over all N of Frobenius norm 1. How small N must be is not
+    known, so this is no guarantee for any noise. The solution of a :class:`RegularizedSVM` is (a, b, xi), and
+    J holds as long as no row enters or leaves the margin; that of other models is all coefficients and
+    intercepts.
 
     Parameters
     ----------
-    model : RegularizedSVM
-        Model trained on ``X`` and ``y``. With a ``feature_map``, N moves what the map returns.
+    model : RegularizedSVM, or a model of scikit-learn
+        Model trained on ``X`` and ``y``: besides the SVM a ``Ridge``, a ``LogisticRegression`` with an L2
+        penalty, or an ``MLPClassifier`` or ``MLPRegressor`` with a smooth activation. For the last three the
+        derivative is taken at the minimum next to the model, found by Newton's method. With a
+        ``feature_map``, N moves what the map returns.
     X, y : arrays
-        Rows and labels that the model was trained on.
+        Rows and targets that the model was trained on.
 
     Returns
     -------
     float
+
+    Raises
+    ------
+    DataError
+        If the solution has no derivative, or the model is not near a minimum of its problem on these rows.
 
     Privacy
     -------
@@ -212,7 +237,8 @@ def local_constant(model: RegularizedSVM, X: AnyArray, y: AnyArray) -> float:
 
     Reference
     ---------
-    Farokhi, Proposition 2.3, whose constant is not stated; docs/explanation/theorems/fisher-utility.md.
+    Farokhi, Propositions 2.3 and 2.11, whose constants are not stated;
+    docs/explanation/theorems/fisher-utility.md.
 
     Examples
     --------
@@ -223,13 +249,32 @@ def local_constant(model: RegularizedSVM, X: AnyArray, y: AnyArray) -> float:
     >>> local_constant(RegularizedSVM(theta=10.0).fit(X, y), X, y) > 0
     True
     """
-    if not isinstance(model, RegularizedSVM):
+    if isinstance(model, RegularizedSVM):
+        problem, omega = model.training_problem(X, y)
+        return _Derivative(problem, np.append(model.coef_, model.intercept_), omega).norm()
+    check_is_fitted(model)
+    smooth = smooth_problem(model, X, y)
+    if smooth is None:
         raise ParameterError(
-            f"model of local_constant must be a RegularizedSVM, was {type(model).__name__}: the derivative "
-            "is that of its solution. Train a RegularizedSVM on the rows, or use measure_closeness."
+            "model of local_constant must be a RegularizedSVM, or a Ridge, LogisticRegression or network of "
+            f"scikit-learn, was {type(model).__name__}: the derivative is that of its solution. Use "
+            "measure_closeness, which works for every linear model."
         )
-    problem, omega = model.training_problem(X, y)
-    return _Derivative(problem, np.append(model.coef_, model.intercept_), omega).norm()
+    derivative = SmoothDerivative(smooth)
+    return _norm(derivative.square, derivative.size)
+
+
+def _norm(square: Callable[[Floats], Floats], size: int) -> float:
+    """Return the largest singular value of J, given J J' as a function."""
+    if size <= _DENSE:
+        # J J' is small enough to be formed column by column; eigvalsh reads one triangle.
+        whole = symmetrize(np.column_stack([square(unit) for unit in np.eye(size)]))
+        largest = float(linalg.eigvalsh(whole)[-1])
+    else:
+        operator = LinearOperator((size, size), matvec=square, dtype=np.float64)
+        # A fixed start, because the default one is random.
+        largest = float(eigsh(operator, k=1, v0=np.ones(size), return_eigenvectors=False)[0])
+    return math.sqrt(max(largest, 0.0))
 
 
 class _Derivative:
@@ -317,14 +362,4 @@ class _Derivative:
 
     def norm(self) -> float:
         """Return the largest singular value of J."""
-        size = self.n + len(self.far)
-        if size <= _DENSE:
-            # J J' is small enough to be formed column by column.
-            whole = np.column_stack([self.square(unit) for unit in np.eye(size)])
-            # eigvalsh reads one triangle; the mean makes both equal after rounding.
-            largest = float(linalg.eigvalsh((whole + whole.T) / 2)[-1])
-        else:
-            operator = LinearOperator((size, size), matvec=self.square, dtype=np.float64)
-            # A fixed start, because the default one is random.
-            largest = float(eigsh(operator, k=1, v0=np.ones(size), return_eigenvectors=False)[0])
-        return math.sqrt(max(largest, 0.0))
+        return _norm(self.square, self.n + len(self.far))

@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
 GRAM_SHARE = 0.25
 """Share of the promise that the Gram matrix gets; the gradients get the rest in equal parts."""
-FEWEST_BINS, MOST_BINS = 8, 16
-"""Limits of the automatic number of cells: with fewer a number is better read as it is, with more the rounds
-are too few to fit all weights."""
-PER_ROOT = 0.4
-"""Number of cells over ``sqrt(n_rows / sd)``, ``sd`` the noise on the mean gradient."""
 LARGEST_WEIGHT = 2.0**10
 """Bound on a weight: beyond it a probability is 0 or 1, and the weight would not fit the query's grid."""
 
@@ -56,12 +51,13 @@ class PrivateGradientLogistic(SumsClassifier):
         Declared labels; by default the levels of the schema's target. With more than two classes, each has a
         model against the rest.
     edges : mapping of str to sequence of float, optional
-        Points at which the cells of a number begin, if numbers are read as cells.
+        Points at which the cells of a number begin, if numbers are read as cells; by default those in the
+        schema.
     n_bins : int, "auto" or None
         Number of public cells into which numbers are cut (:func:`~discreet.learn._bins.public_edges`), each
-        with a weight of its own: a step function in place of a line. "auto" is 8 to 16, by the public number
-        of rows and the noise (:func:`affordable_bins`). None leaves numbers as they are; with ``edges`` it is
-        "auto" for the other numbers.
+        with a weight of its own: a step function in place of a line. "auto" is up to ten cells, of which one
+        is for the bound (:func:`~discreet.learn._bins.public_grid`). None leaves numbers as they are; with
+        ``edges`` it is "auto" for the other numbers.
     rounds : int
         Number of gradients that are queried for each model.
     regularization : float
@@ -193,7 +189,7 @@ class PrivateGradientLogistic(SumsClassifier):
         # Two classes need one model, for the second; more need one each, against the rest.
         positives = list(self._levels[1:] if len(self._levels) == 2 else self._levels)
         schedule = BudgetSchedule(sums, self.privacy, self._shares(len(positives)), owner=owner)
-        self.cells_ = self._choose_bins(layout, target, positives[0], schedule)
+        self.cells_ = self._choose_bins(layout)
         centering = self._make_centering(layout)
         answer = schedule.ask("products", Gram(**centering.query_arguments, with_sums=centering.intercept))
         products = np.asarray(answer.value)
@@ -210,22 +206,13 @@ class PrivateGradientLogistic(SumsClassifier):
         self.coef_, self.intercept_ = centering.coefficients(self.weights_)
         return schedule
 
-    def _choose_bins(
-        self, layout: FeatureMap, target: str, positive: Any, schedule: BudgetSchedule
-    ) -> Bins | None:
+    def _choose_bins(self, layout: FeatureMap) -> Bins | None:
         """Return the cells into which numbers are cut, by public facts alone; None if they are not."""
         if self.n_bins is None and self.edges is None:
             return None
-        if isinstance(self.n_bins, int | np.integer):
-            return Bins.from_features(layout, self.edges, int(self.n_bins))
-        coarse = Bins.from_features(layout, self.edges, FEWEST_BINS)
-        if schedule.sums.n_rows is None:
-            return coarse
-        # Neither the noise nor the length of rows depends on the number of cells.
-        centering = Centering(layout, None if self.radius is None else float(self.radius), coarse)
-        question = _gradient_query(centering, target, positive, np.zeros(centering.size))
-        sd = float(np.max(schedule.expected_sd(_pass_name(0, 0), question))) / math.sqrt(self.rounds)
-        return Bins.from_features(layout, self.edges, affordable_bins(schedule.sums.n_rows, sd))
+        n_bins = int(self.n_bins) if isinstance(self.n_bins, int | np.integer) else None
+        # On a finer grid the rounds are too few to fit all weights.
+        return Bins.from_features(layout, self.edges, n_bins, level=1)
 
     def _make_centering(self, layout: FeatureMap) -> Centering:
         return Centering(layout, None if self.radius is None else float(self.radius), self.cells_)
@@ -309,26 +296,6 @@ class PrivateGradientLogistic(SumsClassifier):
         if name == "edges":
             return plain_edges(value)
         return super()._pack(name, value, arrays)
-
-
-def affordable_bins(n_rows: int, sd: float) -> int:
-    """Return the number of cells into which to cut a number, from ``FEWEST_BINS`` to ``MOST_BINS``.
-
-    Parameters
-    ----------
-    n_rows : int
-        Public number of rows ``n``.
-    sd : float
-        Standard deviation of the noise on the mean gradient of all rounds, in rows.
-
-    Notes
-    -----
-    With ``b`` cells a smooth effect is missed by about ``1 / b``, and the weight of a cell of ``n / b`` rows
-    is off by about ``sd b / n``. The sum of squares is least at a multiple of ``sqrt(n / sd)``.
-    """
-    if sd == 0:
-        return MOST_BINS
-    return min(max(int(PER_ROOT * math.sqrt(n_rows / sd)), FEWEST_BINS), MOST_BINS)
 
 
 def noise_penalty(curvature: Floats, sd: float) -> Floats:

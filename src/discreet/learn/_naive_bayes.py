@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import special
 
-from discreet.learn._bins import BINS_OR_NONE, EDGES, Bins, BinsClassifier, root_tables
+from discreet.learn._bins import BINS_OR_NONE, EDGES, Bins, BinsClassifier, grid_level, root_tables
 from discreet.learn._sums_base import SumsEstimator
 from discreet.learn.budget_schedule import BudgetSchedule
 
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
     from discreet.query import NodeTables, NoisySums
     from discreet.schema import Schema
 
-MOST_BINS = 32
-DEFAULT_BINS = 16
-"""Number of cells of a number where the number of rows is not public."""
-CELL_SDS = 4.0
-"""Least mean count of a cell, in standard deviations of noise."""
+DEFAULT_LEVEL = 1
+"""Level of the public grid where the number of rows is not public."""
 
 
 class PrivateNaiveBayes(BinsClassifier):
@@ -41,11 +39,11 @@ class PrivateNaiveBayes(BinsClassifier):
     classes : sequence of labels, optional
         Declared labels; by default the levels of the schema's target.
     edges : mapping of str to sequence of float, optional
-        Points at which the cells of a number begin, in rising order.
+        Points at which the cells of a number begin, in rising order; by default those in the schema.
     n_bins : int, optional
-        Cells of all other numbers, see :func:`~discreet.learn._bins.public_edges`. By default the largest
-        power of two up to 32 for which an average cell holds four standard deviations of noise: a rule on
-        the public number of rows and the noise.
+        Number of cells of all other numbers: of equal widths, or by ratios for amounts; see
+        :func:`~discreet.learn._bins.public_edges`. By default a public grid with a cell for the bound, the
+        finer the more rows there are for the noise: :func:`~discreet.learn._bins.public_grid`.
     ledger : Ledger, optional
         Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
@@ -154,21 +152,17 @@ class PrivateNaiveBayes(BinsClassifier):
         self, sums: NoisySums, layout: FeatureMap, target: str, schedule: BudgetSchedule
     ) -> tuple[Bins, NodeTables]:
         """Return the cells, their number chosen by public facts alone, and the query of their tables."""
-
-        def query_for(n_bins: int) -> tuple[Bins, NodeTables]:
-            cells = Bins.from_features(layout, self.edges, n_bins)
-            return cells, root_tables(target, cells)
-
         if self.n_bins is not None:
-            return query_for(int(self.n_bins))
-        if sums.n_rows is None:
-            return query_for(DEFAULT_BINS)
-        n_bins = MOST_BINS
-        # The noise does not depend on the number of cells.
-        sd = float(np.max(schedule.expected_sd("tables", query_for(2)[1])))
-        while n_bins > 2 and sums.n_rows / (n_bins * len(self._levels)) < CELL_SDS * sd:
-            n_bins //= 2
-        return query_for(n_bins)
+            cells = Bins.from_features(layout, self.edges, int(self.n_bins))
+            return cells, root_tables(target, cells)
+        level = DEFAULT_LEVEL
+        if sums.n_rows is not None:
+            # The noise does not depend on the number of cells.
+            coarse = root_tables(target, Bins.from_features(layout, self.edges, level=0))
+            sd = float(np.max(schedule.expected_sd("tables", coarse)))
+            level = grid_level(sums.n_rows / sd if sd else math.inf, len(self._levels))
+        cells = Bins.from_features(layout, self.edges, level=level)
+        return cells, root_tables(target, cells)
 
     def predict_joint_log_proba(self, X: Any) -> Floats:
         """Return for each row and class the logarithm of their joint probability, as the model sees it."""

@@ -6,13 +6,11 @@ a person are used; ``engines`` compute exact integer sums; ``language`` is what 
 ``calibration`` turns a promise into noise on integers and its cost; ``answers`` has the protocol that
 learners use and the answer they get; ``execution`` charges, sums, adds noise and stores, for many callers at
 once. ``interface`` is what all databases have in common, and ``database`` the one at hand; ``text_query``
-plans and runs a text query, ``results`` is what it returns, ``result_table`` its numbers in rows and columns,
-``result_drawing`` a picture of them, and ``past_results`` what was paid for before; ``consistency`` adjusts
-numbers to what is possible, ``combination`` adds and subtracts past results, ``frames`` has tables for
 plans and runs a text query, ``intervals`` and ``quantiles`` make numbers and intervals of noisy counts,
-``results`` is what it returns, ``combination`` adds and subtracts past results, ``frames`` has tables for
-notebooks, and ``dummy_rows`` draws rows from the schema alone. ``vertical`` queries several databases that
-hold columns of the same people.
+``results`` is what it returns, ``result_table`` its numbers in rows and columns, ``result_drawing`` a picture
+of them, and ``past_results`` what was paid for before; ``consistency`` adjusts numbers to what is possible,
+``combination`` adds and subtracts past results, ``frames`` has tables for notebooks, and ``dummy`` draws
+rows from the schema alone. ``vertical`` queries several databases that hold columns of the same people.
 """
 
 from __future__ import annotations
@@ -33,6 +31,7 @@ from discreet.query.aggregates import (
     Marginals,
     Moments,
     NodeTables,
+    PredictionCounts,
     SignSketches,
     Sums,
     TreeNode,
@@ -79,6 +78,7 @@ __all__ = [
     "NodeTables",
     "NoisySums",
     "PosteriorOdds",
+    "PredictionCounts",
     "Preview",
     "PrivateTable",
     "Query",

@@ -77,7 +77,8 @@ class Column:
         Public step to which published numbers may be rounded; it divides the range.
     cells : tuple of float, int or datetime.date, optional
         For numbers and dates, the values at which the second and later classes begin in which people think
-        of the column. A synthetic table counts rows by them; None lets it cut classes by noisy counts.
+        of the column. Synthetic tables and learners on cells count rows by them; None lets them cut classes
+        by noisy counts or public rules.
     scale : {"linear", "log"}, optional
         Scale on which a synthetic table looks for classes: equal differences, or equal ratios where most
         values are small and few are large. None chooses by the range.
@@ -192,6 +193,15 @@ class Column:
             assert isinstance(upper, datetime.date)
             return 0.0, float((upper - lower).days)
         return float(lower), float(upper)
+
+    @property
+    def cell_starts(self) -> tuple[float, ...] | None:
+        """Declared cells as floats, a date in days since the lower bound; None where none are declared."""
+        if self.cells is None:
+            return None
+        if self.type == "date":
+            return tuple(self.days(np.array(self.cells, dtype="datetime64[D]")).tolist())
+        return tuple(float(edge) for edge in self.cells if not isinstance(edge, datetime.date))
 
     @property
     def width(self) -> float:

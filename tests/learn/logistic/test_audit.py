@@ -12,15 +12,11 @@ import pytest
 from scipy import special, stats
 
 from discreet.audit import Density, LawPair, density, distinguish, precision, pushforward
-from discreet.learn.logistic.constants import LogisticConstants, make_logistic_plan
-from discreet.learn.logistic.problem import (
-    BinaryProblem,
-    LogisticProblem,
-    SoftmaxProblem,
-    minimize,
-    problem_for,
-)
+from discreet.learn.logistic.constants import LogisticConstants
+from discreet.learn.logistic.problem import BinaryProblem, LogisticProblem, SoftmaxProblem, problem_for
 from discreet.learn.logistic.sensitivity import gradient_change, largest_gain, largest_gradient_change
+from discreet.learn.perturbation.mean_loss import minimize
+from discreet.learn.perturbation.mean_loss_constants import make_linear_plan
 from discreet.learn.perturbation.mechanisms import (
     ObjectivePerturbation,
     OutputPerturbation,
@@ -360,7 +356,7 @@ def test_the_whole_training_is_told_apart_only_with_a_fraction_of_its_noise(
 ) -> None:
     one, two = NEIGHBORS[1]
     claim = PureDP(epsilon=1.0)
-    plan: TrainingPlan = make_logistic_plan(
+    plan: TrainingPlan = make_linear_plan(
         constants_of(one, tolerance=None),
         PureDP(epsilon=8.0 if half else 1.0),
         regularization=0.3,

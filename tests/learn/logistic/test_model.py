@@ -14,14 +14,14 @@ from sklearn.model_selection import cross_val_score
 from discreet import Column, Schema
 from discreet.errors import BudgetExceeded, DataError, ParameterError, PromiseError
 from discreet.learn import PrivateLogisticRegression
-from discreet.learn.logistic.constants import (
-    LogisticConstants,
-    default_regularization,
-    make_logistic_plan,
-    relative_noise,
-)
+from discreet.learn.logistic.constants import LogisticConstants
 from discreet.learn.perturbation.base import Embedding
 from discreet.learn.perturbation.defaults import pure_if_quieter
+from discreet.learn.perturbation.mean_loss_constants import (
+    default_regularization,
+    make_linear_plan,
+    relative_noise,
+)
 from discreet.ledger import Ledger
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
@@ -100,7 +100,7 @@ def test_an_approximate_promise_never_takes_more_noise_than_the_pure_one(epsilon
     noise = {p: relative_noise(constants, p, 2.0) for p in (kept, asked, PureDP(epsilon=epsilon))}
     if epsilon <= 25:
         assert noise[kept] == min(noise.values())
-    plan = make_logistic_plan(constants, asked, regularization=None, mechanism="auto")
+    plan = make_linear_plan(constants, asked, regularization=None, mechanism="auto")
     assert plan.promises[0].delta_at(epsilon) <= 1e-6
     assert isinstance(kept, PureDP) == (epsilon <= 25 and size <= 9) or (epsilon, size) == (25.0, 30)
 
@@ -263,7 +263,7 @@ def test_parameters_that_depend_on_nothing_but_public_facts_make_the_plan() -> N
 def test_a_large_penalty_is_left_to_the_output_and_a_small_one_to_the_objective() -> None:
     constants = LogisticConstants(n_rows=1000, n_classes=2, dimension=30)
     names = [
-        make_logistic_plan(constants, PureDP(epsilon=1.0), regularization=lam, mechanism="auto").name
+        make_linear_plan(constants, PureDP(epsilon=1.0), regularization=lam, mechanism="auto").name
         for lam in (0.5, 1e-3)
     ]
     assert names == ["output", "objective"]
@@ -276,7 +276,7 @@ def test_objective_perturbation_raises_a_penalty_that_would_eat_its_epsilon_and_
 
 def test_the_tight_constant_means_less_noise() -> None:
     tight, loose = (
-        make_logistic_plan(
+        make_linear_plan(
             LogisticConstants(n_rows=100, n_classes=2, dimension=3, tight=tight),
             PureDP(epsilon=1.0),
             regularization=0.5,

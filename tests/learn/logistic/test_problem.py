@@ -11,14 +11,9 @@ from scipy import special
 from sklearn.linear_model import LogisticRegression
 
 from discreet.errors import PromiseError
-from discreet.learn.logistic import problem as solver
-from discreet.learn.logistic.problem import (
-    BinaryProblem,
-    LogisticProblem,
-    SoftmaxProblem,
-    minimize,
-    problem_for,
-)
+from discreet.learn.logistic.problem import BinaryProblem, LogisticProblem, SoftmaxProblem, problem_for
+from discreet.learn.perturbation import mean_loss as solver
+from discreet.learn.perturbation.mean_loss import minimize
 from discreet.learn.perturbation.noise import zero_sum_basis
 from discreet.noise import Stream
 

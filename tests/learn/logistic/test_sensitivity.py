@@ -11,7 +11,7 @@ import pytest
 from scipy import special, stats
 
 from discreet.learn.logistic.constants import LogisticConstants
-from discreet.learn.logistic.problem import BinaryProblem, SoftmaxProblem, minimize, problem_for
+from discreet.learn.logistic.problem import BinaryProblem, SoftmaxProblem, problem_for
 from discreet.learn.logistic.sensitivity import (
     binary_change,
     gradient_change,
@@ -19,9 +19,10 @@ from discreet.learn.logistic.sensitivity import (
     largest_gain,
     largest_norm,
     mean_supremum,
-    minimizer_sensitivity,
     regularization_for_jacobian,
 )
+from discreet.learn.perturbation.mean_loss import minimize
+from discreet.learn.perturbation.mean_loss_constants import minimizer_sensitivity
 from discreet.learn.perturbation.mechanisms import split_epsilon
 from discreet.learn.perturbation.noise import gaussian_term_scale
 from discreet.noise import Stream

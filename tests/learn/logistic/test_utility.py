@@ -10,7 +10,7 @@ import pytest
 from scipy import special, stats
 
 from discreet.errors import ParameterError
-from discreet.learn.logistic.problem import minimize, problem_for
+from discreet.learn.logistic.problem import problem_for
 from discreet.learn.logistic.sensitivity import LARGEST_SOFTMAX, gradient_change
 from discreet.learn.logistic.utility import (
     input_utility,
@@ -18,6 +18,7 @@ from discreet.learn.logistic.utility import (
     printed_input_utility,
     printed_output_utility,
 )
+from discreet.learn.perturbation.mean_loss import minimize
 from discreet.noise import Stream, spherical_laplace, standard_normal
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from discreet.learn import LargeMarginGaussianClassifier, PrivateLogisticRegress
 from discreet.learn.large_margin import _solver as margin_solver
 from discreet.learn.large_margin._bounds import ClasswiseNoise
 from discreet.learn.large_margin._problem import MarginProblem
-from discreet.learn.logistic import problem as logistic_solver
-from discreet.learn.logistic.constants import LogisticConstants, make_logistic_plan
+from discreet.learn.logistic.constants import LogisticConstants
 from discreet.learn.logistic.problem import problem_for
+from discreet.learn.perturbation import mean_loss as logistic_solver
 from discreet.learn.perturbation._solvers import GradientDescent
 from discreet.learn.perturbation.base import Embedding
+from discreet.learn.perturbation.mean_loss_constants import make_linear_plan
 from discreet.learn.perturbation.noise import (
     LARGEST_EXPONENTIAL,
     LARGEST_NORMAL,
@@ -304,7 +305,7 @@ def test_what_is_planned_holds_for_the_training_itself(max_rows: int) -> None:
     constants = LogisticConstants(
         n_rows=5000 // max_rows, n_classes=3, dimension=2, max_rows_per_unit=max_rows
     )
-    plan = make_logistic_plan(constants, PureDP(epsilon=1.0), regularization=None, mechanism="output")
+    plan = make_linear_plan(constants, PureDP(epsilon=1.0), regularization=None, mechanism="output")
     x = hostile_rows("spread", 5000, 2, generator(1))
     problem = problem_for(x, np.zeros(5000, np.int64), plan.regularization, 3)
     assert problem.descent.least_tolerance <= plan.tolerance

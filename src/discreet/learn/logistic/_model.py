@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import special
 
-from discreet.learn.base import Constraint, is_number
-from discreet.learn.logistic.constants import (
-    LogisticConstants,
-    LogisticMechanism,
-    Sensitivity,
-    make_logistic_plan,
-)
+from discreet.learn.logistic.constants import LogisticConstants, Sensitivity
 from discreet.learn.logistic.problem import problem_for
-from discreet.learn.perturbation.base import Embedding, PerturbedClassifier, choice
+from discreet.learn.perturbation.base import choice
+from discreet.learn.perturbation.linear import LinearClassifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from discreet._types import Floats
-    from discreet.learn.perturbation.mechanisms import TrainingPlan
+    from discreet._types import Floats, Ints
+    from discreet.learn.base import Constraint
+    from discreet.learn.logistic.problem import LogisticProblem
+    from discreet.learn.perturbation.base import Embedding
+    from discreet.learn.perturbation.mean_loss_constants import LinearMechanism
     from discreet.ledger import Ledger
-    from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
+    from discreet.privacy import ApproxDP, NoPromise, PureDP
 
 
-class PrivateLogisticRegression(PerturbedClassifier):
+class PrivateLogisticRegression(LinearClassifier):
     """Logistic regression for two classes or more, with a promise to everybody whose row it is trained on.
 
     It minimizes the mean logistic loss plus ``regularization / 2`` times the squared norm of all weights, the
@@ -125,20 +123,11 @@ class PrivateLogisticRegression(PerturbedClassifier):
         "masked-objective",
         "masked-gradient",
     )
+    model_name: ClassVar[str] = "logistic regression"
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        **PerturbedClassifier.common_constraints,
-        "mechanism": choice("auto", "output", "objective"),
+        **LinearClassifier.linear_constraints,
         "sensitivity": choice("tight", "worst-case"),
-        "fit_intercept": Constraint("True or False", lambda v: isinstance(v, bool), (None, 1, "yes")),
-        "intercept_scale": Constraint(
-            "None or a number above 0 and below 1",
-            lambda v: v is None or (is_number(v) and 0 < v < 1),
-            (0, 1, -0.5, "1", True),
-        ),
     }
-    _saved_attributes: ClassVar[tuple[str, ...]] = (
-        *PerturbedClassifier.common_saved, "coef_", "intercept_", "weights_",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -148,7 +137,7 @@ class PrivateLogisticRegression(PerturbedClassifier):
         norm_bound: float | None = None,
         classes: Any = None,
         regularization: float | None = None,
-        mechanism: LogisticMechanism = "auto",
+        mechanism: LinearMechanism = "auto",
         sensitivity: Sensitivity = "tight",
         fit_intercept: bool = True,
         intercept_scale: float | None = None,
@@ -170,31 +159,8 @@ class PrivateLogisticRegression(PerturbedClassifier):
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on rows ``X`` with labels ``y``, charge the ledger, and release the weights."""
-        self._check_parameters()
-        X, codes, classes, (embedding, plan) = self._read(X, y, self._plan_training)
-        problem = problem_for(embedding.rows(X), codes, plan.regularization, len(classes))
-        released, self.receipt_ = self._train(plan, problem, "logistic regression")
-        self.classes_ = classes
-        self.embedding_ = embedding
-        self.weights_ = problem.weights(released)
-        self.coef_, self.intercept_ = embedding.coefficients(self.weights_)
-        self.regularization_ = plan.regularization
-        self.mechanism_ = plan.name
-        self.promises_ = plan.promises
-        return self
-
-    def _plan_training(self, n_rows: int, n_features: int, n_classes: int) -> tuple[Embedding, TrainingPlan]:
-        """Return the public map of rows and the calibrated mechanism for a table of this shape."""
-        embedding = Embedding.declare(
-            n_features,
-            bounds=self.bounds,
-            norm_bound=self.norm_bound,
-            constant=self.intercept_scale if self.fit_intercept else 0.0,
-            owner=type(self).__name__,
-        )
-        return embedding, self.plan(self._constants(n_rows, n_classes, embedding))
+    def _problem(self, rows: Floats, codes: Ints, regularization: float, n_classes: int) -> LogisticProblem:
+        return problem_for(rows, codes, regularization, n_classes)
 
     def _constants(self, n_rows: int, n_classes: int, embedding: Embedding) -> LogisticConstants:
         return LogisticConstants(
@@ -204,29 +170,6 @@ class PrivateLogisticRegression(PerturbedClassifier):
             tolerance=None if self.tolerance is None else float(self.tolerance),
             tight=self.sensitivity == "tight",
         )
-
-    def recompute_promises(self, n_rows: int) -> tuple[Promise, ...]:
-        """Return the promises of a fitted model, computed anew from the number of rows and its parameters."""
-        return tuple(self.plan(self._constants(n_rows, len(self.classes_), self.embedding_)).promises)
-
-    def plan(self, constants: LogisticConstants) -> TrainingPlan:
-        """Return the mechanism that a table with these public constants will be trained by."""
-        return make_logistic_plan(
-            constants,
-            self.privacy,
-            regularization=None if self.regularization is None else float(self.regularization),
-            mechanism=self.mechanism,
-            owner=type(self).__name__,
-        )
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the score of the second of two classes, or of each of more classes, for each row.
-
-        Rows outside the declared bounds or norm are clipped as those of the training were.
-        """
-        # By the weights of embedded rows: coef_ and intercept_ are the same scores only inside the bounds.
-        scores = np.asarray(self._embed_rows(X, "decision_function") @ self.weights_.T)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row, as the model sees it."""

@@ -1,42 +1,29 @@
-"""Public constants of logistic regression, and choices that follow from them without a row."""
+"""Public constants of logistic regression."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from discreet.learn.logistic.problem import LogisticProblem, gradient_descent, minimize
+from discreet.learn.logistic.problem import gradient_descent
 from discreet.learn.logistic.sensitivity import (
     gradient_change,
     jacobian_cost,
     largest_gradient_change,
     mean_supremum,
-    minimizer_sensitivity,
     regularization_for_jacobian,
 )
-from discreet.learn.perturbation.defaults import make_plan, pure_if_quieter
-from discreet.learn.perturbation.mechanisms import ProblemConstants
-from discreet.learn.perturbation.noise import gaussian_allowance
-from discreet.privacy import ApproxDP, NoPromise, PureDP
+from discreet.learn.perturbation.mean_loss_constants import MeanLossConstants
 
 if TYPE_CHECKING:
-    from discreet._types import Floats
     from discreet.learn.perturbation._solvers import GradientDescent
-    from discreet.learn.perturbation.mechanisms import TrainingPlan
     from discreet.learn.perturbation.noise import VectorNoise
-    from discreet.privacy import Promise
 
-LogisticMechanism = Literal["auto", "output", "objective"]
 Sensitivity = Literal["tight", "worst-case"]
-
-OBJECTIVE_SMALL, OBJECTIVE_LARGE = 0.1, 3.0
-OUTPUT_WEIGHT = 1.0
-"""Constants of :func:`default_regularization`, chosen on public tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogisticConstants(ProblemConstants):
+class LogisticConstants(MeanLossConstants):
     """Public constants of a mean logistic loss with a quadratic penalty.
 
     Attributes
@@ -44,13 +31,9 @@ class LogisticConstants(ProblemConstants):
     tight : bool
         Whether output perturbation uses the constant for its regularization; otherwise the one for every
         regularization.
-    max_rows_per_unit : int
-        Rows that one unit can have: the number of rows that are added up is this many times ``n_rows``, and
-        less than that many more.
     """
 
     tight: bool = True
-    max_rows_per_unit: int = 1
 
     @property
     def size(self) -> int:
@@ -58,34 +41,28 @@ class LogisticConstants(ProblemConstants):
         return (self.n_classes - 1) * self.dimension
 
     @property
-    def rows_scale(self) -> int:
-        """The loss is a mean: the linear term is divided by the number of rows."""
-        return self.n_rows
-
-    @property
     def gradient_change(self) -> float:
         """The largest constant: the minimizer of a perturbed objective may be any vector."""
         return largest_gradient_change(self.n_classes)
+
+    @property
+    def gradient_norm(self) -> float:
+        """Rows and residuals are at most about 1."""
+        return 1.0
+
+    @property
+    def usual_curvature(self) -> float:
+        """About ``1 / (4 dimension)`` for rows of norm 1, in the mean over directions."""
+        return 1 / (4 * self.dimension)
 
     @property
     def mean_supremum(self) -> float:
         """See :func:`~discreet.learn.logistic.sensitivity.mean_supremum`."""
         return mean_supremum(self.n_classes)
 
-    @property
-    def target_tolerance(self) -> float:
-        """About what floating point reaches for a mean of losses below 1."""
-        return 1e-11
-
-    @property
-    def n_spherical_vectors(self) -> int:
-        """The linear term and the noise on the output."""
-        return 2
-
-    def minimizer_sensitivity(self, regularization: float) -> float:
-        """Return how far the computed minimizers of two neighbors can be apart."""
-        change = gradient_change(self.n_classes, regularization, tight=self.tight)
-        return minimizer_sensitivity(change, regularization, self.n_rows, self.solver_tolerance)
+    def change_at_minimizer(self, regularization: float) -> float:
+        """See :func:`~discreet.learn.logistic.sensitivity.gradient_change`."""
+        return gradient_change(self.n_classes, regularization, tight=self.tight)
 
     def jacobian_cost(self, regularization: float) -> float:
         """Return the part of epsilon that the change of volume costs."""
@@ -95,138 +72,12 @@ class LogisticConstants(ProblemConstants):
         """Return the least regularization for a cost of the change of volume."""
         return regularization_for_jacobian(self.n_classes, cost, self.n_rows)
 
-    def noise_scale(self, privacy: Promise, mechanism: str) -> float:
-        """Return the mean norm of a linear term, whatever the mechanism: outputs scale alike."""
-        return relative_noise(self, privacy, self.gradient_change)
-
     def descent(self, regularization: float, linear_term: VectorNoise | None) -> GradientDescent:
         """Return what gradient steps are certain to reach, whatever is drawn for the linear term."""
         return gradient_descent(
-            n_rows=(self.n_rows + 1) * self.max_rows_per_unit,
+            n_rows=self.most_rows,
             dimension=self.dimension,
             n_classes=self.n_classes,
             regularization=regularization,
             linear=0.0 if linear_term is None else linear_term.largest_norm / self.n_rows,
         )
-
-    def minimize(self, problem: LogisticProblem, tolerance: float) -> Floats:
-        """Return the minimizer, by Newton's method with a certificate."""
-        return minimize(problem, tolerance)
-
-
-def relative_noise(constants: LogisticConstants, privacy: Promise, change: float) -> float:
-    """Return the mean norm of the noise on the gradient of the mean loss, whose own norm is at most 1.
-
-    Parameters
-    ----------
-    constants : LogisticConstants
-        Public numbers of the problem.
-    privacy : PureDP or ApproxDP
-        Promise that the noise keeps.
-    change : float
-        Largest change of the sum of gradients by one row.
-
-    Notes
-    -----
-    Spherical noise has a norm of ``size`` times its scale ``change / epsilon``, Gaussian noise of the root of
-    ``size`` times its standard deviation ``change / mu``; both are divided by the number of rows.
-    """
-    if isinstance(privacy, PureDP):
-        return constants.size * change / (privacy.epsilon * constants.n_rows)
-    assert isinstance(privacy, ApproxDP)
-    allowance = gaussian_allowance(privacy, constants.size)
-    return math.sqrt(constants.size) * change / (allowance * constants.n_rows)
-
-
-def default_regularization(
-    constants: LogisticConstants, privacy: Promise, mechanism: LogisticMechanism
-) -> float:
-    """Return the regularization for a table of this shape at this epsilon.
-
-    Without noise it is ``1 / (n_rows dimension)``, what scikit-learn's default comes to for rows in a box.
-    With noise it grows with :func:`relative_noise`, ``n``. If the objective is perturbed it is
-    ``n**2 / (0.1 + 3 n)``: little noise is held down by the curvature of the loss itself, much noise needs a
-    penalty in proportion. Noise on the output is divided by the regularization whatever the curvature, and
-    it is ``n`` itself.
-
-    The constants were chosen by the accuracy on public tables, over a hundredfold range of epsilon, in
-    ``benchmarks/logistic_constants.py``. Against the best regularization of each table and promise they lose
-    1.6 points of accuracy in the mean; half or twice as much of either loses a few tenths more. The tables
-    that ``benchmarks/logistic.py`` measures were not among them; a poor result on breast cancer did lead to
-    the criterion, which has wide ranges and counts a score below the most common class as that class.
-
-    Privacy
-    -------
-    Depends on the number of rows, columns and classes and on the promise, all public.
-
-    Reference
-    ---------
-    docs/explanation/theorems/masked-objective.md
-    """
-    least = 1 / (constants.n_rows * constants.dimension)
-    if isinstance(privacy, NoPromise):
-        return least
-    noise = relative_noise(constants, privacy, constants.gradient_change)
-    if mechanism == "output":
-        return max(least, OUTPUT_WEIGHT * noise)
-    return max(least, noise * (noise / (OBJECTIVE_SMALL + OBJECTIVE_LARGE * noise)))
-
-
-def choose_mechanism(
-    constants: LogisticConstants, privacy: Promise, regularization: float
-) -> Literal["output", "objective"]:
-    """Return the mechanism with less noise on the weights, as far as public constants tell.
-
-    Notes
-    -----
-    Noise on the output is divided by the regularization; noise on the objective by the regularization plus
-    the loss's own curvature, which for rows of norm 1 is about ``1 / (4 dimension)`` in the mean over
-    directions.
-    """
-    change = gradient_change(constants.n_classes, regularization, tight=constants.tight)
-    output = relative_noise(constants, privacy, change) / regularization
-    curvature = 1 / (4 * constants.dimension)
-    noise = relative_noise(constants, privacy, constants.gradient_change)
-    return "output" if output <= noise / (regularization + curvature) else "objective"
-
-
-def make_logistic_plan(
-    constants: LogisticConstants,
-    privacy: PureDP | ApproxDP | NoPromise,
-    *,
-    regularization: float | None,
-    mechanism: LogisticMechanism,
-    owner: str = "PrivateLogisticRegression",
-) -> TrainingPlan:
-    """Return the calibrated mechanism, made from public constants alone.
-
-    Parameters
-    ----------
-    constants : LogisticConstants
-        Public numbers of the problem; a tolerance of None is replaced by the default.
-    privacy : PureDP, ApproxDP or NoPromise
-        Promise to be kept; with "auto" a pure one may keep an approximate one.
-    regularization : float or None
-        Weight of the penalty; None for :func:`default_regularization`.
-    mechanism : {"auto", "output", "objective"}
-        Place of the noise: on the minimizer, on the objective, or "auto" for :func:`choose_mechanism`.
-    owner : str
-        Name of the estimator, for error messages.
-
-    Raises
-    ------
-    PromiseError
-        As of :func:`~discreet.learn.perturbation.defaults.make_plan`.
-    """
-    if mechanism == "auto" and isinstance(privacy, ApproxDP):
-        privacy = pure_if_quieter(constants, privacy, mechanism)
-    if regularization is None:
-        regularization = default_regularization(constants, privacy, mechanism)
-    if mechanism == "auto":
-        # The floor only keeps quotients finite: with so little regularization the objective always wins.
-        mechanism = (
-            "output"
-            if isinstance(privacy, NoPromise)
-            else choose_mechanism(constants, privacy, max(regularization, 1e-30))
-        )
-    return make_plan(constants, privacy, regularization=regularization, mechanism=mechanism, owner=owner)

@@ -144,23 +144,6 @@ def largest_gradient_change(n_classes: int) -> float:
     return LARGEST_BINARY if n_classes == 2 else LARGEST_SOFTMAX
 
 
-def minimizer_sensitivity(change: float, regularization: float, n_rows: int, tolerance: float) -> float:
-    """Return how far the computed minimizers of two neighbors can be apart.
-
-    ``change / (regularization n_rows) + 2 tolerance / regularization``: strong convexity for the exact
-    ones, and the solver's tolerance for each of the two.
-
-    Privacy
-    -------
-    Replace-one, with a public number of rows. Attained in both terms.
-
-    Reference
-    ---------
-    docs/explanation/theorems/masked-sensitivity.md
-    """
-    return (change / n_rows + 2 * tolerance) / regularization * _UP
-
-
 def jacobian_cost(n_classes: int, regularization: float, n_rows: int) -> float:
     """Return the part of epsilon that objective perturbation spends on the change of volume.
 

@@ -16,8 +16,8 @@ from discreet.learn.logistic.sensitivity import (
     largest_gain,
     largest_gradient_change,
     largest_norm,
-    minimizer_sensitivity,
 )
+from discreet.learn.perturbation.mean_loss_constants import minimizer_sensitivity
 
 __all__ = ["input_utility", "output_utility", "printed_input_utility", "printed_output_utility"]
 

@@ -1,5 +1,10 @@
-"""The support vector machine whose solution is unique: exact, certified, and not private."""
+"""The smooth support vector machine with differential privacy, by perturbation of its objective or minimizer.
 
-from discreet.learn.svm._model import Certificate, RegularizedSVM
+``loss`` has the Huberized hinge and the constants that follow from it; ``problem`` states what is minimized;
+``constants`` puts them together for the mechanisms of :mod:`discreet.learn.perturbation`. The exact machine
+of the invariant release is :mod:`discreet.learn.exact_svm`.
+"""
 
-__all__ = ["Certificate", "RegularizedSVM"]
+from discreet.learn.svm._model import PrivateSVM
+
+__all__ = ["PrivateSVM"]

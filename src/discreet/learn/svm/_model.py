@@ -1,326 +1,168 @@
-"""The support vector machine whose solution is unique: exact, certified, and not private."""
+"""Private support vector machine, as scikit-learn's users know it."""
 
 from __future__ import annotations
 
-import math
-import warnings
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from scipy.sparse import issparse
-from sklearn.base import ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
-
-from discreet.errors import DataError, DiscreetWarning, ParameterError
-from discreet.learn.base import POSITIVE, Constraint, Learner, check_finite
-from discreet.learn.svm._solver import SvmProblem, solve
+from discreet.learn.base import Constraint, is_number
+from discreet.learn.perturbation.linear import LinearClassifier
+from discreet.learn.svm.constants import SvmConstants
+from discreet.learn.svm.loss import DEFAULT_SMOOTHING
+from discreet.learn.svm.problem import HingeProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from discreet._types import AnyArray, Floats
+    from discreet._types import Floats, Ints
+    from discreet.learn.perturbation.base import Embedding
+    from discreet.learn.perturbation.mean_loss_constants import LinearMechanism
+    from discreet.ledger import Ledger
+    from discreet.privacy import ApproxDP, NoPromise, PureDP
 
-
-LARGEST_RATIO = 1e10
-"""theta / rho beyond which double precision may not fix the intercept."""
-LARGEST_CELL = 1e75
-"""Size of a cell whose square, times every weight of the solver, is still a number."""
-RESIDUAL, RELATIVE_GAP = 1e-9, 1e-6
-"""Largest residual, and gap relative to the objective, of a converged solution."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
-    """Bounds on the distance of a computed solution from the unique minimizer.
-
-    Attributes
-    ----------
-    gap : float
-        Objective minus dual objective, at least 0. Computed without subtracting the two.
-    residual : float
-        Largest violation of the optimality conditions by a multiplier, in units of theta.
-    coef_error, intercept_error : float
-        Bounds on the distance to the true coefficients and intercept: ``sqrt(2 gap)`` and
-        ``sqrt(2 gap / rho)``.
-    converged : bool
-        Residual at most 1e-9 and gap at most 1e-6 of the objective, or of the size that rounding alone
-        gives it. The invariant release requires it.
-
-    Privacy
-    -------
-    A function of the private rows, as the model is.
-
-    Reference
-    ---------
-    docs/explanation/theorems/fisher-svm.md
-    """
-
-    kind: ClassVar[str] = "svm-certificate"
-
-    gap: float
-    residual: float
-    coef_error: float
-    intercept_error: float
-    converged: bool
-
-    @classmethod
-    def from_solution(cls, problem: SvmProblem, z: Floats, omega: Floats) -> Self:
-        """Return the certificate of a point ``z`` with multipliers ``omega``."""
-        gap = problem.gap(z, omega)
-        residual = problem.residual(omega, 1 - problem.forward(z))
-        allowed = RELATIVE_GAP * problem.objective(z) + problem.rounding_gap(z, omega)
-        return cls(
-            gap=gap,
-            residual=residual,
-            coef_error=math.sqrt(2 * gap),
-            intercept_error=math.sqrt(2 * gap / problem.rho),
-            converged=residual <= RESIDUAL and gap <= allowed,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, from which :meth:`from_dict` makes an equal certificate."""
-        return {"kind": self.kind, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the certificate that :meth:`to_dict` wrote."""
-        rest = dict(values)
-        names = {item.name for item in fields(cls)}
-        if rest.pop("kind", None) != cls.kind or set(rest) != names:
-            raise ParameterError(
-                f"A certificate must have the kind {cls.kind!r} and the keys {', '.join(sorted(names))}, had "
-                f"{', '.join(sorted(values))}. Write it with to_dict()."
-            )
-        return cls(**rest)
+SMOOTHING = Constraint(
+    "a number from 0.001 to 1",
+    lambda v: is_number(v) and 0.001 <= v <= 1,
+    (0, -0.5, 1e-4, 1.5, "1", True),
+)
 
 
-class RegularizedSVM(ClassifierMixin, Learner):
-    """The linear support vector machine with exactly one solution.
+class PrivateSVM(LinearClassifier):
+    """Linear support vector machine for two classes or more, with a promise to everybody who is in its table.
 
-    It minimizes ``|a|**2 / 2 + rho / 2 (b**2 + |xi|**2) + theta sum(xi)`` subject to
-    ``y_i (a'x_i + b) >= 1 - xi_i`` and ``xi >= 0``. With ``rho`` above 0 the minimizer is unique, so that two
-    tables can be said to train to the same classifier. It is computed until rounding is all that is left,
-    and ``certificate_`` says how close that is.
+    It minimizes the mean Huberized hinge loss plus ``regularization / 2`` times the squared norm of all
+    weights, the intercept's among them, over rows that a public map carries into the unit ball. More than two
+    classes are told apart one against the rest, in one training with one promise.
 
     Parameters
     ----------
-    theta : float
-        Weight of the slack: what a row inside the margin costs.
-    rho : float
-        Weight of what makes the solution unique. The smaller, the closer to the usual soft margin.
-    positive : label, optional
-        The class whose decision values are above 0. Left out, it is the greater of the two labels, as in
-        scikit-learn: +1 of -1 and +1. A release names it.
-    feature_map : callable or fitted transformer, optional
-        Applied to the rows first: the classifier is linear in what it returns. It is never fitted here. To
-        survive scikit-learn's ``clone``, wrap a transformer that was fitted on public rows in
-        ``sklearn.frozen.FrozenEstimator``.
+    privacy : PureDP, ApproxDP or NoPromise
+        Promise of the trained model. Pure promises are kept by noise with density ``exp(-c |x|)``,
+        approximate ones by Gaussian noise; for few weights ``mechanism="auto"`` keeps an approximate promise
+        by a pure one of the same epsilon, which then takes less noise.
+    bounds : (lower, upper), optional
+        Declared range of each column: a pair of numbers, two vectors, or ``schema.bounds``. Rows are
+        clipped to it and mapped to [-1, 1].
+    norm_bound : float, optional
+        Declared largest norm of a row, after ``bounds`` were mapped; longer rows are shortened. By default
+        the root of the number of columns; needed where no bounds are given.
+    classes : sequence of labels
+        Declared list. A class that no row has stays in it. Only :class:`NoPromise` takes it from ``y``.
+    regularization : float, optional
+        By default it follows from the number of rows, columns and classes and from the promise.
+    smoothing : float
+        Half-width ``h`` of the interval around the margin 1 on which the Huberized hinge is quadratic, from
+        0.001 to 1. Outside it is the plain hinge.
+    mechanism : {"auto", "output", "objective"}
+        Noise on the trained weights, or on the objective that is trained (and a little on the weights, to
+        hide the solver's error). By default the one that puts less noise on the weights.
+    fit_intercept : bool
+        Whether there is an intercept.
+    intercept_scale : float, optional
+        The constant coordinate that the intercept is a weight of, between 0 and 1. By default
+        ``1 / sqrt(n_features + 1)``.
+    tolerance : float, optional
+        Norm of the gradient at which the solver stops; what it leaves is part of the sensitivity. By
+        default what floating point lets it reach, about 1e-11. One that is not certain to be
+        reached for every table of its shape is refused, before a cell is looked at.
+    ledger : Ledger, optional
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
+    random_state : int, optional
+        A seed, for tests only: noise from a known seed protects no one. It is marked on the receipt.
 
     Attributes
     ----------
-    coef_ : array of shape (n_features,)
-        The coefficient vector ``a``.
-    intercept_ : float
-        The intercept ``b``, a number.
-    dual_coef_ : array of shape (n_rows,)
-        ``omega * y``, zero exactly where a row does not count. ``a = X.T @ dual_coef_`` and
-        ``b = dual_coef_.sum() / rho``.
-    support_ : array of int
-        Rows with a multiplier above 0.
-    slack_ : array of shape (n_rows,)
-        The slack variables ``xi``, not negative.
-    objective_, gap_, residual_ : float
-        The least value, and how close the solution is to it; see :class:`Certificate`.
-    certificate_ : Certificate
-        The same numbers as one value, saved with the model.
-    n_iter_ : int
-        Updates of the multipliers.
-    classes_ : array of two labels
-        The negative class, then the positive one.
+    coef_ : array of shape (1, n_features) or (n_classes, n_features)
+        Coefficients in the columns' own units.
+    intercept_ : array of shape (1,) or (n_classes,)
+        Intercepts in the columns' own units.
+    weights_ : array of shape (1, dimension) or (n_classes, dimension)
+        Released weights, of embedded rows; the coefficients are computed from them.
+    embedding_ : Embedding
+        The public map of rows.
+    classes_ : array
+        The declared classes, sorted.
+    regularization_ : float
+        Regularization that was used; objective perturbation may raise it.
+    mechanism_ : str
+        "output", "objective" or "exact".
+    promises_ : tuple of Promise
+        Promises that hold for every unit whose row was trained on.
+    receipt_ : Receipt
+        Receipt of the charge for the training.
 
     Privacy
     -------
-    None. The classifier is an exact function of the rows, ``dual_coef_`` and ``slack_`` reveal single ones,
-    and nothing is charged. It is for the curator's own use, for the invariant release, and for training on a
-    table that is released already.
+    Replace-one, for a whole row with its label; the number of rows, bounds and classes are public. The
+    noise and all sums that it is added to are on a lattice, and the solver's error is in the sensitivity,
+    so that the promise is about what the program computes. Scores are no probabilities, and none are made of
+    them. Parameters must not have been chosen by looking at the rows, and how long the training takes must
+    not be shown to others.
 
     Reference
     ---------
-    Farokhi, *Privacy-Preserving Public Release of Datasets for SVM Classification*, problem (2);
-    docs/explanation/theorems/fisher-svm.md.
+    Pathak and Raj, *Large margin Gaussian mixture models with differential privacy*, section 5.1, applied to
+    a linear margin: docs/explanation/theorems/svm-objective.md, masked-noise.md, solver-tolerance.md.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from discreet import RegularizedSVM
-    >>> model = RegularizedSVM(theta=0.1, rho=0.01).fit(np.array([[-1.0], [1.0]]), np.array([-1, 1]))
-    >>> round(float(model.coef_[0]), 12) == round(2 * 0.11 / 1.02, 12)
-    True
-    >>> model.certificate_.converged
-    True
+    >>> from discreet import PureDP
+    >>> from discreet.learn import PrivateSVM
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> model = PrivateSVM(
+    ...     privacy=PureDP(epsilon=1.0), bounds=(-1, 1), classes=["no", "yes"], random_state=1
+    ... ).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9), model.mechanism_
+    (True, 'objective')
     """
 
     name: ClassVar[str] = "svm"
-    theorems: ClassVar[tuple[str, ...]] = ("fisher-svm",)
-    _constraints: ClassVar[Mapping[str, Constraint]] = {"theta": POSITIVE, "rho": POSITIVE}
-    _saved_attributes: ClassVar[tuple[str, ...]] = (
-        "classes_", "coef_", "intercept_", "objective_", "gap_", "residual_", "n_iter_", "certificate_",
-    )  # fmt: skip
-    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"certificate_": Certificate.from_dict}
+    theorems: ClassVar[tuple[str, ...]] = ("svm-objective", "masked-noise", "solver-tolerance")
+    model_name: ClassVar[str] = "support vector machine"
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **LinearClassifier.linear_constraints,
+        "smoothing": SMOOTHING,
+    }
 
     def __init__(
         self,
-        theta: float = 1.0,
-        rho: float = 0.01,
         *,
-        positive: Any = None,
-        feature_map: Any = None,
+        privacy: PureDP | ApproxDP | NoPromise,
+        bounds: Any = None,
+        norm_bound: float | None = None,
+        classes: Any = None,
+        regularization: float | None = None,
+        smoothing: float = DEFAULT_SMOOTHING,
+        mechanism: LinearMechanism = "auto",
+        fit_intercept: bool = True,
+        intercept_scale: float | None = None,
+        tolerance: float | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
     ) -> None:
         """Store the parameters; they are checked in :meth:`fit`."""
-        self.theta = theta
-        self.rho = rho
-        self.positive = positive
-        self.feature_map = feature_map
+        self.privacy = privacy
+        self.bounds = bounds
+        self.norm_bound = norm_bound
+        self.classes = classes
+        self.regularization = regularization
+        self.smoothing = smoothing
+        self.mechanism = mechanism
+        self.fit_intercept = fit_intercept
+        self.intercept_scale = intercept_scale
+        self.tolerance = tolerance
+        self.ledger = ledger
+        self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on rows ``X`` with labels ``y`` of two kinds."""
-        self._check_parameters()
-        if self.theta / self.rho > LARGEST_RATIO:
-            warnings.warn(
-                f"theta / rho of RegularizedSVM is {self.theta / self.rho:.2g}, above {LARGEST_RATIO:g}: a "
-                "relative gap of only 1e-6 is sure in double precision. Raise rho.",
-                DiscreetWarning,
-                stacklevel=2,
-            )
-        labels = np.asarray(y)
-        # Before validate_data, which refuses NaN in y with scikit-learn's own error.
-        if labels.dtype.kind == "f" and labels.ndim == 1:
-            check_finite(labels, "y of RegularizedSVM.fit")
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite=False)
-        self._check_rows(X, "fit")
-        self.classes_ = self._two_classes(y)
-        problem = self._problem(X, y)
-        solution = solve(problem)
-        z, omega = solution.z, solution.omega
-        self.coef_, self.intercept_ = z[:-1], float(z[-1])
-        self.dual_coef_ = omega * problem.sign
-        # Multipliers are exactly 0 for rows that do not touch the margin.
-        self.support_ = np.flatnonzero(omega)
-        # (omega - theta) / rho is the same number with the digits lost.
-        self.slack_ = np.where(omega > problem.theta, np.maximum(1 - problem.forward(z), 0), 0.0)
-        self.objective_ = problem.objective(z)
-        self.certificate_ = Certificate.from_solution(problem, z, omega)
-        self.gap_, self.residual_ = self.certificate_.gap, self.certificate_.residual
-        self.n_iter_ = solution.outer
-        if not self.certificate_.converged:
-            warnings.warn(
-                f"RegularizedSVM stopped with residual {self.residual_:.1g} and gap {self.gap_:.1g}. "
-                "Scale the features to similar sizes, or raise rho.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
+    def _problem(self, rows: Floats, codes: Ints, regularization: float, n_classes: int) -> HingeProblem:
+        return HingeProblem(rows, codes, regularization, n_classes, float(self.smoothing))
 
-    def decision_function(self, X: Any) -> Floats:
-        """Return ``a'x + b`` for each row."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, order="C", ensure_all_finite=False, reset=False)
-        self._check_rows(X, "decision_function")
-        return np.asarray(self._map(X) @ self.coef_ + self.intercept_)
-
-    def predict(self, X: Any) -> AnyArray:
-        """Return the positive class where the decision value is above 0, the negative one elsewhere."""
-        scores = self.decision_function(X)
-        return np.asarray(self.classes_[(scores > 0).astype(np.intp)])
-
-    def training_problem(self, X: Any, y: Any) -> tuple[SvmProblem, Floats]:
-        """Return the problem that was solved and its multipliers, given the rows it was trained on."""
-        check_is_fitted(self)
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", reset=False)
-        if len(X) != len(self.dual_coef_):
-            raise DataError(
-                f"X of RegularizedSVM must be the {len(self.dual_coef_)} rows of its training, had {len(X)}. "
-                "Give the same rows in the same order."
-            )
-        return self._problem(X, y), np.abs(self.dual_coef_)
-
-    def _problem(self, X: Floats, y: AnyArray) -> SvmProblem:
-        sign = np.where(y == self.classes_[1], 1.0, -1.0)
-        return SvmProblem(self._map(X), sign, float(self.theta), float(self.rho))
-
-    def _check_rows(self, X: Floats, method: str) -> None:
-        check_finite(X, f"X of RegularizedSVM.{method}", getattr(self, "feature_names_in_", None))
-        if X.max(initial=0.0) > LARGEST_CELL or X.min(initial=0.0) < -LARGEST_CELL:
-            raise DataError(
-                f"X of RegularizedSVM.{method} must stay below {LARGEST_CELL:g} in size: squares overflow. "
-                "Use larger units."
-            )
-
-    def _two_classes(self, y: AnyArray) -> AnyArray:
-        """Return the negative and the positive class."""
-        check_classification_targets(y)
-        classes = np.unique(y)
-        if len(classes) == 1:
-            raise DataError(
-                "y of RegularizedSVM.fit must hold two classes, held one class. "
-                "There is nothing to tell apart."
-            )
-        if len(classes) > 2:
-            # The words that scikit-learn's own binary classifiers use come first.
-            raise DataError(
-                "Only binary classification is supported. The type of the target is multiclass: y of "
-                f"RegularizedSVM.fit held {len(classes)} classes. Train one class against the rest."
-            )
-        if self.positive is None:
-            return classes
-        if self.positive not in classes.tolist():
-            raise ParameterError(
-                f"positive of RegularizedSVM must be one of the two labels in y, was {self.positive!r}. "
-                "Write it as it stands in y."
-            )
-        return np.asarray(classes if classes[1] == self.positive else classes[::-1])
-
-    def _map(self, X: Floats) -> Floats:
-        """Return the rows in which the classifier is linear."""
-        feature_map = self.feature_map
-        if feature_map is None:
-            return X
-        if hasattr(feature_map, "transform"):
-            if hasattr(feature_map, "fit"):
-                try:
-                    check_is_fitted(feature_map)
-                except NotFittedError as error:
-                    raise ParameterError(
-                        "feature_map of RegularizedSVM must be fitted already, was not: a map that "
-                        "depends on the rows would need privacy of its own. Fit it on public rows and "
-                        "wrap it in sklearn.frozen.FrozenEstimator, which clone keeps as it is."
-                    ) from error
-            mapped = feature_map.transform(X)
-        elif callable(feature_map):
-            mapped = feature_map(X)
-        else:
-            raise ParameterError(
-                "feature_map of RegularizedSVM must be None, a callable or a fitted transformer, was "
-                f"{type(feature_map).__name__}."
-            )
-        if issparse(mapped):
-            raise ParameterError(
-                "feature_map of RegularizedSVM must return a dense matrix, returned a sparse one. "
-                "Ask the transformer for dense output."
-            )
-        mapped = np.ascontiguousarray(mapped, dtype=np.float64)
-        if mapped.ndim != 2 or len(mapped) != len(X):
-            raise ParameterError(
-                "feature_map of RegularizedSVM must return a matrix with one row for each row it is given, "
-                f"returned shape {mapped.shape} for {len(X)} rows."
-            )
-        check_finite(mapped, "What feature_map of RegularizedSVM returns")
-        return mapped
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+    def _constants(self, n_rows: int, n_classes: int, embedding: Embedding) -> SvmConstants:
+        return SvmConstants(
+            n_rows=n_rows,
+            n_classes=n_classes,
+            dimension=embedding.dimension,
+            tolerance=None if self.tolerance is None else float(self.tolerance),
+            smoothing=float(self.smoothing),
+        )

@@ -120,7 +120,7 @@ def check_penalty(owner: str, alpha: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SVMLearner:
-    """The support vector machine of the paper's problem (2): :class:`~discreet.learn.svm.RegularizedSVM`.
+    """The support vector machine of the paper's problem (2), :class:`~discreet.learn.RegularizedSVM`.
 
     Parameters
     ----------
@@ -135,9 +135,9 @@ class SVMLearner:
     one_sided: ClassVar[bool] = True
 
     def solve(self, X: Floats, y: AnyArray, n_classes: int) -> LearnerSolution:
-        """Train by :class:`~discreet.learn.svm.RegularizedSVM`; see :class:`InvariantLearner`."""
+        """Train by :class:`~discreet.learn.RegularizedSVM`; see :class:`InvariantLearner`."""
         # Imported here, so that releases without a model do not wait for scikit-learn.
-        from discreet.learn.svm import RegularizedSVM
+        from discreet.learn.exact_svm import RegularizedSVM
 
         signs = 2.0 * y - 1.0
         model = RegularizedSVM(theta=self.theta, rho=self.rho).fit(X, signs)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from discreet.errors import PromiseError
-from discreet.learn.logistic.problem import SoftmaxProblem, minimize, problem_for
+from discreet.learn.logistic.problem import SoftmaxProblem, problem_for
+from discreet.learn.perturbation.mean_loss import minimize
 from discreet.noise.linear_algebra import norm, product
 from discreet.release.masked._equations import PointsNotFound, PointTargets, general_points
 from discreet.release.masked._points import binary_points, greedy_points

@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.learn.logistic.constants import (
-    LogisticConstants,
-    LogisticMechanism,
-    Sensitivity,
-    make_logistic_plan,
-)
+from discreet.learn.logistic.constants import LogisticConstants, Sensitivity
+from discreet.learn.perturbation.mean_loss_constants import LinearMechanism, make_linear_plan
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
 from discreet.release._rows import read_limited
 from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, collect_parameters
@@ -168,7 +164,7 @@ class MaskedRelease(ReleaseMethod):
         proportions: Sequence[float] | None = None,
         count_share: float = 0.1,
         fit_intercept: bool | None = None,
-        mechanism: LogisticMechanism = "auto",
+        mechanism: LinearMechanism = "auto",
         sensitivity: Sensitivity = "tight",
         construction: Construction = "direct",
         infeasible: Infeasible = "shrink",
@@ -254,7 +250,7 @@ class MaskedRelease(ReleaseMethod):
             max_rows_per_unit=rows,
             tight=self.sensitivity == "tight",
         )
-        training = make_logistic_plan(
+        training = make_linear_plan(
             constants,
             privacy,
             regularization=None if self.regularization is None else float(self.regularization),

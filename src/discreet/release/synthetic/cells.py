@@ -204,9 +204,8 @@ def _make(column: Column, declared: Sequence[Any] | None) -> ColumnCells:
     """Return the cells of one column from its declaration alone."""
     if column.is_category:
         return ColumnCells(column)
-    declared = column.cells if declared is None else declared
-    if declared is not None:
-        edges = _read_edges(column, declared)
+    edges = column.cell_starts if declared is None else _read_edges(column, declared)
+    if edges is not None:
         return ColumnCells(column, edges, _divide_cells(column, edges))
     steps = step_count(column)
     if column.type != "number" and steps is not None and steps < FEW_VALUES:

@@ -12,8 +12,8 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from discreet import RegularizedSVM
-from discreet.learn.svm import _solver as solver
-from discreet.learn.svm._solver import SvmProblem
+from discreet.learn.exact_svm import _solver as solver
+from discreet.learn.exact_svm._solver import SvmProblem
 from discreet.noise import Stream
 
 THETA, RHO = 1.0, 0.01
@@ -143,7 +143,7 @@ def main() -> dict[str, Any]:
         print(f"{name:16s} {row['seconds']:8.3f} s {row['times_discreet']:6.1f} x {row['relative_gap']:.1e}")
     print("growth:", result["growth_p_20"])
     print("threads:", result["threads"])
-    save("svm", result)
+    save("exact_svm", result)
     return result
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from discreet.learn import RegularizedSVM
-from tests.learn.svm.problems import mixed
+from tests.learn.exact_svm.problems import mixed
 
 if TYPE_CHECKING:
     from discreet._types import Floats

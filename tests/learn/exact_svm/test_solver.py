@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
-from discreet.learn.svm import _solver as solver
-from discreet.learn.svm._solver import GramMatrix, SvmProblem, solve
-from tests.learn.svm.problems import hard, mixed, tumors, twenty
+from discreet.learn.exact_svm import _solver as solver
+from discreet.learn.exact_svm._solver import GramMatrix, SvmProblem, solve
+from tests.learn.exact_svm.problems import hard, mixed, tumors, twenty
 
 if TYPE_CHECKING:
     from discreet._types import Floats

@@ -349,7 +349,7 @@ def _blas() -> ThreadpoolController:
 
 def solve(problem: SvmProblem) -> Solution:
     """Return the unique minimizer and its multipliers."""
-    # The matrices are narrow: a second BLAS thread took up to ten times as long (benchmarks/svm.py).
+    # The matrices are narrow: a second BLAS thread took up to ten times as long (benchmarks/exact_svm.py).
     with _blas().limit(limits=1, user_api="blas"):
         return _augmented_lagrangian(problem)
 
