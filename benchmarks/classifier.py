@@ -413,7 +413,7 @@ def write_results(rows: list[dict[str, Any]]) -> str:
         near = found["within a point of the best in hindsight"], found["cells with S of 20 or more"]
         ahead = [_points(found, w) for w in ("the best in hindsight", "DP-EBM", "the best of diffprivlib")]
         sentence = (
-            f"- **{group[0].upper() + group[1:]}.** Where S is 20 or more it is within a point of the best of "
+            f"- **{group[0].upper()}{group[1:]}.** Where S is 20 or more it is within a point of the best of "
             f"ours in hindsight in {near[0]} of {near[1]} pairs of table and epsilon. On the mean at epsilon "
             f".1 / 1 / 10 it is ahead of that best by {ahead[0]}, of DP-EBM under its own neighbors by "
             f"{ahead[1]}, and of the best of diffprivlib by {ahead[2]} points. "
