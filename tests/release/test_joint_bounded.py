@@ -107,7 +107,9 @@ def test_the_box_has_the_block_of_the_weights_that_enters_the_objective(numbers:
     assert np.allclose(numbers.box.weights, block, rtol=1e-12)
     assert numbers.box.lower.tolist() == [-0.5, -0.5]
     assert numbers.box.upper.tolist() == [1.0, 0.5]
-    own = BoxDensity(lower=[-0.5, -0.5], upper=[1.0, 0.5], weights=block, regularization=1.0)
+    own = BoxDensity(
+        lower=np.array([-0.5, -0.5]), upper=np.array([1.0, 0.5]), weights=block, regularization=1.0
+    )
     assert numbers.box.objective == pytest.approx(own.objective, rel=1e-9)
 
 
@@ -155,11 +157,12 @@ def conditional_mean_square(box: BoxDensity, j: int, width: float) -> float:
         second = np.convolve(given, values**2)
         seen = mass > 0
         total += float(np.sum(second[seen] - first[seen] ** 2 / mass[seen])) / len(values)
-    return total / joint[:, ::4].sum()
+    return total / float(joint[:, ::4].sum())
 
 
 def test_the_floor_holds_against_who_knows_the_other_cells_and_that_of_the_marginal_does_not() -> None:
-    box = BoxDensity(lower=[-1, -1], upper=[1, 1], weights=[[1, 0.95], [0.95, 1]], regularization=0.0)
+    ends, weights = np.ones(2), np.array([[1, 0.95], [0.95, 1]])
+    box = BoxDensity(lower=-ends, upper=ends, weights=weights, regularization=0.0)
     width = 4.0
     found = conditional_mean_square(box, 0, width)
     information = float(box.information[0, 0])
