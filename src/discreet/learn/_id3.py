@@ -265,7 +265,7 @@ class PrivateID3Classifier(BinsClassifier):
         :func:`~discreet.learn.private_quantiles`. By default those in the schema.
     n_bins : int, optional
         Number of cells of all other numbers: of equal widths, or by ratios for amounts; see
-        :func:`~discreet.learn._bins.public_edges`. By default up to nine cells, of which one is for the
+        :func:`~discreet.learn._bins.public_edges`. By default up to ten cells, of which one is for the
         bound: :func:`~discreet.learn._bins.public_grid`.
     max_depth : int, optional
         Number of levels. By default as many as leave an average node above the count at which nodes are

@@ -45,7 +45,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Privacy
     -------
-    Nothing is learned: ``fit`` looks at the number of columns alone.
+    Nothing is learned from rows: what ``fit`` keeps is the number and the names of the columns.
 
     Reference
     ---------
@@ -67,26 +67,30 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return True
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Check the bounds against the number of columns; no cell is read.
+        """Check rows and bounds; nothing but the number and the names of the columns is kept.
 
         Parameters
         ----------
         X : matrix or frame
-            Rows, for the number and the names of their columns.
+            Rows of finite numbers, which are checked and not used.
         y : array, optional
             Ignored; steps of pipelines have it.
         """
-        validate_data(self, X, skip_check_array=True)
+        self._check_rows(X, "fit", reset=True)
         two_vectors(self.bounds, self.n_features_in_, type(self).__name__)
         return self
 
     def transform(self, X: Any) -> Floats:
         """Return rows with every column between -1 and 1."""
         check_is_fitted(self, "n_features_in_")
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-        check_finite(X, "X of PublicScaler.transform", getattr(self, "feature_names_in_", None))
+        X = self._check_rows(X, "transform", reset=False)
         low, high = map(np.array, two_vectors(self.bounds, X.shape[1], type(self).__name__))
         return np.asarray(2 * ((np.clip(X, low, high) - low) / (high - low)) - 1)
+
+    def _check_rows(self, X: Any, where: str, *, reset: bool) -> Floats:
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=reset)
+        check_finite(X, f"X of PublicScaler.{where}", getattr(self, "feature_names_in_", None))
+        return np.asarray(X)
 
 
 class PrivateScaler(OneToOneFeatureMixin, TransformerMixin, SumsEstimator):

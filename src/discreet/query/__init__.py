@@ -18,6 +18,7 @@ from __future__ import annotations
 from discreet.privacy import PosteriorOdds
 from discreet.query.aggregates import (
     Aggregate,
+    ClassGradients,
     ClusterSums,
     Dependence,
     DistinctUnits,
@@ -31,6 +32,7 @@ from discreet.query.aggregates import (
     Marginals,
     Moments,
     NodeTables,
+    PredictionCounts,
     SignSketches,
     Sums,
     TreeNode,
@@ -55,6 +57,7 @@ __all__ = [
     "Aggregate",
     "Answer",
     "Budget",
+    "ClassGradients",
     "ClusterSums",
     "CombinedResult",
     "ConsistentResult",
@@ -77,6 +80,7 @@ __all__ = [
     "NodeTables",
     "NoisySums",
     "PosteriorOdds",
+    "PredictionCounts",
     "Preview",
     "PrivateTable",
     "Query",

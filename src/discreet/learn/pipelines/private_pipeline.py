@@ -16,6 +16,9 @@ from discreet.privacy import Spending
 if TYPE_CHECKING:
     from discreet.privacy import Promise, Receipt
 
+_LEAST_DELTA = 1e-12
+"""Delta at which different kinds of noise are read together where every step was asked for a pure promise."""
+
 _COMPOSITES = frozenset({"Pipeline", "ColumnTransformer", "FeatureUnion"})
 
 
@@ -57,7 +60,7 @@ class PrivatePipeline(Pipeline):
 
     @property
     def promises_(self) -> tuple[Promise, ...]:
-        """Promise of all steps together."""
+        """Promise of all steps together; of different kinds it is read at the sum of the deltas asked for."""
         learners = _find_learners(self)
         check_is_fitted(self)
         total = Spending()
@@ -66,8 +69,9 @@ class PrivatePipeline(Pipeline):
         try:
             return (total.promise(),)
         except PromiseError:
-            # Kinds that only a delta makes one: the deltas that were asked for add up as well.
-            return (total.promise(sum(getattr(learner.privacy, "delta", 0.0) for learner in learners)),)
+            # Kinds of noise differ: they are one promise only at a delta, of which those asked for add up.
+            asked = sum(getattr(learner.privacy, "delta", 0.0) for learner in learners)
+            return (total.promise(asked or _LEAST_DELTA),)
 
 
 def private_pipeline(*steps: Any) -> PrivatePipeline:

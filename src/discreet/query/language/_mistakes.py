@@ -7,7 +7,6 @@ checked; the canonical text of an expression is not, for there a day is a number
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -147,7 +146,7 @@ def _walk(node: Node) -> Iterator[Node]:
             waiting.extend(one)
         elif isinstance(one, Node):
             yield one
-            waiting.extend(getattr(one, field.name) for field in dataclasses.fields(one))
+            waiting.extend(getattr(one, name) for name in one.__dataclass_fields__)
 
 
 def _no_row() -> ExpressionRefused:
