@@ -79,7 +79,7 @@ def test_a_whole_number_with_few_values_has_a_cell_for_each(level: int, most: in
 
 
 def test_the_level_follows_from_rows_per_noise() -> None:
-    assert [grid_level(s, 2) for s in (0.0, 44.9, 45.0, 149.0, 150.0, 700.0, math.inf)] == [
+    assert [grid_level(s, 2) for s in (0.0, 19.9, 20.0, 149.0, 150.0, 700.0, math.inf)] == [
         0,
         0,
         1,
@@ -88,7 +88,7 @@ def test_the_level_follows_from_rows_per_noise() -> None:
         3,
         3,
     ]
-    assert [grid_level(s, 6) for s in (134.0, 135.0)] == [0, 1]
+    assert [grid_level(s, 6) for s in (59.0, 60.0)] == [0, 1]
 
 
 def declared() -> Schema:

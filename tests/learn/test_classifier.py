@@ -14,8 +14,9 @@ from discreet.errors import BudgetExceeded, DataError, ParameterError
 from discreet.learn import PrivateClassifier
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.learn.classifier._curves import combine_totals, estimate_shares, make_curves, prior_covariance
-from discreet.learn.classifier._rules import PublicFacts, count_share_for, make_plan
+from discreet.learn.classifier._rules import PublicFacts, count_share_for, curve_weight, make_plan
 from discreet.learn.classifier._score import ModelScore
+from discreet.learn.classifier._weights import StageRows
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP, gaussian_mu
 from discreet.query import Database, Histogram
@@ -39,7 +40,7 @@ MU = GaussianDP(mu=1.0)
 
 def facts(n: float, d: int, epsilon: float, **other: Any) -> PublicFacts:
     mu = gaussian_mu(epsilon, 1e-6)
-    given = {"n_classes": 2, "gaussian": True, "score_sd": 1 / (mu * math.sqrt(0.05)), **other}
+    given = {"n_classes": 2, "lines": True, "gaussian": True, "score_sd": 1 / (mu * math.sqrt(0.05)), **other}
     return PublicFacts(n_rows=n, mu=mu, signal=n * mu / math.sqrt(2 * d), **given)
 
 
@@ -59,14 +60,16 @@ def test_signal_and_share_of_the_class_counts_are_those_of_the_reference(
 
 
 def test_stages_and_grid_follow_from_public_facts() -> None:
-    one, two = (make_plan(facts(n, 8, 1.0), wants_score=False) for n in (300, 614))
-    assert (one.stages, one.level, two.stages, two.level) == (1, 0, 2, 0)
+    one, two = (make_plan(facts(n, 8, 1.0), wants_score=False) for n in (300, 900))
+    assert (one.stages, one.level, two.stages, two.level) == (1, 0, 2, 1)
     assert set(one.shares) == {"classes", "tables"}
     assert math.fsum(two.shares.values()) == pytest.approx(1.0)
     assert two.shares["products"] == pytest.approx(0.075)
     assert two.shares["gradient 5"] == pytest.approx(0.085)
     assert make_plan(facts(10**6, 8, 1.0), wants_score=False).level == 3
-    assert make_plan(facts(10**6, 8, 1.0, n_classes=3), wants_score=False).stages == 1
+    assert make_plan(facts(10**6, 8, 1.0, n_classes=3), wants_score=False).stages == 2
+    assert make_plan(facts(1200, 8, 1.0, n_classes=3), wants_score=False).stages == 1
+    assert make_plan(facts(10**6, 8, 1.0, n_classes=3, lines=False), wants_score=False).stages == 1
     assert make_plan(facts(10**6, 8, 1.0, gaussian=False), wants_score=False).stages == 1
 
 
@@ -148,7 +151,7 @@ def test_curves_of_noise_alone_are_taken_for_noise() -> None:
     weak = make_curves([np.full((8, 2), totals / 8) + part for part in noise], priors, totals, 60.0)
     real = [np.array([[80.0, 5.0], [5.0, 80.0]] * 4) * 8.0 + part for part in noise]
     strong = make_curves(real, priors, np.array([2720.0, 2720.0]), 60.0)
-    assert max(np.abs(curve.values).max() for curve in weak) < 0.3
+    assert max(np.abs(curve.values).max() for curve in weak) < 0.4
     assert min(np.abs(curve.values).min() for curve in strong) > 0.4
 
 
@@ -171,18 +174,42 @@ def test_both_stages_learn_what_a_table_shows() -> None:
         assert abs(gap) < (0.03 if model.stages_ == 2 else 0.15)
 
 
-def test_more_than_two_classes_have_one_stage() -> None:
+@pytest.mark.parametrize(("mu", "stages"), [(1.0, 2), (0.03, 1)])
+def test_more_than_two_classes_have_lines_by_class_where_rows_allow(mu: float, stages: int) -> None:
     rows = townsfolk(6000)
     y = np.array(["a", "b", "c"])[(rows["age"].to_numpy() > 25).astype(int) + (rows["age"].to_numpy() > 55)]
     columns = [column for column in townsfolk_schema().columns if column.name != "owner"]
-    schema = Schema(columns=columns)
-    model = PrivateClassifier(privacy=MU, schema=schema, classes=["a", "b", "c"], random_state=1)
+    promise = GaussianDP(mu=mu)
+    model = PrivateClassifier(
+        privacy=promise, schema=Schema(columns=columns), classes=["a", "b", "c"], random_state=1
+    )
     model.fit(rows.drop(columns="owner"), y)
-    assert model.stages_ == 1
+    assert model.stages_ == stages
+    assert model.slopes_.shape == (3 if stages == 2 else 0, 3)
     assert model.decision_function(rows).shape == (6000, 3)
-    assert np.mean(model.predict(rows) == y) > 0.9
+    assert np.mean(model.predict(rows) == y) > (0.9 if stages == 2 else 0.7)
     assert model.score_ is not None
-    assert abs(model.score_.accuracy - np.mean(model.predict(rows) == y)) < 0.02
+    assert abs(model.score_.accuracy - np.mean(model.predict(rows) == y)) < 0.02 / mu**0.5
+    assert spent(model.answers_) <= mu
+
+
+def test_caution_lowers_curves_only_where_there_is_something_to_lose() -> None:
+    even, uneven = np.array([500.0, 500.0]), np.array([800.0, 200.0])
+    assert curve_weight(4.0, even) == 0.6
+    assert curve_weight(4.0, uneven) == pytest.approx(4 / 12)
+    assert curve_weight(1000.0, uneven) == 0.6
+    assert curve_weight(math.inf, uneven) == 0.6
+
+
+def test_numbers_are_read_in_standard_deviations_from_their_noisy_mean() -> None:
+    rows = townsfolk(4000)
+    model = PrivateClassifier(privacy=MU, schema=townsfolk_schema(), random_state=1)
+    model.fit(rows, rows["owner"])
+    begun = StageRows.from_curves(model.curves_, model.cells_, 2)
+    assert set(begun.lines) == {"age", "income", "share"}
+    for origin, units in begun.lines.values():
+        assert 0.2 < origin < 0.8
+        assert 2.5 < units < 6  # about sqrt(12) standard deviations of an even column
 
 
 def test_the_same_keystream_gives_the_same_model_on_rows_and_in_an_engine() -> None:
@@ -214,6 +241,7 @@ def test_with_few_rows_the_model_is_the_vote_and_says_so() -> None:
     assert len(set(model.predict(rows))) == 1
     off = PrivateClassifier(privacy=promise, schema=townsfolk_schema(), floor=False, random_state=3)
     assert "may be worse" in off.fit(rows, owner).status_
+    assert off.factor_ == 1.0 > model.factor_
 
 
 # Score.

@@ -16,6 +16,7 @@ from discreet.privacy import GaussianDP, PureDP
 from discreet.query.aggregates import (
     MOST_CELLS,
     Aggregate,
+    ClassGradients,
     ClusterSums,
     GradientSums,
     Gram,
@@ -145,11 +146,30 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
         False,
     ),
     (PredictionCounts("y", (0, 1), (0.0, 0.5), RULES, edges={"x": CUTS}), True, True),
-    (PredictionCounts("y", (1, 0), (0.2, 0.0), RULES, LINES, SLOPES, {"x": CUTS}), True, True),
+    (PredictionCounts("y", (1, 0), (0.2, 0.0), RULES, {"x": CUTS}, LINES, SLOPES), True, True),
     (
-        PredictionCounts("y", (0, 1), (0.0, 0.5), RULES, LINES, SLOPES, {"x": CUTS}, by_class=True),
+        PredictionCounts("y", (0, 1), (0.0, 0.5), RULES, {"x": CUTS}, LINES, SLOPES, by_class=True),
         True,
         True,
+    ),
+    (
+        ClassGradients(
+            "y", (0, 1), (90.0, 0.0), lines=LINES, radius=2.0, constant=0.5, weights=((0.0, 0.0),) * 3
+        ),
+        False,
+        False,
+    ),
+    (
+        ClassGradients(
+            "y", (1, 0), (0.0, 0.5), RULES, {"x": CUTS}, LINES, weights=((3.0, -1.0), (0.0, 0.25), (9.0, 0.0))
+        ),
+        False,
+        False,
+    ),
+    (
+        ClassGradients("job", ("p", "q"), (0.0, 0.5), lines={"a": (0.0, 2.0)}, weights=((50.0, 0.0),) * 2),
+        False,
+        False,
     ),
 ]
 
@@ -323,6 +343,14 @@ def test_a_charge_that_takes_curves_for_cells_is_caught() -> None:
     assert of_cells.bind(CURATION, "add-remove").squared < squared <= bound.squared
 
 
+def test_a_charge_of_one_class_for_all_is_caught() -> None:
+    # A row that a model is sure and wrong about moves two classes at once.
+    sure = ClassGradients("y", (0, 1), (90.0, 0.0), lines={"a": (0.5, 0.02)}, weights=((0.0, 0.0),) * 2)
+    bound = sure.bind(CURATION, "add-remove")
+    squared, _ = SINGLE.distances(bound, "add-remove")
+    assert bound.squared // 2 < squared <= bound.squared
+
+
 def test_a_radius_that_is_not_applied_is_caught() -> None:
     def distances(radius: float | None) -> tuple[int, int]:
         question = Gram(
@@ -353,6 +381,8 @@ def test_a_radius_that_is_not_applied_is_caught() -> None:
         lambda: PredictionCounts("y", (0, 2), (0.0, 0.0)).bind(CURATION, "replace-one"),
         lambda: PredictionCounts("y", (0, 1), (0, 0), {"job": ((0, 0),)}).bind(CURATION, "replace-one"),
         lambda: PredictionCounts("y", (0, 1), (0, 0), slopes={"x": (0, 1)}),
+        lambda: ClassGradients("y", (0, 1), (0, 0), lines={"x": (0.5, 2.0)}, weights=((0, 0),)),
+        lambda: ClassGradients("y", (0, 1), (0, 0), weights=((0, 0),), constant=0.0),
     ],
 )
 def test_curves_that_do_not_fit_are_refused(make: Any) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from discreet.query.aggregates import (
+    ClassGradients,
     ClusterSums,
     GradientSums,
     Gram,
@@ -492,15 +493,27 @@ def _labeled_sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> 
 
 def _predictions(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of rows that a model gets right, or of its table of classes."""
-    kernel = aggregate.kernel(curation)
+    scores = aggregate.scores(curation)
     n = len(aggregate.classes)
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
-        true, named = kernel.classes([arrays[name] for name in kernel.columns])
+        true, found = scores([arrays[name] for name in scores.columns])
+        named = found.argmax(axis=0)
         if not aggregate.by_class:
             return [_DenseContributions(0, (true == named).astype(np.float64)[None])]
         cells = np.where(true >= 0, true * n + named, -1)
         return [_DenseContributions(0, (np.arange(n * n)[:, None] == cells).astype(np.float64))]
+
+    return set(scores.columns), of
+
+
+def _class_gradients(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of gradients of several classes."""
+    kernel = aggregate.kernel(curation)
+
+    def of(arrays: Arrays) -> Sequence[Contributions]:
+        residuals, rows = kernel.parts([arrays[name] for name in kernel.columns])
+        return [_DenseContributions(0, (residuals[:, None] * rows).reshape(-1, rows.shape[1]))]
 
     return set(kernel.columns), of
 
@@ -517,4 +530,5 @@ _KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Parts]]
     HalfspaceSums: _labeled_sums,
     GradientSums: _labeled_sums,
     PredictionCounts: _predictions,
+    ClassGradients: _class_gradients,
 }

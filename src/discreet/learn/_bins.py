@@ -38,7 +38,7 @@ EDGES = Constraint(
     ),
     (3, "age", {"age": [2.0, 1.0]}, {"age": []}),
 )
-FINER_GRIDS = (45.0, 150.0, 700.0)
+FINER_GRIDS = (20.0, 150.0, 700.0)
 """Rows of a class for each standard deviation of noise on a cell, from which on grids get finer."""
 BINS = Constraint(
     "a whole number from 2 to 1024",

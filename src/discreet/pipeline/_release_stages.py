@@ -63,6 +63,7 @@ _KINDS = {
     "invariant": "with noise that leaves the learner's model unchanged",
     "spherical": "with spherical noise together",
     "masked": "of points that belong to no real person",
+    "masked-svm": "of points that belong to no real person",
     "masked-label": "of their labels",
     "synthetic": "made up from noisy tables of counts",
     "clear": "as they are",

@@ -18,6 +18,7 @@ from __future__ import annotations
 from discreet.privacy import PosteriorOdds
 from discreet.query.aggregates import (
     Aggregate,
+    ClassGradients,
     ClusterSums,
     Dependence,
     DistinctUnits,
@@ -56,6 +57,7 @@ __all__ = [
     "Aggregate",
     "Answer",
     "Budget",
+    "ClassGradients",
     "ClusterSums",
     "CombinedResult",
     "ConsistentResult",

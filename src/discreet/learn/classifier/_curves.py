@@ -176,9 +176,14 @@ def make_curves(tables: Sequence[Floats], priors: Sequence[Floats], totals: Floa
     The excess of class ``k`` in a cell, ``T / N_k - q``, is ``q x`` and noise, with ``x`` the relative effect
     and ``q`` the share of the cell. Effects have the prior covariance times a strength ``t`` of the column.
     How likely each strength is, is learned from all columns together by expectation and maximization, so that
-    where noise explains all columns each is taken for noise. The curve is ``log(1 + x)``.
+    where noise explains all columns each is taken for noise. The mean effect over all rows is 0. The curve is
+    ``log(1 + x)``.
     """
-    fits = [_fit_column(table, prior, totals, sd) for table, prior in zip(tables, priors, strict=True)]
+    fits = [
+        # Class totals are known better than any table's.
+        _fit_column(table + (totals - table.sum(axis=0)) / len(table), prior, totals, sd)
+        for table, prior in zip(tables, priors, strict=True)
+    ]
     evidence = np.exp([fit.evidence - fit.evidence.max() for fit in fits])
     base = np.array(STRENGTH_SHARES)
     common, likely = base, evidence
@@ -200,6 +205,9 @@ def _fit_column(table: Floats, prior: Floats, totals: Floats, sd: float) -> _Fit
     """Return the evidence for each strength of one column's effect, and the curves they would give."""
     n, n_classes = float(totals.sum()), len(totals)
     shares = estimate_shares(table, sd, n)
+    # Under the condition that the effects of all rows add up to 0.
+    moved = prior @ shares
+    prior = prior - np.outer(moved, moved) / float(shares @ moved)
     strengths = np.array(STRENGTHS)
     evidence = np.zeros(len(strengths))
     means = np.empty((len(strengths), len(table), n_classes))
@@ -208,6 +216,7 @@ def _fit_column(table: Floats, prior: Floats, totals: Floats, sd: float) -> _Fit
         p = total / n
         excess = counts / total - table.sum(axis=1) / n
         noise = sd * sd * (1 - 2 * p + n_classes * p * p) + np.maximum(counts, 0.0) * (1 - p) + 1
+        noise = noise * max(1 - 1 / len(table), 0.5)
         scale = shares * total / np.sqrt(noise)
         values, vectors = np.linalg.eigh(scale[:, None] * prior * scale)
         values = np.maximum(values, 0.0)

@@ -17,17 +17,19 @@ from discreet.learn.base import Constraint
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.learn.classifier._curves import Curve, combine_totals, make_curves, prior_covariance
 from discreet.learn.classifier._rules import (
-    AVERAGE_WEIGHT,
     CONSTANT,
+    LARGEST_WEIGHT,
+    MANY_CLASSES_WEIGHT,
     SCORE_SHARE,
     UNKNOWN_COUNT_SHARE,
     Plan,
     PublicFacts,
+    curve_weight,
     describe_plan,
     make_plan,
 )
 from discreet.learn.classifier._score import ModelScore
-from discreet.learn.classifier._weights import LARGEST_VALUE, LATTICE, ScoredRows, learn_weights
+from discreet.learn.classifier._weights import LARGEST_VALUE, LATTICE, StageRows, WeightQueries
 from discreet.learn.feature_map import FeatureMap
 from discreet.privacy import PureDP
 from discreet.query import Histogram, Marginals, PredictionCounts
@@ -53,7 +55,7 @@ class PrivateClassifier(BinsClassifier):
 
     The score of a class is its prior and a step curve for each column. One query counts the classes and one
     the cells of every column by class. Curves are shrunk as far as noise explains them, down to the most
-    common class for everyone. With two classes and enough rows, noisy gradients then weigh the curves and add
+    common class for everyone. With enough rows, noisy gradients then weigh the curves of two classes and add
     a line for each number. Nothing has to be chosen: all rules are on the declared columns, the public number
     of rows and the promise.
 
@@ -70,8 +72,8 @@ class PrivateClassifier(BinsClassifier):
         other numbers a public grid with a cell for the bound, the finer the more rows there are for the
         noise.
     floor : bool
-        Whether curves are multiplied by one factor that is near 0 where noise explains them, so that the
-        model falls back to the most common class. Without it a model may be worse than that.
+        Whether all curves are lowered by one factor where there are few rows for the noise and the most
+        common class is a good answer, so that the model falls back to it. Without it a model may be worse.
     paid_score : bool or "table"
         Whether a twentieth of the promise pays for the accuracy of the model on its rows, which may then be
         published. "table" asks for rows by class and named class instead, with more noise. It is left out
@@ -86,16 +88,17 @@ class PrivateClassifier(BinsClassifier):
     curves_ : dict of str to Curve
         Effect of each column: for its cells, how much more likely they make each class, as logarithms.
     weights_ : array of shape (n_columns,)
-        Factor of each column's curve: one half where columns are not weighed, as they repeat each other.
+        Factor of each column's curve; the same for all columns in one stage.
     lines_ : dict of str to tuple of float
         Scale on which each number is read beside its curve: its origin as a fraction of the declared range,
         and the number of units in the range. Empty in one stage.
-    slopes_ : array of shape (n_lines,)
-        What a unit of each of these adds to the log-odds of the second of two classes.
+    slopes_ : array of shape (n_lines, n_classes)
+        What a unit of each of these adds to the score of each class.
     intercept_ : array of shape (n_classes,)
         Score of each class before any column is looked at: the logarithm of its share.
     factor_ : float
-        Factor by which noise shrank all curves alike; 1 where it explains none of them.
+        Factor by which caution lowers all curves in one stage, as a good vote has something to lose; 1 where
+        it does not.
     signal_ : float
         Number of rows over the noise on one cell, on which the rules are; infinite without noise.
     stages_ : int
@@ -284,6 +287,7 @@ class PrivateClassifier(BinsClassifier):
             mu=moved / count_sd if count_sd else math.inf,
             signal=n_rows / sd if sd else math.inf,
             score_sd=score_sd * (math.sqrt(len(self._levels)) if self._by_table else 1.0),
+            lines=2 * sum(column.is_number for column in layout.schema.columns) >= len(layout.names),
             gaussian=not isinstance(self.privacy, PureDP),
         )
 
@@ -337,47 +341,66 @@ class PrivateClassifier(BinsClassifier):
             for size, column in zip(cells.sizes.values(), layout.schema.columns, strict=True)
         ]
         curves = make_curves(tables, priors, totals, sd)
-        self.factor_ = 1.0
+        weight = curve_weight(self.signal_, totals) if self.floor else LARGEST_WEIGHT
+        self.factor_ = weight / LARGEST_WEIGHT
         self.cells_ = cells
         self.curves_ = dict(zip(layout.names, curves, strict=True))
-        self.weights_ = np.full(len(curves), AVERAGE_WEIGHT)
-        self.lines_, self.slopes_ = {}, np.zeros(0)
+        self.weights_ = np.full(len(curves), weight)
+        self.lines_, self.slopes_ = {}, np.zeros((0, len(totals)))
         self.intercept_ = np.log(totals / totals.sum())
         return totals
 
     def _learn_weights(self, schedule: BudgetSchedule, target: str, n_rows: float) -> None:
-        """Weigh the curves of two classes, add a line for each number, and mend the intercept."""
-        rows = ScoredRows.from_curves(self.curves_, self.cells_)
-        if rows.size == 1:
-            return  # All curves are flat and no column is a number: there is nothing to weigh.
-        prior = np.exp(self.intercept_)
-        found, constant = learn_weights(schedule, rows, target, self._levels, prior, n_rows)
-        weights = dict(zip(rows.scores, found, strict=False))
-        self.weights_ = np.array([weights.get(name, 0.0) for name in self.curves_])
-        self.lines_, self.slopes_ = rows.lines, found[len(weights) : -1]
+        """Ask for the weights of curves and lines, and set them and the intercept.
+
+        Two classes have weights of curves and of lines; more have lines by class beside curves that all have
+        one weight.
+        """
+        n_classes = len(self._levels)
         self.curves_ = {
             name: replace(curve, values=np.clip(curve.values, -LARGEST_VALUE, LARGEST_VALUE))
             for name, curve in self.curves_.items()
         }
-        mean = math.fsum(weights[name] * rows.means[name] for name in weights)
-        # Half for each class, so that probabilities are those of the difference.
-        odds = constant + CONSTANT * float(found[-1]) - mean
-        self.intercept_ = np.array([-odds / 2, odds / 2])
+        rows = StageRows.from_curves(self.curves_, self.cells_, n_classes)
+        if rows.size == 1:
+            return  # All curves are flat and no column is a number: there is nothing to weigh.
+        queries = WeightQueries(schedule, rows, np.exp(self.intercept_), n_rows)
+        if n_classes == 2:
+            found = queries.learn_odds(target, self._levels[1])
+            weights = dict(zip(rows.scores, found, strict=False))
+            self.weights_ = np.array([weights.get(name, 0.0) for name in self.curves_])
+            mean = math.fsum(weights[name] * rows.means[name] for name in weights)
+            # Half for each class, so that probabilities are those of the difference.
+            slopes = np.outer(found[len(weights) :], [-0.5, 0.5])
+            intercept = self.intercept_ + np.array([0.5, -0.5]) * mean
+        else:
+            self.weights_ = np.full(len(self.curves_), MANY_CLASSES_WEIGHT)
+            means = [curve.shares @ curve.values for curve in self.curves_.values()]
+            intercept = self.intercept_ - MANY_CLASSES_WEIGHT * np.sum(means, axis=0)
+            self.intercept_ = intercept
+            slopes = queries.learn_lines(self._curves_query(target))
+        self.lines_, self.slopes_ = rows.lines, slopes[:-1]
+        self.intercept_ = intercept + CONSTANT * slopes[-1]
 
-    def _score_query(self, target: str) -> PredictionCounts:
-        """Return the query for the rows that the finished model gets right."""
-        signs = np.array([-0.5, 0.5])
-        return PredictionCounts(
-            target,
-            self._levels,
-            _on_lattice(self.intercept_),
-            {
+    def _curves_query(self, target: str) -> dict[str, Any]:
+        """Return the model without its lines as keyword arguments of a query."""
+        return {
+            "target": target,
+            "classes": self._levels,
+            "intercept": _on_lattice(self.intercept_),
+            "curves": {
                 name: [_on_lattice(weight * row) for row in curve.values]
                 for weight, (name, curve) in zip(self.weights_, self.curves_.items(), strict=True)
             },
-            self.lines_,
-            {name: _on_lattice(s * signs) for name, s in zip(self.lines_, self.slopes_, strict=True)},
-            self.cells_.edges,
+            "edges": self.cells_.edges,
+        }
+
+    def _score_query(self, target: str) -> PredictionCounts:
+        """Return the query for the rows that the finished model gets right."""
+        return PredictionCounts(
+            **self._curves_query(target),
+            lines=self.lines_,
+            slopes=dict(zip(self.lines_, map(_on_lattice, self.slopes_), strict=True)),
             by_class=self._by_table,
         )
 
@@ -389,8 +412,7 @@ class PrivateClassifier(BinsClassifier):
         for column, weight, curve in zip(codes.T, self.weights_, self.curves_.values(), strict=True):
             scores += weight * curve.values[column]
         if self.lines_:
-            # Lines are for two classes; half of each is for the second, and half against the first.
-            scores += np.outer(self._line_values(rows, codes) @ self.slopes_, [-0.5, 0.5])
+            scores += self._line_values(rows, codes) @ self.slopes_
         return scores
 
     def _line_values(self, rows: Any, codes: Ints) -> Floats:

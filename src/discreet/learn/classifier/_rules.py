@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from discreet.learn._bins import grid_level
 
 if TYPE_CHECKING:
+    from discreet._types import Floats
     from discreet.privacy.budget_split import Privacy
 
-TWO_STAGES = 20.0
-"""Least signal at which weights are learned after the curves; below it the second stage costs accuracy."""
+TWO_STAGES, MANY_CLASSES_STAGES = 45.0, 50.0
+"""Least signal, times two over the number of classes, for a second stage: of two classes, and of more."""
 FIRST_SHARE = 0.5
 """Share of the model's promise that the first of two stages gets."""
 PRODUCTS_SHARE = 0.15
@@ -35,12 +36,16 @@ POOLED_COLUMNS = 3.0
 """Number of columns that this is worth beside those of the table."""
 LINEAR_PART, SMOOTH_PART, ROUGH_PART, SMOOTH_LENGTH = 0.45, 0.35, 0.2, 0.25
 """Parts of a number's curve that are a line, smooth and rough; and the part of the range that is alike."""
-AVERAGE_WEIGHT = 0.5
-"""Weight of every curve in one stage, as columns repeat each other; in two, where weights begin."""
+LARGEST_WEIGHT, CAUTION = 0.6, 8.0
+"""Weight of every curve in one stage at most, as columns repeat each other; and the signal that halves it."""
+UNBALANCED = 0.15
+"""Share by which a vote is better than a guess, from which on there is enough to lose for full caution."""
+AVERAGE_WEIGHT, MANY_CLASSES_WEIGHT = 0.5, 0.35
+"""Weight of curves at which the second stage starts with two classes; with more, at which it keeps them."""
 LEAST_KNOWN_VOTE = 15.0
 """Rows times mu below which the most common class itself may be named wrongly."""
-WEAK_SIGNAL = 5.0
-"""Signal below which nothing but the most common class is to be expected."""
+WEAK_SIGNAL, MIDDLE_SIGNAL = 5.0, 20.0
+"""Signals below which nothing but the most common class is to be expected, and weak effects are lost."""
 PRIOR_WIDTH = 0.5
 """Standard deviation of weights about their start in the second stage."""
 CONSTANT = 0.5
@@ -65,6 +70,8 @@ class PublicFacts:
         model's promise: ``S`` of the documentation. Infinite without noise.
     score_sd : float
         Standard deviation of the noise on the score, in rows.
+    lines : bool
+        Whether at least half of the columns are numbers, for which more than two classes have lines.
     gaussian : bool
         Whether noise is Gaussian, or there is none; under pure promises a second stage is too expensive.
     """
@@ -74,7 +81,15 @@ class PublicFacts:
     mu: float
     signal: float
     score_sd: float
+    lines: bool
     gaussian: bool
+
+    @property
+    def affords_second_stage(self) -> bool:
+        """Whether weights are worth what they cost the curves."""
+        if self.n_classes == 2:
+            return self.gaussian and self.signal >= TWO_STAGES
+        return self.gaussian and self.lines and 2 * self.signal / self.n_classes >= MANY_CLASSES_STAGES
 
     @property
     def score_half_width(self) -> float:
@@ -118,7 +133,7 @@ def make_plan(facts: PublicFacts, *, wants_score: bool, count_share: float | Non
         Share of the first stage that the class counts get; None chooses it by the number of rows.
     """
     scored = wants_score and facts.score_half_width <= WIDEST_SCORE
-    stages = 2 if facts.n_classes == 2 and facts.gaussian and facts.signal >= TWO_STAGES else 1
+    stages = 2 if facts.affords_second_stage else 1
     model = 1.0 - (SCORE_SHARE if scored else 0.0)
     first = model * (FIRST_SHARE if stages == 2 else 1.0)
     if count_share is None:
@@ -133,6 +148,21 @@ def make_plan(facts: PublicFacts, *, wants_score: bool, count_share: float | Non
         shares["score"] = SCORE_SHARE
     level = grid_level(facts.signal * math.sqrt(first / model), facts.n_classes)
     return Plan(stages, level, scored, shares)
+
+
+def curve_weight(signal: float, totals: Floats) -> float:
+    """Return the weight of all curves in one stage, the smaller the more a good vote has to lose.
+
+    Parameters
+    ----------
+    signal : float
+        Number of rows over the noise on one cell.
+    totals : array of shape (n_classes,)
+        Number of rows of each class, as far as it is known.
+    """
+    better = float(totals.max() / totals.sum()) - 1 / len(totals)
+    caution = CAUTION * min(max(better / UNBALANCED, 0.0), 1.0)
+    return LARGEST_WEIGHT if math.isinf(signal) else min(LARGEST_WEIGHT, signal / (signal + caution))
 
 
 def gradient_names() -> list[str]:
@@ -164,7 +194,7 @@ def expectation(facts: PublicFacts, privacy: Privacy) -> str:
         return f"{rows} even the most common class may be named wrongly. Expect no better than a guess."
     if facts.signal < WEAK_SIGNAL:
         return f"{rows} expect the most common class for everyone: noise hides all but very strong effects."
-    if facts.signal < TWO_STAGES:
+    if facts.signal < MIDDLE_SIGNAL:
         return f"{rows} expect strong effects of single columns to be found, and weak ones to be lost."
     return f"{rows} expect the effect of each column to be found."
 

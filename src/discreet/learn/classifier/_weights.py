@@ -17,15 +17,16 @@ from discreet.learn.classifier._rules import (
     ROUNDS,
     gradient_names,
 )
-from discreet.query import GradientSums, Gram
+from discreet.query import ClassGradients, GradientSums, Gram
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import Floats
     from discreet.learn._bins import Bins
     from discreet.learn.budget_schedule import BudgetSchedule
     from discreet.learn.classifier._curves import Curve
+    from discreet.query import Aggregate
     from discreet.schema import Column
 
 LATTICE = 2.0**10
@@ -40,13 +41,14 @@ _LEAST_SPREAD = 0.01
 
 
 @dataclass(frozen=True)
-class ScoredRows:
-    """Rows as vectors of what the first stage says about them, for two classes.
+class StageRows:
+    """Rows as vectors of what the first stage says about them.
 
     Attributes
     ----------
     scores : dict of str to tuple of float
-        For columns whose curve is not flat, the log-odds of each cell less their mean.
+        For two classes and columns whose curve is not flat, the log-odds of each cell less their mean; empty
+        for more classes.
     means : dict of str to float
         For the same columns, the mean that was subtracted.
     edges : dict of str to tuple of float
@@ -55,7 +57,7 @@ class ScoredRows:
         For each number, its estimated mean as a fraction of the range, and the range in estimated standard
         deviations.
     square : float
-        Estimated mean square length of the vectors.
+        Estimated mean square length of the vectors, to whose root they are cut.
     """
 
     scores: dict[str, tuple[float, ...]]
@@ -65,14 +67,13 @@ class ScoredRows:
     square: float
 
     @classmethod
-    def from_curves(cls, curves: Mapping[str, Curve], cells: Bins) -> ScoredRows:
+    def from_curves(cls, curves: Mapping[str, Curve], cells: Bins, n_classes: int) -> StageRows:
         """Return the vectors of rows, from noisy curves and so public by now."""
         scores: dict[str, tuple[float, ...]] = {}
         means: dict[str, float] = {}
         square = 0.0
-        for name, curve in curves.items():
-            values = np.clip(curve.values, -LARGEST_VALUE, LARGEST_VALUE)
-            odds = values[:, 1] - values[:, 0]
+        for name, curve in curves.items() if n_classes == 2 else ():
+            odds = curve.values[:, 1] - curve.values[:, 0]
             mean = float(np.rint(curve.shares @ odds * LATTICE) / LATTICE)
             odds = np.clip(np.rint((odds - mean) * LATTICE) / LATTICE, -_LARGEST_ODDS, _LARGEST_ODDS)
             variance = float(curve.shares @ odds**2)
@@ -93,16 +94,16 @@ class ScoredRows:
         return len(self.scores) + len(self.lines) + 1
 
     @property
-    def start(self) -> Floats:
-        """Weights from which the second stage begins: those of one stage."""
-        return np.array([AVERAGE_WEIGHT] * len(self.scores) + [0.0] * (len(self.lines) + 1))
+    def radius(self) -> float:
+        """Length to which rows are cut, the constant not counted."""
+        return max(math.sqrt(self.square), 2.0**-8)
 
     @property
     def query_arguments(self) -> dict[str, Any]:
-        """Keyword arguments that both queries share; rows are cut to their root mean square length."""
+        """Keyword arguments of queries about the vectors."""
         return {
             "columns": (),
-            "radius": max(math.sqrt(self.square), 2.0**-8),
+            "radius": self.radius,
             "edges": self.edges,
             "scores": self.scores,
             "lines": self.lines,
@@ -136,63 +137,108 @@ def _line_of(column: Column, edges: Sequence[float], shares: Floats) -> tuple[fl
     return float(np.rint(min(max(mean, 0.0), 1.0) * LATTICE) / LATTICE), float(np.rint(units * 64) / 64)
 
 
-def learn_weights(
-    schedule: BudgetSchedule,
-    rows: ScoredRows,
-    target: str,
-    levels: Sequence[Any],
-    prior: Floats,
-    n_rows: float,
-) -> tuple[Floats, float]:
-    """Return the weights of the second stage, and the constant that is added to them.
+@dataclass(frozen=True)
+class WeightQueries:
+    """The queries of the second stage.
 
-    Parameters
+    Attributes
     ----------
     schedule : BudgetSchedule
         Shares of the promise for the matrix of products and for each gradient.
-    rows : ScoredRows
+    rows : StageRows
         Vectors of the rows.
-    target : str
-        Column of the labels.
-    levels : sequence
-        The two levels of the target, of which the second counts as 1.
-    prior : array of shape (2,)
+    prior : array of shape (n_classes,)
         Share of each class.
     n_rows : float
         Number of rows, public or estimated.
-
-    Notes
-    -----
-    The matrix of products is noisy, but its trace is known: ``n`` times the mean square length. Eigenvalues
-    above the edge ``e`` of the noise are taken as they are, and the rest of the trace is shared by all
-    others. These, times ``min(1/4, 1.3 p q)`` for class shares ``p`` and ``q``, are the curvature ``H`` by
-    which weights are pulled back to their start, ``sd**2 / (H tau**2) + 1 / tau**2``, with ``sd`` the noise
-    on the mean of all gradients and ``tau`` the width of their prior. Steps divide by a curvature that is
-    larger by half of the edge. The mean of the last three rounds is returned.
     """
-    answer = schedule.ask("products", Gram(**rows.query_arguments, with_sums=False))
-    values, vectors = np.linalg.eigh(np.asarray(answer.value))
-    known, steps = _curvatures(
-        values, spectral_edge(np.asarray(answer.sd)), n_rows * (rows.square + CONSTANT**2)
-    )
-    factor = min(0.25, 1.3 * float(prior[0] * prior[1]))
-    known, steps = known * factor, steps * factor
-    constant = math.log(prior[1] / prior[0])
-    weights, visited = rows.start, []
-    for name in gradient_names():
-        # The constant is the same for all rows, so it is asked about as part of the last weight.
-        asked = np.append(weights[:-1], weights[-1] + constant / CONSTANT)
-        question = GradientSums(
-            **rows.query_arguments, target=target, positive=levels[1], weights=tuple(asked.tolist())
-        )
-        answer = schedule.ask(name, question)
-        sd = float(np.max(answer.sd)) / math.sqrt(ROUNDS)
-        penalty = (sd**2 / known + 1) / PRIOR_WIDTH**2
-        step = vectors.T @ np.asarray(answer.value) - penalty * (vectors.T @ (weights - rows.start))
-        weights = weights + vectors @ (step / (steps + penalty))
-        weights = np.clip(weights, -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
-        visited.append(weights)
-    return np.asarray(np.mean(visited[-_KEPT_ROUNDS:], axis=0)), constant
+
+    schedule: BudgetSchedule
+    rows: StageRows
+    prior: Floats
+    n_rows: float
+
+    def learn_odds(self, target: str, positive: Any) -> Floats:
+        """Return the weights of curves, lines and the constant for the log-odds of two classes.
+
+        Parameters
+        ----------
+        target : str
+            Column of the labels.
+        positive : level
+            Level of the target that counts as 1.
+        """
+        rows = self.rows
+        start = np.array([AVERAGE_WEIGHT] * len(rows.scores) + [0.0] * (len(rows.lines) + 1))
+        # The prior is the same for all rows, so it is asked about as part of the last weight.
+        offset = np.zeros(rows.size)
+        offset[-1] = math.log(self.prior[1] / self.prior[0]) / CONSTANT
+
+        def query(weights: Floats) -> Aggregate:
+            asked = tuple((weights + offset).tolist())
+            return GradientSums(**rows.query_arguments, target=target, positive=positive, weights=asked)
+
+        return self._descend(start, query)
+
+    def learn_lines(self, model: Mapping[str, Any]) -> Floats:
+        """Return the weights of lines and the constant for each of several classes, curves held fixed.
+
+        Parameters
+        ----------
+        model : mapping of str to object
+            Target, classes, intercept, curves and edges of the model, as keyword arguments of a query.
+
+        Returns
+        -------
+        array of shape (n_lines + 1, n_classes)
+            Weights, the constant's last.
+        """
+        rows = self.rows
+
+        def query(weights: Floats) -> Aggregate:
+            given = {"radius": rows.radius, "constant": CONSTANT, "weights": weights.tolist()}
+            return ClassGradients(**model, lines=rows.lines, **given)
+
+        return self._descend(np.zeros((rows.size, len(self.prior))), query)
+
+    def _descend(self, start: Floats, query: Callable[[Floats], Aggregate]) -> Floats:
+        """Return weights by noisy gradients: the mean of the last three rounds.
+
+        Parameters
+        ----------
+        start : array of shape (size,) or (size, n_classes)
+            Weights at which to begin, and towards which they are pulled.
+        query : callable
+            Function from weights to the query for the gradient at them.
+
+        Notes
+        -----
+        The matrix of products is noisy, but its trace is known: ``n`` times the mean square length.
+        Eigenvalues above the edge of the noise are taken as they are, and the rest of the trace is shared by
+        all others. These, times ``min(1/4, 1.3 v)`` with ``v`` the mean variance of a class, are the
+        curvature ``H`` by which weights are pulled back to their start, ``sd**2 / (H tau**2) + 1 / tau**2``,
+        with ``sd`` the noise on the mean of all gradients and ``tau`` the width of their prior. Steps divide
+        by a curvature that is larger by half of the edge.
+        """
+        answer = self.schedule.ask("products", Gram(**self.rows.query_arguments, with_sums=False))
+        values, vectors = np.linalg.eigh(np.asarray(answer.value))
+        trace = self.n_rows * (self.rows.square + CONSTANT**2)
+        known, steps = _curvatures(values, spectral_edge(np.asarray(answer.sd)), trace)
+        factor = min(0.25, 1.3 * float(np.mean(self.prior * (1 - self.prior))))
+        shape = (-1, *[1] * (start.ndim - 1))
+        known, steps = (known * factor).reshape(shape), (steps * factor).reshape(shape)
+        weights, visited = start, []
+        for name in gradient_names():
+            answer = self.schedule.ask(name, query(weights))
+            # Gradients of several classes have a row for each class.
+            gradient = np.asarray(answer.value).T
+            sd = float(np.max(answer.sd)) / math.sqrt(ROUNDS)
+            penalty = (sd**2 / known + 1) / PRIOR_WIDTH**2
+            step = vectors.T @ gradient - penalty * (vectors.T @ (weights - start))
+            weights = weights + vectors @ (step / (steps + penalty))
+            weights = np.clip(weights, -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
+            visited.append(weights)
+        return np.asarray(np.mean(visited[-_KEPT_ROUNDS:], axis=0))
 
 
 def _curvatures(values: Floats, edge: float, trace: float) -> tuple[Floats, Floats]:

@@ -23,7 +23,7 @@ from discreet.query.aggregates._joint import GroupedSums, JointAggregate
 from discreet.query.aggregates._marginals import Marginals
 from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._people import DistinctUnits
-from discreet.query.aggregates._predictions import PredictionCounts
+from discreet.query.aggregates._predictions import ClassGradients, PredictionCounts
 from discreet.query.aggregates._sketches import SignSketches
 from discreet.query.aggregates._vectors import ClusterSums, GradientSums, Gram, HalfspaceSums
 from discreet.query.aggregates.base import MOST_CELLS, Aggregate, BoundAggregate, Sums
@@ -38,6 +38,7 @@ __all__ = [
     "Aggregate",
     "BoundAggregate",
     "BoundHierarchy",
+    "ClassGradients",
     "ClusterSums",
     "Dependence",
     "DistinctUnits",
@@ -77,6 +78,7 @@ AGGREGATES: dict[str, type[Aggregate]] = {
         Marginals,
         Dependence,
         PredictionCounts,
+        ClassGradients,
     )
 }
 

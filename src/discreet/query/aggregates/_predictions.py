@@ -1,4 +1,4 @@
-"""How many rows an additive model gets right."""
+"""What an additive model says about rows: how many it gets right, and how its lines should change."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.query.aggregates.base import Aggregate, BoundAggregate
+from discreet.query.aggregates.base import Aggregate, BoundAggregate, root_up
 from discreet.query.aggregates.histogram import check_edges, plain_edges, starts_of
 from discreet.query.engines.base import KernelTotals
-from discreet.query.passes import ONE, Features, PredictionPass, curve_band
+from discreet.query.passes import (
+    ONE,
+    SIGMOID_BITS,
+    AdditiveScores,
+    ClassGradientPass,
+    Features,
+    PredictionPass,
+    curve_band,
+    whole_weights,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +33,8 @@ _LARGEST_TERM = 2.0**20  # of a score; sums over all columns stay far below 2**6
 
 
 @dataclass(frozen=True)
-class PredictionCounts(Aggregate):
-    """The number of rows whose class a public additive model names, or a table of classes by named ones.
+class _AdditiveModel(Aggregate):
+    """A public additive model of a class: an intercept, curves over cells, and lines.
 
     Parameters
     ----------
@@ -37,13 +46,108 @@ class PredictionCounts(Aggregate):
         Score of each class before any column is looked at.
     curves : mapping of str to sequence of sequences of float
         For each level or cell of some columns, that of missing ones last, the score it adds to each class.
+    edges : mapping of str to sequence of float
+        For numbers with a curve, the values at which cells begin.
     lines : mapping of str to sequence of float
         For numbers that are read on a scale of their own, its origin as a fraction of the range and the
         number of its units in the range; cut to 3 units on either side, and 0 for missing ones.
     slopes : mapping of str to sequence of float
         For the same numbers, the score that a unit adds to each class.
-    edges : mapping of str to sequence of float
-        For numbers with a curve, the values at which cells begin.
+    """
+
+    target: str
+    classes: Sequence[Any]
+    intercept: Sequence[float]
+    curves: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
+    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    lines: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    slopes: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Normalize the fields to plain values, and refuse scores that are not one for each class."""
+        curves = {name: tuple(tuple(map(float, row)) for row in rows) for name, rows in self.curves.items()}
+        object.__setattr__(self, "classes", tuple(self.classes))
+        object.__setattr__(self, "intercept", tuple(map(float, self.intercept)))
+        object.__setattr__(self, "curves", curves)
+        object.__setattr__(self, "edges", plain_edges(self.edges))
+        for name in ("lines", "slopes"):
+            rows = {column: tuple(map(float, row)) for column, row in getattr(self, name).items()}
+            object.__setattr__(self, name, rows)
+        check_edges(self.edges, list(curves))
+        if self.target in (*curves, *self.lines):
+            raise ParameterError(
+                f"curves of a question must not hold its target {self.target!r}. Leave it out."
+            )
+        scores = [self.intercept, *self.slopes.values(), *(row for rows in curves.values() for row in rows)]
+        good = all(
+            len(row) == len(self.classes) and all(abs(value) <= _LARGEST_TERM for value in row)
+            for row in scores
+        )
+        good = good and set(self.slopes) <= set(self.lines) and all(len(v) == 2 for v in self.lines.values())
+        if len(self.classes) < 2 or not good:
+            raise ParameterError(
+                "scores of a question must be numbers of at most 2**20, one for each of two or more classes, "
+                "and those of lines must have an origin and units; they are not."
+            )
+
+    def scores(self, curation: Curation) -> AdditiveScores:
+        """Return the scores of rows on a curated table, for a pass over batches of them."""
+        column = curation.column(self.target)
+        known = [(type(level), level) for level in column.levels]
+        missing = [level for level in self.classes if (type(level), level) not in known]
+        if missing or len(set(self.classes)) < len(self.classes):
+            raise ParameterError(
+                f"classes of a question must be levels of the category {self.target!r}, each once, and "
+                f"{(missing or self.classes)[0]!r} is not. It has {', '.join(map(repr, column.levels))}."
+            )
+        order = [known.index((type(level), level)) for level in self.classes]
+        read: list[str] = []
+        bands = []
+        for name, rows in self.curves.items():
+            starts = starts_of(curation.column(name), self.edges[name]) if name in self.edges else None
+            bands.append(curve_band(curation.column(name), starts, read))
+            if len(rows) != bands[-1].size:
+                raise ParameterError(
+                    f"curves of a question for {name!r} must have {bands[-1].size} cells, and have "
+                    f"{len(rows)}."
+                )
+        sloped = {name: self.lines[name] for name in self.slopes}
+        lines = (
+            Features.from_curation(curation, (), center=None, radius=None, lines=sloped) if sloped else None
+        )
+        return AdditiveScores(
+            curves_read=tuple(read),
+            bands=tuple(bands),
+            tables=tuple(tuple(map(_whole, rows)) for rows in self.curves.values()),
+            lines=lines,
+            slopes=tuple(map(_whole, self.slopes.values())),
+            intercept=_whole(self.intercept),
+            target=column.sql,
+            places=tuple(order.index(i) if i in order else -1 for i in range(len(column.levels))),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "kind": self.kind,
+            "target": self.target,
+            "classes": list(self.classes),
+            "intercept": list(self.intercept),
+            "curves": {name: [list(row) for row in rows] for name, rows in self.curves.items()},
+            "edges": plain_edges(self.edges),
+            "lines": {name: list(line) for name, line in self.lines.items()},
+            "slopes": {name: list(row) for name, row in self.slopes.items()},
+        }
+
+
+@dataclass(frozen=True)
+class PredictionCounts(_AdditiveModel):
+    """The number of rows whose class a public additive model names, or a table of classes by named ones.
+
+    See :class:`_AdditiveModel` for the other parameters.
+
+    Parameters
+    ----------
     by_class : bool
         Whether to count rows by their class and the class that is named, instead of those that are right.
 
@@ -59,59 +163,20 @@ class PredictionCounts(Aggregate):
 
     Reference
     ---------
-    docs/explanation/theorems/sulq-sensitivity.md.
+    docs/explanation/theorems/classifier.md.
     """
 
     kind: ClassVar[str] = "prediction counts"
-    target: str
-    classes: Sequence[Any]
-    intercept: Sequence[float]
-    curves: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
-    lines: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    slopes: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
     by_class: bool = False
-
-    def __post_init__(self) -> None:
-        """Normalize the fields to plain values, and refuse scores that are not one for each class."""
-        curves = {name: tuple(tuple(map(float, row)) for row in rows) for name, rows in self.curves.items()}
-        slopes = {name: tuple(map(float, row)) for name, row in self.slopes.items()}
-        object.__setattr__(self, "classes", tuple(self.classes))
-        object.__setattr__(self, "intercept", tuple(map(float, self.intercept)))
-        object.__setattr__(self, "curves", curves)
-        object.__setattr__(self, "slopes", slopes)
-        lines = {name: tuple(map(float, row)) for name, row in self.lines.items()}
-        object.__setattr__(self, "lines", lines)
-        object.__setattr__(self, "edges", plain_edges(self.edges))
-        check_edges(self.edges, list(curves))
-        if self.target in (*curves, *slopes):
-            raise ParameterError(
-                f"curves of a question must not hold its target {self.target!r}. Leave it out."
-            )
-        rows = [self.intercept, *slopes.values(), *(row for rows in curves.values() for row in rows)]
-        good = all(
-            len(row) == len(self.classes) and all(abs(value) <= _LARGEST_TERM for value in row)
-            for row in rows
-        )
-        good = good and list(lines) == list(slopes) and all(len(line) == 2 for line in lines.values())
-        if len(self.classes) < 2 or not good:
-            raise ParameterError(
-                "scores of a question must be numbers of at most 2**20, one for each of two or more classes, "
-                "and are not."
-            )
 
     def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
         """Return the aggregate bound to a curated table; refuses columns that do not fit."""
-        kernel = self.kernel(curation)
+        kernel = PredictionPass(self.scores(curation), self.by_class)
         n = len(self.classes)
         size = n * n if self.by_class else 1
         charge = 2 if self.by_class and neighbors == "replace-one" else 1
         return BoundAggregate(
-            canonical={
-                **self.to_dict(),
-                "places": list(kernel.places),
-                "terms": [list(kernel.intercept), [[list(row) for row in t] for t in kernel.tables]],
-            },
+            canonical={**self.to_dict(), "places": list(kernel.scores.places)},
             squared=charge,
             absolute=charge,
             precision=(1,) * size,
@@ -123,54 +188,105 @@ class PredictionCounts(Aggregate):
             wanted=KernelTotals(kernel),
         )
 
-    def kernel(self, curation: Curation) -> PredictionPass:
-        """Return the pass over batches of rows that counts."""
-        column = curation.column(self.target)
-        known = [(type(level), level) for level in column.levels]
-        missing = [level for level in self.classes if (type(level), level) not in known]
-        if missing or len(set(self.classes)) < len(self.classes):
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**super().to_dict(), "by_class": self.by_class}
+
+
+@dataclass(frozen=True)
+class ClassGradients(_AdditiveModel):
+    """The gradient of the likelihood of several classes in the weights of lines, with curves held fixed.
+
+    See :class:`_AdditiveModel` for the other parameters; slopes are given by `weights`.
+
+    Parameters
+    ----------
+    radius : float
+        Length to which the lines of a row are shortened together.
+    constant : float
+        Last coordinate of every row, up to 1, beside its lines.
+    weights : sequence of sequences of float
+        For each line and the constant, the weight of each class.
+
+    Notes
+    -----
+    The sum of ``(e - p) z'``: ``e`` is 1 for the class of a row, ``p`` the probabilities of the classes in
+    whole multiples of 2**-12, ``z`` the lines and the constant. The answer has a row for each class.
+
+    Privacy
+    -------
+    ``|e - p|**2 <= 2``, so with ``B`` the length of ``z`` the square of the sensitivity is ``8 B**2`` when a
+    row is replaced and ``2 B**2`` when one is added or removed.
+
+    Reference
+    ---------
+    docs/explanation/theorems/classifier.md.
+    """
+
+    kind: ClassVar[str] = "class gradients"
+    radius: float = 1.0
+    constant: float = 1.0
+    weights: Sequence[Sequence[float]] = ()
+
+    def __post_init__(self) -> None:
+        """Normalize the fields to plain values, and refuse weights of another shape."""
+        super().__post_init__()
+        weights = tuple(tuple(map(float, row)) for row in self.weights)
+        object.__setattr__(self, "weights", weights)
+        shape = len(weights) == len(self.lines) + 1 and all(len(row) == len(self.classes) for row in weights)
+        if self.slopes or not shape or not 0 < self.constant <= 1:
             raise ParameterError(
-                f"classes of a question must be levels of the category {self.target!r}, each once, and "
-                f"{(missing or self.classes)[0]!r} is not. It has {', '.join(map(repr, column.levels))}."
+                f"weights of a question must be {len(self.lines) + 1} rows, one for each line and the "
+                f"constant, of {len(self.classes)} numbers each, and its constant above 0 and up to 1; they "
+                "are not."
             )
-        order = [known.index((type(level), level)) for level in self.classes]
-        read: list[str] = []
-        bands = []
-        for name, rows in self.curves.items():
-            starts = starts_of(curation.column(name), self.edges[name]) if name in self.edges else None
-            band = curve_band(curation.column(name), starts, read)
-            if len(rows) != band.size:
-                raise ParameterError(
-                    f"curves of a question for {name!r} must have {band.size} cells, and have {len(rows)}."
-                )
-            bands.append(band)
-        lines = None
-        if self.lines:
-            lines = Features.from_curation(curation, (), center=None, radius=None, lines=self.lines)
-        return PredictionPass(
-            curves_read=tuple(read),
-            bands=tuple(bands),
-            tables=tuple(tuple(map(_whole, rows)) for rows in self.curves.values()),
-            lines=lines,
-            slopes=tuple(map(_whole, self.slopes.values())),
-            intercept=_whole(self.intercept),
-            target=column.sql,
-            places=tuple(order.index(i) if i in order else -1 for i in range(len(column.levels))),
-            by_class=self.by_class,
+
+    def bind(self, curation: Curation, neighbors: Neighbors) -> BoundAggregate:
+        """Return the aggregate bound to a curated table; refuses columns that do not fit."""
+        kernel = self.kernel(curation)
+        features, n = kernel.features, len(self.classes)
+        p = features.size
+        square = features.total_square << (2 * SIGMOID_BITS)
+        factor = 2 if neighbors == "replace-one" else 1
+        size = n * p
+        return BoundAggregate(
+            canonical={
+                **self.to_dict(),
+                "places": list(kernel.scores.places),
+                "row": features.square,
+                "weights": [list(row) for row in kernel.weights],
+            },
+            squared=factor**2 * 2 * square,
+            # The absolute values of e - p add up to 2 at most.
+            absolute=factor * 2 * root_up(p * square),
+            precision=(1,) * size,
+            weight=(1,) * size,
+            unit=np.full(size, 2.0**-SIGMOID_BITS / ONE),
+            shift=np.zeros(size),
+            places=np.arange(size).reshape(n, p),
+            plain_unit=2.0**-SIGMOID_BITS / ONE,
+            wanted=KernelTotals(kernel),
         )
+
+    def kernel(self, curation: Curation) -> ClassGradientPass:
+        """Return the pass over batches of rows that adds up the gradient."""
+        features = Features.from_curation(
+            curation, (), center=None, radius=self.radius, intercept=self.constant, lines=self.lines
+        )
+        flat, bits = whole_weights(
+            [w for row in self.weights for w in row], features.size * len(self.classes)
+        )
+        n = len(self.classes)
+        weights = tuple(flat[i : i + n] for i in range(0, len(flat), n))
+        return ClassGradientPass(self.scores(curation), features, weights, bits)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
-            "kind": self.kind,
-            "target": self.target,
-            "classes": list(self.classes),
-            "intercept": list(self.intercept),
-            "curves": {name: [list(row) for row in rows] for name, rows in self.curves.items()},
-            "lines": {name: list(line) for name, line in self.lines.items()},
-            "slopes": {name: list(row) for name, row in self.slopes.items()},
-            "edges": plain_edges(self.edges),
-            "by_class": self.by_class,
+            **super().to_dict(),
+            "radius": self.radius,
+            "constant": self.constant,
+            "weights": [list(row) for row in self.weights],
         }
 
 
