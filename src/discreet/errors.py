@@ -27,6 +27,7 @@
     └── MissingExtra        (ImportError)   an optional package is needed for this
 
     DiscreetWarning         (UserWarning)   a result holds, but is weaker than it may seem
+    └── PromiseWarning                      a promise may not hold for how a learner is used
 
 A message says which parameter, what it must be and what it was; then the way out. It may quote what
 was declared in public, never a row: text that depends on private rows is an unpaid release. The one
@@ -332,4 +333,11 @@ class DiscreetWarning(UserWarning):
 
     A warning may depend on private rows. It is shown in the curator's own process alone, like a
     :class:`DataError`, and must not be passed on to anyone else.
+    """
+
+
+class PromiseWarning(DiscreetWarning):
+    """A promise may not hold for how a learner is used: fits that no ledger adds up, or suspicious bounds.
+
+    It depends on parameters, declared bounds and the estimators around the learner, never on rows.
     """

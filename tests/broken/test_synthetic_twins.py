@@ -16,8 +16,8 @@ from discreet.query.calibration import QueryNoise
 from discreet.query.dummy import rows_from_schema
 from discreet.release.synthetic import SyntheticRelease
 from discreet.release.synthetic import method as synthetic_method
-from discreet.release.synthetic.method import draw_rows
 from discreet.release.synthetic.questions import Questions
+from discreet.release.synthetic.rows import draw_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -89,6 +89,7 @@ def test_a_saved_model_is_the_same_model(name: str, kind: type, tmp_path: Path) 
 
 
 @methods
+@pytest.mark.filterwarnings("ignore:bounds of .* look like:discreet.errors.PromiseWarning")
 def test_parameters_and_column_names_survive_the_file(name: str, tmp_path: Path) -> None:
     frame = pd.DataFrame(X, columns=["age", "height", "day"])
     learner = LEARNERS[name](**LARGER[name]).fit(frame, labels(name))

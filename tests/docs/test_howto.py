@@ -32,6 +32,12 @@ def test_every_page_is_listed() -> None:
         ("learn-from-a-release", r"^ok\n\['low', 'high'\]$"),
         ("publish-a-synthetic-table", r"^nothing failed$"),
         ("train-a-support-vector-machine", r"^True 1"),
+        (
+            "preprocess",
+            r"^steps of Pipeline before PrivateLogisticRegression must not learn .*'standardscaler'.*"
+            r"\nepsilon [01]\.\d\d at delta 2e-06, 2 charges\n"
+            r"cross_val_score fits PrivateLogisticRegression more than once, .*\n5 fits charged$",
+        ),
     ],
 )
 def test_its_program_says_what_the_page_says(name: str, said: str) -> None:

@@ -13,10 +13,11 @@ from discreet import datasets
 from discreet.errors import ParameterError
 from discreet.learn import PrivateID3Classifier
 from discreet.learn._bins import Bins, public_edges
-from discreet.learn._id3 import Tree, count_error, information, information_error, least_count
+from discreet.learn._id3 import StoppingRule, Tree, count_error, information, information_error
 from discreet.learn.budget_schedule import NoiselessSums
 from discreet.learn.feature_map import FeatureMap
 from discreet.ledger import Ledger
+from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.query import Database, Histogram
 from discreet.schema import Column, Schema
@@ -56,8 +57,8 @@ def test_the_largest_score_is_the_best_split_and_the_printed_sign_takes_the_wors
 def test_cells_within_the_noise_are_charged_the_largest_entropy() -> None:
     table = np.array([[100.0, 0.0], [15.0, 0.0]])
     assert information(table, 0.0) == 0.0
-    assert information(table, 10.0) == pytest.approx(-15 * math.log(2))
-    assert information(-table, 10.0) == 0.0
+    assert information(table, 20.0) == pytest.approx(-15 * math.log(2))
+    assert information(-table, 20.0) == 0.0
 
 
 def test_a_count_is_within_its_error_and_the_printed_one_is_not() -> None:
@@ -69,14 +70,22 @@ def test_a_count_is_within_its_error_and_the_printed_one_is_not() -> None:
     printed = math.sqrt(math.log(1 / failure))
     assert 1.9e-4 < beyond(printed) < 2.1e-4
     assert 6.5e-8 < beyond(count_error(1.0, failure)) < 7.5e-8 < failure
+    # Laplace noise of variance 1 has scale sqrt(1/2).
+    assert math.exp(-count_error(1.0, failure, "laplace") * math.sqrt(2)) == pytest.approx(failure)
 
 
-def worst_error(table: Floats, error: float) -> float:
+def uncharged(table: Floats, least: float) -> float:
+    """V_A over cells above ``least``, as the paper has it: nothing is charged for cells that are left out."""
+    return information(np.where(table > least, table, 0.0), 0.0)
+
+
+def worst_error(table: Floats, error: float, least: float = 0.0) -> float:
     """The largest error of V_A when every cell is off by up to ``error``, found on corners and in between."""
     exact, worst = information(table, 0.0), 0.0
-    for moves in itertools.product((-1.0, -0.5, 0.0, 0.5, 1.0), repeat=table.size):
+    steps = (-1.0, -0.5, 0.0, 0.5, 1.0) if table.size == 4 else (-1.0, 0.0, 1.0)
+    for moves in itertools.product(steps, repeat=table.size):
         noisy = np.maximum(table + error * np.reshape(moves, table.shape), 0.0)
-        worst = max(worst, abs(information(noisy, 0.0) - exact))
+        worst = max(worst, abs(uncharged(noisy, least) - exact))
     return worst
 
 
@@ -87,7 +96,101 @@ def test_the_error_of_the_score_has_a_logarithm_that_the_printed_one_has_not(gam
     tables = [np.array(cells).reshape(2, 2) * count for cells in ([0.5, 0.0, 0.0, 0.5], [1.0, 0, 0, 0])]
     worst = max(worst_error(table, error) for table in tables)
     printed = t**2 / gamma * count
-    assert printed < worst <= information_error(count, gamma, t)
+    assert printed < worst <= count * information_error(count, error, (t, t))
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3, 2), (2, 3)])
+@pytest.mark.parametrize(("gamma", "least"), [(10.0, 0.0), (40.0, 1.0)])
+def test_the_error_of_the_score_covers_cells_that_are_left_out(
+    shape: tuple[int, int], gamma: float, least: float
+) -> None:
+    count, error = 1000.0, 1000.0 / gamma
+    tables = [
+        np.eye(*shape),
+        np.ones(shape),
+        np.full(shape, 1e-6) + np.eye(1, math.prod(shape)).reshape(shape),
+    ]
+    # Cells of which the true count is almost twice the error: noise may hide them below it.
+    tables += [table + 1.9 * error / count * table.sum() * (table == 0) for table in tables[:1]]
+    for table in tables:
+        rows = count * table / table.sum()
+        allowed = count * information_error(count, error * (1 + least), shape)
+        assert worst_error(rows, error, least * error) <= allowed
+
+
+def test_a_node_too_small_for_the_lemma_has_no_bound() -> None:
+    assert information_error(10.0, 2.0, (2, 2)) == math.inf
+    assert information_error(0.0, 1.0, (2, 2)) == math.inf
+    assert information_error(10.0, 0.0, (2, 2)) == 0.0
+
+
+def true_gain_loss(tables: list[Floats], chosen: int) -> float:
+    """How much more gain a row would have by the best column than by the chosen one."""
+    scores = [information(table, 0.0) for table in tables]
+    return (max(scores) - scores[chosen]) / float(tables[0].sum())
+
+
+@pytest.mark.parametrize("skip", [0.0, 2.0])
+def test_no_split_loses_more_gain_than_is_stated(skip: float) -> None:
+    rule = StoppingRule(stop=3.0, skip=skip, gain_loss=None, failure=0.05)
+    draws, sd = Stream.from_seed(7).generator(), 5.0
+    stated, lost = [], []
+    for _ in range(200):
+        true = [draws.multinomial(20_000, draws.dirichlet(np.ones(2 * t))).reshape(t, 2) for t in (2, 3, 4)]
+        # Uniform within the error: the case that the statement is about, and not its failure.
+        noisy = [table + draws.uniform(-sd, sd, table.shape) for table in true]
+        chosen = int(np.argmax([information(table, skip * sd) for table in noisy]))
+        stated.append(rule.bound_gain_loss(noisy, sd, sd))
+        lost.append(true_gain_loss([table.astype(float) for table in true], chosen))
+        assert lost[-1] <= stated[-1]
+    assert max(stated) < 0.5
+    assert any(loss > 0 for loss in lost)
+
+
+def test_the_rule_of_the_paper_splits_only_what_is_certain() -> None:
+    rows, schema = townsfolk(30_000), townsfolk_schema()
+    trees = {
+        gain_loss: PrivateID3Classifier(
+            privacy=GaussianDP(mu=8.0),
+            schema=schema,
+            max_depth=3,
+            skip=0.0,
+            gain_loss=gain_loss,
+            random_state=1,
+        ).fit(rows, rows["owner"])
+        for gain_loss in (None, 1.0, 0.2, 1e-6)
+    }
+    sizes = {gain_loss: len(model.tree_.nodes) for gain_loss, model in trees.items()}
+    assert sizes[None] > sizes[1.0] > sizes[0.2] > sizes[1e-6] == 1
+    for gain_loss, model in trees.items():
+        assert len(model.gain_losses_) == sum(node.attribute is not None for node in model.tree_.nodes)
+        assert gain_loss is None or (model.gain_losses_ <= gain_loss).all()
+    # A smaller probability of failure makes the same splits less certain.
+    strict = PrivateID3Classifier(
+        privacy=GaussianDP(mu=8.0),
+        schema=schema,
+        max_depth=3,
+        skip=0.0,
+        failure_probability=1e-9,
+        random_state=1,
+    ).fit(rows, rows["owner"])
+    assert strict.tree_ == trees[None].tree_
+    assert strict.gain_losses_[0] > trees[None].gain_losses_[0] > 0
+    exact = PrivateID3Classifier(privacy=EXACT, schema=schema, max_depth=3, gain_loss=1e-9)
+    assert not exact.fit(rows, rows["owner"]).gain_losses_.any()
+
+
+def test_thresholds_close_nodes_and_leave_out_cells() -> None:
+    rows, schema = townsfolk(5000), townsfolk_schema()
+
+    def nodes(**rest: float) -> int:
+        model = PrivateID3Classifier(
+            privacy=GaussianDP(mu=1.0), schema=schema, max_depth=3, random_state=1, **rest
+        )
+        return len(model.fit(rows, rows["owner"]).tree_.nodes)
+
+    assert nodes(stop=1.0) > nodes() > nodes(stop=30.0)
+    assert nodes(skip=1e6) == 1
 
 
 def exact_id3(codes: Any, y: Any, sizes: list[int], left: list[int], depth: int, shares: Any) -> Any:
@@ -256,7 +359,7 @@ def test_nodes_below_the_noise_are_closed() -> None:
         privacy=GaussianDP(mu=0.01), schema=townsfolk_schema(), max_depth=2, random_state=1
     )
     model.fit(rows, rows["owner"])
-    assert least_count(float(np.max(model.answers_["level 1"].sd)), 4.0) > 300
+    assert model._rule().least_count(float(np.max(model.answers_["level 1"].sd)), 4.0) > 300
     assert model.tree_.depth == 0
     assert list(model.answers_) == ["level 1"]
     assert model.split_ == {"level 1": 0.5, "level 2": 0.5}
@@ -281,6 +384,7 @@ def test_a_tree_survives_its_file(tmp_path: Path) -> None:
     model.fit(rows, rows["owner"]).save(tmp_path / "tree")
     loaded = PrivateID3Classifier.load(tmp_path / "tree")
     assert loaded.tree_ == model.tree_
+    assert np.array_equal(loaded.gain_losses_, model.gain_losses_)
     assert np.array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
 
 

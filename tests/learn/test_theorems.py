@@ -25,6 +25,7 @@ PUBLISHED = {
         "large-margin-risk",
     ),
     "id3": ("sulq-id3", "sulq-sensitivity"),
+    "classifier": ("classifier", "sulq-sensitivity", "marginals"),
     "naive-bayes": ("sulq-3", "sulq-sensitivity"),
     "ridge": ("sulq-3", "sulq-sensitivity"),
     "gradient-logistic": ("sulq-3", "sulq-sensitivity"),

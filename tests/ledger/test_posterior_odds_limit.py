@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from discreet import Column, Database, Schema
 from discreet.errors import BudgetExceeded, LedgerError, ParameterError, PromiseError
@@ -232,8 +232,13 @@ class Counting(RuleBasedStateMachine):
 
 TestCounting = Counting.TestCase
 TestCounting.settings = settings(
-    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+@pytest.mark.slow
+def test_counting_goes_on_for_long() -> None:
+    run_state_machine_as_test(Counting, settings=settings(TestCounting.settings, max_examples=60))
 
 
 def test_many_writers_at_once_get_so_many_answers(tmp_path: Path) -> None:

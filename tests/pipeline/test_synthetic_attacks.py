@@ -120,9 +120,9 @@ def test_comparisons_are_shown_with_their_bound() -> None:
     assert member_verdict(result)[0] == "bad"
     assert member_verdict({**result, "bound": 0.06})[0] == "warn"
     assert member_verdict({**result, "lower": -0.01})[0] == "ok"
-    table = member_table([result], on="rows")
+    table = member_table([result], on="rows", synthetic=True)
     assert table is not None
     assert [str(cell) for cell in table.rows[0]][1:3] == ["30\xa0%", "20\xa0%"]
     assert "5.0\xa0pp to 15.0\xa0pp" in str(table.rows[0][3])
-    assert member_table([result], on="made-up") is None
+    assert member_table([result], on="made-up", synthetic=True) is None
     assert Findings(members=[result]).members == [result]

@@ -23,11 +23,15 @@ def spark() -> Iterator[Any]:
         cannot_start("Spark", why)
     from pyspark.sql import SparkSession
 
+    from discreet.query.engines import _spark
+
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pyspark's own, about newer versions of pandas
         session = (
             SparkSession.builder.master("local[2]")
+            .config(map=_spark._SETTINGS)
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "2")

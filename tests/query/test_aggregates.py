@@ -23,6 +23,7 @@ from discreet.query.aggregates import (
     Histogram,
     Moments,
     NodeTables,
+    PredictionCounts,
     Sums,
     TreeNode,
     aggregate_from_dict,
@@ -47,6 +48,10 @@ SINGLE = SingleRows(SCHEMA, ROWS)
 NEIGHBORS: tuple[Neighbors, ...] = ("replace-one", "add-remove")
 NUMBERS = ("x", "a")
 CUTS = (10.2, 10.5)
+CURVES = {"x": (-0.5, 0.25, 2.0), "job": (1.5, -1.0)}
+LINES = {"x": (0.25, 3.5), "a": (0.5, 128.0)}
+SLOPES = {"x": (0.0, 0.25), "a": (3.0, -1.0)}
+RULES = {"x": ((1.0, -0.5), (0.0, 0.25), (-1.0, 2.0)), "job": ((0.0, -1.0), (0.5, 1.0))}
 
 
 class Recorder:
@@ -115,6 +120,37 @@ CASES: list[tuple[Aggregate, bool, bool]] = [
     ),
     (GradientSums(("x", "job"), "y", 1, (9,) * 6, (0,) * 5, edges={"x": CUTS}), False, False),
     (GradientSums(("x",), "y", 1, (900,) * 3, (0,) * 3, intercept=False, edges={"x": CUTS}), False, True),
+    (Gram((), with_sums=False, edges={"x": CUTS}, scores=CURVES), False, True),
+    (Gram((), with_sums=False, edges={"x": CUTS}, scores=CURVES, lines=LINES), False, False),
+    (Gram(("x",), with_sums=False, edges={"x": CUTS}, scores=CURVES, intercept=0.5), False, True),
+    (
+        Gram(("a",), radius=0.9, with_sums=False, edges={"x": CUTS}, scores=CURVES, intercept=True),
+        False,
+        False,
+    ),
+    (Gram((), edges={"x": CUTS}, scores=CURVES), False, False),
+    (
+        GradientSums((), "y", 1, (900, 0), intercept=False, edges={"x": CUTS}, scores=CURVES),
+        False,
+        True,
+    ),
+    (
+        GradientSums((), "y", 1, (1, -2, 3, 4, 0.5), None, None, 0.5, {"x": CUTS}, CURVES, LINES),
+        False,
+        False,
+    ),
+    (
+        GradientSums(("a",), "y", 1, (1, -2, 3, 5), radius=0.5, edges={"x": CUTS}, scores=CURVES),
+        False,
+        False,
+    ),
+    (PredictionCounts("y", (0, 1), (0.0, 0.5), RULES, edges={"x": CUTS}), True, True),
+    (PredictionCounts("y", (1, 0), (0.2, 0.0), RULES, LINES, SLOPES, {"x": CUTS}), True, True),
+    (
+        PredictionCounts("y", (0, 1), (0.0, 0.5), RULES, LINES, SLOPES, {"x": CUTS}, by_class=True),
+        True,
+        True,
+    ),
 ]
 
 
@@ -276,6 +312,52 @@ def test_a_charge_that_takes_cells_for_a_single_number_is_caught() -> None:
     bound = Gram(("x",), (0,) * 3, with_sums=False, edges={"x": CUTS}).bind(CURATION, "replace-one")
     as_number = Gram(("x",), with_sums=False).bind(CURATION, "replace-one")
     assert SINGLE.distances(bound, "replace-one")[0] == bound.squared > as_number.squared
+
+
+def test_a_charge_that_takes_curves_for_cells_is_caught() -> None:
+    # Cells are 0 or 1 and a curve goes up to 4: a bound of 1 for each column is too small.
+    question = GradientSums((), "y", 1, (900, 0), intercept=False, edges={"x": CUTS}, scores=CURVES)
+    bound = question.bind(CURATION, "add-remove")
+    squared, _ = SINGLE.distances(bound, "add-remove")
+    of_cells = GradientSums(("x", "job"), "y", 1, (0,) * 5, (0,) * 5, intercept=False, edges={"x": CUTS})
+    assert of_cells.bind(CURATION, "add-remove").squared < squared <= bound.squared
+
+
+def test_a_radius_that_is_not_applied_is_caught() -> None:
+    def distances(radius: float | None) -> tuple[int, int]:
+        question = Gram(
+            ("a",), radius=radius, with_sums=False, edges={"x": CUTS}, scores=CURVES, intercept=True
+        )
+        bound = question.bind(CURATION, "replace-one")
+        return SINGLE.distances(bound, "replace-one")[0], bound.squared
+
+    assert distances(0.9)[0] <= distances(0.9)[1] < distances(None)[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Gram((), edges={"x": CUTS}, scores={"x": (1.0, 2.0)}).bind(CURATION, "replace-one"),
+        lambda: Gram((), edges={"x": CUTS}, scores={"x": (1.0, 2.0, 5.0)}).bind(CURATION, "replace-one"),
+        lambda: Gram((), scores={"x": (1.0, 2.0)}).bind(CURATION, "replace-one"),
+        lambda: Gram((), lines={"x": (0.5,)}),
+        lambda: Gram((), lines={"x": (0.5, 200.0)}).bind(CURATION, "replace-one"),
+        lambda: Gram((), lines={"x": (1.5, 2.0)}).bind(CURATION, "replace-one"),
+        lambda: Gram((), lines={"job": (0.5, 2.0)}).bind(CURATION, "replace-one"),
+        lambda: Gram(NUMBERS, intercept=2.0),
+        lambda: GradientSums((), "y", 1, (1, 0), scores={"y": (0.0, 1.0)}),
+        lambda: PredictionCounts("y", (0, 1), (0.0,)),
+        lambda: PredictionCounts("y", (0,), (0.0,)),
+        lambda: PredictionCounts("y", (0, 1), (0.0, 1e9)),
+        lambda: PredictionCounts("y", (0, 1), (0.0, 0.0), {"y": ((0.0, 0.0),)}),
+        lambda: PredictionCounts("y", (0, 2), (0.0, 0.0)).bind(CURATION, "replace-one"),
+        lambda: PredictionCounts("y", (0, 1), (0, 0), {"job": ((0, 0),)}).bind(CURATION, "replace-one"),
+        lambda: PredictionCounts("y", (0, 1), (0, 0), slopes={"x": (0, 1)}),
+    ],
+)
+def test_curves_that_do_not_fit_are_refused(make: Any) -> None:
+    with pytest.raises(ParameterError, match=r"of a question .*must"):
+        make()
 
 
 def test_a_constant_counts_rows() -> None:

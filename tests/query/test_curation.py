@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import ParameterError, SchemaError
@@ -94,6 +94,7 @@ def test_whole_numbers_are_exact_up_to_the_widest_range() -> None:
     assert curation(0, 2**31).column("n").values == "v0"
 
 
+@settings(max_examples=50)
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.lists(st.floats(allow_nan=True), min_size=1))
 def test_every_cell_lies_in_its_declared_range_and_rounds_to_the_nearest_step(
     lower: float, width: float, cells: list[float]

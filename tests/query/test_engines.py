@@ -715,6 +715,19 @@ def test_a_hundred_million_rows_are_summed_exactly_in_little_memory() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit < 2**30
 
 
+@pytest.mark.slow
+def test_spark_keeps_no_curated_row_of_a_closed_table(spark: Any) -> None:
+    from discreet.query.engines._spark import SparkEngine
+
+    kept = spark.sparkContext._jsc.getPersistentRDDs
+    before = set(kept())
+    engine = SparkEngine()
+    engine.register(_in_spark(people(100)), CURATION)
+    assert set(kept()) > before
+    engine.close()
+    assert set(kept()) == before
+
+
 SPARK = """
 import sys
 from discreet.query.curation import Curation
@@ -737,9 +750,7 @@ def test_a_spark_session_of_ours_leaves_nothing_readable(tmp_path: Path, encrypt
     table = write_people(tmp_path, rows)
     (tmp_path / "local").mkdir()
     code = (
-        SPARK
-        if encrypted
-        else f"from discreet.query.engines import _spark; _spark._ENCRYPTED = {{}}\n{SPARK}"
+        SPARK if encrypted else f"from discreet.query.engines import _spark; _spark._SETTINGS = {{}}\n{SPARK}"
     )
     # Compression would hide cells from the scanner, not from a reader.
     submit = "--conf spark.shuffle.compress=false --conf spark.driver.host=127.0.0.1 pyspark-shell"
@@ -753,6 +764,7 @@ def test_a_spark_session_of_ours_leaves_nothing_readable(tmp_path: Path, encrypt
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": submit,
             "SPARK_LOCAL_DIRS": str(tmp_path / "local"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
         },
         start_new_session=True,
     )

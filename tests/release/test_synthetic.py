@@ -15,7 +15,7 @@ from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, promise_from_dict
 from discreet.release.synthetic import SyntheticRelease, regenerate
 from discreet.release.synthetic import questions as synthetic_questions
-from discreet.release.synthetic.method import sampling_seed
+from discreet.release.synthetic.rows import sampling_seed
 from tests.release.synthetic_tables import COLUMNS, mixed_rows, mixed_schema, plain_rows, plain_schema
 
 if TYPE_CHECKING:

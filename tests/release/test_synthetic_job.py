@@ -28,7 +28,7 @@ from discreet.pipeline.plan import dry_run
 from discreet.privacy import Spending
 from discreet.query.calibration import QueryNoise
 from discreet.release import SyntheticRelease
-from discreet.release.synthetic.method import sampling_seed
+from discreet.release.synthetic.rows import sampling_seed
 from discreet.report.folder.folder import write_sums
 from discreet.report.folder.keys import unseal_key
 from discreet.report.folder.model_files import write_compact_json

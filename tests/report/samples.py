@@ -186,7 +186,7 @@ def synthetic() -> tuple[Statement, Findings]:
     return statement, findings.model_copy(update={"quality": quality_of(names, target="column 3")})
 
 
-def wide(n_columns: int = 1000) -> tuple[Statement, Findings]:
+def wide(n_columns: int = 300) -> tuple[Statement, Findings]:
     """Many columns, of which a few are planned and the others like them."""
     few = [Column(f"x{j}", lower=0, upper=1 + j, measure="mm") for j in range(7)]
     statement = statement_of(GaussianRelease(scale=0.5, schema=Schema(columns=few)), 2000)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -259,8 +260,8 @@ def _evidence(claim: Promise, least: float, most: float) -> Evidence:
         return evidence_at(claim.epsilon)
     # Every epsilon may be tried without a price; past log(least / most) none can show an excess.
     reach = math.log(least / most) if 0 < most < least else 0.0
-    points = [evidence_at(reach * i / _GRID) for i in range(_GRID + 1)]
-    best = max(range(_GRID + 1), key=lambda i: points[i].excess)
+    points = [evidence_at(reach * i / _GRID) for i in range(_GRID + 1 if reach else 1)]
+    best = max(range(len(points)), key=lambda i: points[i].excess)
     # A privacy curve is convex in exp(epsilon), so the excess has one maximum, next to the best grid point.
     low, high = (reach * max(0, min(_GRID, i)) / _GRID for i in (best - 1, best + 1))
     # Ternary search; every point is kept, because any of them is valid evidence.
@@ -276,8 +277,9 @@ def _evidence(claim: Promise, least: float, most: float) -> Evidence:
     return points[best_evidence(points)]
 
 
+@lru_cache(maxsize=64)
 def usual_epsilon(claim: Promise) -> float:
-    """Return the epsilon of a promise with a privacy curve at the usual delta, for an ideal sampler."""
+    """Return the epsilon of a promise with a privacy curve at the usual delta for ideal samplers, cached."""
     return dataclasses.replace(claim, total_variation=0.0).epsilon_at(USUAL_DELTA)
 
 

@@ -23,6 +23,7 @@ from discreet.query.aggregates import (
     Marginals,
     Moments,
     NodeTables,
+    PredictionCounts,
     Sums,
 )
 from discreet.query.aggregates.base import parse_expression
@@ -398,7 +399,8 @@ def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Part
     return {column.sql for column in columns}, of
 
 
-def _features(aggregate: Any, curation: Curation, *, intercept: bool = False) -> Features:
+def _features(aggregate: Any, curation: Curation, *, intercept: float = 0.0) -> Features:
+    """Return the vectors that an aggregate makes of rows."""
     starts = {name: starts_of(curation.column(name), cuts) for name, cuts in aggregate.edges.items()}
     return Features.from_curation(
         curation,
@@ -407,6 +409,8 @@ def _features(aggregate: Any, curation: Curation, *, intercept: bool = False) ->
         radius=aggregate.radius,
         intercept=intercept,
         starts=starts,
+        scores=aggregate.scores,
+        lines=aggregate.lines,
     )
 
 
@@ -416,7 +420,7 @@ def _rows(features: Features, arrays: Arrays) -> Floats:
 
 def _gram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     """Return the columns and contributions of a Gram matrix, with sums and count where they are included."""
-    features = _features(aggregate, curation)
+    features = _features(aggregate, curation, intercept=aggregate.intercept)
     d = features.size
     products = d * (d + 1) // 2
 
@@ -486,6 +490,21 @@ def _labeled_sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> 
     return {*features.columns, target}, of
 
 
+def _predictions(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
+    """Return the columns and contributions of rows that a model gets right, or of its table of classes."""
+    kernel = aggregate.kernel(curation)
+    n = len(aggregate.classes)
+
+    def of(arrays: Arrays) -> Sequence[Contributions]:
+        true, named = kernel.classes([arrays[name] for name in kernel.columns])
+        if not aggregate.by_class:
+            return [_DenseContributions(0, (true == named).astype(np.float64)[None])]
+        cells = np.where(true >= 0, true * n + named, -1)
+        return [_DenseContributions(0, (np.arange(n * n)[:, None] == cells).astype(np.float64))]
+
+    return set(kernel.columns), of
+
+
 _KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Parts]] = {
     Sums: _sums,
     Histogram: _histogram,
@@ -497,4 +516,5 @@ _KINDS: dict[type[Aggregate], Callable[[Any, BoundAggregate, Curation], _Parts]]
     ClusterSums: _clusters,
     HalfspaceSums: _labeled_sums,
     GradientSums: _labeled_sums,
+    PredictionCounts: _predictions,
 }

@@ -1,27 +1,30 @@
-"""Attacks on synthetic tables that compare people whose rows they were made of with others like them.
+"""Attacks on synthetic and masked tables that compare people whose rows they were made of with others.
 
-A synthetic table is made anew from a random half of some people, under the same promise, and attacked: the
-other half is the holdout, so nothing is taken away from the release. What counts is how much better an attack
-does on the people in the table. How well it does on both is what the table says about people of their kind,
-which is what it is for.
+A table is made anew from a random half of some people, under the same promise, and attacked: the other half
+is the holdout, so nothing is taken away from the release. What counts is how much better an attack does on
+the people in the table. How well it does on both is what the table says about people of their kind, which is
+what it is for.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy import special, stats
 
 from discreet.audit._guess import FAILURE, JsonRecord, max_roc_area
+from discreet.audit._masked_shadows import MaskedShadow
 from discreet.audit._shadow_tables import ShadowTable
-from discreet.errors import DataError, ParameterError
+from discreet.errors import DiscreetError, ParameterError
 from discreet.formatting import percent
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
-from discreet.privacy import GaussianDP, PureDP
+from discreet.privacy import ApproxDP, GaussianDP, PureDP
+from discreet.query.dummy import rows_from_schema
+from discreet.release.masked.method import MaskedRelease
 from discreet.release.synthetic.plan import LEAST_ROWS
 from discreet.release.synthetic.synthesis import sampling_stream
 
@@ -38,28 +41,17 @@ MOST_PEOPLE = 2_000
 _MOST_COMPARED = 1_000_000_000
 """Largest number of cells of people and published rows that are compared."""
 _MOST_DRAWN = 20_000
-_AREAS = (
-    (
-        "shadow models",
-        "An attacker who has learned on tables of other people how those in a table differ tells a person in "
-        "the table from another in {} of pairs.",
-    ),
-    (
-        "nearest row",
-        "In {} of pairs of a person in the table and another, a published row is more like the one in it.",
-    ),
-    (
-        "likelihood",
-        "In {} of pairs of a person in the table and another, the noisy counts of the one in it are further "
-        "above what other people explain.",
-    ),
+_LEARNED = (
+    "shadow models",
+    "An attacker who has learned on tables of other people how those in a table differ tells a person in the "
+    "table from another in {} of pairs.",
 )
 _KNOWLEDGE = "all cells of a person, everything that is published, and other people of the same kind"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberComparison(JsonRecord):
-    """How much better an attack on a synthetic table does on people in it than on others.
+    """How much better an attack on a synthetic or masked table does on people in it than on others.
 
     Attributes
     ----------
@@ -82,7 +74,7 @@ class MemberComparison(JsonRecord):
     failure_probability : float
         Chance that the value lies outside the interval.
     on : {"made-up", "rows"}
-        People that were attacked: drawn from published rows, or real.
+        People that were attacked: drawn from published rows or from the schema, or real.
     knowledge : str
         Knowledge that the attacker is assumed to have.
     sentence : str
@@ -129,32 +121,43 @@ class MemberComparison(JsonRecord):
 
 
 def attack_members(
-    method: SyntheticRelease, rows: Mapping[str, AnyArray], *, on: Group, stream: Stream | None = None
+    method: SyntheticRelease | MaskedRelease,
+    rows: Mapping[str, AnyArray],
+    *,
+    on: Group,
+    stream: Stream | None = None,
 ) -> tuple[MemberComparison, ...]:
-    """Make synthetic tables of halves of some people, and compare these people with the others.
+    """Make tables of halves of some people anew, and compare these people with the others.
 
     *shadow models*: a table of one half teaches the attacker how people in a table differ from others, and a
-    table of the other half is attacked. *nearest row*: in how many columns the published row that is most
-    alike differs. *likelihood*: how far the noisy counts of a person's cells exceed what is expected from
-    other people, whom the attacker knows. *exact match*: whether a published row has all cells of the person.
-    *distance*: the share of columns in which the row that is most alike agrees. *guessed cells*: each cell
-    guessed by the published row that is most alike in all other columns.
+    table of the other half is attacked.
+
+    Synthetic tables: *nearest row*: in how many columns the published row that is most alike differs.
+    *likelihood*: how far the noisy counts of a person's cells exceed what is expected from other people, whom
+    the attacker knows. *exact match*: whether a published row has all cells of the person. *distance*: the
+    share of columns in which the row that is most alike agrees. *guessed cells*: each cell guessed by the
+    published row that is most alike in all other columns.
+
+    Masked tables: *margin*: how well the published classifier fits the person. *influence*: how far it is
+    shifted towards the person, away from a classifier of other people. *nearest point*: how near the nearest
+    published point is.
 
     Parameters
     ----------
-    method : SyntheticRelease
+    method : SyntheticRelease or MaskedRelease
         Method with the parameters of the release; neither it nor its ledger is changed.
     rows : mapping of str to array
         Released columns of people, encoded. At most a third of either half, and 2,000 people, are attacked.
     on : {"made-up", "rows"}
-        Whether the people are drawn from published rows, or real.
+        Whether the people are made up from what is public, or real.
     stream : Stream, optional
         Source of the halves and of the noise; a fresh one by default.
 
     Returns
     -------
     tuple of MemberComparison
-        The results in the order above; none where there are too few people to make a table of.
+        The results in the order above; none where there are too few people to make a table of, or where some
+        of them are published as they are.
 
     Privacy
     -------
@@ -163,45 +166,53 @@ def attack_members(
 
     Reference
     ---------
-    Shokri, Stronati, Song and Shmatikov (2017), for shadow models.
+    Shokri, Stronati, Song and Shmatikov (2017), for shadow models; Yeom, Giacomelli, Fredrikson and Jha
+    (2018), for the fit of a model.
     """
     half = len(next(iter(rows.values()), ())) // 2
     if half < 2 * LEAST_ROWS:
+        return ()
+    masked = isinstance(method, MaskedRelease)
+    if isinstance(method, MaskedRelease) and _publishes_rows(method):
         return ()
     stream = stream_or_fresh(stream)
     order = permutation(2 * half, stream.derive("halves"))
     n = _people(half, len(rows))
     first, second = order[:half], order[half:]
     seeds = stream.derive("noise").words(2) >> np.uint64(33)
+    make: Any = MaskedShadow.from_members if masked else ShadowTable.from_members
     try:
         # Nobody who is attacked takes part in what the attacker learns from.
-        taught = ShadowTable.from_members(method, rows, first[n:], second[n:], n, int(seeds[0]))
-        attacked = ShadowTable.from_members(method, rows, second, first, n, int(seeds[1]))
-    except DataError:
+        taught = make(method, rows, first[n:], second[n:], n, int(seeds[0]))
+        attacked = make(method, rows, second, first, n, int(seeds[1]))
+    except DiscreetError:
         return ()
     direction = _learn_direction(*taught.features())
     features = attacked.features()
     compare = _Comparisons(attacked, on)
-    learned = [group[:, 0] * direction[0] + group[:, 1] * direction[1] for group in features]
-    nearest, likelihood = ([group[:, i] for group in features] for i in (0, 1))
+    # Column by column: a product of matrices depends on the machine in its last digits.
+    learned = [sum(group[:, j] * weight for j, weight in enumerate(direction)) for group in features]
+    scores = [learned, *([group[:, j] for group in features] for j in range(len(direction)))]
     return (
         *(
             compare.area(attack, text, members, others)
-            for (attack, text), (members, others) in zip(_AREAS, (learned, nearest, likelihood), strict=True)
+            for (attack, text), (members, others) in zip((_LEARNED, *attacked.areas), scores, strict=True)
         ),
-        *compare.differences(),
+        *(() if masked else compare.differences()),
     )
 
 
-def attack_published(method: SyntheticRelease, n_rows: int) -> tuple[MemberComparison, ...]:
-    """Attack people drawn from the published answers, in tables made anew. Anybody gets the same results.
+def attack_published(method: SyntheticRelease | MaskedRelease, n_rows: int) -> tuple[MemberComparison, ...]:
+    """Attack made-up people in tables made anew. Anybody gets the same results.
 
     Parameters
     ----------
-    method : SyntheticRelease
-        Method after the release, or after it was repeated from ``tables.json``.
+    method : SyntheticRelease or MaskedRelease
+        A synthetic method after the release, or after it was repeated from ``tables.json``: people are drawn
+        from its noisy answers. Or a masked method with its schema, from which people are drawn.
     n_rows : int
-        Number of published rows; twice as many people are drawn, at most 20,000.
+        Number of published rows of a synthetic release, and of rows of the table of a masked one; twice as
+        many people are drawn, at most 20,000.
 
     Returns
     -------
@@ -210,18 +221,28 @@ def attack_published(method: SyntheticRelease, n_rows: int) -> tuple[MemberCompa
 
     Privacy
     -------
-    May be published: everything follows from published answers and their seed, the noise of the new tables
-    included.
+    May be published: everything follows from the schema, or from published answers and their seed, the noise
+    of the new tables included.
 
     Reference
     ---------
     As :func:`attack_members`.
     """
-    # Rows of public columns are kept, and no more can be made than there are.
-    size = None if method.plan_.public else min(2 * n_rows, _MOST_DRAWN)
-    people = {name: values[:_MOST_DRAWN] for name, values in method.generate(size, seed=1).items()}
-    stream = sampling_stream("attacks", method.sampling_seed_)
+    if isinstance(method, MaskedRelease):
+        assert method.schema is not None
+        stream = sampling_stream("attacks", method.schema.digest)
+        people = rows_from_schema(method.schema, min(2 * n_rows, _MOST_DRAWN), stream.derive("people"))
+    else:
+        # Rows of public columns are kept, and no more can be made than there are.
+        size = None if method.plan_.public else min(2 * n_rows, _MOST_DRAWN)
+        people = {name: values[:_MOST_DRAWN] for name, values in method.generate(size, seed=1).items()}
+        stream = sampling_stream("attacks", method.sampling_seed_)
     return attack_members(method, people, on="made-up", stream=stream)
+
+
+def _publishes_rows(method: MaskedRelease) -> bool:
+    """Return whether true labels, rows of other classes or given records stand beside the points."""
+    return method.labels == "true" or method.sensitive is not None or method.initial is not None
 
 
 def _people(n_rows: int, columns: int) -> int:
@@ -230,11 +251,13 @@ def _people(n_rows: int, columns: int) -> int:
     return max(LEAST_ROWS // 2, min(n_rows // 3, MOST_PEOPLE, most))
 
 
-def _promise_of_exchange(promise: Promise) -> Promise:
-    """Return what is promised where a person in the table and another change places.
+def _promise_of_exchange(promise: Promise) -> Promise | None:
+    """Return what is promised where a person in the table and another change places; None if nothing is.
 
     Tables of which one person is replaced are two steps apart where neighbors add or remove one.
     """
+    if not isinstance(promise, PureDP | ApproxDP | GaussianDP):
+        return None
     if promise.neighbors == "replace-one":
         return promise
     if isinstance(promise, GaussianDP):
@@ -254,18 +277,19 @@ def _learn_direction(members: Floats, others: Floats) -> Floats:
 class _Comparisons:
     """Comparisons of people in an attacked table with others."""
 
-    def __init__(self, shadow: ShadowTable, on: Group) -> None:
+    def __init__(self, shadow: ShadowTable | MaskedShadow, on: Group) -> None:
         self._shadow, self._on = shadow, on
-        self._promise = _promise_of_exchange(*shadow.method.promises_)
+        self._promise = _promise_of_exchange(shadow.promise)
 
     def area(self, attack: str, sentence: str, members: Floats, others: Floats) -> MemberComparison:
         """Return how well a score tells people in the table from others."""
         found = roc_area(members, others)
-        bound = max_roc_area(self._promise)
+        bound = 1.0 if self._promise is None else max_roc_area(self._promise)
         return self._result(attack, found, 0.5, bound, None, len(members), sentence.format(percent(found[0])))
 
     def differences(self) -> list[MemberComparison]:
         """Return the differences in exact matches, distances and guessed cells."""
+        assert isinstance(self._shadow, ShadowTable)
         (near_in, right_in), (near_out, right_out) = self._shadow.nearest
         width = self._shadow.width
         return [
@@ -297,6 +321,7 @@ class _Comparisons:
         reach = -float(special.ndtri(FAILURE / 2)) * math.sqrt(variance / n) / (n * most)
         value = (totals[0] - totals[1]) / (n * most)
         # A mean of numbers from 0 to 1 differs between neighbors by no more than the total variation.
+        assert self._promise is not None
         bound = self._promise.delta_at(0.0)
         text = sentence.format(percent(means[0]), percent(means[1]))
         return self._result(attack, (value, value - reach, value + reach), 0.0, bound, means, n, text)

@@ -6,7 +6,7 @@ import copy
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Floats, Ints
+    from discreet.privacy import Promise
     from discreet.release.synthetic import SyntheticRelease
     from discreet.schema import Column, Schema
 
@@ -48,6 +49,26 @@ class ShadowTable:
     known: dict[str, AnyArray]
     groups: list[dict[str, AnyArray]]
     n_rows: int
+
+    areas: ClassVar[tuple[tuple[str, str], ...]] = (
+        (
+            "nearest row",
+            "In {} of pairs of a person in the table and another, a published row is more like the one in "
+            "it.",
+        ),
+        (
+            "likelihood",
+            "In {} of pairs of a person in the table and another, the noisy counts of the one in it are "
+            "further above what other people explain.",
+        ),
+    )
+    """Name of the attack by each feature, and the sentence about its result."""
+
+    @property
+    def promise(self) -> Promise:
+        """Promise that the table was made under."""
+        (promise,) = self.method.promises_
+        return promise
 
     @classmethod
     def from_members(

@@ -1,10 +1,12 @@
 """Estimators with the interface of scikit-learn, with and without a privacy promise.
 
-``_id3``, ``_naive_bayes``, ``_ridge``, ``_gradient_logistic``, ``_pca``, ``_kmeans`` and ``_perceptron`` are
-fitted to noisy sums, on the base of ``_sums_base``; ``logistic``, ``svm`` and ``large_margin`` perturb an
-objective or its minimizer, by ``perturbation``; ``noise_aware`` learns from a published table and its noise
-law; ``exact_svm`` is exact and promises nothing. ``_quantiles`` and ``_statistical_queries`` answer single
-queries, and ``_closeness`` compares models. ``METHODS`` maps the name of each estimator to its class.
+``classifier`` is the one that is trained where none is named. It, ``_id3``, ``_naive_bayes``, ``_ridge``,
+``_gradient_logistic``, ``_pca``, ``_kmeans`` and ``_perceptron`` are fitted to noisy sums, on the base of
+``_sums_base``; ``logistic``, ``svm`` and ``large_margin`` perturb an objective or its minimizer, by
+``perturbation``; ``noise_aware`` learns from a published table and its noise law; ``exact_svm`` is exact and
+promises nothing. ``_quantiles`` and ``_statistical_queries`` answer single queries, and ``_closeness``
+compares models. ``_scalers`` and ``pipelines`` are for learners inside pipelines of scikit-learn. ``METHODS``
+maps the name of each estimator to its class.
 """
 
 from __future__ import annotations
@@ -18,17 +20,21 @@ from discreet.learn._pca import PrivatePCA
 from discreet.learn._perceptron import PrivatePerceptron
 from discreet.learn._quantiles import Quantiles, private_quantiles
 from discreet.learn._ridge import PrivateRidge
+from discreet.learn._scalers import PrivateScaler, PublicScaler
 from discreet.learn._statistical_queries import Statistic, StatisticalQueries
 from discreet.learn.base import Learner
+from discreet.learn.classifier import PrivateClassifier
 from discreet.learn.exact_svm import Certificate, RegularizedSVM
 from discreet.learn.large_margin import LargeMarginGaussianClassifier
 from discreet.learn.logistic import PrivateLogisticRegression
 from discreet.learn.noise_aware import NoiseAwareClassifier, NoiseAwareRidge
+from discreet.learn.pipelines.private_pipeline import PrivatePipeline, check_pipeline, private_pipeline
 from discreet.learn.svm import PrivateSVM
 
 METHODS: dict[str, type[Learner]] = {
     method.name: method
     for method in (
+        PrivateClassifier,
         RegularizedSVM,
         PrivateLogisticRegression,
         PrivateSVM,
@@ -53,6 +59,7 @@ __all__ = [
     "Learner",
     "NoiseAwareClassifier",
     "NoiseAwareRidge",
+    "PrivateClassifier",
     "PrivateGradientLogistic",
     "PrivateID3Classifier",
     "PrivateKMeans",
@@ -60,13 +67,18 @@ __all__ = [
     "PrivateNaiveBayes",
     "PrivatePCA",
     "PrivatePerceptron",
+    "PrivatePipeline",
     "PrivateRidge",
     "PrivateSVM",
+    "PrivateScaler",
+    "PublicScaler",
     "Quantiles",
     "RegularizedSVM",
     "Statistic",
     "StatisticalQueries",
+    "check_pipeline",
     "local_constant",
     "measure_closeness",
+    "private_pipeline",
     "private_quantiles",
 ]

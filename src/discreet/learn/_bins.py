@@ -20,7 +20,7 @@ from discreet.tables import open_table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._types import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Bools, Floats, Ints
     from discreet.query import Answer
     from discreet.schema import Column, Schema
 
@@ -38,8 +38,8 @@ EDGES = Constraint(
     ),
     (3, "age", {"age": [2.0, 1.0]}, {"age": []}),
 )
-COARSE, FINE = 20.0, 60.0
-"""Rows for each standard deviation of noise on a cell, from which on grids of level 1 and 2 are used."""
+FINER_GRIDS = (45.0, 150.0, 700.0)
+"""Rows of a class for each standard deviation of noise on a cell, from which on grids get finer."""
 BINS = Constraint(
     "a whole number from 2 to 1024",
     lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and 2 <= int(v) <= 1024,
@@ -79,15 +79,34 @@ def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
     return tuple(lower + (upper - lower) * i / n_bins for i in range(1, n_bins))
 
 
-def grid_level(signal: float) -> int:
-    """Return the level of the public grid that is worth its noise.
+def grid_level(signal: float, n_classes: int) -> int:
+    """Return the level of the public grid that is worth its noise, from 0 to 3.
 
     Parameters
     ----------
     signal : float
         Number of rows over the standard deviation of the noise on one cell; infinite without noise.
+    n_classes : int
+        Number of classes by which cells are counted.
     """
-    return (signal >= COARSE) + (signal >= FINE)
+    return sum(2 * signal / n_classes >= least for least in FINER_GRIDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Cells of one level: fractions of a range, equal widths around 0, and values of whole numbers."""
+
+    fractions: tuple[float, ...]
+    equal: int
+    values: int
+
+
+_GRIDS = (
+    _Grid((1 / 16, 1 / 4, 1 / 2), 4, 6),
+    _Grid((1 / 256, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4), 8, 12),
+    _Grid((2.0**-10, 2.0**-8, 2.0**-6, 2.0**-5, *(i / 16 for i in range(1, 9)), 5 / 8, 3 / 4, 7 / 8), 16, 20),
+    _Grid((*(2.0**-i for i in range(12, 4, -1)), *(i / 16 for i in range(1, 16))), 32, 63),
+)
 
 
 def public_grid(column: Column, level: int) -> tuple[float, ...]:
@@ -98,7 +117,7 @@ def public_grid(column: Column, level: int) -> tuple[float, ...]:
     column : Column
         Declared number or date.
     level : int
-        0, 1 or 2: how fine the grid is, by :func:`grid_level`.
+        How fine the grid is, from 0 to 3, by :func:`grid_level`.
 
     Returns
     -------
@@ -109,8 +128,8 @@ def public_grid(column: Column, level: int) -> tuple[float, ...]:
     -----
     Cells of a column that is never negative grow away from its lower bound, which has a cell of its own: it
     is where all rows of a mostly empty column are. A column that is never positive is the mirror image. A
-    range with 0 inside is cut into equal widths, and on level 2 around 0 as well. A whole number with few
-    values has a cell for each. More cells cost no privacy, as a row is in one of them, but each has noise.
+    range with 0 inside is cut into equal widths. A whole number with few values has a cell for each. More
+    cells cost no privacy, as a row is in one of them, but each has noise.
 
     Examples
     --------
@@ -118,32 +137,22 @@ def public_grid(column: Column, level: int) -> tuple[float, ...]:
     >>> [round(edge, 3) for edge in public_grid(Column("income", lower=0, upper=160), 0)]
     [0.0, 10.0, 40.0, 80.0]
     """
+    grid = _GRIDS[level]
     lower, upper = column.range
+    width = upper - lower
     whole = column.type in ("integer", "date")
-    if whole and upper - lower <= _MOST_VALUES[level]:
-        return tuple(lower + i for i in range(1, round(upper - lower) + 1))
-    # A number of the curated table has this many steps.
-    width, tiny = upper - lower, (upper - lower) * 2.0**-BITS
-    crosses = lower < 0 < upper
-    if level == 2:
-        powers = [width * 2.0**-k for k in range(1, 13)]
-        ends = [lower + tiny, upper - tiny, *(lower + width * i / 16 for i in range(1, 16))]
-        ends += [upper - part for part in powers] if upper <= 0 else [lower + part for part in powers]
-        around = [side * part for part in powers[3:] for side in (-1, 1)]
-        cuts = [*ends, *around, 0.0, tiny] if crosses else ends
-    elif crosses:
-        cuts = [lower + width * i / 8 for i in range(1, 8)]
+    if whole and width <= grid.values:
+        return tuple(lower + i for i in range(1, round(width) + 1))
+    if lower < 0 < upper:
+        cuts = [lower + width * i / grid.equal for i in range(1, grid.equal)]
     else:
-        parts = [tiny, *(width * part for part in _PARTS[level])]
+        # A number of the curated table has 2**30 steps.
+        parts = [width * part for part in (2.0**-BITS, *grid.fractions)]
         cuts = [upper - part for part in parts] if upper <= 0 else [lower + part for part in parts]
     if whole:
         # The mirror image of a cell that begins at a whole number ends at it.
         cuts = [math.floor(cut) + 1 if upper <= 0 else math.ceil(cut) for cut in cuts]
     return tuple(sorted({float(cut) for cut in cuts if lower < cut <= upper}))
-
-
-_MOST_VALUES = (6, 12, 63)
-_PARTS = ((1 / 16, 1 / 4, 1 / 2), (1 / 64, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4))
 
 
 @dataclass(frozen=True)
@@ -177,7 +186,7 @@ class Bins:
         edges: Mapping[str, Sequence[float]] | None,
         n_bins: int | None = None,
         *,
-        level: int = 2,
+        level: int = 3,
     ) -> Self:
         """Return the cells of some columns.
 
@@ -237,6 +246,17 @@ class Bins:
         with open_table(self.layout.name_columns(X)) as table:
             parts = [self._batch_codes(batch) for batch in table.batches(self.layout.schema)]
         return np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
+
+    def missing(self, codes: Ints, names: Sequence[str]) -> Bools:
+        """Return where numbers are missing, by the cells of rows that :meth:`codes` returned."""
+        places = {column.name: i for i, column in enumerate(self._curation.columns)}
+        return np.column_stack(
+            [
+                (codes[:, places[name]] == self.sizes[name] - 1)
+                & (self._curation.column(name).flag is not None)
+                for name in names
+            ]
+        )
 
     def coordinates(self, X: Any) -> Floats:
         """Return rows as coordinates of 0 and 1, one for each cell of each column."""

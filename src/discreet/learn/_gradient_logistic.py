@@ -55,7 +55,7 @@ class PrivateGradientLogistic(SumsClassifier):
         schema.
     n_bins : int, "auto" or None
         Number of public cells into which numbers are cut (:func:`~discreet.learn._bins.public_edges`), each
-        with a weight of its own: a step function in place of a line. "auto" is up to nine cells, of which one
+        with a weight of its own: a step function in place of a line. "auto" is up to ten cells, of which one
         is for the bound (:func:`~discreet.learn._bins.public_grid`). None leaves numbers as they are; with
         ``edges`` it is "auto" for the other numbers.
     rounds : int

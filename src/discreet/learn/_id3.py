@@ -11,7 +11,7 @@ import numpy as np
 from discreet.errors import ParameterError
 from discreet.learn._bins import BINS_OR_NONE, EDGES, Bins, BinsClassifier, root_tables
 from discreet.learn._sums_base import SumsEstimator
-from discreet.learn.base import Constraint
+from discreet.learn.base import Constraint, is_number
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import NodeTables, TreeNode
 
@@ -23,31 +23,29 @@ if TYPE_CHECKING:
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import NoisySums
+    from discreet.query.calibration import Law
     from discreet.schema import Schema
 
-SKIP = 2.0
-"""Standard deviations of noise below which the count of a cell is disregarded."""
-STOP = 3.0
-"""Standard deviations of noise below which a whole node is closed."""
+_DEVIATIONS = Constraint("a number at least 0", lambda v: is_number(v) and v >= 0, (-1, "1", math.nan))
 MOST_LEVELS = 6
 MOST_NODES = 64
 """Largest number of nodes opened on one level: those with the largest noisy counts."""
 
 
-def information(table: Floats, sd: float) -> float:
+def information(table: Floats, least: float) -> float:
     """Return the score of a split: minus the number of rows times the entropy of labels given values.
 
     Parameters
     ----------
     table : array of shape (n_values, n_labels)
         Noisy counts of rows by value of the column and label.
-    sd : float
-        Standard deviation of the noise on a count; 0 for exact counts.
+    least : float
+        Count up to which a cell is left out of the sum; 0 for exact counts.
 
     Notes
     -----
-    ``V_A = sum_vl t_vl log(t_vl / t_v)``, the larger the better, over cells above ``SKIP sd``. The rows of
-    all other cells are charged the largest entropy there is, ``log(n_labels)`` each.
+    ``V_A = sum_vl t_vl log(t_vl / t_v)``, the larger the better, over cells above ``least``. The rows of all
+    other cells are charged the largest entropy there is, ``log(n_labels)`` each.
 
     Examples
     --------
@@ -55,7 +53,7 @@ def information(table: Floats, sd: float) -> float:
     -39.7036
     """
     # Logarithms of counts near the noise would decide the split.
-    kept = table > SKIP * sd
+    kept = table > least
     counts = np.where(kept, table, 0.0)
     rows = counts.sum(axis=1, keepdims=True)
     # A share of 1, whose logarithm is 0, takes cells that are left out of the sum.
@@ -64,33 +62,97 @@ def information(table: Floats, sd: float) -> float:
     return float((counts * np.log(shares)).sum() - skipped * math.log(table.shape[1]))
 
 
-def count_error(variance: float, failure: float) -> float:
-    """Return a bound that Gaussian noise on a count exceeds with probability at most ``failure``."""
+def count_error(variance: float, failure: float, law: Law = "gaussian") -> float:
+    """Return a bound that the noise on a count exceeds with probability at most ``failure``."""
+    if law == "laplace":
+        return math.sqrt(variance / 2) * math.log(1 / failure)
     return math.sqrt(2 * variance * math.log(2 / failure))
 
 
-def information_error(count: float, gamma: float, values: int) -> float:
-    """Return a bound on the error of :func:`information` for a node.
+def information_error(count: float, moved: float, shape: tuple[int, ...]) -> float:
+    """Return a bound on how far :func:`information` is off for a node, for each of its rows.
 
     Parameters
     ----------
     count : float
-        Number of rows of the node, at least ``gamma`` times :func:`count_error`.
-    gamma : float
-        Ratio of rows to the error of a count, at least ``2.72 * values``.
-    values : int
-        Largest number of cells along either side of the table.
+        Number of rows of the node, or a lower bound on it.
+    moved : float
+        Largest distance of a cell, as it enters the sum, from its true count: the error of a count, and the
+        count up to which cells are left out.
+    shape : (int, int)
+        Numbers of values and of labels of the table.
 
-    Notes
-    -----
-    ``2 values^2 (1 + log(gamma)) count / gamma``, where all cells are within the error of a count at once;
-    cells below it may be left out.
+    Returns
+    -------
+    float
+        ``2 cells h (1 + log(1 / h))`` with ``h = moved / count``; infinite where h is too large for it, more
+        than 0.36 for all cells of one value together.
 
     Reference
     ---------
     docs/explanation/theorems/sulq-id3.md
     """
-    return 2 * values**2 * (1 + math.log(gamma)) * count / gamma
+    if moved == 0:
+        return 0.0
+    if count <= 0 or shape[1] * moved / count > math.exp(-1):
+        return math.inf
+    share = moved / count
+    return 2 * math.prod(shape) * share * (1 - math.log(share))
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """When a node is split no further, and what is certain about the splits that are made.
+
+    Attributes
+    ----------
+    stop : float
+        Standard deviations of the noise on a whole node below which it is closed.
+    skip : float
+        Standard deviations of the noise on a cell up to which it is left out of the score.
+    gain_loss : float or None
+        Largest loss of gain of a split for which a node is still split; None for any.
+    failure : float
+        Probability, over all counts of the tree, that some cell is farther from its count than is assumed.
+    """
+
+    stop: float
+    skip: float
+    gain_loss: float | None
+    failure: float
+
+    def least_count(self, sd: float, mean_size: float) -> float:
+        """Return the noisy count below which a node is closed, ``stop sd sqrt(2 mean_size)``."""
+        return self.stop * sd * math.sqrt(2 * mean_size)
+
+    def bound_gain_loss(self, tables: Sequence[Floats], sd: float, error: float) -> float:
+        """Return how much less gain a row may have by the split with the best noisy score than by the best.
+
+        Parameters
+        ----------
+        tables : sequence of arrays of shape (n_values, n_labels)
+            Noisy counts of a node, for each column that is left.
+        sd : float
+            Standard deviation of the noise on a count.
+        error : float
+            Bound on the noise of every cell of the tree.
+
+        Notes
+        -----
+        Each score is off by at most D, so that the best noisy one is below the best true one by at most 2 D.
+        The rows of the node are at least the sum of a table less the error of all of its cells. Cells that
+        are left out are charged ``log(n_labels)`` for each of their noisy rows, which is known.
+        """
+        least = self.skip * sd
+        count = max(float(table.sum()) - table.size * error for table in tables)
+        if count <= 0:
+            return math.inf
+        worst = 0.0
+        for table in tables:
+            charged = float(table[(table > 0) & (table <= least)].sum()) * math.log(table.shape[1])
+            off = information_error(count, error + least, (table.shape[0], table.shape[1]))
+            worst = max(worst, off + charged / count)
+        return 2 * worst
 
 
 @dataclass(frozen=True)
@@ -203,11 +265,23 @@ class PrivateID3Classifier(BinsClassifier):
         :func:`~discreet.learn.private_quantiles`. By default those in the schema.
     n_bins : int, optional
         Number of cells of all other numbers: of equal widths, or by ratios for amounts; see
-        :func:`~discreet.learn._bins.public_edges`. By default up to nine cells, of which one is for the
+        :func:`~discreet.learn._bins.public_edges`. By default up to ten cells, of which one is for the
         bound: :func:`~discreet.learn._bins.public_grid`.
     max_depth : int, optional
         Number of levels. By default as many as leave an average node above the count at which nodes are
         closed: a rule on the public number of rows, the cells and the noise.
+    stop : float
+        Standard deviations of the noise on the sum of a column's cells below which a node is closed; at least
+        0.
+    skip : float
+        Standard deviations of the noise on a cell up to which it is left out of the score of its column; at
+        least 0.
+    gain_loss : float, optional
+        Largest loss of information gain, in nats for each row of the node, that a split may have against the
+        best one. Nodes for which no more than that can be lost are split, all others are closed: the paper's
+        rule. It needs many rows; with it, use ``skip=0``. By default only ``stop`` closes nodes.
+    failure_probability : float
+        Probability that some split of the tree loses more than ``gain_losses_`` says; above 0 and below 1.
     ledger : Ledger, optional
         Ledger that is charged before any noise is drawn; by default only the receipts record it.
     random_state : int, optional
@@ -221,6 +295,10 @@ class PrivateID3Classifier(BinsClassifier):
         Public cells in which rows are counted.
     depth_ : int
         Number of levels that were paid for.
+    gain_losses_ : array
+        Largest loss of information gain of each split, in the order of the nodes and in nats for each of
+        their rows: how much larger the true gain of another column may be. Infinite where nothing is certain.
+        All hold at once but with ``failure_probability``.
     classes_ : array
         The declared classes, sorted.
     layout_ : FeatureMap
@@ -244,8 +322,8 @@ class PrivateID3Classifier(BinsClassifier):
 
     Reference
     ---------
-    Blum, Dwork, McSherry and Nissim (2005), section 4.4, whose score has the wrong sign and whose error
-    bounds are too small: docs/explanation/theorems/sulq-id3.md, sulq-sensitivity.md.
+    Blum, Dwork, McSherry and Nissim (2005), section 4.4 and lemma 2, whose score has the wrong sign and whose
+    error bounds are too small: docs/explanation/theorems/sulq-id3.md, sulq-sensitivity.md.
 
     Examples
     --------
@@ -273,6 +351,16 @@ class PrivateID3Classifier(BinsClassifier):
             ),
             (0, -1, 1.5, "2", True, 65),
         ),
+        "stop": _DEVIATIONS,
+        "skip": _DEVIATIONS,
+        "gain_loss": Constraint(
+            "None or a number above 0",
+            lambda v: v is None or (is_number(v) and v > 0),
+            (0, -1, "1", math.nan, math.inf),
+        ),
+        "failure_probability": Constraint(
+            "a number above 0 and below 1", lambda v: is_number(v) and 0 < v < 1, (0, 1, -1, "1", math.nan)
+        ),
     }
     _saved_attributes: ClassVar[tuple[str, ...]] = (
         *SumsEstimator.common_saved,
@@ -280,6 +368,7 @@ class PrivateID3Classifier(BinsClassifier):
         "tree_",
         "cells_",
         "depth_",
+        "gain_losses_",
     )
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         **SumsEstimator._decoders,
@@ -297,6 +386,10 @@ class PrivateID3Classifier(BinsClassifier):
         edges: Mapping[str, Sequence[float]] | None = None,
         n_bins: int | None = None,
         max_depth: int | None = None,
+        stop: float = 3.0,
+        skip: float = 2.0,
+        gain_loss: float | None = None,
+        failure_probability: float = 0.05,
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -308,6 +401,10 @@ class PrivateID3Classifier(BinsClassifier):
         self.edges = edges
         self.n_bins = n_bins
         self.max_depth = max_depth
+        self.stop = stop
+        self.skip = skip
+        self.gain_loss = gain_loss
+        self.failure_probability = failure_probability
         self.ledger = ledger
         self.random_state = random_state
 
@@ -321,7 +418,8 @@ class PrivateID3Classifier(BinsClassifier):
         cells = Bins.from_features(layout, self.edges, n_bins, level=1)
         schedule = self._schedule(sums, cells, target, owner)
         even = (1 / len(self._levels),) * len(self._levels)
-        nodes = [Branch(even)]
+        rule = self._rule()
+        nodes, losses = [Branch(even)], dict[int, float]()
         # Nothing is known about the root before the first query.
         frontier = [_OpenNode(0, (), layout.names, even, np.zeros(len(even)), math.inf)]
         for name in schedule.split:
@@ -335,14 +433,28 @@ class PrivateID3Classifier(BinsClassifier):
             question = NodeTables(target, queried, cells.edges_of(sorted(columns)))
             answer = schedule.ask(name, question)
             sd = float(np.max(answer.sd))
+            # All cells of all levels are within their errors at once.
+            cell_failure = rule.failure / (len(schedule.split) * np.size(answer.value))
+            error = sd * count_error(1.0, cell_failure, answer.law)
             opened: list[_OpenNode] = []
             for node, tables in zip(frontier, self._tables(question, answer, sums.schema), strict=True):
-                opened.extend(_split_node(nodes, node, tables, sd, layout.names))
+                loss = rule.bound_gain_loss(list(tables.values()), sd, error)
+                if rule.gain_loss is None or loss <= rule.gain_loss:
+                    opened.extend(_split_node(nodes, node, tables, sd, layout.names, rule))
+                else:
+                    nodes[node.place] = _leaf(node, tables, sd, rule)
+                if nodes[node.place].attribute is not None:
+                    losses[node.place] = loss
             frontier = opened
         self.tree_ = Tree(tuple(nodes))
         self.cells_ = cells
         self.depth_ = len(schedule.split)
+        self.gain_losses_ = np.array([losses[place] for place in sorted(losses)])
         return schedule
+
+    def _rule(self) -> StoppingRule:
+        """Return the thresholds at which nodes are closed and cells left out."""
+        return StoppingRule(self.stop, self.skip, self.gain_loss, self.failure_probability)
 
     def _schedule(self, sums: NoisySums, cells: Bins, target: str, owner: str | None) -> BudgetSchedule:
         """Return the schedule of levels that are paid for, chosen by public facts alone."""
@@ -366,7 +478,7 @@ class PrivateID3Classifier(BinsClassifier):
             candidate = levels(depth)
             sd = float(np.max(candidate.expected_sd("level 1", root)))
             # Rows of an average node on the last level, against the count at which nodes are closed.
-            if sums.n_rows / size ** (depth - 1) < max(least_count(sd, size), 1.0):
+            if sums.n_rows / size ** (depth - 1) < max(self._rule().least_count(sd, size), 1.0):
                 break
             best = candidate
         return best
@@ -383,13 +495,19 @@ class PrivateID3Classifier(BinsClassifier):
         return np.asarray(self.classes_[shares.argmax(axis=1)])
 
 
-def least_count(sd: float, mean_size: float) -> float:
-    """Return the noisy count below which a node is closed, ``STOP sd sqrt(2 mean_size)``."""
-    return STOP * sd * math.sqrt(2 * mean_size)
+def _leaf(node: _OpenNode, tables: Mapping[str, Floats], sd: float, rule: StoppingRule) -> Branch:
+    """Return a node as a leaf, with the noisy shares of its classes."""
+    totals, total_sd = _combine_counts(node, list(tables.values()), sd)
+    return Branch(_shares(totals, node.parent, rule.skip * total_sd))
 
 
 def _split_node(
-    nodes: list[Branch], node: _OpenNode, tables: Mapping[str, Floats], sd: float, names: Sequence[str]
+    nodes: list[Branch],
+    node: _OpenNode,
+    tables: Mapping[str, Floats],
+    sd: float,
+    names: Sequence[str],
+    rule: StoppingRule,
 ) -> list[_OpenNode]:
     """Split a node by its best column or make it a leaf, and return the children that may be split further.
 
@@ -405,26 +523,28 @@ def _split_node(
         Standard deviation of the noise on a count.
     names : sequence of str
         Columns of the model, in order.
+    rule : StoppingRule
+        Thresholds at which nodes are closed and cells left out.
     """
     totals, total_sd = _combine_counts(node, list(tables.values()), sd)
-    shares = _shares(totals, node.parent, SKIP * total_sd)
-    nodes[node.place] = Branch(shares)
+    nodes[node.place] = leaf = _leaf(node, tables, sd, rule)
     mean_size = float(np.mean([len(table) for table in tables.values()]))
     # A node with one class has nothing to gain from a split.
-    one_class = np.sum(totals > SKIP * total_sd) <= 1
-    if totals.sum() <= least_count(sd, mean_size) or one_class:
+    one_class = np.sum(totals > rule.skip * total_sd) <= 1
+    if totals.sum() <= rule.least_count(sd, mean_size) or one_class:
         return []
-    best = max(tables, key=lambda column: information(tables[column], sd))
+    least = rule.skip * sd
+    best = max(tables, key=lambda column: information(tables[column], least))
     rest = tuple(column for column in node.attributes if column != best)
     first = len(nodes)
     opened = []
     for code, counts in enumerate(tables[best]):
         # The parent's cells already count the child's rows: a leaf needs no query.
-        nodes.append(Branch(_shares(counts, shares, SKIP * sd)))
+        nodes.append(Branch(_shares(counts, leaf.shares, least)))
         if rest and counts.sum() > 0:
-            opened.append(_OpenNode(first + code, (*node.path, (best, code)), rest, shares, counts, sd))
+            opened.append(_OpenNode(first + code, (*node.path, (best, code)), rest, leaf.shares, counts, sd))
     children = tuple(range(first, len(nodes)))
-    nodes[node.place] = Branch(shares, names.index(best), children)
+    nodes[node.place] = Branch(leaf.shares, names.index(best), children)
     return opened
 
 

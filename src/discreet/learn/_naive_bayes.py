@@ -160,7 +160,7 @@ class PrivateNaiveBayes(BinsClassifier):
             # The noise does not depend on the number of cells.
             coarse = root_tables(target, Bins.from_features(layout, self.edges, level=0))
             sd = float(np.max(schedule.expected_sd("tables", coarse)))
-            level = grid_level(sums.n_rows / sd if sd else math.inf)
+            level = grid_level(sums.n_rows / sd if sd else math.inf, len(self._levels))
         cells = Bins.from_features(layout, self.edges, level=level)
         return cells, root_tables(target, cells)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from discreet.query import Answer, NoisySums
     from discreet.query.calibration import Law
     from discreet.query.curation import Curated
+    from discreet.schema import Schema
 
 Method: TypeAlias = Literal["histogram", "bisection"]
 
@@ -153,44 +154,92 @@ def private_quantiles(
         )
     if not (is_number(level) and 0 < level < 1):
         raise ParameterError(f"level of private_quantiles must be between 0 and 1, was {level!r}.")
-    curated = Curation.from_schema(sums.schema).column(column)
+    search = plan_search(sums.schema, column, len(fractions), bits)
+    schedule = BudgetSchedule(sums, privacy, dict.fromkeys(search.steps, 1.0), owner=owner)
+    value, excesses = search_quantiles(schedule, search.steps, search, fractions)
+    curated, cuts = search.curated, search.cuts
+    laws = [answer.law for answer in schedule.answers.values()] or ["gaussian"]
+    intervals = [_interval_cuts(part, len(cuts) - 1, level, laws[0]) for part in excesses]
+    return Quantiles(
+        qs=fractions,
+        value=tuple(value),
+        lower=tuple(_cut_value(curated, cuts[low]) for low, _ in intervals),
+        # A whole number is at most the one before the next cell; any other may come close to that.
+        upper=tuple(_cut_value(curated, cuts[high] - curated.whole) for _, high in intervals),
+        level=float(level),
+        sd=max(float(part.sd.max(initial=0.0)) for part in excesses),
+        method=search.method,
+        promises=schedule.promises,
+        answers=schedule.answers,
+    )
+
+
+@dataclass(frozen=True)
+class QuantileSearch:
+    """How the quantiles of one column are found, from declared facts alone.
+
+    Attributes
+    ----------
+    curated : Curated
+        The column on its grid of integers.
+    cuts : array of int
+        Starts of the cells on that grid, and one past the last.
+    method : {"histogram", "bisection"}
+        Method that has the smaller variance.
+    steps : tuple of str
+        Names of the queries, in order.
+    """
+
+    curated: Curated
+    cuts: AnyArray
+    method: Method
+    steps: tuple[str, ...]
+
+
+def plan_search(schema: Schema, column: str, n_quantiles: int, bits: int) -> QuantileSearch:
+    """Return how quantiles of a column are found in ``2**bits`` cells, or fewer; refuses categories."""
+    curated = Curation.from_schema(schema).column(column)
     if curated.is_category:
         raise ParameterError(
             f"column of private_quantiles must be a number or a date, and {column!r} is a category. Ask for "
             "its histogram."
         )
     cells = min(curated.top + 1, 2**bits)
-    # Starts of the cells, on the integers of the curated table, and one past the last.
     cuts = np.array([j * (curated.top + 1) // cells for j in range(cells + 1)])
+    method = choose_method(cells, n_quantiles)
     steps = max(1, math.ceil(math.log2(cells)))
-    method = choose_method(cells, len(fractions))
-    if method == "histogram":
-        schedule = BudgetSchedule(sums, privacy, {"histogram": 1.0}, owner=owner)
-        excesses = _count_by_histogram(schedule, curated, cuts, fractions)
-        cut_indices = [_first_sufficient_cut(part, cells) for part in excesses]
+    names = ("histogram",) if method == "histogram" else tuple(f"step {i + 1}" for i in range(steps))
+    return QuantileSearch(curated, cuts, method, names)
+
+
+def search_quantiles(
+    schedule: BudgetSchedule, passes: Sequence[str], search: QuantileSearch, fractions: Sequence[float]
+) -> tuple[list[float], list[_ExcessCounts]]:
+    """Return the quantiles in the column's unit, rising with the fractions, and the counts behind them.
+
+    Parameters
+    ----------
+    schedule : BudgetSchedule
+        Shares of the promise, which may pay for other columns too.
+    passes : sequence of str
+        Name in the schedule of each step of the search.
+    search : QuantileSearch
+        The column and its cells.
+    fractions : sequence of float
+        Fractions of the rows below the quantiles.
+    """
+    curated, cuts = search.curated, search.cuts
+    if search.method == "histogram":
+        excesses = _count_by_histogram(schedule, passes[0], curated, cuts, fractions)
+        cut_indices = [_first_sufficient_cut(part, len(cuts) - 1) for part in excesses]
     else:
-        names = [f"step {i + 1}" for i in range(steps)]
-        schedule = BudgetSchedule(sums, privacy, dict.fromkeys(names, 1.0), owner=owner)
-        excesses, cut_indices = _count_by_bisection(schedule, curated, cuts, fractions)
-    laws = [answer.law for answer in schedule.answers.values()] or ["gaussian"]
-    intervals = [_interval_cuts(part, cells, level, laws[0]) for part in excesses]
+        excesses, cut_indices = _count_by_bisection(schedule, passes, curated, cuts, fractions)
     # Noise may reverse neighboring quantiles; sorting them is post-processing.
     order = np.argsort(fractions, kind="stable")
     ordered = np.empty(len(fractions))
     middles = np.array([_cell_middle(curated, cuts, j) for j in cut_indices])
     ordered[order] = np.sort(middles[order])
-    return Quantiles(
-        qs=fractions,
-        value=tuple(ordered.tolist()),
-        lower=tuple(_cut_value(curated, cuts[low]) for low, _ in intervals),
-        # A whole number is at most the one before the next cell; any other may come close to that.
-        upper=tuple(_cut_value(curated, cuts[high] - curated.whole) for _, high in intervals),
-        level=float(level),
-        sd=max(float(part.sd.max(initial=0.0)) for part in excesses),
-        method=method,
-        promises=schedule.promises,
-        answers=schedule.answers,
-    )
+    return ordered.tolist(), excesses
 
 
 def choose_method(cells: int, n_quantiles: int) -> Method:
@@ -214,16 +263,20 @@ def _parse_fractions(qs: Sequence[float] | float) -> tuple[float, ...]:
 
 
 def _count_by_histogram(
-    schedule: BudgetSchedule, curated: Curated, cuts: AnyArray, fractions: Sequence[float]
+    schedule: BudgetSchedule, name: str, curated: Curated, cuts: AnyArray, fractions: Sequence[float]
 ) -> list[_ExcessCounts]:
     """Return the excess at every inner cut for each fraction, from one histogram."""
-    below, sd = _count_between(schedule, "histogram", curated, cuts[1:-1])
+    below, sd = _count_between(schedule, name, curated, cuts[1:-1])
     inner = np.arange(1, len(cuts) - 1)
     return [_excess_counts(inner, below, sd, q, schedule, curated) for q in fractions]
 
 
 def _count_by_bisection(
-    schedule: BudgetSchedule, curated: Curated, cuts: AnyArray, fractions: Sequence[float]
+    schedule: BudgetSchedule,
+    passes: Sequence[str],
+    curated: Curated,
+    cuts: AnyArray,
+    fractions: Sequence[float],
 ) -> tuple[list[_ExcessCounts], list[int]]:
     """Return the excess at the cuts that bisection queried, and the cut it ends at, for each fraction.
 
@@ -234,7 +287,7 @@ def _count_by_bisection(
     """
     lows, highs = [0] * len(fractions), [len(cuts) - 1] * len(fractions)
     parts_of: list[list[_ExcessCounts]] = [[] for _ in fractions]
-    for name in schedule.split:
+    for name in passes:
         middles = [(low + high) // 2 for low, high in zip(lows, highs, strict=True)]
         # Fractions that are still in the same cell share a cut.
         queried = np.array(sorted({m for m, low in zip(middles, lows, strict=True) if m > low}))

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from discreet.errors import DataError, ParameterError, SourceError
+from discreet.learn.pipelines.enclosing import EnclosedEstimator
 from discreet.schema.column_checks import LARGEST_NUMBER, LEAST_WIDTH
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ POSITIVE = Constraint(
 )
 
 
-class Learner(BaseEstimator):
+class Learner(EnclosedEstimator):
     """Base of all estimators, with the conventions of scikit-learn.
 
     Subclasses store their parameters in ``__init__`` and check them in ``fit``. The first line of their
@@ -76,7 +76,7 @@ class Learner(BaseEstimator):
     """Functions that decode saved attributes and parameters, by name."""
 
     def _check_parameters(self) -> None:
-        """Refuse parameters that violate their constraints."""
+        """Refuse parameters that violate their constraints, and a place where the promise would not hold."""
         for name, constraint in self._constraints.items():
             value = getattr(self, name)
             if not constraint.contains(value):
@@ -84,6 +84,7 @@ class Learner(BaseEstimator):
                     f"{name} of {type(self).__name__} must be {constraint.words}, was {value!r}. "
                     f"See help(discreet.{type(self).__name__}) for what it does."
                 )
+        self._check_place()
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file, atomically.

@@ -146,6 +146,20 @@ class BudgetSchedule:
         """Return the promise of one pass."""
         return self._shares[name]
 
+    def merge(self, names: Sequence[str], into: str) -> None:
+        """Give the shares of passes that will not be made to a later pass, before it is made.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Passes that are left out; which ones may depend on earlier answers.
+        into : str
+            Pass that gets their shares.
+        """
+        assert not {into, *names} & set(self.answers)
+        self._shares.merge(names, into)
+        self.split = self._shares.split
+
     def ask(self, name: str, question: Aggregate) -> Answer:
         """Return the answer to the query of one pass, which can be made once.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
+import operator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, LedgerTampered, PromiseError
@@ -34,7 +35,7 @@ _LEAST_SCALE = 40  # halvings after which nothing is said to fit
 _CACHE_SIZE = 512  # costs by their promises, and parsed totals by their text
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def promise_cost(promises: tuple[Promise, ...], order: float | None) -> Spending:
     """Return the cost of one charge at an order, cached, since few promises are charged often."""
     return Spending.from_promises(promises, order=order)
@@ -43,7 +44,7 @@ def promise_cost(promises: tuple[Promise, ...], order: float | None) -> Spending
 def plan_cost(planned: Iterable[Promise], order: float | None) -> Spending | None:
     """Return the cost of charges to come, each of one promise; None if there are none."""
     costs = [promise_cost((promise,), order) for promise in planned]
-    return sum(costs, Spending()) if costs else None
+    return functools.reduce(operator.add, costs) if costs else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,11 @@ class Account:
         if self.caps is None or added is None:
             return None
         share = 1.0 if self._reads_exactly(added) else self.caps.cost_share(added)
-        return self._as_use(share, self._added_epsilon(self.spent, added))
+        try:
+            after = self.spent + added
+        except PromiseError:  # of another unit, or about other columns
+            return self._as_use(share, None)
+        return self._as_use(share, self._added_epsilon(self.spent, after))
 
     def took(self, cost: Sequence[Promise]) -> dict[str, float | None] | None:
         """Return the share of the budget that the last charges took, and the epsilon that they added.
@@ -118,15 +123,12 @@ class Account:
         share = self.caps.cost_share(added)
         if self.caps.plan is not None:  # the first charge took everything, and those of its plan nothing more
             share = 0.0 if before.charges else 1.0
-        return self._as_use(share, self._added_epsilon(before, added))
+        return self._as_use(share, self._added_epsilon(before, self.spent))
 
-    def _added_epsilon(self, before: Spending, added: Spending) -> float | None:
+    def _added_epsilon(self, before: Spending, after: Spending) -> float | None:
         """Return by how much charges raise the epsilon at the limit's delta, rounded up; None without one."""
         assert self.caps is not None
-        try:
-            first, last = self.caps.epsilon(before), self.caps.epsilon(before + added)
-        except PromiseError:  # of another unit, or about other columns
-            return None
+        first, last = self.caps.epsilon(before), self.caps.epsilon(after)
         if first is None or last is None:
             return None
         return float_up(max(exact(last) - exact(first), exact(0)))
@@ -297,12 +299,12 @@ class ChargeTotals:
         self._parsed[text] = spent
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def _parse_caps(text: str) -> Caps:
     return Caps.from_dict(json.loads(text))
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def _caps_text(caps: Caps | None) -> str | None:
     return write_caps(caps)
 

@@ -336,9 +336,9 @@ class Caps:
         if self.plan is not None:
             return 1.0
         shares = [
-            self._spent(spent, currency).exact / cap.exact if cap else Fraction(1)
+            amount.exact / cap.exact if cap else Fraction(1)
             for currency, cap in self.amounts
-            if self._spent(spent, currency)
+            if (amount := self._spent(spent, currency))
         ]
         return float_up(max(shares, default=Fraction(0)))
 
@@ -353,7 +353,7 @@ class Caps:
 
     def cost_share(self, cost: Spending) -> float:
         """Return the part of the whole budget that a charge takes, as if no plan had been read exactly."""
-        return dataclasses.replace(self, plan=None).share(cost)
+        return (self if self.plan is None else dataclasses.replace(self, plan=None)).share(cost)
 
     def epsilon(self, spent: Spending) -> float | None:
         """Return the epsilon that spending comes to at the limit's delta; None where it has none.

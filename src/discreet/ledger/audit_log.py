@@ -15,11 +15,10 @@ import json
 import os
 import platform
 from contextlib import contextmanager
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import SourceError
-from discreet.privacy.receipt import canonical, now, product_version
+from discreet.privacy.receipt import canonical, installed_versions, now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -92,7 +91,7 @@ class AuditLog:
 
     def begin(self, **facts: Any) -> None:
         """Append the event "begin" with user name, machine and versions."""
-        self.write("begin", who=_user_name(), versions=versions(), **facts)
+        self.write("begin", who=_user_name(), versions=installed_versions(_LIBRARIES), **facts)
 
     def mentions(self, event: str) -> bool:
         """Return whether the log has such an event, from this run or an earlier one."""
@@ -165,12 +164,6 @@ def check_log(path: Path) -> int:
     if lines[-1]:
         raise SourceError(f"The last line of {str(path)!r} must be whole, and is not.")
     return len(lines) - 1
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python, this package and the libraries that affect the noise."""
-    own = {"discreet": product_version(), "python": platform.python_version()}
-    return own | {name: metadata.version(name) for name in _LIBRARIES}
 
 
 def _user_name() -> str:

@@ -384,14 +384,20 @@ def attack_real_rows(
     return guesses, attack_records(plan, pairs.rows, pairs.published_rows)
 
 
-def attack_made_up_people(method: ReleaseMethod, n_rows: int) -> tuple[MemberComparison, ...]:
-    """Attack tables made anew from published rows; empty for a method that asks no questions."""
-    return attack_published(method, n_rows) if isinstance(method, SyntheticRelease) else ()
+def attack_made_up_people(
+    method: ReleaseMethod, plan: ReleasePlan, n_rows: int
+) -> tuple[MemberComparison, ...]:
+    """Attack tables made anew from made-up people; empty where published rows are those of real ones."""
+    if isinstance(method, SyntheticRelease):
+        return attack_published(method, n_rows)
+    if isinstance(method, MaskedRelease) and isinstance(plan, MaskedPlan):
+        return attack_published(method, plan.n_rows)
+    return ()
 
 
 def attack_real_people(method: ReleaseMethod, pairs: PairedSample) -> tuple[MemberComparison, ...]:
     """Attack tables made anew from halves of a sample of real rows; for the curator alone."""
-    if not isinstance(method, SyntheticRelease):
+    if not isinstance(method, SyntheticRelease | MaskedRelease):
         return ()
     return attack_members(method, pairs.rows, on="rows")
 
@@ -413,7 +419,7 @@ def describe_attacks(
             "the internal report alone"
         )
     if not plan.row_level:
-        return "published rows belong to no real person, so there is no row or person to attack"
+        return "published rows belong to no real person, and no attack on people was run"
     names = {guess.attack for guess in (*on_rows, *on_file)} | {one.attack for one in exposed}
     columns = {guess.column for guess in (*on_rows, *on_file)}
     return (

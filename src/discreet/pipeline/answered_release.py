@@ -125,7 +125,7 @@ def publish_answers(
             paid = f"{len(publication.receipts)} questions charged, each before its first draw"
             report(f"{publication.n_rows:,} rows, {paid}; {NOT_SEEN}")
         with stages.stage("attack") as report:
-            attacks = _release_stages.attack_made_up_people(releasing, publication.n_rows)
+            attacks = _release_stages.attack_made_up_people(releasing, plan, publication.n_rows)
             names = count_noun(len({one.attack for one in attacks}), "attack")
             report(f"{names} on the people in tables made anew from published answers; on real rows none")
         with stages.stage("write") as report:

@@ -14,7 +14,7 @@ from discreet.pipeline.options import Output
 from discreet.pipeline.release import ATTACKS, REPORT
 from discreet.release import SyntheticRelease, method_from_dict
 from discreet.release.publication import published_fields
-from discreet.release.synthetic.method import repeat_release
+from discreet.release.synthetic.repetition import repeat_release
 from discreet.report.findings import Findings
 from discreet.report.folder.folder import (
     DATA,

@@ -264,7 +264,7 @@ def publish(
                 plan, _release_stages.first_rows(public / DATA, plan.schema, typed=plan.typed)
             )
             on_rows, exposed = tuple[Guess, ...](), tuple[Reidentification, ...]()
-            on_made_up = _release_stages.attack_made_up_people(releasing, publication.n_rows)
+            on_made_up = _release_stages.attack_made_up_people(releasing, plan, publication.n_rows)
             compared = list(on_made_up)
             with report.optional("attacks on real rows"):
                 on_rows, exposed = _release_stages.attack_real_rows(plan, pairs, report)

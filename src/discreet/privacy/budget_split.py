@@ -12,7 +12,7 @@ from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, NoPromise, Pro
 from discreet.privacy.rounding import check_neighbors, exact, float_down, root_down, sampling_delta
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from discreet.schema.schema import Neighbors
 
@@ -97,6 +97,21 @@ class BudgetSplit:
     def __getitem__(self, name: str) -> Promise:
         """Return the promise of one query by its name, rounded down."""
         return self.promise_part(name, Fraction(1))
+
+    def merge(self, names: Sequence[str], into: str) -> None:
+        """Give the shares of queries that will not be asked to another one that is still to be asked.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Queries that are left out; which ones may depend on earlier answers, as their shares together are
+            what they were.
+        into : str
+            Query that gets their shares; it must not have been asked.
+        """
+        for name in names:
+            self._parts[into] += self._parts.pop(name)
+        self.split = {name: float(part) for name, part in self._parts.items()}
 
     def promise_part(self, name: str, fraction: Fraction) -> Promise:
         """Return the promise of a part of one query, which is asked in several; rounded down.

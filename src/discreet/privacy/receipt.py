@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import platform
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -156,3 +157,14 @@ def product_version() -> str:
         return metadata.version("discreet")
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of this package, of Python and of the given packages, by name."""
+    own = {"discreet": product_version(), "python": platform.python_version()}
+    return own | {name: _package_version(name) for name in packages}
+
+
+@cache
+def _package_version(name: str) -> str:
+    return metadata.version(name)

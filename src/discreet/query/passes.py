@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._types import AnyArray, Floats, Ints
-    from discreet.query.curation import Curation
+    from discreet.query.curation import Curated, Curation
 
 PRODUCT_BITS = 16
 ONE = 2**PRODUCT_BITS
@@ -31,6 +31,13 @@ SIGMOID_BITS = 12
 _BUCKET_BITS = 6  # steps of 1/64 in the margin ...
 _LAST_BUCKET = 16 << _BUCKET_BITS  # ... up to 16, where the sigmoid is 0 or 1 on its grid
 MOST_FEATURES = 4096
+LARGEST_SCORE = 4.0
+"""Largest absolute value of a curve."""
+LONGEST_LINE = 3
+"""Units to which a number on a scale of its own is cut, on either side."""
+MOST_UNITS = 128
+"""Largest number of units that the range of such a number has."""
+_LINE_STEPS = 64  # of a unit
 _MOST_COMPARED = 64  # starts of cells; with more, a search is faster
 
 
@@ -46,11 +53,23 @@ class Pick:
         Largest integer of the column.
     code : int or None
         Code of the level that counts as 1; None for a number.
+    scores : tuple of int or None
+        Public value of each cell in units of 2**-16, where the coordinate is a curve over the cells of its
+        column; None otherwise.
+    steps : int or None
+        Where the coordinate is a number on a scale of its own, 64ths of its range for each unit of that
+        scale, on which it is cut to :data:`LONGEST_LINE`; None otherwise.
+    flag : int or None
+        For such a number, the index of the column that is 1 where it is missing, which counts as 0; None
+        without.
     """
 
     place: int
     top: int
     code: int | None
+    scores: tuple[int, ...] | None = None
+    steps: int | None = None
+    flag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +141,8 @@ class Features:
         Largest squared length of a vector, in units of 2**-32, intercept not included.
     clips : bool
         Whether a row of the declared box can be longer, so that rows must be clipped.
-    intercept : bool
-        Whether a last coordinate that is 1 for every row is added after clipping.
+    intercept : int
+        Last coordinate of every row, in units of 2**-16, which is added after clipping; 0 for none.
     bands : tuple of Band
         Columns that are read as cells.
     """
@@ -133,7 +152,7 @@ class Features:
     center: tuple[int, ...]
     square: int
     clips: bool
-    intercept: bool = False
+    intercept: int = 0
     bands: tuple[Band, ...] = ()
 
     @classmethod
@@ -144,8 +163,10 @@ class Features:
         *,
         center: Sequence[float] | None,
         radius: float | None,
-        intercept: bool = False,
+        intercept: float = 0.0,
         starts: Mapping[str, tuple[float | int, ...]] | None = None,
+        scores: Mapping[str, Sequence[float]] | None = None,
+        lines: Mapping[str, Sequence[float]] | None = None,
     ) -> Features:
         """Return the features of columns: a coordinate for each number, level of a category, or cell.
 
@@ -159,19 +180,28 @@ class Features:
             Origin of each coordinate, from 0 to 1; the middle of the ranges if None.
         radius : float or None
             Length to which longer rows are shortened, as a fraction of the ranges; None for no clipping.
-        intercept : bool
-            Whether a last coordinate that is 1 for every row is added after clipping.
+        intercept : float
+            Last coordinate of every row, which is added after clipping; 0 for none.
         starts : mapping of str to tuple of float or int, optional
             For numbers that are read as cells, where cells begin, in the column of exact values; None for no
             such column.
+        scores : mapping of str to sequence of float, optional
+            For columns that are read as a curve, the value of each level or cell, those of missing ones
+            last. They are the first coordinates, one for each curve, and not centered; None for no curve.
+        lines : mapping of str to sequence of float, optional
+            For numbers that are read on a scale of their own, its origin as a fraction of the range and how
+            many of its units the range has. They come after the curves, cut to 3 units on either side, 0 for
+            missing ones; None for no such number.
 
         Notes
         -----
         The longest row of the declared box has the squared length ``sum max(c, 1 - c)**2`` over numbers,
-        plus ``|c|**2 + 1 - 2 min(c)`` for each category, with ``c`` the center; rows are clipped only if
-        ``radius**2`` is less.
+        plus ``|c|**2 + 1 - 2 min(c)`` for each category, with ``c`` the center, plus the largest square of
+        each curve and of each line; rows are clipped only if ``radius**2`` is less.
         """
-        if not columns or len(set(columns)) != len(columns):
+        curves = {} if scores is None else scores
+        scaled = {} if lines is None else lines
+        if not (columns or curves or scaled) or len(set(columns)) != len(columns):
             raise ParameterError(
                 f"columns of a question must be at least one, each once, was {list(columns)}."
             )
@@ -179,10 +209,24 @@ class Features:
         read: list[str] = []
         bands: list[Band] = []
         blocks: list[range] = []  # of coordinates of which a row has one that is 1
+        for name, values in curves.items():
+            band = curve_band(curation.column(name), (starts or {}).get(name), read)
+            bands.append(band)
+            picks.append(Pick(band.place, 0, None, _curve_scores(name, values, band.size)))
+        reach = sum(max(value * value for value in pick.scores or ()) for pick in picks)
+        origins = []
+        for name, (origin, units) in scaled.items():
+            pick, at = _line_pick(curation.column(name), origin, units, read)
+            picks.append(pick)
+            origins.append(at)
+            assert pick.steps is not None
+            reach += min(_line_units(max(at, ONE - at), pick.steps) + 1, LONGEST_LINE * ONE) ** 2
+        own = len(picks)
         for name in columns:
             column = curation.column(name)
             place = len(read)
-            banded = starts is not None and name in starts
+            # The cells of a column that has a curve are those of the curve.
+            banded = starts is not None and name in starts and name not in curves
             read.append(column.exact if banded else column.sql)
             codes: Sequence[int | None] = range(len(column.levels)) if column.is_category else (None,)
             if starts is not None and banded:
@@ -198,26 +242,33 @@ class Features:
                 f"columns of a question must come to at most {MOST_FEATURES} coordinates, and come to "
                 f"{len(picks)}. Leave out categories with many levels."
             )
-        middle = center_of(center, len(picks))
-        reach = sum(max(c, ONE - c) ** 2 for c, pick in zip(middle, picks, strict=True) if pick.code is None)
+        middle = (0,) * len(curves) + tuple(origins) + center_of(center, len(picks) - own)
+        numbers = [c for c, pick in zip(middle[own:], picks[own:], strict=True) if pick.code is None]
+        reach += sum(max(c, ONE - c) ** 2 for c in numbers)
         for block in blocks:
             inside = [middle[i] for i in block]
             # |e_j - c|^2 = |c|^2 + 1 - 2 c_j is largest at the level whose center is least.
             reach += sum(c * c for c in inside) + ONE * (ONE - 2 * min(inside))
         square = reach if radius is None else square_of("radius", radius)
         return cls(
-            tuple(read), tuple(picks), middle, min(square, reach), square < reach, intercept, tuple(bands)
+            tuple(read),
+            tuple(picks),
+            middle,
+            min(square, reach),
+            square < reach,
+            math.floor(intercept * ONE + 0.5),
+            tuple(bands),
         )
 
     @property
     def size(self) -> int:
         """Number of coordinates."""
-        return len(self.picks) + self.intercept
+        return len(self.picks) + bool(self.intercept)
 
     @property
     def total_square(self) -> int:
         """Bound on the squared length with the intercept."""
-        return self.square + (ONE**2 if self.intercept else 0)
+        return self.square + self.intercept**2
 
     def rows(self, arrays: Sequence[AnyArray]) -> Floats:
         """Return the vectors of a batch of rows, one column each, as whole numbers in floats."""
@@ -226,12 +277,68 @@ class Features:
             coded = {band.place: band.codes(arrays) for band in self.bands}
             arrays = [coded.get(place, array) for place, array in enumerate(arrays)]
         for row, pick, middle in zip(vectors, self.picks, self.center, strict=False):
+            if pick.scores is not None:
+                np.take(np.array(pick.scores, np.float64), arrays[pick.place], out=row, mode="clip")
+                continue
             row[:] = _centered_cells(arrays[pick.place], pick, middle)
+            if pick.steps is not None:
+                np.multiply(row, pick.steps / _LINE_STEPS, out=row)
+                np.clip(np.floor(row, out=row), -LONGEST_LINE * ONE, LONGEST_LINE * ONE, out=row)
+                if pick.flag is not None:
+                    row[arrays[pick.flag] == 1] = 0.0
         if self.clips:
             clip(vectors[: len(self.picks)], self.square)
         if self.intercept:
-            vectors[-1] = ONE
+            vectors[-1] = self.intercept
         return vectors
+
+
+def curve_band(column: Curated, starts: tuple[float | int, ...] | None, read: list[str]) -> Band:
+    """Return the cells of a column that is read as a curve, and add what it reads to a list of columns."""
+    place = len(read)
+    if column.is_category:
+        read.append(column.sql)
+        return Band(place, None, None, column.top)
+    if starts is None:
+        raise ParameterError(
+            f"edges of a question must be given for the number {column.name!r} with scores, and are not. "
+            "Name the values at which cells begin."
+        )
+    read.append(column.exact)
+    flag = None if column.flag is None else len(read)
+    read.extend([] if column.flag is None else [column.flag])
+    return Band(place, starts, flag)
+
+
+def _line_pick(column: Curated, origin: float, units: float, read: list[str]) -> tuple[Pick, int]:
+    """Return the coordinate of a number on a scale of its own and its origin; add what it reads to a list."""
+    steps = math.floor(float(units) * _LINE_STEPS + 0.5)
+    if column.is_category or not (0 <= origin <= 1 and 1 <= steps <= _LINE_STEPS * MOST_UNITS):
+        raise ParameterError(
+            f"lines of a question must be numbers with an origin from 0 to 1 and up to {MOST_UNITS} units, "
+            f"and that of {column.name!r} is not. Both are about the declared range."
+        )
+    place = len(read)
+    read.append(column.sql)
+    flag = None if column.flag is None else len(read)
+    read.extend([] if column.flag is None else [column.flag])
+    return Pick(place, column.top, None, None, steps, flag), math.floor(origin * ONE + 0.5)
+
+
+def _line_units(distance: int, steps: int) -> int:
+    return distance * steps // _LINE_STEPS
+
+
+def _curve_scores(name: str, values: Sequence[float], size: int) -> tuple[int, ...]:
+    """Return the values of a curve in units of 2**-16; refuses another number of them, and large ones."""
+    scores = [float(value) for value in values]
+    # Products of two over all rows of a batch stay below 2**53.
+    if len(scores) != size or not all(abs(value) <= LARGEST_SCORE for value in scores):
+        raise ParameterError(
+            f"scores of a question for {name!r} must be {size} numbers from -{LARGEST_SCORE:g} to "
+            f"{LARGEST_SCORE:g}, one for each cell, and are not. Those of missing values come last."
+        )
+    return tuple(math.floor(value * ONE + 0.5) for value in scores)
 
 
 def center_of(center: Sequence[float] | None, size: int) -> tuple[int, ...]:
@@ -455,6 +562,72 @@ class GradientPass:
         label = (arrays[-1] == self.positive).astype(np.int64) << SIGMOID_BITS
         summed: Ints = (rows @ (label - _SIGMOID[bucket]).astype(np.float64)).astype(np.int64)
         return summed
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionPass:
+    """The number of rows whose class has the largest score, or a table of classes by named classes.
+
+    Attributes
+    ----------
+    curves_read : tuple of str
+        SQL names of the columns that curves read.
+    bands : tuple of Band
+        Cells of each curve.
+    tables : tuple of tuple of tuple of int
+        For each curve and cell, what it adds to the score of each class, in units of 2**-16.
+    lines : Features or None
+        Numbers that are read on a scale of their own; None for none.
+    slopes : tuple of tuple of int
+        For each such number, what a unit adds to the score of each class, in units of 2**-16.
+    intercept : tuple of int
+        Score of each class before any column is looked at, in units of 2**-16.
+    target : str
+        SQL name of the target.
+    places : tuple of int
+        Place among the classes of each level of the target; -1 for a level that is no class.
+    by_class : bool
+        Whether to count by class and named class.
+    """
+
+    curves_read: tuple[str, ...]
+    bands: tuple[Band, ...]
+    tables: tuple[tuple[tuple[int, ...], ...], ...]
+    lines: Features | None
+    slopes: tuple[tuple[int, ...], ...]
+    intercept: tuple[int, ...]
+    target: str
+    places: tuple[int, ...]
+    by_class: bool
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return (*self.curves_read, *(() if self.lines is None else self.lines.columns), self.target)
+
+    @property
+    def size(self) -> int:
+        """How many integers it gives."""
+        return len(self.intercept) ** 2 if self.by_class else 1
+
+    def classes(self, arrays: Sequence[AnyArray]) -> tuple[AnyArray, AnyArray]:
+        """Return the place of each row's class, -1 for none, and of the class that the model names."""
+        scores = np.repeat(np.array(self.intercept, np.int64)[:, None], len(arrays[-1]), axis=1)
+        for band, table in zip(self.bands, self.tables, strict=True):
+            scores += np.take(np.array(table, np.int64).T, band.codes(arrays), axis=1, mode="clip")
+        if self.lines is not None:
+            numbers = self.lines.rows(arrays[len(self.curves_read) : -1]).astype(np.int64)
+            scores += (np.array(self.slopes, np.int64).T @ numbers) >> PRODUCT_BITS
+        return np.array(self.places)[arrays[-1]], scores.argmax(axis=0)
+
+    def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
+        """Return the counts over some rows."""
+        true, named = self.classes(arrays)
+        if not self.by_class:
+            return np.array([np.count_nonzero(true == named)], np.int64)
+        n = len(self.intercept)
+        known = true >= 0
+        return np.bincount(true[known] * n + named[known], minlength=n * n).astype(np.int64)
 
 
 def whole_weights(weights: Sequence[float], size: int) -> tuple[tuple[int, ...], int]:

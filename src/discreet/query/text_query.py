@@ -161,7 +161,7 @@ def query_task(
     owner, refines = options.get("owner"), options.get("refines", ())
     privacy = options.get("privacy")
     variance = requested_variance(query, privacy, options.get("sd"))
-    planned = plan_query(query, db.n_rows)
+    planned, said = plan_query(query, db.n_rows), str(query)
     how: dict[str, Any] = {
         "privacy": privacy,
         "variance": variance,
@@ -169,14 +169,14 @@ def query_task(
         "plan": list(options.get("plan", ())),
         "refines": _single_receipt(refines),
         "request": options.get("request"),
-        "said": str(query),
+        "said": said,
     }
     make_task = getattr(db, "ask_task", None)
     if make_task is None:
         answer: Answer = db.ask(planned.aggregate, **how)
     else:
         answer = yield from make_task(planned.aggregate, **how)
-    return _build_result(planned, answer)
+    return _build_result(planned, answer, said)
 
 
 def _single_receipt(refines: Sequence[str]) -> str | None:
@@ -188,12 +188,12 @@ def _single_receipt(refines: Sequence[str]) -> str | None:
     return refines[0] if refines else None
 
 
-def _build_result(plan: AggregatePlan, answer: Answer) -> QueryResult:
-    """Return the result of a query from the answer to its aggregate."""
+def _build_result(plan: AggregatePlan, answer: Answer, text: str) -> QueryResult:
+    """Return the result of a query, whose canonical text is given, from the answer to its aggregate."""
     query, paid = plan.query, bool(answer.cost)
     combined = plan.combine(np.asarray(answer.value), np.asarray(answer.sd), answer.law)
     return QueryResult(
-        question=str(query),
+        question=text,
         columns=_columns(plan),
         group_by=tuple(key.name for key in query.by),
         cells=_cells(plan, combined),

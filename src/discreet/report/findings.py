@@ -216,8 +216,8 @@ class Findings(Record):
     exposures : list of mappings
         Linkage and membership on real rows, as :meth:`discreet.audit.Reidentification.to_dict` writes them.
     members : list of mappings
-        Attacks on the people in synthetic tables, as :meth:`discreet.audit.MemberComparison.to_dict` writes
-        them.
+        Attacks on the people in synthetic and masked tables, as
+        :meth:`discreet.audit.MemberComparison.to_dict` writes them.
     quality : TableQuality or None
         Distances of a synthetic table from the rows it was made from; None for other releases.
     compared_rows : int

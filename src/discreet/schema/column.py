@@ -199,10 +199,9 @@ class Column:
         """Declared cells as floats, a date in days since the lower bound; None where none are declared."""
         if self.cells is None:
             return None
-        first = self.lower
-        return tuple(
-            float((edge - first).days if isinstance(edge, datetime.date) else edge) for edge in self.cells
-        )
+        if self.type == "date":
+            return tuple(self.days(np.array(self.cells, dtype="datetime64[D]")).tolist())
+        return tuple(float(edge) for edge in self.cells if not isinstance(edge, datetime.date))
 
     @property
     def width(self) -> float:

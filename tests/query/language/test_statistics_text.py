@@ -166,15 +166,16 @@ def refusal(text: str) -> str | None:
 
 
 @pytest.mark.parametrize("sql", [False, True])
-def test_drawn_queries_are_read_from_what_is_written_of_them(sql: bool) -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(3000, marks=pytest.mark.slow)])
+def test_drawn_queries_are_read_from_what_is_written_of_them(count: int, sql: bool) -> None:
     texts = Texts(f"queries {sql}")
     read = 0
-    for _ in range(700):
+    for _ in range(count):
         text = texts.query(sql)
         said = refusal(text)
         assert said is None or "twice" in said, (text, said)  # the same in other words
         read += said is None
-    assert read > 550
+    assert read > 0.78 * count
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,17 @@ class Gram(Aggregate):
     edges : mapping of str to sequence of float
         For columns of numbers that are read as cells, the values at which cells begin: a coordinate for each
         cell, 0 or 1, and a last one for a missing number.
+    scores : mapping of str to sequence of float
+        For columns that are read as a curve, the value of each level or cell, that of missing ones last, from
+        -4 to 4. Each is one coordinate, before all others; a number may be in `lines` or `columns` too, and
+        has its cells by `edges` in the curve alone.
+    lines : mapping of str to sequence of float
+        For numbers that are read on a scale of their own, its origin as a fraction of the range and the
+        number of its units in the range. They come after the curves, cut to 3 units on either side; a missing
+        one is 0.
+    intercept : float
+        Last coordinate of every row, up to 1, which is not clipped and is part of the length ``B``; 0 for
+        none.
 
     Privacy
     -------
@@ -72,6 +83,9 @@ class Gram(Aggregate):
     radius: float | None = None
     with_sums: bool = True
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    lines: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    intercept: float = 0.0
 
     def __post_init__(self) -> None:
         _normalize_fields(self)
@@ -83,9 +97,12 @@ class Gram(Aggregate):
             self.columns,
             center=self.center,
             radius=self.radius,
+            intercept=self.intercept,
             starts=_starts(curation, self.edges),
+            scores=self.scores,
+            lines=self.lines,
         )
-        d, square = features.size, features.square
+        d, square = features.size, features.total_square
         kernel = GramPass(features, self.with_sums)
         upper = np.triu_indices(d)
         precision = [1 if i == j else 2 for i, j in zip(*upper, strict=True)]
@@ -133,7 +150,8 @@ class Gram(Aggregate):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {**_vector_dict(self), "with_sums": self.with_sums}
+        more = {"intercept": self.intercept} if self.intercept else {}
+        return {**_vector_dict(self), "with_sums": self.with_sums, **more}
 
 
 @dataclass(frozen=True)
@@ -223,7 +241,7 @@ class _Labeled(Aggregate):
 
     Parameters
     ----------
-    columns, center, radius, edges
+    columns, center, radius, edges, scores, lines
         As for :class:`Gram`.
     target : str
         Column of the class label, a category.
@@ -231,8 +249,8 @@ class _Labeled(Aggregate):
         Level of the positive class; all others are negative.
     weights : sequence of float
         Weights of the model: one for each centered coordinate, then that of the intercept.
-    intercept : bool
-        Whether rows have a last coordinate that is 1.
+    intercept : float
+        Last coordinate of every row, up to 1; 0, or False, for none.
     """
 
     columns: Sequence[str]
@@ -241,13 +259,15 @@ class _Labeled(Aggregate):
     weights: Sequence[float]
     center: Sequence[float] | None = None
     radius: float | None = None
-    intercept: bool = True
+    intercept: float = True
     edges: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    lines: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _normalize_fields(self)
         object.__setattr__(self, "weights", tuple(float(value) for value in self.weights))
-        if self.target in self.columns:
+        if self.target in (*self.columns, *self.scores, *self.lines):
             raise ParameterError(
                 f"columns of a question must not hold its target {self.target!r}. Leave it out."
             )
@@ -272,6 +292,8 @@ class _Labeled(Aggregate):
             radius=self.radius,
             intercept=self.intercept,
             starts=_starts(curation, self.edges),
+            scores=self.scores,
+            lines=self.lines,
         )
         column = curation.column(self.target)
         # True == 1 in Python; levels of one column are of one type, and so must be the positive one.
@@ -398,7 +420,15 @@ def _normalize_fields(question: Any) -> None:
     edges = getattr(question, "edges", None)
     if edges is not None:
         object.__setattr__(question, "edges", plain_edges(edges))
-        check_edges(edges, columns)
+        for name in ("scores", "lines"):
+            given = {key: tuple(map(float, row)) for key, row in getattr(question, name).items()}
+            object.__setattr__(question, name, given)
+        check_edges(edges, (*columns, *question.scores))
+        if any(len(line) != 2 for line in question.lines.values()) or not 0 <= question.intercept <= 1:
+            raise ParameterError(
+                "lines of a question must have an origin and a number of units each, and its intercept must "
+                "be from 0 to 1; they are not."
+            )
 
 
 def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[str, tuple[float | int, ...]]:
@@ -406,22 +436,35 @@ def _starts(curation: Curation, edges: Mapping[str, Sequence[float]]) -> dict[st
 
 
 def _vector_dict(question: Any) -> dict[str, Any]:
-    return {
+    """Return the fields that all aggregates of vectors share as plain JSON values, curves only if any."""
+    values = {
         "kind": question.kind,
         "columns": list(question.columns),
         "center": None if question.center is None else list(question.center),
         "radius": question.radius,
         "edges": plain_edges(question.edges),
     }
+    if question.scores:
+        values["scores"] = {name: list(scores) for name, scores in question.scores.items()}
+    if question.lines:
+        values["lines"] = {name: list(line) for name, line in question.lines.items()}
+    return values
 
 
 def _canonical(kind: str, features: Features, columns: Sequence[str], **more: Any) -> dict[str, Any]:
-    return {
+    """Return the JSON values that fix an exact answer, curves only if any."""
+    values = {
         "kind": kind,
         "columns": list(columns),
         "center": list(features.center),
         "row": features.square,
-        "intercept": features.intercept,
+        "intercept": bool(features.intercept),
         "cells": [[band.place, *(band.starts or ())] for band in features.bands],
         **{name: list(value) if isinstance(value, tuple) else value for name, value in more.items()},
     }
+    curves = [list(pick.scores) for pick in features.picks if pick.scores is not None]
+    lines = [pick.steps for pick in features.picks if pick.steps is not None]
+    if curves or lines or features.intercept not in (0, ONE):
+        read = list(features.columns)
+        values |= {"scores": curves, "lines": lines, "read": read, "constant": features.intercept}
+    return values

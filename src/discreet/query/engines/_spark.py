@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from discreet.query.engines.base import Kernel
 
 # Workers shuffle and keep curated rows on their own disks; a session that is started here encrypts them under
-# a key that only lives in its processes.
-_ENCRYPTED: dict[str, bool | float | int | str | None] = {
+# a key that only lives in its processes. Spark's SQL parser remembers the shape of every statement, and
+# forgets none unless it is told to: hundreds of megabytes after a thousand questions.
+_SETTINGS: dict[str, bool | float | int | str | None] = {
     "spark.io.encryption.enabled": "true",
     "spark.io.encryption.keySizeBits": "256",
+    "spark.sql.parser.manageParserCaches": "true",
+    "spark.sql.parser.parserDfaCacheFlushRatio": "10",
 }
 _serial = itertools.count()
 _ID_TYPES = {"string", "varchar", "char", "byte", "short", "integer", "long"}
@@ -45,8 +48,8 @@ class SparkEngine(Engine):
     Give :class:`~discreet.query.database.Database` a Spark data frame, or a URL:
     ``spark://host:port?table=name`` names a cluster and a table of its catalog, or the path of a Parquet or
     CSV file that all workers see; ``spark://local?table=name`` uses the session that is active, or one on
-    this machine. A session that is started for a URL encrypts what its workers write to their disks; in one
-    of your own, set ``spark.io.encryption.enabled``.
+    this machine. A session that is started for a URL encrypts what its workers write to their disks, and
+    limits what Spark's SQL parser remembers; for one of your own, see docs/howto/other-engines.md.
 
     Privacy
     -------
@@ -163,12 +166,12 @@ class SparkEngine(Engine):
         return total, n_rows
 
     def close(self) -> None:
-        """Forget the curated table; the session stays."""
+        """Delete the curated table from the workers; the session stays."""
         frame, self._frame = self._frame, None
         if frame is not None:
             with contextlib.suppress(*self._failures):  # the session may be gone, and the rows with it
                 frame.sparkSession.catalog.dropTempView(self._name)
-                frame.unpersist()
+                _drop_checkpoint(frame)
 
 
 def _modules() -> None:
@@ -196,7 +199,7 @@ def _frame(source: Any) -> Any:
             )
         builder = SparkSession.builder
         if SparkSession.getActiveSession() is None:
-            builder = builder.config(map=_ENCRYPTED)
+            builder = builder.config(map=_SETTINGS)
         if parts.netloc not in ("", "local"):
             builder = builder.master(f"spark://{parts.netloc}")
         session = builder.getOrCreate()
@@ -223,6 +226,13 @@ def _frame(source: Any) -> Any:
         f"source of a SparkEngine must be a Spark data frame or a spark:// URL, was {type(source).__name__}. "
         "Read it with Spark first."
     )
+
+
+def _drop_checkpoint(frame: Any) -> None:
+    """Delete the rows of a checkpoint, which ``frame.unpersist`` leaves until Java collects its garbage."""
+    plan = getattr(frame, "_jdf", None)
+    if plan is not None:  # a session of Spark Connect drops its checkpoints with the data frame
+        plan.queryExecution().logical().rdd().unpersist(True)
 
 
 def _check_names(frame: Any, curation: Curation) -> None:

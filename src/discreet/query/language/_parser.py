@@ -97,16 +97,14 @@ def read(text: object, schema: Schema, *, typed: bool = False) -> Number | Condi
     ExpressionRefused
         If it is not in the language.
     """
-    part = _read_part(text, schema, typed)
+    scanned = scan(text, schema)
+    part = _parse_scanned(scanned, typed)
     node = part if isinstance(part, Condition) else as_number(part)
     if typed:
         whole = node.condition if isinstance(node, Indicator) else node
-        check_node(where_true(whole) if isinstance(whole, Condition) else whole, _words(text, schema), schema)
+        meant = where_true(whole) if isinstance(whole, Condition) else whole
+        check_node(meant, scanned.text.split(), schema)
     return node
-
-
-def _words(text: object, schema: Schema) -> list[str]:
-    return scan(text, schema).text.split()
 
 
 def read_key(text: object, schema: Schema, *, typed: bool = False) -> Part:
@@ -122,7 +120,7 @@ def read_key(text: object, schema: Schema, *, typed: bool = False) -> Part:
     ExpressionRefused
         If it is not in the language.
     """
-    return _read_part(text, schema, typed)
+    return _parse_scanned(scan(text, schema), typed)
 
 
 def read_counted(text: object, schema: Schema, *, typed: bool = False) -> Condition:
@@ -138,7 +136,7 @@ def read_counted(text: object, schema: Schema, *, typed: bool = False) -> Condit
     ExpressionRefused
         If it is not in the language, or is a condition.
     """
-    part = _read_part(text, schema, typed)
+    part = _parse_scanned(scan(text, schema), typed)
     column = part.column if isinstance(part, Category) else None
     # Of a column of TRUE and FALSE that may be missing, COUNT of the known cells is something of its own.
     all_known = column is not None and column.required and holds_only(column, bool)
@@ -151,9 +149,8 @@ def read_counted(text: object, schema: Schema, *, typed: bool = False) -> Condit
     return normal.opposite(is_missing(part))
 
 
-def _read_part(text: object, schema: Schema, typed: bool) -> Part:
-    """Return the part that a text stands for."""
-    scanned = scan(text, schema)
+def _parse_scanned(scanned: ScannedExpression, typed: bool) -> Part:
+    """Return the part that a scanned text stands for."""
     check_tests(scanned.text.split())
     try:
         tree = sqlglot.parse_one(scanned.text)

@@ -44,6 +44,7 @@ MOST_CHARACTERS = 4096
 MOST_NODES = 400
 MOST_DEPTH = 40
 MOST_ITEMS = 64
+_PHRASES = ("DATE", "INTERVAL", "EXTRACT")  # words with which a phrase of several tokens may begin
 
 
 def write_name(name: str) -> str:
@@ -327,6 +328,8 @@ class _Reader:
 
         The phrases are ``DATE '2024-01-31'``, ``INTERVAL '30' DAY`` and ``EXTRACT(YEAR FROM``.
         """
+        if tokens[0].word not in _PHRASES:
+            return 0
         first, second, third, fourth = ([t.word for t in tokens] + [""] * 4)[:4]
         follows = tokens[1].kind if len(tokens) > 1 else ""
         if first == "DATE" and follows == "value":

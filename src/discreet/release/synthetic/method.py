@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,11 +11,8 @@ import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.ledger import Ledger
-from discreet.noise import Stream, permutation
-from discreet.noise_law import Clear, SyntheticLaw
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.budget_split import BudgetSplit
-from discreet.privacy.receipt import canonical
 from discreet.query import Database
 from discreet.query.curation import Curation
 from discreet.query.engines import engine_for
@@ -25,34 +20,31 @@ from discreet.query.execution import QueryExecutor
 from discreet.query.unit_rows import check_matrix_allowed
 from discreet.release._rows import is_matrix, read_matrix
 from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
-from discreet.release.publication import ColumnSummary, Publication, Release, ReleasePlan, published_fields
-from discreet.release.synthetic.arithmetic import add_up, order_rows
-from discreet.release.synthetic.plan import make_plan
-from discreet.release.synthetic.public import PublicRows, match_rows
-from discreet.release.synthetic.questions import Questions, RecordedSums, check_service
-from discreet.release.synthetic.sampling import resample
+from discreet.release.publication import Publication, Release, published_fields
+from discreet.release.synthetic.plan import (
+    SyntheticReleasePlan,
+    make_plan,
+    publishable_schema,
+    summarize_columns,
+)
+from discreet.release.synthetic.public import PublicRows
+from discreet.release.synthetic.questions import Questions, check_service
+from discreet.release.synthetic.rows import draw_rows, sampling_seed
 from discreet.release.synthetic.selection import NoiseBudget
 from discreet.release.synthetic.synthesis import sampling_stream, synthesize
-from discreet.release.synthetic.values import draw_values
-from discreet.schema import Schema
 from discreet.tables import Field, check_target, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from discreet._types import AnyArray, Ints
-    from discreet.privacy import Receipt
+    from discreet._types import AnyArray
+    from discreet.noise import Stream
     from discreet.query import NoisySums
     from discreet.release.base import Watch
-    from discreet.release.publication import Encoded
     from discreet.release.synthetic.plan import SyntheticPlan
-    from discreet.release.synthetic.synthesis import Synthesis
-    from discreet.schema import Column, Level
+    from discreet.schema import Column, Schema
 
-_MANY_PARTS = 2**30  # rows are ordered by no more columns than divide them into so many parts
-LEAST_FITTING = 100
-"""Smallest number of sampled rows that must fit a condition."""
 GROUPS = (
     "this table is about groups. Nobody's row is in it; what it says about a group of people is true of its "
     "members, in the table or not"
@@ -432,7 +424,7 @@ class SyntheticRelease(ReleaseMethod):
             schema=publishable_schema(sums.schema),
             promises=self.promises_,
             receipt=self.receipts_[-1] if self.receipts_ else self._charge((), sums.schema, False),
-            summary=_summarize_columns(columns, self.plan_),
+            summary=summarize_columns(columns, self.plan_),
             commitment="",
         )
 
@@ -486,214 +478,9 @@ class SyntheticRelease(ReleaseMethod):
         return draw_rows(made, size, where or {}, stream)
 
 
-def regenerate(
-    method: SyntheticRelease, document: Mapping[str, Any], public: Mapping[str, AnyArray] | Path | None = None
-) -> SyntheticTable:
-    """Return the table that published answers give: every question must follow from the answers before it.
-
-    Parameters
-    ----------
-    method, document, public
-        As for :func:`repeat_release`.
-    """
-    return repeat_release(method, document, public)[1]
-
-
-def repeat_release(
-    method: SyntheticRelease, document: Mapping[str, Any], public: Mapping[str, AnyArray] | Path | None = None
-) -> tuple[SyntheticRelease, SyntheticTable]:
-    """Return the method and the table that published answers give, without rows and without a key.
-
-    Every question must follow from the answers before it, or is refused.
-
-    Parameters
-    ----------
-    method : SyntheticRelease
-        Method with the parameters of the release; its promise is replaced by the recorded one.
-    document : mapping
-        Content of ``tables.json``, as ``tables_`` has it.
-    public : mapping of str to array, or Path, optional
-        Columns of the published table, encoded, or its file, of which those declared public are kept; None
-        where there are none.
-    """
-    sums = RecordedSums(document)
-    again = SyntheticRelease(
-        sums.promise,  # type: ignore[arg-type]
-        schema=sums.schema,
-        target=method.target,
-        cells=method.cells,
-        n_records=method.n_records,
-        draw=method.draw,
-        shares=method.shares,
-        anyway=True,
-        keep_public=method.keep_public,
-    )
-    names = [column.name for column in sums.schema.released if column.role == "public"]
-    kept = None
-    if isinstance(public, Mapping) and names:
-        kept = PublicRows.from_columns({name: public[name] for name in names})
-    elif public is not None and names:
-        kept = PublicRows.from_source(public, sums.schema, names)
-    made = again.release_database(sums, public=kept)
-    if not sums.is_used_up:
-        raise ParameterError("The record must have no answers but those that the release asks for.")
-    return again, made
-
-
-def sampling_seed(receipt: Receipt | None, digest: str, index: int = 0) -> str:
-    """Return the public seed of rows, in hexadecimal, which follows from the last receipt.
-
-    Nobody may choose it: seeds could be searched until the rows resemble the true ones. Where no ledger
-    recorded the receipt, or the noise came from a seed and is public anyway, it follows from the answers.
-
-    Parameters
-    ----------
-    receipt : Receipt or None
-        Receipt of the last question; None where none was asked.
-    digest : str
-        Digest of all questions with their answers.
-    index : int
-        Index of the draw; 0 for the release itself.
-    """
-    is_bound = receipt is not None and receipt.recorded and not receipt.seeded
-    source = receipt.hash if receipt is not None and is_bound else digest
-    return hashlib.sha256(canonical(["sampling", source, index]).encode()).hexdigest()
-
-
-def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream) -> dict[str, AnyArray]:
-    """Return rows resampled from the weighted sample, with values inside their cells, in random order.
-
-    Parameters
-    ----------
-    made : Synthesis
-        Model with its weighted sample.
-    n : int
-        Number of rows that are drawn.
-    where : mapping of str to level
-        Value of some columns that all rows shall have.
-    stream : Stream
-        Source of the random words.
-    """
-    if made.public is not None:
-        return _draw_kept(made, made.public, stream)
-    fitting = _find_rows(made, where)
-    if where and len(fitting) < LEAST_FITTING:
-        # Rows of what is rare, as many as there were of all.
-        made = _redraw(made, where, stream)
-        fitting = _find_rows(made, where)
-    if where and len(fitting) < LEAST_FITTING:
-        raise ParameterError(
-            f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of "
-            f"{len(made.classes)} sampled rows, and fits {len(fitting)}. Ask for less at once."
-        )
-    keys, parts = [made.classes[fitting]], len(made.tree.one_way.classes)
-    for column, _ in made.tree.order:
-        if parts <= _MANY_PARTS:
-            keys.append(made.sample[column][fitting])
-            parts *= made.tree.one_way.columns[column].shape[1]
-    order = order_rows(keys, len(fitting))
-    picked = resample(fitting[order], made.weights, n, stream)
-    return _draw_columns(made, picked[permutation(n, stream)], stream)
-
-
-def _draw_kept(made: Synthesis, public: PublicRows, stream: Stream) -> dict[str, AnyArray]:
-    """Return the kept rows, each with the other columns of a sampled row that has the same public cells."""
-    keys = [made.patterns, made.classes, *(made.sample[column] for column, _ in made.tree.order)]
-    order = order_rows(keys, len(made.patterns))
-    kept, picked = match_rows(made.patterns, made.kept, order, made.weights, stream)
-    drawn = _draw_columns(made, picked, stream)
-    return drawn | {name: values[kept] for name, values in public.columns.items()}
-
-
-def _draw_columns(made: Synthesis, picked: Ints, stream: Stream) -> dict[str, AnyArray]:
-    """Return the columns of sampled rows, with values inside their cells."""
-    columns = {}
-    n = len(picked)
-    for name, cells in made.cells.items():
-        if name == made.plan.target:
-            codes: Ints = made.classes[picked]
-        elif name in made.names:
-            codes = made.sample[made.names.index(name)][picked]
-        else:
-            codes = np.zeros(n, np.int64)
-        values = draw_values(cells, codes, made.fine.get(name), stream)
-        columns[name] = values.astype(np.int32) if cells.column.is_category else values
-    return columns
-
-
-def _redraw(made: Synthesis, where: Mapping[str, Any], stream: Stream) -> Synthesis:
-    """Return the model with a sample that has the class and the rarest other cell of a condition."""
-    target, one_way = made.plan.target, made.tree.one_way
-    cell = None if target is None or target not in where else _find_cell(made, target, where[target])
-    rows: list[tuple[float, int, int]] = []
-    for name, value in where.items():
-        if name in made.names:
-            column, place = made.names.index(name), _find_cell(made, name, value)
-            by_class = one_way.columns[column][:, place]
-            rows.append((add_up(by_class) if cell is None else float(by_class[cell]), column, place))
-    if not rows:
-        return made.redraw(cell, None, 0, stream)
-    count, column, place = min(rows)
-    # What no row has cannot be drawn.
-    return made if count <= 0 else made.redraw(cell, column, place, stream)
-
-
-def _find_rows(made: Synthesis, where: Mapping[str, Any]) -> Ints:
-    """Return the sampled rows that have given values; refuses columns and levels that are not declared."""
-    fits = np.ones(len(made.classes), bool)
-    for name, value in where.items():
-        if name not in made.cells:
-            raise ParameterError(
-                f"where of SyntheticRelease.generate must name columns, and {name!r} is none."
-            )
-        cell = _find_cell(made, name, value)
-        if name == made.plan.target:
-            fits &= made.classes == cell
-        elif name in made.names:
-            fits &= made.sample[made.names.index(name)] == cell
-    return np.flatnonzero(fits)
-
-
-def _find_cell(made: Synthesis, name: str, value: Any) -> int:
-    """Return the cell of a value."""
-    cells = made.cells[name]
-    column = cells.column
-    if column.is_category:
-        if value not in column.levels:
-            raise ParameterError(
-                f"where of SyntheticRelease.generate must have a declared level of {name!r}, was {value!r}."
-            )
-        place = column.levels.index(value)
-        return place if cells.groups is None else cells.groups[place]
-    if value is None:
-        return len(cells.edges) + 1
-    number = float(column.days(np.array([value]))[0]) if column.type == "date" else float(value)
-    return int(np.searchsorted(np.array(cells.edges), number, side="right"))
-
-
-def _summarize_columns(names: Iterable[str], plan: SyntheticPlan) -> tuple[ColumnSummary, ...]:
-    """Return the law of each published column: made up, or kept as it is."""
-    return tuple(
-        ColumnSummary(column=name, law=Clear() if name in plan.public else SyntheticLaw()) for name in names
-    )
-
-
 def _plain_edges(edges: Sequence[Any]) -> tuple[Any, ...]:
     """Return edges as plain JSON values: dates as text."""
     return tuple(edge.isoformat() if isinstance(edge, datetime.date) else edge for edge in edges)
-
-
-def publishable_schema(schema: Schema) -> Schema:
-    """Return the schema of the published table: the declared columns, every list closed."""
-    columns = [_published_column(column) for column in schema.released]
-    return Schema(columns=columns, target=schema.target, dataset=schema.dataset, unit=schema.unit)
-
-
-def _published_column(column: Column) -> Column:
-    if not column.is_category:
-        return column
-    plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
-    return dataclasses.replace(column, values=plain, closed=True)
 
 
 def _decode(column: Column, values: AnyArray) -> AnyArray:
@@ -702,59 +489,3 @@ def _decode(column: Column, values: AnyArray) -> AnyArray:
         return values
     levels = np.array(column.levels, dtype=object)
     return levels[values]
-
-
-class SyntheticReleasePlan(ReleasePlan):
-    """Promise and schema of a table whose rows come from noisy answers, not from rows.
-
-    Parameters
-    ----------
-    schema : Schema
-        Schema of the published table.
-    promise : Promise
-        Promise of all questions together.
-    plan : SyntheticPlan
-        Cells, target and shares of the questions.
-    n_records : int or None
-        Number of rows that are made; None for as many as the table has.
-
-    Attributes
-    ----------
-    questions : SyntheticPlan
-        Cells, target and shares of the questions, as they were given.
-    """
-
-    row_level: ClassVar[bool] = False
-    is_row_wise: ClassVar[bool] = False
-    typed: ClassVar[bool] = True
-
-    def __init__(self, schema: Schema, promise: Promise, plan: SyntheticPlan, n_records: int | None) -> None:
-        self.schema, self.promises, self.questions = schema, (promise,), plan
-        self.columns = _summarize_columns([c.name for c in schema.released], plan)
-        self.notes = plan.notes
-        self._n_records = n_records
-
-    def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
-        """Refuse: rows of this method follow from answers that were charged one by one."""
-        raise ParameterError(
-            "Rows of SyntheticRelease must come from noisy answers. Use release or release_database."
-        )
-
-    def misfits(self, columns: Encoded) -> dict[str, str]:
-        """Return the columns with cells that were not declared, each with the reason."""
-        misfits = super().misfits(columns)
-        for column in self.schema.released:
-            if column.is_category:
-                continue
-            values = columns[column.name][~np.isnan(columns[column.name])]
-            lower, upper = column.range
-            if ((values < lower) | (values > upper)).any():
-                misfits.setdefault(column.name, "values outside the declared range")
-        return misfits
-
-    def length_misfit(self, n_read: int | None, n_published: int) -> str | None:
-        """Return what is wrong with the number of published rows; None if nothing is."""
-        wanted = n_read if self._n_records is None else self._n_records
-        if wanted is not None and n_published != wanted:
-            return f"{wanted} rows were to be made, and {n_published} were published."
-        return None

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from discreet import formatting
 from discreet.errors import DataError, ParameterError
+from discreet.noise_law import Clear, SyntheticLaw
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, gaussian_mu
+from discreet.release.publication import ColumnSummary, ReleasePlan
 from discreet.release.synthetic.arithmetic import add_up
 from discreet.release.synthetic.cells import make_cells
 from discreet.release.synthetic.public import check_public
 from discreet.release.synthetic.selection import HALF_DEVIATION, LEAST_SIGMAS, NoiseBudget
+from discreet.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from discreet._types import AnyArray
+    from discreet.noise import Stream
     from discreet.privacy import Promise
+    from discreet.release.publication import Encoded
     from discreet.release.synthetic.cells import ColumnCells
-    from discreet.schema import Schema
+    from discreet.schema import Column, Level
 
 SHARES = {
     "fine": 0.05,
@@ -342,3 +350,79 @@ def _choose_public(schema: Schema, notes: list[str], *, keep: bool) -> tuple[str
         "cells of a row."
     )
     return public
+
+
+class SyntheticReleasePlan(ReleasePlan):
+    """Promise and schema of a table whose rows come from noisy answers, not from rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        Schema of the published table.
+    promise : Promise
+        Promise of all questions together.
+    plan : SyntheticPlan
+        Cells, target and shares of the questions.
+    n_records : int or None
+        Number of rows that are made; None for as many as the table has.
+
+    Attributes
+    ----------
+    questions : SyntheticPlan
+        Cells, target and shares of the questions, as they were given.
+    """
+
+    row_level: ClassVar[bool] = False
+    is_row_wise: ClassVar[bool] = False
+    typed: ClassVar[bool] = True
+
+    def __init__(self, schema: Schema, promise: Promise, plan: SyntheticPlan, n_records: int | None) -> None:
+        self.schema, self.promises, self.questions = schema, (promise,), plan
+        self.columns = summarize_columns([c.name for c in schema.released], plan)
+        self.notes = plan.notes
+        self._n_records = n_records
+
+    def draw(self, rows: Encoded, stream: Stream) -> dict[str, AnyArray]:
+        """Refuse: rows of this method follow from answers that were charged one by one."""
+        raise ParameterError(
+            "Rows of SyntheticRelease must come from noisy answers. Use release or release_database."
+        )
+
+    def misfits(self, columns: Encoded) -> dict[str, str]:
+        """Return the columns with cells that were not declared, each with the reason."""
+        misfits = super().misfits(columns)
+        for column in self.schema.released:
+            if column.is_category:
+                continue
+            values = columns[column.name][~np.isnan(columns[column.name])]
+            lower, upper = column.range
+            if ((values < lower) | (values > upper)).any():
+                misfits.setdefault(column.name, "values outside the declared range")
+        return misfits
+
+    def length_misfit(self, n_read: int | None, n_published: int) -> str | None:
+        """Return what is wrong with the number of published rows; None if nothing is."""
+        wanted = n_read if self._n_records is None else self._n_records
+        if wanted is not None and n_published != wanted:
+            return f"{wanted} rows were to be made, and {n_published} were published."
+        return None
+
+
+def summarize_columns(names: Iterable[str], plan: SyntheticPlan) -> tuple[ColumnSummary, ...]:
+    """Return the law of each published column: made up, or kept as it is."""
+    return tuple(
+        ColumnSummary(column=name, law=Clear() if name in plan.public else SyntheticLaw()) for name in names
+    )
+
+
+def publishable_schema(schema: Schema) -> Schema:
+    """Return the schema of the published table: the declared columns, every list closed."""
+    columns = [_published_column(column) for column in schema.released]
+    return Schema(columns=columns, target=schema.target, dataset=schema.dataset, unit=schema.unit)
+
+
+def _published_column(column: Column) -> Column:
+    if not column.is_category:
+        return column
+    plain: tuple[Level, ...] = tuple(level for level in column.levels if level is not None)
+    return replace(column, values=plain, closed=True)

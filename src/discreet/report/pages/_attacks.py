@@ -129,21 +129,31 @@ def _amount(value: Any, rounding: formatting.Rounding) -> str:
 
 
 _ATTACKED = {
-    "made-up": "People drawn from the published rows: half of them make a table anew, the others do not",
+    "made-up": "People drawn from the {}: half of them make a table anew, the others do not",
     "rows": "Real people: a random half makes a table anew, which is thrown away, the others do not",
 }
 _MEMBER_HEAD = ("Attack", "In the table", "Others", "Result", "By chance", "At most", "Verdict")
 
 
-def member_table(results: Sequence[Mapping[str, Any]], *, on: str) -> HtmlTable | None:
-    """Return how much better attacks do on people in a synthetic table than on others; None if not run."""
+def member_table(results: Sequence[Mapping[str, Any]], *, on: str, synthetic: bool) -> HtmlTable | None:
+    """Return how much better attacks do on people in a table than on others; None if not run.
+
+    Parameters
+    ----------
+    results : sequence of mappings
+        Comparisons as :meth:`discreet.audit.MemberComparison.to_dict` writes them.
+    on : {"made-up", "rows"}
+        People whose comparisons are shown.
+    synthetic : bool
+        Whether the table is synthetic, so that made-up people are drawn from its rows, or masked.
+    """
     chosen = [result for result in results if result["on"] == on]
     if not chosen:
         return None
     first = chosen[0]
     failure = formatting.percent(1 - float(first["failure_probability"]))
     return HtmlTable(
-        caption=_ATTACKED[on],
+        caption=_ATTACKED[on].format("published rows" if synthetic else "declared columns"),
         head=_MEMBER_HEAD,
         rows=[_member_row(result) for result in chosen],
         numbers=(1, 2, 3, 4, 5),

@@ -98,7 +98,7 @@ def _report_page(statement: Statement, findings: Findings) -> str:
         audits=_attacks.audit_table(findings.audits),
         exposures=_attacks.exposures(findings.exposures),
         asks_questions=statement.what.method.name == "synthetic",
-        real_members=_attacks.member_table(findings.members, on="rows"),
+        real_members=_attacks.member_table(findings.members, on="rows", synthetic=common["made_up"]),
         curves=curves[:_CURVES_SHOWN],
         folded_curves=curves[_CURVES_SHOWN:],
         quality=None if findings.quality is None else _quality.quality_view(findings.quality),
@@ -110,6 +110,7 @@ def _report_page(statement: Statement, findings: Findings) -> str:
 
 def _common_values(statement: Statement, findings: Findings | None = None) -> dict[str, Any]:
     """Return the template values that both pages share; findings add attacks to the columns."""
+    made_up = any(numbers.law["kind"] == "synthetic" for numbers in statement.numbers.columns)
     return {
         "statement": statement,
         "facts": _declared.facts(statement),
@@ -121,8 +122,8 @@ def _common_values(statement: Statement, findings: Findings | None = None) -> di
         "dropped": _declared.dropped_columns(statement),
         "composition": _declared.composition_view(statement),
         "public_attacks": _attacks.guess_table(statement.attacks, on="file"),
-        "public_members": _attacks.member_table(statement.attacks, on="made-up"),
-        "made_up": any(numbers.law["kind"] == "synthetic" for numbers in statement.numbers.columns),
+        "public_members": _attacks.member_table(statement.attacks, on="made-up", synthetic=made_up),
+        "made_up": made_up,
     }
 
 

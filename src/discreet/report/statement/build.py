@@ -7,8 +7,6 @@ plan of its own, and compares.
 from __future__ import annotations
 
 import datetime
-import platform
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from discreet.privacy.receipt import product_version
@@ -34,7 +32,8 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
 
 DocumentT = TypeVar("DocumentT", bound=Document, covariant=True)
-_VERSIONED = ("numpy", "scipy", "duckdb", "cryptography")
+VERSIONED = ("numpy", "scipy", "duckdb", "cryptography")
+"""Packages that the noise depends on, whose versions a statement has."""
 
 
 class Subject(Protocol[DocumentT]):
@@ -210,12 +209,3 @@ def describe_randomness(seeded: bool, published: str) -> str:
             f"THIS {published} PROTECTS NOBODY; it is for tests."
         )
     return "AES-256 in counter mode under a key of 256 bits that the operating system drew."
-
-
-def installed_versions() -> dict[str, str]:
-    """Return the versions of the packages that the noise depends on, by name."""
-    return {
-        "discreet": product_version(),
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in _VERSIONED},
-    }

@@ -308,7 +308,7 @@ class Statement(Document):
     attacks : list of mappings
         Attacks that anybody can run from the published file and the schema alone, as
         :meth:`discreet.audit.Guess.to_dict` writes them; how long they took is left out, written as 0. For
-        synthetic tables, attacks on people drawn from the published answers, as
+        synthetic and masked tables, attacks on people drawn from the published answers or the schema, as
         :meth:`discreet.audit.MemberComparison.to_dict` writes them.
     files : mapping of str to str
         SHA-256 of each file of data.

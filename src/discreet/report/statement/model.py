@@ -9,8 +9,9 @@ from sklearn.base import is_classifier, is_regressor
 
 from discreet.formatting import format_factor, number, printable
 from discreet.privacy import Receipt
+from discreet.privacy.receipt import installed_versions
 from discreet.report.statement._sentences import LARGE_EPSILON, SAMPLERS
-from discreet.report.statement.build import arithmetic_of, describe_randomness, installed_versions
+from discreet.report.statement.build import VERSIONED, arithmetic_of, describe_randomness
 from discreet.report.statement.composition import compose_charges, total_cost
 from discreet.report.statement.documents import (
     Definition,
@@ -158,7 +159,7 @@ class ModelSubject:
             seeded=seeded,
             total_variation=sum(promise.total_variation for promise in self.promises),
             timing=TIMING,
-            versions=installed_versions(),
+            versions=installed_versions(VERSIONED),
         )
 
     def document(self, **blocks: Any) -> ModelStatement:

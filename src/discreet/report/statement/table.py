@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.audit import Guess
 from discreet.errors import ParameterError
 from discreet.privacy import ErrorFloor, NoPromise, Receipt
+from discreet.privacy.receipt import installed_versions
 from discreet.release import Publication
 from discreet.release.publication import published_fields
 from discreet.report.statement._sentences import (
@@ -23,12 +24,7 @@ from discreet.report.statement._sentences import (
     floors_sentence,
     total_sentence,
 )
-from discreet.report.statement.build import (
-    arithmetic_of,
-    describe_randomness,
-    installed_versions,
-    sentence_from,
-)
+from discreet.report.statement.build import VERSIONED, arithmetic_of, describe_randomness, sentence_from
 from discreet.report.statement.composition import LARGEST_DELTA, compose_charges, total_cost
 from discreet.report.statement.documents import (
     ColumnNumbers,
@@ -292,7 +288,7 @@ def table_implementation(
         total_variation=sum(promise.total_variation for promise in planned.promises),
         post_processing=afterwards,
         timing=TIMING_OF_QUESTIONS if method.asks_questions else TIMING,
-        versions=installed_versions(),
+        versions=installed_versions(VERSIONED),
     )
 
 

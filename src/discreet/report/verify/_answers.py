@@ -21,7 +21,7 @@ from discreet.query.curation import Curation
 from discreet.release import method_from_dict
 from discreet.release.publication import published_fields
 from discreet.release.synthetic import SyntheticRelease
-from discreet.release.synthetic.method import repeat_release
+from discreet.release.synthetic.repetition import repeat_release
 from discreet.report.folder.folder import DATA, DEPENDENCES, README, TABLES, read_bytes
 from discreet.report.folder.model_files import write_compact_json
 from discreet.report.statement.documents import read_json

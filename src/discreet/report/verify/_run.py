@@ -14,7 +14,8 @@ from discreet.errors import DiscreetWarning, ParameterError
 from discreet.noise import Stream
 from discreet.noise_law import InvariantLaw, MaskedLaw
 from discreet.privacy import Receipt
-from discreet.release import SyntheticRelease
+from discreet.release import MaskedRelease, SyntheticRelease
+from discreet.release.masked.plan import MaskedPlan
 from discreet.report.folder.folder import (
     DATA,
     MODEL_FILES,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from discreet._types import AnyArray
+    from discreet.audit import MemberComparison
     from discreet.learn import Learner
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
@@ -265,9 +267,12 @@ class _TableVerifier(_Verifier[Statement]):
             results = [{**guess.to_dict(), "seconds": 0.0} for guess in attack_file(self.plan, rows)]
             stated = any(one.get("on") == "made-up" for one in self.statement.attacks)
             repeated = None if self.answers is None else self.answers.repeated
+            made_up: tuple[MemberComparison, ...] = ()
             if stated and repeated is not None:
                 made_up = attack_published(repeated, self.statement.what.rows_published)
-                results += [one.to_dict() for one in made_up]
+            elif stated and isinstance(self.method, MaskedRelease) and isinstance(self.plan, MaskedPlan):
+                made_up = attack_published(self.method, self.plan.n_rows)
+            results += [one.to_dict() for one in made_up]
             changes = [at for at, *_ in differences(self.statement.attacks, results, "attacks")]
             wrong = [f"Run again, an attack on this file gives something else ({at})." for at in changes[:1]]
             done = f"{len(results)} attacks, run again, give what the statement says."

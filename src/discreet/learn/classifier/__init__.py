@@ -1,0 +1,11 @@
+"""The classifier that is trained where no model is named: an additive model that follows public rules.
+
+``_rules`` decides by public facts which stages run, on which cells and for which shares; ``_curves`` makes
+step curves from noisy counts; ``_model`` is the estimator.
+"""
+
+from __future__ import annotations
+
+from discreet.learn.classifier._model import PrivateClassifier
+
+__all__ = ["PrivateClassifier"]

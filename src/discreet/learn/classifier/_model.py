@@ -1,0 +1,444 @@
+"""The estimator: an additive model whose parts follow from public facts."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy import special
+
+from discreet.errors import DataError, ParameterError
+from discreet.learn._bins import EDGES, Bins, BinsClassifier
+from discreet.learn._sums_base import FLAG, SumsEstimator
+from discreet.learn.base import Constraint
+from discreet.learn.budget_schedule import BudgetSchedule
+from discreet.learn.classifier._curves import Curve, combine_totals, make_curves, prior_covariance
+from discreet.learn.classifier._rules import (
+    AVERAGE_WEIGHT,
+    CONSTANT,
+    SCORE_SHARE,
+    UNKNOWN_COUNT_SHARE,
+    Plan,
+    PublicFacts,
+    describe_plan,
+    make_plan,
+)
+from discreet.learn.classifier._score import ModelScore
+from discreet.learn.classifier._weights import LARGEST_VALUE, LATTICE, ScoredRows, learn_weights
+from discreet.learn.feature_map import FeatureMap
+from discreet.privacy import PureDP
+from discreet.query import Histogram, Marginals, PredictionCounts
+from discreet.query.curation import Curation
+from discreet.query.passes import LONGEST_LINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.ledger import Ledger
+    from discreet.privacy.budget_split import Privacy
+    from discreet.query import NoisySums
+    from discreet.query.costs import CostedTable, CostModel
+    from discreet.schema import Schema
+
+MOST_CELLS_OF_A_COLUMN, MOST_CELLS_IN_ALL = 2000, 10**6
+"""Largest number of cells times classes, of one column and of all columns together."""
+
+
+class PrivateClassifier(BinsClassifier):
+    """Additive model whose cells, stages and shrinkage follow from public facts: the default classifier.
+
+    The score of a class is its prior and a step curve for each column. One query counts the classes and one
+    the cells of every column by class. Curves are shrunk as far as noise explains them, down to the most
+    common class for everyone. With two classes and enough rows, noisy gradients then weigh the curves and add
+    a line for each number. Nothing has to be chosen: all rules are on the declared columns, the public number
+    of rows and the promise.
+
+    Parameters
+    ----------
+    privacy : ApproxDP, ZCDP, GaussianDP, PureDP or NoPromise
+        Promise of the fitted model. Only :class:`NoPromise` has no noise.
+    bounds, schema
+        Declared ranges of the columns of a matrix, or else a schema of the table; one of the two.
+    classes : sequence of labels, optional
+        Declared labels; by default the levels of the schema's target.
+    edges : mapping of str to sequence of float, optional
+        Points at which the cells of a number begin, in rising order. By default those in the schema, and for
+        other numbers a public grid with a cell for the bound, the finer the more rows there are for the
+        noise.
+    floor : bool
+        Whether curves are multiplied by one factor that is near 0 where noise explains them, so that the
+        model falls back to the most common class. Without it a model may be worse than that.
+    paid_score : bool or "table"
+        Whether a twentieth of the promise pays for the accuracy of the model on its rows, which may then be
+        published. "table" asks for rows by class and named class instead, with more noise. It is left out
+        where there are too few rows for it, which is known before anything is charged.
+    ledger : Ledger, optional
+        Ledger that is charged before any noise is drawn; by default only the receipts record it.
+    random_state : int, optional
+        A seed, for tests only: noise from a known seed protects no one.
+
+    Attributes
+    ----------
+    curves_ : dict of str to Curve
+        Effect of each column: for its cells, how much more likely they make each class, as logarithms.
+    weights_ : array of shape (n_columns,)
+        Factor of each column's curve: one half where columns are not weighed, as they repeat each other.
+    lines_ : dict of str to tuple of float
+        Scale on which each number is read beside its curve: its origin as a fraction of the declared range,
+        and the number of units in the range. Empty in one stage.
+    slopes_ : array of shape (n_lines,)
+        What a unit of each of these adds to the log-odds of the second of two classes.
+    intercept_ : array of shape (n_classes,)
+        Score of each class before any column is looked at: the logarithm of its share.
+    factor_ : float
+        Factor by which noise shrank all curves alike; 1 where it explains none of them.
+    signal_ : float
+        Number of rows over the noise on one cell, on which the rules are; infinite without noise.
+    stages_ : int
+        1 for curves alone, 2 for curves and their weights.
+    score_ : ModelScore or None
+        Paid accuracy with its interval and verdict; None where it was not asked.
+    status_ : str
+        What to expect of the model by public facts, and which stages ran, in words.
+    cells_ : Bins
+        Public cells of each column.
+    classes_ : array
+        The declared classes, sorted.
+    layout_ : FeatureMap
+        Columns that the model reads, and their coordinates.
+    answers_ : dict of str to Answer
+        The noisy answers, with the standard deviation of their noise.
+    promises_ : tuple of Promise
+        Promises that hold for all queries together.
+    receipts_ : tuple of Receipt
+        Receipts of the charges, one for each query.
+    split_ : dict of str to float
+        Share of the promise that each query got.
+
+    Privacy
+    -------
+    A row is in one class and in one cell of each of ``d`` columns: the squared sensitivity of the tables is
+    ``2 d`` under replace-one and ``d`` under add-remove, however many cells there are, and ``2`` and ``1``
+    for the class counts. Curves are computed from the noisy answers, so that they are public when rows are
+    asked about by them: with rows clipped to the length ``B``, the matrix
+    changes by ``sqrt(2) B**2`` and a gradient by ``2 B`` under replace-one, by ``B**2`` and ``B`` under
+    add-remove. The score is the number of rows that are right, which one row changes by 1.
+
+    Reference
+    ---------
+    docs/explanation/theorems/classifier.md, sulq-sensitivity.md, marginals.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP
+    >>> X = np.column_stack([np.arange(4000) % 50, np.arange(4000) % 7])
+    >>> y = np.where(X[:, 0] > 20, "old", "young")
+    >>> model = PrivateClassifier(privacy=ApproxDP(epsilon=1.0, delta=1e-6), bounds=([0, 0], [50, 7]),
+    ...                           classes=["old", "young"], random_state=1)
+    >>> model.fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    name: ClassVar[str] = "classifier"
+    lines_: dict[str, tuple[float, float]]
+    theorems: ClassVar[tuple[str, ...]] = ("classifier", "sulq-sensitivity", "marginals")
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **SumsEstimator.common_constraints,
+        "edges": EDGES,
+        "floor": FLAG,
+        "paid_score": Constraint(
+            "True, False or 'table'", lambda v: isinstance(v, bool) or v == "table", (None, 1, "yes")
+        ),
+    }
+    _saved_attributes: ClassVar[tuple[str, ...]] = (
+        *SumsEstimator.common_saved, "classes_", "curves_", "weights_", "lines_", "slopes_", "intercept_",
+        "factor_", "signal_", "stages_", "cells_", "score_", "status_",
+    )  # fmt: skip
+    _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **SumsEstimator._decoders,
+        "cells_": Bins.from_dict,
+        "curves_": lambda curves: {name: Curve.from_dict(curve) for name, curve in curves.items()},
+        "signal_": lambda signal: math.inf if signal is None else signal,
+        "lines_": lambda lines: {name: tuple(line) for name, line in lines.items()},
+        "score_": lambda score: None if score is None else ModelScore.from_dict(score),
+    }
+
+    def __init__(
+        self,
+        *,
+        privacy: Privacy,
+        bounds: Any = None,
+        schema: Schema | None = None,
+        classes: Any = None,
+        edges: Mapping[str, Sequence[float]] | None = None,
+        floor: bool = True,
+        paid_score: bool | str = True,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        """Store the parameters; they are checked in :meth:`fit`."""
+        self.privacy = privacy
+        self.bounds = bounds
+        self.schema = schema
+        self.classes = classes
+        self.edges = edges
+        self.floor = floor
+        self.paid_score = paid_score
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _learn(
+        self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None
+    ) -> BudgetSchedule:
+        """Count the classes, then the cells of all columns by class, and make curves of them."""
+        assert target is not None
+        n_rows = self._check_size(sums, layout)
+        known = n_rows is not None
+        facts = self._public_facts(sums, layout, target, math.inf if n_rows is None else n_rows, owner)
+        wants_score = self.paid_score is not False
+        plan = make_plan(facts, wants_score=wants_score, count_share=None if known else UNKNOWN_COUNT_SHARE)
+        schedule = BudgetSchedule(sums, self.privacy, plan.shares, owner=owner)
+        answer = schedule.ask("classes", Histogram((target,)))
+        counts = self._by_class(np.asarray(answer.value), sums.schema, target)
+        if not known:
+            # The rules are on the number of rows that was just paid for.
+            facts = self._public_facts(sums, layout, target, max(float(counts.sum()), 1.0), owner)
+            plan = _shorten_plan(schedule, make_plan(facts, wants_score=wants_score), plan)
+        self.signal_, self.stages_ = facts.signal, plan.stages
+        self.status_ = describe_plan(facts, plan, self.privacy, wants_score=wants_score, floor=self.floor)
+        totals = self._learn_curves(schedule, layout, target, plan, counts, facts.n_rows)
+        if plan.stages == 2:
+            self._learn_weights(schedule, target, facts.n_rows)
+        self.score_ = None
+        if plan.scored:
+            scored = schedule.ask("score", self._score_query(target))
+            count_sd = float(np.max(answer.sd))
+            self.score_ = ModelScore.from_answer(
+                np.asarray(scored.value), np.asarray(scored.sd), facts.n_rows, totals, count_sd
+            )
+        return schedule
+
+    def describe_fit(self, sums: CostedTable | CostModel) -> str:
+        """Return what to expect of a fit, in words, by public facts: nothing is asked or charged.
+
+        Parameters
+        ----------
+        sums : Database, RemoteDatabase or CostModel
+            Table, or what is public about it: its schema, its neighbors and its number of rows.
+        """
+        trial = copy.copy(self)  # which takes the classes of the schema as if it were fitted
+        layout, target = FeatureMap.from_schema(sums.schema), trial._database_target(sums.schema)
+        assert target is not None
+        public: Any = sums
+        n_rows = trial._check_size(public, layout)
+        if n_rows is None:
+            return "What to expect depends on the number of rows, which is private and paid for first."
+        facts = trial._public_facts(public, layout, target, n_rows, None)
+        wants_score = self.paid_score is not False
+        plan = make_plan(facts, wants_score=wants_score)
+        return describe_plan(facts, plan, self.privacy, wants_score=wants_score, floor=self.floor)
+
+    def _check_size(self, sums: NoisySums, layout: FeatureMap) -> int | None:
+        """Return the number of rows, None if it is private; refuse tables that are empty or too wide."""
+        if sums.n_rows == 0:
+            raise DataError("A table for PrivateClassifier must have at least one row, and has none.")
+        sizes = {
+            name: size * len(self._levels)
+            for name, size in Bins.from_features(layout, self.edges).sizes.items()
+        }
+        name, largest = max(sizes.items(), key=lambda item: item[1])
+        total = sum(sizes.values())
+        if largest > MOST_CELLS_OF_A_COLUMN or total > MOST_CELLS_IN_ALL:
+            where, found, most = (
+                (f"column {name!r}", largest, MOST_CELLS_OF_A_COLUMN)
+                if largest > MOST_CELLS_OF_A_COLUMN
+                else ("all columns", total, MOST_CELLS_IN_ALL)
+            )
+            raise ParameterError(
+                f"cells times classes of PrivateClassifier must be at most {most:,}, and are {found:,} in "
+                f"{where}. List fewer levels, or leave columns out."
+            )
+        return sums.n_rows
+
+    def _public_facts(
+        self, sums: NoisySums, layout: FeatureMap, target: str, n_rows: float, owner: str | None
+    ) -> PublicFacts:
+        """Return what the rules are on, from the declaration, the promise and the number of rows."""
+        # Standard deviations under the whole promise; nothing is asked.
+        whole = BudgetSchedule(sums, self.privacy, {"all": 1.0}, owner=owner)
+        count_sd = float(np.max(whole.expected_sd("all", Histogram((target,)))))
+        cells = Bins.from_features(layout, self.edges, level=0)
+        sd = float(np.max(whole.expected_sd("all", _tables_of(target, cells))))
+        split = {"score": SCORE_SHARE, "model": 1 - SCORE_SHARE}
+        score = PredictionCounts(target, self._levels, (0.0,) * len(self._levels), by_class=self._by_table)
+        scored = BudgetSchedule(sums, self.privacy, split, owner=owner)
+        score_sd = float(np.max(scored.expected_sd("score", score)))
+        moved = math.sqrt(2.0 if sums.neighbors == "replace-one" else 1.0)
+        return PublicFacts(
+            n_rows=n_rows,
+            n_classes=len(self._levels),
+            mu=moved / count_sd if count_sd else math.inf,
+            signal=n_rows / sd if sd else math.inf,
+            score_sd=score_sd * (math.sqrt(len(self._levels)) if self._by_table else 1.0),
+            gaussian=not isinstance(self.privacy, PureDP),
+        )
+
+    @property
+    def _by_table(self) -> bool:
+        """Whether the score is asked as a table of classes."""
+        return self.paid_score == "table"
+
+    def _by_class(self, values: Floats, schema: Schema, target: str) -> Floats:
+        """Return an answer whose last axis is the target with its classes in the order of ``classes_``."""
+        levels = Curation.from_schema(schema).column(target).levels
+        return np.asarray(values[..., [levels.index(level) for level in self._levels]])
+
+    def _learn_curves(
+        self,
+        schedule: BudgetSchedule,
+        layout: FeatureMap,
+        target: str,
+        plan: Plan,
+        counts: Floats,
+        n_rows: float,
+    ) -> Floats:
+        """Ask for the tables of all columns, set the prior, the curves and the cells; return class totals.
+
+        Parameters
+        ----------
+        schedule : BudgetSchedule
+            Shares of the promise.
+        layout : FeatureMap
+            Columns that the model reads.
+        target : str
+            Column of the labels.
+        plan : Plan
+            Queries that are asked, and the level of the grid.
+        counts : array of shape (n_classes,)
+            Noisy number of rows of each class.
+        n_rows : float
+            Number of rows, public or estimated.
+        """
+        schema = schedule.sums.schema
+        cells = Bins.from_features(layout, self.edges, level=plan.level)
+        question = _tables_of(target, cells)
+        answer = schedule.ask("tables", question)
+        sd = float(np.max(answer.sd))
+        split = question.split(np.asarray(answer.value), Curation.from_schema(schema))
+        tables = [self._by_class(table, schema, target) for table in split]
+        count_sd = float(np.max(schedule.answers["classes"].sd))
+        totals = combine_totals(counts, count_sd, tables, sd, n_rows)
+        priors = [
+            prior_covariance(size, ordered=column.is_number, missing=column.is_number and not column.required)
+            for size, column in zip(cells.sizes.values(), layout.schema.columns, strict=True)
+        ]
+        curves = make_curves(tables, priors, totals, sd)
+        self.factor_ = 1.0
+        self.cells_ = cells
+        self.curves_ = dict(zip(layout.names, curves, strict=True))
+        self.weights_ = np.full(len(curves), AVERAGE_WEIGHT)
+        self.lines_, self.slopes_ = {}, np.zeros(0)
+        self.intercept_ = np.log(totals / totals.sum())
+        return totals
+
+    def _learn_weights(self, schedule: BudgetSchedule, target: str, n_rows: float) -> None:
+        """Weigh the curves of two classes, add a line for each number, and mend the intercept."""
+        rows = ScoredRows.from_curves(self.curves_, self.cells_)
+        if rows.size == 1:
+            return  # All curves are flat and no column is a number: there is nothing to weigh.
+        prior = np.exp(self.intercept_)
+        found, constant = learn_weights(schedule, rows, target, self._levels, prior, n_rows)
+        weights = dict(zip(rows.scores, found, strict=False))
+        self.weights_ = np.array([weights.get(name, 0.0) for name in self.curves_])
+        self.lines_, self.slopes_ = rows.lines, found[len(weights) : -1]
+        self.curves_ = {
+            name: replace(curve, values=np.clip(curve.values, -LARGEST_VALUE, LARGEST_VALUE))
+            for name, curve in self.curves_.items()
+        }
+        mean = math.fsum(weights[name] * rows.means[name] for name in weights)
+        # Half for each class, so that probabilities are those of the difference.
+        odds = constant + CONSTANT * float(found[-1]) - mean
+        self.intercept_ = np.array([-odds / 2, odds / 2])
+
+    def _score_query(self, target: str) -> PredictionCounts:
+        """Return the query for the rows that the finished model gets right."""
+        signs = np.array([-0.5, 0.5])
+        return PredictionCounts(
+            target,
+            self._levels,
+            _on_lattice(self.intercept_),
+            {
+                name: [_on_lattice(weight * row) for row in curve.values]
+                for weight, (name, curve) in zip(self.weights_, self.curves_.items(), strict=True)
+            },
+            self.lines_,
+            {name: _on_lattice(s * signs) for name, s in zip(self.lines_, self.slopes_, strict=True)},
+            self.cells_.edges,
+            by_class=self._by_table,
+        )
+
+    def predict_joint_log_proba(self, X: Any) -> Floats:
+        """Return for each row and class its score: the logarithm of their probability, up to a constant."""
+        rows = self._check_new_rows(X, "predict")
+        codes = self.cells_.codes(rows)
+        scores = np.tile(self.intercept_, (len(codes), 1))
+        for column, weight, curve in zip(codes.T, self.weights_, self.curves_.values(), strict=True):
+            scores += weight * curve.values[column]
+        if self.lines_:
+            # Lines are for two classes; half of each is for the second, and half against the first.
+            scores += np.outer(self._line_values(rows, codes) @ self.slopes_, [-0.5, 0.5])
+        return scores
+
+    def _line_values(self, rows: Any, codes: Ints) -> Floats:
+        """Return the numbers of rows on their scales, cut as in the queries; 0 for missing ones."""
+        places = {name: i for i, (name, _) in enumerate(self.layout_.coordinates)}
+        numbers = self.layout_.rows(rows)[:, [places[name] for name in self.lines_]]
+        origins, units = np.array(list(self.lines_.values())).T
+        values = np.clip((numbers - origins) * units, -LONGEST_LINE, LONGEST_LINE)
+        missing = self.cells_.missing(codes, list(self.lines_))
+        return np.asarray(np.where(missing, 0.0, values))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the score of the second of two classes over the first, or of each class, for each row."""
+        scores = self.predict_joint_log_proba(X)
+        return np.asarray(scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class for each row, as the model sees it."""
+        return np.asarray(special.softmax(self.predict_joint_log_proba(X), axis=1))
+
+    def predict(self, X: Any) -> AnyArray:
+        """Return the most probable class for each row."""
+        scores = self.predict_joint_log_proba(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
+        if name == "curves_":
+            return {column: curve.to_dict() for column, curve in value.items()}
+        if name == "lines_":
+            return {column: list(line) for column, line in value.items()}
+        if name == "signal_":
+            return None if math.isinf(value) else float(value)
+        return super()._pack(name, value, arrays)
+
+
+def _on_lattice(values: Floats) -> tuple[float, ...]:
+    """Return numbers as multiples of 2**-10, which are short as text and what the query is about."""
+    return tuple((np.rint(values * LATTICE) / LATTICE).tolist())
+
+
+def _tables_of(target: str, cells: Bins) -> Marginals:
+    """Return the query for the table of every column by class."""
+    names = cells.layout.names
+    return Marginals([(name, target) for name in names], cells.edges_of(names))
+
+
+def _shorten_plan(schedule: BudgetSchedule, decided: Plan, asked: Plan) -> Plan:
+    """Return the plan for a number of rows that was estimated, with the shares of passes left out moved."""
+    left_out = [name for name in asked.shares if name not in decided.shares]
+    schedule.merge(left_out, "tables")
+    return decided

@@ -1,0 +1,200 @@
+"""Rules of the classifier: which stages run, on which cells and for which share, by public facts alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from discreet.learn._bins import grid_level
+
+if TYPE_CHECKING:
+    from discreet.privacy.budget_split import Privacy
+
+TWO_STAGES = 20.0
+"""Least signal at which weights are learned after the curves; below it the second stage costs accuracy."""
+FIRST_SHARE = 0.5
+"""Share of the model's promise that the first of two stages gets."""
+PRODUCTS_SHARE = 0.15
+"""Share of the second stage's promise that the matrix of products gets."""
+ROUNDS = 5
+"""Number of gradients of the second stage."""
+LEAST_COUNT_SHARE, MOST_COUNT_SHARE, UNKNOWN_COUNT_SHARE = 0.03, 0.5, 0.1
+"""Limits of the class counts' share of the first stage, and the share where the number of rows is private."""
+COUNT_PRECISION = 100.0
+"""The class counts' share is this over ``(rows * mu)**2``: a tenth of the rows for a standard deviation."""
+SCORE_SHARE = 0.05
+"""Share of the whole promise that the score gets, before all else."""
+WIDEST_SCORE = 0.1
+"""Half width of the score's interval, above which it is not asked."""
+STRENGTHS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""Variances of a curve's relative effects between which the first stage chooses."""
+STRENGTH_SHARES = (0.25, 0.08, 0.10, 0.25, 0.22, 0.06, 0.04)
+"""How often columns of other tables had each of them."""
+POOLED_COLUMNS = 3.0
+"""Number of columns that this is worth beside those of the table."""
+LINEAR_PART, SMOOTH_PART, ROUGH_PART, SMOOTH_LENGTH = 0.45, 0.35, 0.2, 0.25
+"""Parts of a number's curve that are a line, smooth and rough; and the part of the range that is alike."""
+AVERAGE_WEIGHT = 0.5
+"""Weight of every curve in one stage, as columns repeat each other; in two, where weights begin."""
+LEAST_KNOWN_VOTE = 15.0
+"""Rows times mu below which the most common class itself may be named wrongly."""
+WEAK_SIGNAL = 5.0
+"""Signal below which nothing but the most common class is to be expected."""
+PRIOR_WIDTH = 0.5
+"""Standard deviation of weights about their start in the second stage."""
+CONSTANT = 0.5
+"""Last coordinate of every row in the second stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicFacts:
+    """What is known about a table and a promise before anything is paid for, or from the paid class counts.
+
+    Attributes
+    ----------
+    n_rows : float
+        Number of rows, public or estimated; infinite while it is private.
+    n_classes : int
+        Number of declared classes.
+    mu : float
+        Strength of the whole promise: standard deviations by which one unit can move a count; infinite
+        without noise.
+    signal : float
+        Number of rows over the standard deviation that the noise on one cell has if the tables get all of the
+        model's promise: ``S`` of the documentation. Infinite without noise.
+    score_sd : float
+        Standard deviation of the noise on the score, in rows.
+    gaussian : bool
+        Whether noise is Gaussian, or there is none; under pure promises a second stage is too expensive.
+    """
+
+    n_rows: float
+    n_classes: int
+    mu: float
+    signal: float
+    score_sd: float
+    gaussian: bool
+
+    @property
+    def score_half_width(self) -> float:
+        """Half width of the score's interval at its widest, as a share of the rows."""
+        noise = self.score_sd / self.n_rows if math.isfinite(self.n_rows) else 0.0
+        return 1.96 * math.sqrt(noise**2 + 0.25 / self.n_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will be asked.
+
+    Attributes
+    ----------
+    stages : int
+        1 for curves alone, 2 for curves and their weights.
+    level : int
+        Level of the public grid.
+    scored : bool
+        Whether the score is asked.
+    shares : dict of str to float
+        Share of the promise that each query gets.
+    """
+
+    stages: int
+    level: int
+    scored: bool
+    shares: dict[str, float]
+
+
+def make_plan(facts: PublicFacts, *, wants_score: bool, count_share: float | None = None) -> Plan:
+    """Return the queries of a fit and their shares.
+
+    Parameters
+    ----------
+    facts : PublicFacts
+        Facts on which all rules are.
+    wants_score : bool
+        Whether the score is wanted; it is left out where it would tell nothing.
+    count_share : float, optional
+        Share of the first stage that the class counts get; None chooses it by the number of rows.
+    """
+    scored = wants_score and facts.score_half_width <= WIDEST_SCORE
+    stages = 2 if facts.n_classes == 2 and facts.gaussian and facts.signal >= TWO_STAGES else 1
+    model = 1.0 - (SCORE_SHARE if scored else 0.0)
+    first = model * (FIRST_SHARE if stages == 2 else 1.0)
+    if count_share is None:
+        count_share = count_share_for(facts.n_rows, facts.mu * math.sqrt(first))
+    shares = {"classes": first * count_share, "tables": first * (1 - count_share)}
+    if stages == 2:
+        second = model - first
+        shares["products"] = second * PRODUCTS_SHARE
+        for name in gradient_names():
+            shares[name] = second * (1 - PRODUCTS_SHARE) / ROUNDS
+    if scored:
+        shares["score"] = SCORE_SHARE
+    level = grid_level(facts.signal * math.sqrt(first / model), facts.n_classes)
+    return Plan(stages, level, scored, shares)
+
+
+def gradient_names() -> list[str]:
+    """Return the names of the passes that ask for gradients."""
+    return [f"gradient {i + 1}" for i in range(ROUNDS)]
+
+
+def count_share_for(n_rows: float, mu: float) -> float:
+    """Return the share of the first stage for the class counts, the larger the fewer rows there are."""
+    wanted = COUNT_PRECISION / (mu * n_rows) ** 2
+    return min(max(LEAST_COUNT_SHARE, wanted), MOST_COUNT_SHARE)
+
+
+def expectation(facts: PublicFacts, privacy: Privacy) -> str:
+    """Return what to expect of the model, in words, from public facts.
+
+    Parameters
+    ----------
+    facts : PublicFacts
+        Facts on which all rules are.
+    privacy : Privacy
+        Promise of the whole model.
+    """
+    if math.isinf(facts.signal):
+        return "Without noise, expect the effect of each column to be found."
+    strength = next(f"{name} {getattr(privacy, name):g}" for name in _STRENGTHS if hasattr(privacy, name))
+    rows = f"With {facts.n_rows:,.0f} rows and {strength}"
+    if facts.n_rows * facts.mu < LEAST_KNOWN_VOTE:
+        return f"{rows} even the most common class may be named wrongly. Expect no better than a guess."
+    if facts.signal < WEAK_SIGNAL:
+        return f"{rows} expect the most common class for everyone: noise hides all but very strong effects."
+    if facts.signal < TWO_STAGES:
+        return f"{rows} expect strong effects of single columns to be found, and weak ones to be lost."
+    return f"{rows} expect the effect of each column to be found."
+
+
+def describe_plan(facts: PublicFacts, plan: Plan, privacy: Privacy, *, wants_score: bool, floor: bool) -> str:
+    """Return what to expect of the model and what was asked, in words, from public facts.
+
+    Parameters
+    ----------
+    facts : PublicFacts
+        Facts on which all rules are.
+    plan : Plan
+        Queries that are asked.
+    privacy : Privacy
+        Promise of the whole model.
+    wants_score : bool
+        Whether the score is wanted.
+    floor : bool
+        Whether curves fall back to the most common class where noise explains them.
+    """
+    words = [expectation(facts, privacy)]
+    if plan.stages == 2:
+        words.append("Two stages: curves of the columns, then their weights.")
+    else:
+        words.append("One stage: curves of the columns, all with the same weight.")
+    if wants_score and not plan.scored:
+        words.append("There are too few rows for a score at this promise.")
+    if not floor:
+        words.append("The floor is off: the model may be worse than naming the most common class.")
+    return " ".join(words)
+
+
+_STRENGTHS = ("epsilon", "rho", "mu")
