@@ -220,7 +220,8 @@ def test_the_release_trains_to_its_model(h: float) -> None:
         made = method.release(X, codes)
         assert method.model_ is not None
         assert method.regularization_ is not None
-        found = retrained(made.data, made.target, method.regularization_, h, len(method.model_))
+        labels = np.asarray(made.target)
+        found = retrained(made.data, labels, method.regularization_, h, len(method.model_))
         assert np.abs(found - method.model_).max() <= 1e-8
         (promise,) = made.promises
         assert promise.epsilon_at(1e-9) <= 4
@@ -231,7 +232,8 @@ def test_without_noise_the_points_carry_the_machine_of_the_rows() -> None:
     method = release(privacy=NoPromise("made up"), fit_intercept=True)
     made = method.release(X, codes)
     assert method.scale_ == 1.0
-    found = retrained(made.data, made.target, 0.1, 0.5, 1)
+    assert method.model_ is not None
+    found = retrained(made.data, np.asarray(made.target), 0.1, 0.5, 1)
     assert np.abs(found - method.model_).max() <= 1e-8
 
 
