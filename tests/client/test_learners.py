@@ -35,6 +35,7 @@ from discreet import (
 from discreet.client.transport import Transport
 from discreet.errors import BudgetExceeded
 from discreet.learn import (
+    PrivateClassifier,
     PrivateGradientLogistic,
     PrivateNaiveBayes,
     PrivateRidge,
@@ -65,7 +66,11 @@ LEARNERS: dict[str, tuple[Schema, Callable[[], Any]]] = {
     "pca, rows not counted": (UNCOUNTED, lambda: PrivatePCA(n_components=2, privacy=ADDED)),
     "kmeans, rows not counted": (UNCOUNTED, lambda: PrivateKMeans(n_clusters=2, privacy=ADDED)),
     "perceptron": (SCHEMA, lambda: PrivatePerceptron(privacy=ZCDP(rho=0.5), rounds=5)),
+<<<<<<< HEAD
     "classifier": (SCHEMA, lambda: PrivateClassifier(privacy=MU)),
+=======
+    "classifier": (SCHEMA, lambda: PrivateClassifier(privacy=MU, paid_score="table")),
+>>>>>>> h9-classifier
     "classifier, rows not counted": (UNCOUNTED, lambda: PrivateClassifier(privacy=ADDED)),
     "id3": (SCHEMA, lambda: PrivateID3Classifier(privacy=MU, max_depth=2)),
     "naive bayes": (SCHEMA, lambda: PrivateNaiveBayes(privacy=MU, edges={"age": [20, 50.5]})),
