@@ -13,7 +13,7 @@ from discreet import datasets
 from discreet.errors import ParameterError
 from discreet.learn import PrivateID3Classifier
 from discreet.learn._bins import Bins, public_edges
-from discreet.learn._id3 import StoppingRule, Tree, count_error, information, information_error
+from discreet.learn._stopping_rule import StoppingRule, count_error, information, information_error
 from discreet.learn.budget_schedule import NoiselessSums
 from discreet.learn.feature_map import FeatureMap
 from discreet.ledger import Ledger
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._types import Floats
+    from discreet.learn._id3 import Tree
 
 EXACT = NoPromise("the rows are made up")
 

@@ -129,7 +129,7 @@ ALLOWED = {
     "release.invariant.plan:InvariantPlan._check_noise": "a refusal to the curator; promises nothing",
     "pipeline.table_registry:fingerprint_table": "keyed digests that identify a table to its curator",
     "release._bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",
-    "release._bounded:InRangeNumbers.repeat_chance": "over a public table of probabilities",
+    "release._in_range:InRangeNumbers.repeat_chance": "over a public table of probabilities",
     "release.gaussian:GaussianNumbers.repeat_chance": "over the standard deviations of noise",
     "release.masked.plan:_round_weights": "over the weights of a private model, which were paid for",
     "release.statistics._model_rows:ModelRows.correlation": "over made-up rows that were published",
