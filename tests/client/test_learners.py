@@ -35,7 +35,6 @@ from discreet import (
 from discreet.client.transport import Transport
 from discreet.errors import BudgetExceeded
 from discreet.learn import (
-    PrivateClassifier,
     PrivateGradientLogistic,
     PrivateNaiveBayes,
     PrivateRidge,
