@@ -119,6 +119,7 @@ ALLOWED = {
     "release.masked._equations:PointEquations._improve": "over points that are made up for a private model",
     "release.masked._equations:_largest_factor": "over points that are made up for a private model",
     "release.masked._equations:_project": "over points that are made up for a private model",
+    "release.masked.construction:_settle_intercept": "over the weights of a private model",
     "release.masked._arguments:read_labeled_matrix": "of the declared classes",
     "evaluation.columns:_compare_number": "distance of two histograms, shown to the curator",
     "evaluation._models:LinearModel.distance": "how far two trained models are apart, shown to the curator",

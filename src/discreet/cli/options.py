@@ -69,7 +69,13 @@ Joint = Annotated[
 ]
 InRange = Annotated[bool, typer.Option("--in-range", help="Publish only values inside the declared range.")]
 Learner = Annotated[
-    str | None, typer.Option(help=("Learner whose model stays the same: svm, ridge, logistic, ..."))
+    str | None,
+    typer.Option(
+        help=(
+            "Learner whose model an invariant release keeps: svm, ridge, logistic, ...; or for which masked "
+            "rows are made: logistic or svm."
+        )
+    ),
 ]
 Variance = Annotated[
     float | None, typer.Option(help=("Variance of the noise that leaves the learner's model unchanged."))
