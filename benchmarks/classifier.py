@@ -30,7 +30,8 @@ import math
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+import zlib
+from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,11 +159,16 @@ class Split:
         return found
 
 
+def noise_seed(run: Run) -> int:
+    """Return a seed of its own for each run: under a common one, luck would be common to all tables."""
+    return zlib.crc32(repr(astuple(run)).encode())
+
+
 def measure_sums(run: Run, split: Split) -> dict[str, Any]:
     """Return what a learner on noisy sums came to; where all its questions are refused, the vote."""
     make = learn.PrivateClassifier if run.method == "classifier" else ON_SUMS[run.method]
     privacy = ApproxDP(epsilon=run.epsilon, delta=DELTA, neighbors=run.neighbors)  # type: ignore[arg-type]
-    sums = split.registered(run.neighbors).sums(1000 + run.seed)
+    sums = split.registered(run.neighbors).sums(noise_seed(run))
     started = time.process_time()
     try:
         model = make(privacy=privacy).fit_database(sums)
@@ -182,7 +188,7 @@ def measure_rows(run: Run, split: Split) -> dict[str, Any]:
     privacy = ApproxDP(epsilon=run.epsilon, delta=DELTA)
     make: Any = learn.METHODS[run.method]
     model = make(
-        privacy=privacy, norm_bound=rows["norm"], classes=range(rows["classes"]), random_state=1000 + run.seed
+        privacy=privacy, norm_bound=rows["norm"], classes=range(rows["classes"]), random_state=noise_seed(run)
     )
     started = time.process_time()
     model.fit(rows["X"], rows["y"])
