@@ -65,7 +65,7 @@ LEARNERS: dict[str, tuple[Schema, Callable[[], Any]]] = {
     "pca, rows not counted": (UNCOUNTED, lambda: PrivatePCA(n_components=2, privacy=ADDED)),
     "kmeans, rows not counted": (UNCOUNTED, lambda: PrivateKMeans(n_clusters=2, privacy=ADDED)),
     "perceptron": (SCHEMA, lambda: PrivatePerceptron(privacy=ZCDP(rho=0.5), rounds=5)),
-    "classifier": (SCHEMA, lambda: PrivateClassifier(privacy=MU)),
+    "classifier": (SCHEMA, lambda: PrivateClassifier(privacy=MU, paid_score="table")),
     "classifier, rows not counted": (UNCOUNTED, lambda: PrivateClassifier(privacy=ADDED)),
     "id3": (SCHEMA, lambda: PrivateID3Classifier(privacy=MU, max_depth=2)),
     "naive bayes": (SCHEMA, lambda: PrivateNaiveBayes(privacy=MU, edges={"age": [20, 50.5]})),

@@ -183,7 +183,7 @@ def test_the_rule_of_the_paper_splits_only_what_is_certain() -> None:
 def test_thresholds_close_nodes_and_leave_out_cells() -> None:
     rows, schema = townsfolk(5000), townsfolk_schema()
 
-    def nodes(**rest: float) -> int:
+    def nodes(**rest: Any) -> int:
         model = PrivateID3Classifier(
             privacy=GaussianDP(mu=1.0), schema=schema, max_depth=3, random_state=1, **rest
         )

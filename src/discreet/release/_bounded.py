@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.noise import BoundedDensity
+from discreet.noise import BoundedDensity, BoxDensity
 from discreet.noise.bounded import STEPS as CELLS
 from discreet.noise.in_range import INPUTS, TOTAL_BITS
 from discreet.noise.whitening import lattice_places, points_per_double, same_bits
@@ -25,6 +25,7 @@ from discreet.privacy.bounded import (
     in_range_law,
 )
 from discreet.privacy.calibration import group_epsilon
+from discreet.release._joint_bounded import JointBoundedNumbers, check_joint
 from discreet.release.base import check_noise
 from discreet.release.mechanism import (
     NumberMechanism,
@@ -297,8 +298,11 @@ class BoundedRelease(TableRelease):
         the larger, the nearer to a Gaussian.
     weights : vector or matrix, optional
         ``Pi``: weight of the error on each number, by default the inverse fourth power of its range.
-        A matrix gives the best independent noise for it; the joint optimum of up to three columns is
-        :class:`~discreet.noise._box.BoxDensity`.
+        A matrix gives the best independent noise for it, and the optimum for the columns of ``joint``.
+    joint : sequence of str, optional
+        Two or three columns whose additive noise is drawn together, from the joint density that is best for a
+        matrix of ``weights``. It needs ``support``, and no delta is proven for it; floors of numbers hold
+        against attackers who know all other cells of the row, and whole numbers have none.
     in_range : bool
         Whether published values never leave the declared range, by a mechanism that is not additive.
     at_epsilon : float
@@ -350,6 +354,7 @@ class BoundedRelease(TableRelease):
         support: Support | None = None,
         regularization: float = 0.0,
         weights: Any = None,
+        joint: Sequence[str] | None = None,
         in_range: bool = False,
         at_epsilon: float = 1.0,
         label: Label = "randomized",
@@ -382,6 +387,11 @@ class BoundedRelease(TableRelease):
                 "clamp, regularization and weights of BoundedRelease are for additive noise. With "
                 "in_range=True every output is inside the range already, and the epsilon sets the noise."
             )
+        if joint is not None and support is None:
+            raise PromiseError(
+                "joint of BoundedRelease must be given with support: noise that columns share is not "
+                "calibrated to a promise. Give the half-width of each column's noise, or leave joint out."
+            )
         if not 0 <= regularization < math.inf:
             raise ParameterError(
                 "regularization of BoundedRelease must be finite and at least 0, was "
@@ -394,6 +404,7 @@ class BoundedRelease(TableRelease):
         self.support = support
         self.regularization = regularization
         self.weights = weights
+        self.joint = check_joint(joint, weights)
         self.in_range = in_range
         self.at_epsilon = at_epsilon
 
@@ -418,7 +429,9 @@ class BoundedRelease(TableRelease):
         alone = weights if weights.ndim == 1 else 1 / np.diagonal(matrix_power(weights, -1.0))
         return [float(weight) for weight in alone]
 
-    def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> BoundedNumbers:
+    def numbers_as_given(
+        self, columns: tuple[Column, ...], schema: Schema, n_rows: int
+    ) -> BoundedNumbers | JointBoundedNumbers:
         """Return additive noise with the given supports."""
         assert self.support is not None
         given = self.support
@@ -435,7 +448,38 @@ class BoundedRelease(TableRelease):
             self._density(weight, *pairs.get(c.name, (-h, h)))
             for c, h, weight in zip(columns, halves.tolist(), self._column_weights(columns), strict=True)
         )
-        return BoundedNumbers(columns, densities, self.at_epsilon)
+        if self.joint is None:
+            return BoundedNumbers(columns, densities, self.at_epsilon)
+        return self._share_noise(columns, densities, self.joint)
+
+    def _share_noise(
+        self, columns: tuple[Column, ...], densities: tuple[BoundedDensity, ...], joint: tuple[str, ...]
+    ) -> JointBoundedNumbers:
+        """Return the mechanism in which some columns share their noise, on the supports of densities."""
+        where = {c.name: j for j, c in enumerate(columns)}
+        unknown = [name for name in joint if name not in where]
+        if unknown:
+            raise ParameterError(
+                f"joint of BoundedRelease must name released numbers, and {unknown[0]!r} is none. They are "
+                f"{', '.join(where)}."
+            )
+        places = [where[name] for name in joint]
+        inverse = matrix_power(check_weights(self.weights, columns, type(self).__name__), -1.0)
+        block = matrix_power(inverse[np.ix_(places, places)], -1.0)
+        box = BoxDensity(
+            # Noise that columns share has no more variance, so that as little is left beyond the same ends.
+            lower=np.array([densities[j].support[0] for j in places]),
+            upper=np.array([densities[j].support[1] for j in places]),
+            # With the other columns independent, only this block of the inverse enters the objective.
+            weights=(block + block.T) / 2,
+            regularization=self.regularization,
+        )
+        rest = [j for j in range(len(columns)) if j not in places]
+        others = None
+        if rest:
+            own = tuple(densities[j] for j in rest)
+            others = BoundedNumbers(tuple(columns[j] for j in rest), own, self.at_epsilon)
+        return JointBoundedNumbers(columns, joint, box, others)
 
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int
