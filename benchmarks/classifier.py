@@ -293,10 +293,19 @@ def signal(entry: dict[str, Any], table: Table, epsilon: float, neighbors: str =
     return float(entry["n"] * gaussian_mu(epsilon, DELTA) / math.sqrt(moved * len(table.schema.features)))
 
 
-def _mean(runs: dict[Run, dict[str, Any]], *what: Any) -> tuple[float, float, int] | None:
+def _common_seeds(runs: dict[Run, dict[str, Any]], table: str, epsilon: float) -> list[int]:
+    """Return the seeds that ours and all others have been run with: splits of a small table differ a lot."""
+    methods = ["classifier", *ON_SUMS, *ON_ROWS]
+    if table in LARGE:
+        methods.remove(SLOWEST)
+    seeds = [{seed for seed in range(SEEDS) if Run(m, table, epsilon, seed) in runs} for m in methods]
+    return sorted(set.intersection(*(found for found in seeds if found)) if any(seeds) else set())
+
+
+def _mean(runs: dict[Run, dict[str, Any]], seeds: list[int], *what: Any) -> tuple[float, float, int] | None:
     """Return mean accuracy, its standard error over seeds, and their number; None if there is no run."""
     method, table, epsilon, neighbors = what
-    found = [runs.get(Run(method, table, epsilon, seed, neighbors), {}) for seed in range(SEEDS)]
+    found = [runs.get(Run(method, table, epsilon, seed, neighbors), {}) for seed in seeds]
     values = [one["accuracy"] for one in found if "accuracy" in one]
     if not values:
         return None
@@ -316,12 +325,15 @@ def summarize(runs: dict[Run, dict[str, Any]]) -> list[dict[str, Any]]:
             row: dict[str, Any] = {"table": name, "epsilon": epsilon, "chosen on": name in CHOSEN_ON}
             row["S"] = signal(entries[0], table, epsilon)
             votes = {r.seed: e["vote"] for r, e in runs.items() if (r.table, r.epsilon) == (name, epsilon)}
-            row["vote"] = float(np.mean([votes[seed] for seed in sorted(votes)]))
+            seeds = row["seeds"] = _common_seeds(runs, name, epsilon)
+            row["vote"] = float(np.mean([votes[seed] for seed in seeds]))
             for neighbors in BOTH:
-                row[f"classifier, {neighbors}"] = _mean(runs, "classifier", name, epsilon, neighbors)
-            row["DP-EBM"] = _mean(runs, "DP-EBM", name, epsilon, "add-remove")
-            others = {m: _mean(runs, m, name, epsilon, "replace-one") for m in (*ON_SUMS, *ON_ROWS)}
-            peers = {m: _mean(runs, f"diffprivlib {m}", name, epsilon, "replace-one") for m in DIFFPRIVLIB}
+                row[f"classifier, {neighbors}"] = _mean(runs, seeds, "classifier", name, epsilon, neighbors)
+            row["DP-EBM"] = _mean(runs, seeds, "DP-EBM", name, epsilon, "add-remove")
+            others = {m: _mean(runs, seeds, m, name, epsilon, "replace-one") for m in (*ON_SUMS, *ON_ROWS)}
+            peers = {
+                m: _mean(runs, seeds, f"diffprivlib {m}", name, epsilon, "replace-one") for m in DIFFPRIVLIB
+            }
             row["others"], row["diffprivlib"] = _best(others), _best(peers)
             rows.append(row)
     return rows
