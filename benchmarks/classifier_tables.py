@@ -82,9 +82,7 @@ def declare(rows: Any, target: str, declared: Mapping[str, Declared]) -> Schema:
             continue
         levels = sorted(rows[name].dropna().unique()) if known is None else known
         rows[name] = [None if v is None or v != v else str(int(v) if known else v) for v in rows[name]]
-        columns.append(
-            Column(name, values=tuple(str(v) for v in levels), closed=True, required=not missing)
-        )
+        columns.append(Column(name, values=tuple(str(v) for v in levels), closed=True, required=not missing))
     rows[target] = rows[target].astype(str)
     labels = tuple(sorted(rows[target].unique()))
     return Schema(columns=[*columns, Column(target, values=labels, role="target")])
@@ -157,7 +155,7 @@ def abalone() -> Table:
 def breast() -> Table:
     """699 biopsies, 9 numbers from 1 to 10."""
     names = [n for n in _read("breast_cancer_wisconsin") if n not in ("class", "sample_code_number")]
-    return _table("breast", "breast_cancer_wisconsin", "class", {name: (1, 10) for name in names})
+    return _table("breast", "breast_cancer_wisconsin", "class", dict.fromkeys(names, (1, 10)))
 
 
 def heart() -> Table:
@@ -202,7 +200,7 @@ def spliceb() -> Table:
     """3,175 pieces of DNA of two kinds, letters as whole numbers from 1 to 4."""
     frame = _read("splice_libsvm_binary")
     names = [n for n in frame if n not in ("class", "split")]
-    return _table("spliceb", "splice_libsvm_binary", "class", {name: (1, 4) for name in names})
+    return _table("spliceb", "splice_libsvm_binary", "class", dict.fromkeys(names, (1, 4)))
 
 
 def adult() -> Table:
@@ -219,7 +217,8 @@ def lending() -> Table:
     """42,535 loans of 2007 to 2011; whether they were lost, by 13 numbers and 5 categories."""
     rows = _read("lending_club_2007_2011")
     rows["lost"] = rows.pop("loan_status").str.contains("Charged Off").astype(int)
-    return Table("lending", rows[[*LENDING, "lost"]], declare(rows, "lost", LENDING))
+    rows = rows[[*LENDING, "lost"]].copy()
+    return Table("lending", rows, declare(rows, "lost", LENDING))
 
 
 def sample(make: Callable[[], Table], size: int, seed: int = 7) -> Table:
@@ -232,7 +231,7 @@ def sample(make: Callable[[], Table], size: int, seed: int = 7) -> Table:
 def _numbers(name: str, X: Floats, labels: Ints, bounds: tuple[float, float]) -> Table:
     rows = pd.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
     rows["label"] = labels
-    declared: dict[str, Declared] = {column: bounds for column in rows if column != "label"}
+    declared: dict[str, Declared] = {str(column): bounds for column in rows if column != "label"}
     return Table(name, rows, declare(rows, "label", declared))
 
 
@@ -310,7 +309,7 @@ def threes() -> Table:
     """Threes against eights of the above."""
     whole = mnist()
     rows = whole.rows[whole.rows["label"].isin(["3", "8"])].reset_index(drop=True)
-    declared: dict[str, Declared] = {column: (0.0, 255.0) for column in rows if column != "label"}
+    declared: dict[str, Declared] = {str(column): (0.0, 255.0) for column in rows if column != "label"}
     return Table("threes", rows, declare(rows, "label", declared))
 
 

@@ -101,7 +101,9 @@ class Peer:
                 return None
         line = process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self._python} has ended. Does it have the peer that {self._script} imports?")
+            raise RuntimeError(
+                f"{self._python} has ended. Does it have the peer that {self._script} imports?"
+            )
         found: dict[str, Any] = json.loads(line)
         return found
 

@@ -60,13 +60,15 @@ def test_every_model_is_trained_verified_and_used_on_bundled_rows(name: str, tmp
     done = learn(tmp_path, "--model", name, *PRICE, *target, *told, table="demo:clinic")
     assert done.code == 0, done.err
     stages = [line.split()[0] for line in done.out.splitlines() if re.search(r"\d\.\d\d s$", line)]
-    assert stages == ["check", "learn", "write"]
+    is_default = name == "classifier"
+    assert stages == ["check", *(["plan"] if is_default else []), "learn", "write"]
     assert done.out.index("What is promised") < done.out.index("What is not protected")
-    assert "accuracy" not in done.out.lower()
+    assert ("The model is right for" in done.out) == is_default
     public = tmp_path / "model" / "public"
     assert sorted(p.name for p in public.iterdir()) == [
         "SHA256SUMS",
         "model-card.md",
+        *(["model.html"] if is_default else []),
         "model.npz",
         "statement.json",
     ]
@@ -96,7 +98,7 @@ def _frame(rows: dict[str, Any]) -> Any:
     return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize("name", ["id3", "logistic", "naive-bayes"])
+@pytest.mark.parametrize("name", ["classifier", "id3", "logistic", "naive-bayes"])
 def test_what_was_learned_is_worth_something(name: str, tmp_path: Path) -> None:
     price = ("--epsilon", "20", "--delta", "1e-6", "--no-ledger")
     done = learn(tmp_path, "--model", name, *price, table="demo:clinic")
@@ -105,6 +107,52 @@ def test_what_was_learned_is_worth_something(name: str, tmp_path: Path) -> None:
     assert schema.target is not None
     truth = rows.pop(schema.target)
     assert np.mean(load_model(tmp_path / "model").predict(_frame(rows)) == truth) > 0.85
+
+
+def test_without_a_model_it_is_the_classifier_and_its_score_is_stated(survey: Path) -> None:
+    done = learn(survey, "--target", "sex", *PRICE)
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    # What to expect is said before the charge, and the score after it.
+    assert said.index(" plan With 4,000 rows and epsilon 4 expect") < said.index(" learn classifier, ")
+    statement = ModelStatement.from_json((survey / "model/public/statement.json").read_bytes())
+    assert statement.what.model.name == "classifier"
+    assert statement.quality is not None
+    assert statement.quality.score is not None
+    for sentence in statement.quality.sentences[1:]:
+        assert " ".join(sentence.split()) in said
+    card = (survey / "model/public/model-card.md").read_text()
+    assert "(model.html)" in card
+    assert "is stated above" in card
+    assert any(sentence.startswith("Any other score of this model") for sentence in statement.not_protected)
+    found = json.loads(learn(survey, "--target", "sex", *PRICE, "--out", "b", "--json").out)
+    assert found["quality"] == statement.quality.model_dump(mode="json")
+    assert found["cached"]
+
+
+def test_a_classifier_without_score_and_floor_says_both(survey: Path) -> None:
+    chosen = ("--set", "paid_score=false", "--set", "floor=false")
+    done = learn(survey, "--target", "sex", *chosen, *PRICE)
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    assert "The floor is off: the model may be worse than naming the most common class." in said
+    assert "No score was paid for" in said
+    assert "The model is right for" not in said
+    statement = ModelStatement.from_json((survey / "model/public/statement.json").read_bytes())
+    assert statement.quality is not None
+    assert statement.quality.score is None
+    assert any(sentence.startswith("Scores of this model") for sentence in statement.not_protected)
+    assert "score" not in [part.name for part in statement.passes]
+    assert verify(survey / "model").ok
+
+
+def test_a_poor_table_is_warned_of_before_it_is_charged(survey: Path) -> None:
+    discreet("ledger", "create", "b.ledger", "--epsilon", "0.001", "--delta", "1e-6", cwd=survey)
+    price = ("--epsilon", "0.002", "--delta", "1e-6", "--ledger", "b.ledger")
+    done = learn(survey, "--target", "sex", *price)
+    assert done.code == 4
+    assert "even the most common class may be named wrongly" in " ".join(done.out.split())
+    assert not (survey / "model").exists()
 
 
 @pytest.mark.parametrize(
@@ -248,7 +296,10 @@ def test_a_signed_model_shows_who_signed(survey: Path) -> None:
     [
         (("--model", "idd3", *PRICE), 1, "Did you mean 'id3'?"),
         (("--model", "svm-exact", *PRICE), 1, "promises nothing"),
-        ((*PRICE,), 1, "needs --model NAME"),
+        ((*PRICE,), 1, "target of the model classifier must be a column, and none is declared"),
+        (("--target", "age", *PRICE), 1, "predict the number with --model ridge"),
+        (("--target", "sex", "--set", "paid_score=perhaps", *PRICE), 1, "True, False or 'table'"),
+        (("--target", "sex"), 1, "it has no default. Give --epsilon"),
         (("--model", "id3", "--target", "sex"), 1, "it has no default. Give --epsilon"),
         (("--model", "id3", *PRICE), 1, "Give --target COLUMN"),
         (("--model", "id3", "--target", "sexx", *PRICE), 1, "Did you mean 'sex'?"),
@@ -340,7 +391,12 @@ def test_the_list_and_the_help_name_every_model_with_a_line(tmp_path: Path) -> N
     listed = discreet("learn", "--list", cwd=tmp_path)
     helped = discreet("learn", "--help", cwd=tmp_path)
     found = json.loads(discreet("learn", "--list", "--json", cwd=tmp_path).out)
-    assert [one["model"] for one in found] == sorted(trainable_models())
+    assert [one["model"] for one in found] == [
+        "classifier",
+        *sorted(set(trainable_models()) - {"classifier"}),
+    ]
+    assert [one["model"] for one in found if one["default"]] == ["classifier"]
+    assert listed.out.splitlines()[1].startswith("classifier (default) ")
     assert all(one["about"].endswith(".") for one in found)
     for name in trainable_models():
         assert re.search(rf"^{name} ", listed.out, re.MULTILINE)

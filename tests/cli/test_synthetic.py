@@ -77,10 +77,24 @@ def test_a_plan_says_how_noisy_counts_will_be_and_charges_nothing(survey: Path) 
     assert not (survey / "survey-2024.ledger").exists()
 
 
+def test_a_flag_has_public_columns_made_up(survey: Path) -> None:
+    declared = DECLARED.replace("{enum: [f, m]}, privacy: {", "{enum: [f, m]}, privacy: {role: public, ")
+    (survey / "people.schema.yaml").write_text(declared)
+    kept, made_up = run(survey, "plan", *EPSILON), run(survey, "plan", *EPSILON, "--no-keep-public")
+    assert made_up.code == kept.code == 0, made_up.err
+    assert "made up like the others: sex" in " ".join(made_up.out.split())
+    assert "made up like the others: sex" not in " ".join(kept.out.split())
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (("--method", "synthetic"), "needs a promise"),
+        (
+            (*EPSILON, "--no-keep-public", "--set", "keep_public=true"),
+            "--no-keep-public and --set keep_public",
+        ),
+        (("--epsilon", "1", "--delta", "1e-6", "--no-keep-public"), "keep_public"),
         (("--method", "synthetic", "--epsilon", "0.001", "--delta", "1e-6"), "Ask for epsilon"),
         ((*EPSILON, "--protect", "age=9"), "take the method bounded"),
         ((*EPSILON, "--target", "nobody"), "nobody"),

@@ -23,16 +23,18 @@ import yaml
 from discreet import (
     Database,
     Ledger,
+    PrivateClassifier,
     PrivateID3Classifier,
     PrivateKMeans,
     PrivatePCA,
     PrivatePerceptron,
     RemoteDatabase,
+    load_model,
+    verify,
 )
 from discreet.client.transport import Transport
 from discreet.errors import BudgetExceeded
 from discreet.learn import (
-    PrivateClassifier,
     PrivateGradientLogistic,
     PrivateNaiveBayes,
     PrivateRidge,
@@ -42,6 +44,7 @@ from discreet.learn import (
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.query import Sums
 from discreet.server.access import AccessStore
+from tests.cli.run import discreet
 from tests.server.conftest import SCHEMA, RunningService, running, settings, write_table
 from tests.server.scripted import SILENCE, Heard, LossyProxy, Say, served
 
@@ -120,6 +123,28 @@ def a_service(folder: Path, schema: Schema, **changed: Any) -> Iterator[RunningS
 def near(folder: Path, schema: Schema) -> Database:
     """The same rows with the same keystream."""
     return Database(folder / "town.csv", schema=schema, random_state=1)
+
+
+@pytest.mark.slow
+def test_the_command_line_publishes_a_model_of_a_service(tmp_path: Path) -> None:
+    with a_service(tmp_path, SCHEMA) as service:
+        token = {"DISCREET_TOKEN": service.tokens["ana"]}
+        price = ("--epsilon", "1", "--delta", "1e-6")
+        done = discreet("learn", service.url, *price, cwd=tmp_path, **token)
+        assert done.code == 0, done.err
+        assert done.out.index(" plan ") < done.out.index(" learn ") < done.out.index("How good it is")
+        charged = service.backend.dataset.ledger.spent("ana").charges
+        assert charged > 2
+        for wrong, words in (
+            (("--model", "logistic"), "must be one that needs no rows"),
+            (("--target", "sex"), "target must be that of the table that answers queries"),
+            (("--schema", "town.schema.yaml"), "--schema must be left out for a service"),
+        ):
+            refused = discreet("learn", service.url, *wrong, *price, "--out", "b", cwd=tmp_path, **token)
+            assert (refused.code, words in refused.err) == (1, True), refused.err
+        assert service.backend.dataset.ledger.spent("ana").charges == charged
+    assert verify(tmp_path / "model").ok
+    assert set(load_model(tmp_path / "model").classes_) == {"no", "yes"}
 
 
 @pytest.mark.slow

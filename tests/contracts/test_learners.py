@@ -15,11 +15,14 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from discreet.errors import DiscreetError, ParameterError, SourceError
+from discreet.errors import DiscreetError, ParameterError, PromiseError, SourceError
 from discreet.learn import METHODS, Learner
 from discreet.noise import Stream
+from discreet.privacy import ApproxDP
 from tests.contracts.learner_cases import EXPECTED_FAILURES, LARGER, LEARNERS, X, Y, labels
 
 methods = pytest.mark.parametrize("name", sorted(METHODS))
@@ -211,6 +214,16 @@ def test_every_fitted_attribute_is_documented(name: str) -> None:
     fitted = {key for key in vars(learner) if key.endswith("_")} - {"n_features_in_", "feature_names_in_"}
     assert fitted
     assert {key for key in fitted if not re.search(rf"^[\w, ]*\b{key}(,| :)", text, re.MULTILINE)} == set()
+
+
+@methods
+def test_a_promise_is_refused_after_a_step_that_learned_from_the_rows(name: str) -> None:
+    learner = LEARNERS[name]()
+    if "privacy" not in learner.get_params():
+        return
+    learner.set_params(privacy=ApproxDP(epsilon=1.0, delta=1e-6))
+    with pytest.raises(PromiseError, match=f"before {type(learner).__name__} must not learn from the rows"):
+        make_pipeline(StandardScaler(), learner).fit(X, labels(name))
 
 
 @methods

@@ -37,6 +37,7 @@ def test_every_page_is_listed() -> None:
             r"\nepsilon [01]\.\d\d at delta 2e-06, 2 charges\n"
             r"cross_val_score fits PrivateLogisticRegression more than once, .*\n5 fits charged$",
         ),
+        ("train-a-support-vector-machine", r"^True 1"),
     ],
 )
 def test_its_program_says_what_the_page_says(name: str, said: str) -> None:

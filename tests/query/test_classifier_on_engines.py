@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from discreet.learn import PrivateClassifier
@@ -14,6 +13,9 @@ from discreet.query import Database
 from discreet.query.engines._postgres import PostgresEngine
 from discreet.schema import Column, Schema
 from tests.learn.noisy_sums import townsfolk, townsfolk_schema
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 

@@ -181,7 +181,7 @@ def merged(law: Law, exact: float, laws: tuple[Law, ...], sds: list[float], name
         )
         for i, (of, sd) in enumerate(zip(laws, sds, strict=True))
     ]
-    return Answer.merged(*answers)
+    return Answer.merge(*answers)
 
 
 def refined_trials(law: Law, draws: int) -> list[Trial]:

@@ -350,16 +350,16 @@ def test_merging_wants_different_draws_of_one_question() -> None:
         others.append(ask_sum(uncounted, "age > 40", privacy=under(LESS, "add-remove")))
     for wrong in ((count, count), (count, same)):
         with pytest.raises(ParameterError, match="one draw is in two"):
-            Answer.merged(*wrong)
+            Answer.merge(*wrong)
     for another in (table, *others):
         with pytest.raises(ParameterError, match="same question about the same rows"):
-            Answer.merged(count, another)
+            Answer.merge(count, another)
     assert Answer.from_dict(count.to_dict()).about == count.about
     with pytest.raises(ParameterError, match="at least one"):
-        Answer.merged()
-    merged = Answer.merged(count, other)
+        Answer.merge()
+    merged = Answer.merge(count, other)
     assert float(merged.sd) == pytest.approx((2.0**-2 + 4.0**-2) ** -0.5, rel=1e-12)
-    assert Answer.merged(count).value == count.value
+    assert Answer.merge(count).value == count.value
 
 
 def test_what_is_exact_stays_exact_in_a_merge() -> None:

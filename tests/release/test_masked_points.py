@@ -19,7 +19,8 @@ from discreet.noise import Stream, standard_normal
 from discreet.release.masked import Task, _equations, make_mask
 from discreet.release.masked._points import binary_points, greedy_points, greedy_value
 from discreet.release.masked.encoding import apportion, model_shares
-from discreet.release.masked.existence import gain, least_records, total_gain
+from discreet.release.masked.existence import least_records, total_gain
+from discreet.release.masked.losses import LOGISTIC
 
 if TYPE_CHECKING:
     from discreet._types import Floats, Ints
@@ -272,8 +273,8 @@ def test_the_greedy_construction_gets_there_point_by_point() -> None:
 
 def test_gains_peak_where_they_should() -> None:
     margins = np.linspace(-5, 10, 100_001)
-    assert margins[gain(margins).argmax()] == pytest.approx(1.2784645427610738, abs=1e-3)
-    assert gain(margins).max() == pytest.approx(0.2784645427610738, abs=1e-8)
+    assert margins[LOGISTIC.gain(margins).argmax()] == pytest.approx(1.2784645427610738, abs=1e-3)
+    assert LOGISTIC.gain(margins).max() == pytest.approx(0.2784645427610738, abs=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,16 @@ def test_public_columns_are_made_up_if_that_is_asked_for() -> None:
     )
     check_table(method.release(mixed_rows()), 2000)
     assert "made up like the others: age" in " ".join(method.plan_.notes)
+    assert method.promises_[0].covers is None
+
+
+def test_the_promise_does_not_cover_rows_that_are_kept() -> None:
+    method = SyntheticRelease(GaussianDP(mu=1), schema=public_schema("age", "town"), random_state=1)
+    plan = method.plan(public_schema("age", "town"), 2000)
+    (promise,) = method.release(mixed_rows()).promises
+    assert promise == plan.promises[0]
+    assert set(promise.covers) == set(mixed_rows()) - {"age", "town"}
+    assert method.tables_["promise"]["covers"] == list(promise.covers)
 
 
 def test_public_columns_are_refused_where_they_cannot_be_kept() -> None:
@@ -141,6 +151,8 @@ def test_a_published_table_with_public_columns_is_made_again_by_strangers(tmp_pa
     result = verify(done.public)
     assert {check.name: check.detail for check in result.failures} == {}
     assert any("declared public" in clause for clause in done.statement.not_protected)
+    (promise,) = done.statement.numbers.promises
+    assert promise["covers"] == ["day", "size", "income", "children", "owner", "ill"]
     data = pandas.read_parquet(done.public / "data.parquet")
     assert sorted(data["age"]) == sorted(mixed_rows(600)["age"])
     data["age"] = np.roll(data["age"], 1)

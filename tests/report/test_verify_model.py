@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import shutil
 import zipfile
 from datetime import datetime
@@ -13,11 +14,20 @@ import jsonschema
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, Column, PureDP, Schema, publish_model, verify
+from discreet import ApproxDP, Column, PrivateClassifier, PureDP, Schema, publish_model, verify
 from discreet.errors import ParameterError, SourceError
 from discreet.learn import METHODS
 from discreet.report.folder._metadata import model_card
-from discreet.report.folder.folder import CARD, MODEL, STATEMENT, SUMS, digest_of, write_sums
+from discreet.report.folder.folder import (
+    CARD,
+    MODEL,
+    MODEL_PAGE,
+    STATEMENT,
+    SUMS,
+    derived_of_model,
+    digest_of,
+    write_sums,
+)
 from discreet.report.folder.model_files import LARGEST_MODEL, read_archive
 from discreet.report.statement.documents import (
     MODEL_SCHEMA,
@@ -25,6 +35,7 @@ from discreet.report.statement.documents import (
     model_statement_schema,
     write_json,
 )
+from discreet.report.statement.model import describe_quality
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +57,7 @@ ROWS = {
     "ward": ["abc"[i % 3] for i in range(600)],
     "owner": ["yes" if (7 * i) % 100 > 50 else "no" for i in range(600)],
 }
-KINDS = ("naive-bayes", "logistic", "large-margin-gaussian")
+KINDS = ("naive-bayes", "logistic", "large-margin-gaussian", "classifier")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +92,10 @@ def rewritten(folder: Path, change: Callable[[dict[str, Any]], object]) -> Verif
     try:
         statement = ModelStatement.from_json((folder / STATEMENT).read_bytes())
         (folder / CARD).write_text(model_card(statement))
-    except ParameterError:
+        if (folder / MODEL_PAGE).exists():
+            learner = METHODS["classifier"].load(folder / MODEL)
+            (folder / MODEL_PAGE).write_text(derived_of_model(statement, learner)[MODEL_PAGE])
+    except (ParameterError, SourceError):
         pass
     (folder / SUMS).unlink()
     write_sums(folder)
@@ -429,3 +443,86 @@ def test_no_receipt_tells_how_long_a_pass_took_on_private_rows(made: dict[str, P
         moment = datetime.fromisoformat(time)
         assert (moment.second, moment.microsecond) == (0, 0)
     assert any("to the minute" in words for words in statement["not_protected"])
+
+
+# What is said about how good a classifier is.
+
+
+def _better_score(header: dict[str, Any], _: object) -> None:
+    header["fitted"]["score_"]["accuracy"] += 0.05
+
+
+def _narrow_score(header: dict[str, Any], _: object) -> None:
+    score = header["fitted"]["score_"]
+    score["lower"] = score["accuracy"] - 1e-4
+
+
+def _no_score(header: dict[str, Any], _: object) -> None:
+    header["fitted"]["score_"] = None
+
+
+def _other_curve(header: dict[str, Any], _: object) -> None:
+    header["fitted"]["curves_"]["age"]["values"][0][0] += 0.25
+
+
+@pytest.mark.parametrize("change", [_better_score, _narrow_score, _no_score, _other_curve])
+def test_a_score_that_is_not_that_of_the_model_is_caught_even_if_all_files_agree(
+    change: Callable[[dict[str, Any], dict[str, Any]], object], copies: Callable[[str], Path]
+) -> None:
+    folder = copies("classifier")
+    repacked(folder, change)
+    stated = describe_quality(PrivateClassifier.load(folder / MODEL))
+    assert stated is not None
+    quality = stated.model_dump(mode="json")
+    found = rewritten(folder, lambda content: content.update(quality=quality))
+    assert "quality" in failed(found)
+    assert "model page" not in failed(found)
+
+
+def test_what_is_said_about_a_score_is_what_the_model_says(copies: Callable[[str], Path]) -> None:
+    def flatter(content: dict[str, Any]) -> None:
+        content["quality"]["sentences"][-1] = "The model is perfect."
+
+    assert failed(rewritten(copies("classifier"), flatter)) == {"quality"}
+
+
+def test_a_statement_without_the_block_fails_and_so_does_a_block_where_none_belongs(
+    copies: Callable[[str], Path], made: dict[str, Path]
+) -> None:
+    stated = json.loads((made["classifier"] / STATEMENT).read_text())["quality"]
+    found = rewritten(copies("naive-bayes"), lambda content: content.update(quality=stated))
+    assert "quality" in failed(found)
+
+
+@pytest.mark.parametrize("name", ["classifier", "naive-bayes"])
+def test_a_page_is_there_for_a_classifier_alone(
+    name: str, copies: Callable[[str], Path], made: dict[str, Path]
+) -> None:
+    folder = copies(name)
+    if name == "classifier":
+        (folder / MODEL_PAGE).unlink()
+    else:
+        shutil.copy(made["classifier"] / MODEL_PAGE, folder)
+    (folder / SUMS).unlink()
+    write_sums(folder)
+    assert failed(verify(folder)) == {"model page"}
+
+
+def test_a_page_that_shows_something_else_is_caught(copies: Callable[[str], Path]) -> None:
+    folder = copies("classifier")
+    page = (folder / MODEL_PAGE).read_text()
+    (folder / MODEL_PAGE).write_text(page.replace("log-odds of <b>", "log-odds for <b>"))
+    (folder / SUMS).unlink()
+    write_sums(folder)
+    assert failed(verify(folder)) == {"model page"}
+
+
+@pytest.mark.parametrize("nonsense", [math.nan, 1e308, "high"])
+def test_a_model_whose_curves_are_nonsense_fails_and_ends(
+    nonsense: Any, copies: Callable[[str], Path]
+) -> None:
+    folder = copies("classifier")
+    repacked(
+        folder, lambda header, _: header["fitted"]["curves_"]["age"]["values"].__setitem__(0, [nonsense] * 2)
+    )
+    assert not verify(folder).ok

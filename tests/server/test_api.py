@@ -187,6 +187,8 @@ def test_a_plan_that_does_not_fit_is_refused_before_its_first_part(service: Runn
         ({"kind": "kmeans", "parameters": {"n_clusters": 2, "max_iter": 2}}, "cluster_centers_"),
         ({"kind": "perceptron", "parameters": {"rounds": 3}}, "coef_"),
         ({"kind": "id3", "parameters": {"max_depth": 2}}, "tree_"),
+        ({"kind": "classifier"}, "curves_"),
+        ({"kind": "classifier", "parameters": {"paid_score": "table", "floor": False}}, "score_"),
         ({"kind": "id3", "parameters": {"max_depth": 1}, "target": "sex"}, "tree_"),
     ],
 )

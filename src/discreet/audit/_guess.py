@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy import special
@@ -18,10 +18,11 @@ from discreet.audit._bounds import mean_bounds
 from discreet.confidence import clopper_pearson
 from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import plain_number
+from discreet.json_record import JsonRecord
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from discreet._types import AnyArray, Bools
     from discreet.privacy import Promise
@@ -41,29 +42,10 @@ _SLACK = 1e-12
 """Covers the rounding errors of some hundred operations on numbers of order 1."""
 
 
-class JsonRecord:
-    """JSON round trip of the two dataclasses below, whose fields are plain values."""
+class AttackRecord(JsonRecord):
+    """Checks that results of attacks have in common."""
 
     __slots__ = ()
-    kind: ClassVar[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, from which :meth:`from_dict` makes an equal value."""
-        return {"kind": self.kind, **{item.name: getattr(self, item.name) for item in fields(self)}}  # type: ignore[arg-type]
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the value that :meth:`to_dict` wrote; unknown kinds and keys are refused."""
-        rest = dict(values)
-        names = {item.name for item in fields(cls)}  # type: ignore[arg-type]
-        if rest.pop("kind", None) != cls.kind or set(rest) != names:
-            odd = ", ".join(sorted(set(rest) ^ names)) or "none"
-            raise ParameterError(
-                f"values of {cls.__name__}.from_dict must have the kind {cls.kind!r} and the keys "
-                f"{', '.join(sorted(names))}; kind {values.get('kind')!r}, missing or unknown keys: {odd}. "
-                "Write them with to_dict()."
-            )
-        return cls(**rest)
 
     def _check(self, name: str, allowed: tuple[str, ...]) -> None:
         if getattr(self, name) not in allowed:
@@ -86,7 +68,7 @@ class JsonRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guess(JsonRecord):
+class Guess(AttackRecord):
     """Result of one attack on the cells of one column.
 
     Attributes
@@ -176,7 +158,7 @@ class Guess(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reidentification(JsonRecord):
+class Reidentification(AttackRecord):
     """Result of an attack that links people to published rows, or decides whether they are in the table.
 
     Attributes

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from discreet.audit._rehearsal import decode_column
-from discreet.learn.logistic.problem import problem_for
 from discreet.learn.perturbation.mean_loss import minimize
 from discreet.noise.linear_algebra import product
-from discreet.release.masked.existence import residuals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +131,7 @@ class MaskedShadow:
             np.column_stack(
                 [
                     self._margins(rows, codes),
-                    _round_scores(np.sum(_gradients(reference, rows, codes) * direction, axis=1)),
+                    _round_scores(np.sum(self._gradients(reference, rows, codes) * direction, axis=1)),
                     -self._distances(rows),
                 ]
             )
@@ -147,7 +145,8 @@ class MaskedShadow:
     def _train_reference(self) -> Floats:
         """Return the classifier of people whom the attacker knows, trained without noise."""
         rows, codes = self._read(self.known)
-        problem = problem_for(rows, codes, self.plan.regularization, len(self.plan.target.levels))
+        n_classes = len(self.plan.target.levels)
+        problem = self.plan.loss.problem(rows, codes, self.plan.regularization, n_classes)
         return problem.weights(minimize(problem, _TOLERANCE))
 
     def _margins(self, rows: Floats, codes: Ints) -> Floats:
@@ -165,7 +164,7 @@ class MaskedShadow:
         moved = (self.weights - reference).ravel()
         if moved.size > _MOST_WEIGHTS:
             return moved
-        gradients = _gradients(reference, *self._read(self.known))
+        gradients = self._gradients(reference, *self._read(self.known))
         spread, axes = np.linalg.eigh(gradients.T @ gradients / len(gradients))
         # Directions in which nobody differs would otherwise have no variance at all.
         spread = np.maximum(spread, _LEAST_SPREAD * spread[-1])
@@ -173,6 +172,11 @@ class MaskedShadow:
         sampling = (1 / self.n_rows + 1 / len(gradients)) * spread / curvature**2
         noise = max(0.0, (float(moved @ moved) - float(np.sum(sampling))) / moved.size)
         return np.asarray(axes @ ((axes.T @ moved) / (curvature * (sampling + noise))))
+
+    def _gradients(self, weights: Floats, rows: Floats, codes: Ints) -> Floats:
+        """Return minus the gradient of each row's loss by all weights, one row each."""
+        slopes = self.plan.loss.residuals(product(rows, weights.T), codes)
+        return (slopes[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
 
     def _distances(self, rows: Floats) -> Floats:
         """Return the squared distance of each person to the nearest published point."""
@@ -182,12 +186,6 @@ class MaskedShadow:
             block = rows[start : start + _BLOCK]
             nearest[start : start + _BLOCK] = (sizes - 2 * (block @ self.points.T)).min(axis=1)
         return _round_scores(nearest + np.sum(rows**2, axis=1))
-
-
-def _gradients(weights: Floats, rows: Floats, codes: Ints) -> Floats:
-    """Return minus the gradient of each row's loss by all weights, one row each."""
-    slopes = residuals(weights, rows, codes)
-    return (slopes[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
 
 
 def _round_scores(scores: Floats) -> Floats:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 from scipy import special, stats
 
-from discreet.audit._guess import FAILURE, JsonRecord, max_roc_area
+from discreet.audit._guess import FAILURE, AttackRecord, max_roc_area
 from discreet.audit._masked_shadows import MaskedShadow
 from discreet.audit._shadow_tables import ShadowTable
 from discreet.errors import DiscreetError, ParameterError
@@ -50,7 +50,7 @@ _KNOWLEDGE = "all cells of a person, everything that is published, and other peo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberComparison(JsonRecord):
+class MemberComparison(AttackRecord):
     """How much better an attack on a synthetic or masked table does on people in it than on others.
 
     Attributes

@@ -1,6 +1,7 @@
 """``discreet learn``: train and publish a model, with a statement of what it promises."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +15,16 @@ from discreet.cli.options import AboutFlags, LedgerFlags, PromiseFlags, expand_f
 from discreet.cli.release import Sign, command_line, make_signing
 
 if TYPE_CHECKING:
+    from discreet.client.database import RemoteDatabase
     from discreet.pipeline.model import PublishedModel
     from discreet.schema import Schema
 
 
+DEFAULT_MODEL = "classifier"  # the same as of discreet.pipeline.training, which is slow to load
+
+
 def _models() -> Iterator[tuple[str, str, str]]:
-    """Yield name, summary and options of each model."""
+    """Yield name, summary and options of each model, the default one first."""
     from discreet.pipeline.training import model_options, model_summary, trainable_models
 
     for name in trainable_models():
@@ -36,7 +41,14 @@ class Command(TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write every model with its options."""
         with formatter.section("Models, and their parameters for --set"):
-            formatter.write_dl([(name, f"{about} [{settings}]") for name, about, settings in _models()])
+            formatter.write_dl(
+                [(_mark(name), f"{about} [{settings}]") for name, about, settings in _models()]
+            )
+
+
+def _mark(name: str) -> str:
+    """Return the name of a model as lists show it."""
+    return f"{name} (default)" if name == DEFAULT_MODEL else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +66,22 @@ class TrainingFlags:
         typer.Option("--set", help="Parameter of the model, as NAME=VALUE; see below.", metavar="NAME=VALUE"),
     ] = None
 
-    def read(self, table: str, model: str) -> "tuple[Schema, Any, dict[str, Any]]":
-        """Return the schema of a table, the promise, and the parameters of the model."""
+    def read(
+        self, table: str, model: str, service: "RemoteDatabase | None" = None
+    ) -> "tuple[Schema, Any, dict[str, Any]]":
+        """Return the schema of a table or service, the promise, and the parameters of the model."""
+        from discreet.errors import ParameterError
         from discreet.pipeline.options import read_pairs
         from discreet.pipeline.training import check_parameter_names
 
         parameters = read_pairs("--set", self.more or [])
         # Checked before they are passed by name: none may replace schema, promise or ledger.
         check_parameter_names(model, parameters)
-        schema = options.load_declaration(table, self.schema, self.target)
+        if service is not None and self.schema is not None:
+            raise ParameterError("--schema must be left out for a service, which has its own.")
+        schema = (
+            options.load_declaration(table, self.schema, self.target) if service is None else service.schema
+        )
         promise = PromiseFlags(epsilon=self.epsilon, delta=self.delta, mu=self.mu, rho=self.rho)
         return schema, promise.promise(schema), parameters
 
@@ -80,12 +99,19 @@ class ModelFileFlags:
 
 @expand_flags
 def learn(
-    table: Annotated[str | None, typer.Argument(help=options.TABLE, metavar="TABLE")] = None,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"{options.TABLE} Also the address of a service, https://..., with a token in "
+            "DISCREET_TOKEN, for models that need no rows.",
+            metavar="TABLE",
+        ),
+    ] = None,
     *,
     model: Annotated[
-        str | None,
+        str,
         typer.Option(help="Which model to train; --list lists them.", autocompletion=_complete_model),
-    ] = None,
+    ] = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option(help="Folder for public/ and internal/.")] = Path("model"),
     training: TrainingFlags,
     ledger: LedgerFlags,
@@ -96,10 +122,12 @@ def learn(
 ) -> None:
     """Train a model that protects everyone in the table, and state what is promised.
 
-    The accuracy of the model on the private rows is not printed: such a score would reveal something about
-    them that was not paid for. Test the model on rows of your own.
+    Without --model this is a classifier that needs no choices. It says what to expect before anything is
+    charged, and a twentieth of its promise pays for its accuracy, which is printed with an interval; --set
+    paid_score=false leaves that out. The accuracy of other models on the private rows is not printed: such a
+    score would reveal something about them that was not paid for. Test them on rows of your own.
     """
-    with Console(as_json=json) as console:
+    with Console(as_json=json) as console, ExitStack() as opened:
         if list_:
             _list_models(console)
             return
@@ -107,17 +135,18 @@ def learn(
         from discreet.pipeline.model import publish_model
         from discreet.pipeline.options import Output, RunOptions
 
-        if table is None or model is None:
-            missing = "a table" if table is None else "--model NAME"
-            raise ParameterError(f"discreet learn needs {missing}. `discreet learn --list` lists the models.")
-        schema, promise, parameters = training.read(table, model)
+        if table is None:
+            raise ParameterError("discreet learn needs a table. `discreet learn --list` lists the models.")
+        database = opened.enter_context(options.open_service(table))
+        schema, promise, parameters = training.read(table, model, database)
         try:
             result = publish_model(
-                table,
+                table if database is None else database,
                 model=model,
                 privacy=promise,
                 out=out,
-                schema=schema,
+                schema=schema if database is None else None,
+                target=None if database is None else training.target,
                 ledger=ledger.place,
                 new_ledger=ledger.new_ledger,
                 about=about.to_dict(),
@@ -137,20 +166,33 @@ def learn(
 def _list_models(console: Console) -> None:
     """Print name, summary and options of every model."""
     models = list(_models())
-    console.table("", ("model", "what it is", "--set"), models, left=3)
+    rows = [(_mark(name), about, settings) for name, about, settings in models]
+    console.table("", ("model", "what it is", "--set"), rows, left=3)
     console.json(
-        [{"model": name, "about": about, "set": settings.split(", ")} for name, about, settings in models]
+        [
+            {"model": name, "about": about, "set": settings.split(", "), "default": name == DEFAULT_MODEL}
+            for name, about, settings in models
+        ]
     )
 
 
 def _show(console: Console, result: "PublishedModel") -> None:
     """Print the promises of a model and where its folders are."""
     statement = result.statement
+    quality = statement.quality
+    if quality is not None:
+        console.line()
+        console.line("How good it is")
+        # What was to be expected has been printed before the charge.
+        for sentence in quality.sentences[1:] or quality.sentences:
+            console.paragraph(sentence, bullet=" - ")
     print_promises(console, (), statement.definition.sentences, statement.not_protected)
     console.line()
     console.paragraph(f"So far: {statement.composition.total}")
     console.line(f"Publish only {result.public}. Anyone can re-check it: discreet verify {result.public}")
     console.line(f"How to use it: {result.public / 'model-card.md'}")
+    if quality is not None:
+        console.line(f"What each column does, as pictures: {result.public / 'model.html'}")
     console.json(
         {
             "public": str(result.public),
@@ -161,6 +203,7 @@ def _show(console: Console, result: "PublishedModel") -> None:
             "epsilon": statement.numbers.epsilon,
             "delta": statement.numbers.delta,
             "cached": result.cached,
+            "quality": None if quality is None else quality.model_dump(mode="json"),
             "composition": statement.composition.total,
             "receipts": [receipt.to_dict() for receipt in result.receipts],
         }

@@ -83,6 +83,13 @@ Cells = Annotated[
 Anyway = Annotated[
     bool, typer.Option("--anyway", help="Make a synthetic table even if it is expected to be noise.")
 ]
+NoKeepPublic = Annotated[
+    bool,
+    typer.Option(
+        "--no-keep-public",
+        help="Make up the columns declared public like the others, in place of keeping their rows.",
+    ),
+]
 More = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any other option of the method, as NAME=VALUE.", metavar="NAME=VALUE"),
@@ -332,6 +339,7 @@ class MethodFlags:
     clamp: Clamp = False
     cells: Cells = None
     anyway: Anyway = False
+    no_keep_public: NoKeepPublic = False
     more: More = None
 
     def read(self, table: str, schema: "Schema | None" = None) -> "ReleaseRequest":
@@ -361,6 +369,7 @@ class MethodFlags:
             "clamp": self.clamp or None,
             "cells": None if self.cells is None else read_cells(self.cells),
             "anyway": self.anyway or None,
+            "keep_public": False if self.no_keep_public else None,
         }
         self._check_settings(settings, given)
         return ReleaseRequest(
@@ -385,7 +394,7 @@ class MethodFlags:
         from discreet.pipeline.options import DEFAULT, check_options
 
         for name in settings:
-            flag = f"--{name.replace('_', '-')}"
+            flag = "--no-keep-public" if name == "keep_public" else f"--{name.replace('_', '-')}"
             if given.get(name) is not None:
                 raise ParameterError(f"{flag} and --set {name}=... exclude each other. Give one of them.")
             if name in {field.name for field in dataclasses.fields(self)} - {"more", *given}:

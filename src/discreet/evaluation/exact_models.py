@@ -14,7 +14,6 @@ from scipy import special
 from discreet.errors import DiscreetError
 from discreet.evaluation._models import PredictionTask, fit_linear, fit_majority
 from discreet.evaluation.scores import Tested, Trained, accuracy_or_r2, score, score_subgroups
-from discreet.learn.logistic.problem import problem_for
 from discreet.learn.perturbation.mean_loss import minimize
 from discreet.release.invariant.plan import feature_matrix
 from discreet.release.masked.plan import MaskedPlan
@@ -36,7 +35,7 @@ SAME = 1e-4
 Solvers on 50,000 rows were at most 1e-6 apart, and models of a part of the rows half of the largest weight.
 """
 _NOTE = (
-    "The published rows belong to no real person: they encode one classifier, and logistic regression "
+    "The published rows belong to no real person: they encode one classifier, and {learner} "
     "trained on them reproduces it. Trees, forests and other models can learn only that classifier from "
     "them. No rows were held out, so the scores are training scores."
 )
@@ -156,7 +155,7 @@ def check_masked_model(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Fl
     X = plan.encoding.rows(rows)
     guesses = {"release": _chances(X, model)}
     try:
-        problem = problem_for(X, y, plan.regularization, task.n_classes)
+        problem = plan.loss.problem(X, y, plan.regularization, task.n_classes)
         guesses["original"] = _chances(X, problem.weights(minimize(problem, _TOLERANCE)))
     except DiscreetError:
         # Without a minimizer there is no model to compare with: every row is given the first class.
@@ -166,7 +165,7 @@ def check_masked_model(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Fl
     return Learning(
         target=plan.target.name,
         task=task.kind,
-        model=f"logistic regression with a penalty of {plan.regularization:.4g}",
+        model=f"{plan.loss.words} with a penalty of {plan.regularization:.4g}",
         train_rows=len(y),
         test_rows=len(y),
         scores=[
@@ -176,12 +175,12 @@ def check_masked_model(plan: MaskedPlan, rows: Mapping[str, AnyArray], model: Fl
                 task,
                 trained_on=side,
                 tested_on="original",
-                chances=side != "majority",
+                chances=side != "majority" and plan.loss.has_probabilities,
             )
             for side in sides
         ],
         subgroups=score_subgroups(plan.encoding.schema, rows, guesses, y, task),
-        note=_NOTE,
+        note=_NOTE.format(learner=plan.loss.words),
     )
 
 
@@ -206,7 +205,7 @@ def masked_meter(
 
 
 def _chances(X: Floats, weights: Floats) -> Floats:
-    """Return the probability of each class, of shape (n, n_classes)."""
+    """Return the probability of each class, of shape (n, n_classes), or what rises with its score."""
     scores = X @ weights.T
     if len(weights) == 1:
         return np.asarray(special.expit(np.hstack([-scores, scores])))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import linalg
@@ -19,13 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from discreet.confidence import clopper_pearson
 from discreet.errors import DataError, ParameterError
+from discreet.json_record import JsonRecord
 from discreet.learn._smooth_problem import SmoothDerivative, smooth_problem, symmetrize
 from discreet.learn.base import is_number
 from discreet.learn.exact_svm import RegularizedSVM
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from discreet._types import AnyArray, Floats
     from discreet.learn.exact_svm._solver import SvmProblem
@@ -37,7 +38,7 @@ _CLEAR = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closeness:
+class Closeness(JsonRecord):
     """The share of released tables that train to nearly the same model.
 
     Attributes
@@ -67,22 +68,6 @@ class Closeness:
         """The Clopper-Pearson interval of the probability: exact for every number of draws."""
         low, high = clopper_pearson(self.hits, self.draws, (1 - self.confidence) / 2)
         return float(low), float(high)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, from which :meth:`from_dict` makes an equal value."""
-        return {"kind": self.kind, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the value that :meth:`to_dict` wrote."""
-        rest = dict(values)
-        names = {item.name for item in fields(cls)}
-        if rest.pop("kind", None) != cls.kind or set(rest) != names:
-            raise ParameterError(
-                f"A closeness must have the kind {cls.kind!r} and the keys {', '.join(sorted(names))}, had "
-                f"{', '.join(sorted(values))}. Write it with to_dict()."
-            )
-        return cls(**rest)
 
     def __str__(self) -> str:
         low, high = self.interval

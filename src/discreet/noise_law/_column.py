@@ -359,7 +359,7 @@ class MaskedLaw(Law):
     Parameters
     ----------
     regularization : float
-        Penalty with which logistic regression on all coordinates, without an intercept, gives the classifier.
+        Penalty with which the learner on all coordinates, without an intercept, gives the classifier.
     exact : bool
         Whether it gives the classifier up to rounding, or only approximately.
     origin : str
@@ -387,9 +387,31 @@ class MaskedLaw(Law):
         how = "exactly" if self.exact else "nearly"
         rest = f", beside {self.beside}" if self.beside else ""
         return (
-            f"a coordinate of made-up points on which logistic regression with a penalty of "
+            f"a coordinate of made-up points on which {self._learner} with a penalty of "
             f"{short(self.regularization)} finds {how} one released classifier{rest}"
         )
+
+    @property
+    def _learner(self) -> str:
+        return "logistic regression"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedSvmLaw(MaskedLaw):
+    """Coordinate of artificial points that were made for the support vector machine.
+
+    Parameters
+    ----------
+    smoothing : float
+        Half-width of the interval on which its hinge is quadratic; who trains must use the same one.
+    """
+
+    kind: ClassVar[str] = "masked-svm"
+    smoothing: float
+
+    @property
+    def _learner(self) -> str:
+        return f"a support vector machine with a Huberized hinge of half-width {short(self.smoothing)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,7 +425,7 @@ class MaskedLabelLaw(Law):
     shares : tuple of float or None
         Public share of each level, from which the counts in the file follow; None if not public.
     beside : str
-        As for :class:`MaskedLaw`.
+        Description of true rows that are published unchanged in the same file; empty for none.
     """
 
     kind: ClassVar[str] = "masked-label"
@@ -446,6 +468,7 @@ KINDS: dict[str, type[Law]] = {
         SampledLaw,
         InvariantLaw,
         MaskedLaw,
+        MaskedSvmLaw,
         MaskedLabelLaw,
         SyntheticLaw,
     )

@@ -63,6 +63,7 @@ _KINDS = {
     "invariant": "with noise that leaves the learner's model unchanged",
     "spherical": "with spherical noise together",
     "masked": "of points that belong to no real person",
+    "masked-svm": "of points that belong to no real person",
     "masked-label": "of their labels",
     "synthetic": "made up from noisy tables of counts",
     "clear": "as they are",
@@ -264,8 +265,11 @@ def describe_charge(method: ReleaseMethod, publication: Publication, ledger: Led
         rows = ", ".join(str(receipt.seq) for receipt in publication.receipts)
         assert isinstance(method, SyntheticRelease)
         paid = sum(question["earlier"] for question in method.tables_["questions"])
+        count = len(earlier) + 1
+        if paid == count:
+            return f"nothing charged: {count} questions were, by an earlier run, as rows {rows} of {place}"
         when = f"{paid} of them answered by an earlier run" if paid else "each before its first draw"
-        return f"{len(earlier) + 1} questions charged as rows {rows} of {place}, {when}"
+        return f"{count} questions charged as rows {rows} of {place}, {when}"
     return f"charged as row {last.seq} of {place} before the first draw"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from discreet.errors import ParameterError, SourceError
 from discreet.formatting import count_noun
 from discreet.learn import METHODS
 from discreet.learn.feature_map import FeatureMap
+from discreet.ledger import Ledger
 from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, check_target_folder, load_signing_key
@@ -29,8 +31,9 @@ from discreet.pipeline._stages import (
 from discreet.pipeline.options import Output, RunOptions
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
-from discreet.pipeline.training import is_on_sums, make_learner, train
+from discreet.pipeline.training import DEFAULT_MODEL, is_on_sums, make_learner, train, trainable_models
 from discreet.privacy import Receipt
+from discreet.query.interface import PrivateTable
 from discreet.release.base import check_publishable
 from discreet.report.folder.folder import (
     MODEL,
@@ -49,10 +52,9 @@ from discreet.schema import Schema
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from discreet.learn import Learner
-    from discreet.ledger import Ledger
     from discreet.pipeline._stages import OnProgress, OnStage, StageReport
     from discreet.pipeline.options import KeyEscrow, Signing
     from discreet.pipeline.training import Training
@@ -99,7 +101,7 @@ class PublishedModel:
 def publish_model(
     source: Any,
     *,
-    model: str,
+    model: str = DEFAULT_MODEL,
     privacy: Promise,
     out: str | os.PathLike[str],
     schema: Schema | str | os.PathLike[str] | None = None,
@@ -119,10 +121,12 @@ def publish_model(
 
     Parameters
     ----------
-    source : path, URL, frame or "demo:census"
-        Table as :func:`discreet.tables.open_table` reads it, or a bundled one.
+    source : path, URL, frame, "demo:census", Database or RemoteDatabase
+        Table as :func:`discreet.tables.open_table` reads it, or a bundled one. A table that answers queries
+        trains a learner on noisy sums; its own schema and ledger are used.
     model : str
-        Name in :data:`discreet.learn.METHODS` of a learner that makes a promise: "id3", "logistic", ...
+        Name in :data:`discreet.learn.METHODS` of a learner that makes a promise: "id3", "logistic", ... By
+        default the classifier that needs no choices, :class:`discreet.PrivateClassifier`.
     privacy : PureDP, ApproxDP, ZCDP or GaussianDP
         Promise that the model must keep; some learners keep only some kinds, and say so. Unit and neighbors
         are the schema's.
@@ -171,7 +175,8 @@ def publish_model(
     Privacy
     -------
     Everything in ``public`` follows from the schema, the parameters, the ledger and answers that were paid
-    for. Nothing is measured on the rows besides: how good the model is on them would be a further release.
+    for. Nothing is measured on the rows besides: how good the model is on them is said where the learner paid
+    for it out of its promise, as the default one does.
 
     Reference
     ---------
@@ -193,20 +198,28 @@ def publish_model(
     folder = Path(out)
     _check_options(escrow, output)
     check_target_folder(folder, replace=output.replace)
-    declared = find_schema(source, schema)
+    answering = isinstance(source, PrivateTable)
+    declared = _own_schema(source, schema, target) if answering else find_schema(source, schema)
     declared = declared if target is None else declared.with_target(target)
     signing_key = load_signing_key(signing)
     texts = parse_about(about)
     # Everything that can be refused is refused before a ledger is made.
     if not is_on_sums(make_learner(model, schema=declared, privacy=privacy, **parameters)):
         check_publishable(declared, f"the model {model}")
-    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+        if answering:
+            raise _not_on_sums(model)
+    own = getattr(source, "ledger", None)
+    table_ledger = (
+        (own if isinstance(own, Ledger) else None)
+        if answering
+        else open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+    )
     learner = make_learner(model, schema=declared, privacy=privacy, ledger=table_ledger, **parameters)
     log = AuditLog(log_path(table_ledger))
     stages = Stages(log, on_stage=on_stage, on_progress=on_progress)
-    table, label = resolve_source(source), describe_source(source)
+    table, label = (source, "the table") if answering else (resolve_source(source), describe_source(source))
     with (
-        close_ledger(table_ledger, ledger),
+        nullcontext() if answering else close_ledger(table_ledger, ledger),
         log_failure(log),
         build_folder(folder, replace=output.replace) as draft,
     ):
@@ -224,7 +237,7 @@ def publish_model(
         with stages.stage("check") as report:
             _check_table(table, declared, label, report)
         with stages.stage("learn") as report:
-            training = train(learner, table, declared, table_ledger, label)
+            training = train(learner, table, declared, table_ledger, label, _plan_stage(stages))
             receipts = tuple(Receipt.from_dict(p.receipt) for p in training.passes if p.receipt is not None)
             report(_describe_training(training, receipts, table_ledger))
         log.write("charged", receipts=[receipt.to_dict() for receipt in receipts], cached=training.cached)
@@ -245,7 +258,7 @@ def publish_model(
                 files={MODEL: digest_of(public / MODEL)},
                 created=receipts[-1].when,
             )
-            write_model_folder(public, statement)
+            write_model_folder(public, statement, learner)
             if signing_key is not None:
                 sign(public, signing_key)
             date_files(public, statement.what.created)
@@ -314,8 +327,39 @@ def _matrix(rows: Any, names: tuple[str, ...]) -> Any:
     return np.column_stack([np.asarray(rows[name], np.float64) for name in names])
 
 
+def _own_schema(table: PrivateTable, schema: Any, target: str | None) -> Schema:
+    """Return the schema of a table that answers queries; refuse another one, or another target."""
+    if schema is not None or target not in (None, table.schema.target):
+        word, said = ("schema", "another") if schema is not None else ("target", repr(target))
+        raise ParameterError(
+            f"{word} must be that of the table that answers queries or left out, was {said}. Leave it out."
+        )
+    return table.schema
+
+
+def _not_on_sums(model: str) -> ParameterError:
+    others = ", ".join(name for name, kind in trainable_models().items() if is_on_sums(kind))
+    return ParameterError(
+        f"model must be one that needs no rows for a table that answers queries, was {model!r}. Take one of "
+        f"{others}."
+    )
+
+
+def _plan_stage(stages: Stages) -> Callable[[str], None]:
+    """Return a function that reports, as a stage of its own, what to expect of a model."""
+
+    def report_plan(text: str) -> None:
+        with stages.stage("plan") as report:
+            report(text)
+
+    return report_plan
+
+
 def _check_table(source: Any, schema: Schema, label: str, report: StageReport) -> None:
     """Read every declared cell once, so that a bad one is named before anything is charged."""
+    if isinstance(source, PrivateTable):
+        report(f"{label} answers queries, and was checked where its rows are")
+        return
     if type(source).__module__.startswith("pyspark.") or str(source).startswith("spark://"):
         report(f"{label}: its engine checks it")
         return

@@ -300,8 +300,10 @@ class DryRun:
         Plan that the release would be drawn by.
     guesses, audits : tuple of Guess, tuple of AuditResult
         Attacks on made-up records, and attacks on the other promises.
-    rows, notes
-        As for :class:`~discreet.pipeline.result.Published`.
+    rows : tuple of Row
+        Lines of the table that the command line prints, one per column to publish.
+    notes : tuple of str
+        Decisions that no one requested, as of :class:`~discreet.pipeline.result.Published`.
     sentences, open : tuple of str
         Promises in words, and what would not be protected.
     """
@@ -335,7 +337,8 @@ def dry_run(
     source, schema, target, method, privacy, protect, on_stage, on_progress, **options
         As for :func:`discreet.publish`.
     attack_records : int
-        As for :class:`~discreet.pipeline.options.RunOptions`.
+        Number of made-up records that the plan is attacked on; fewer are faster, and reveal only larger
+        mistakes.
 
     Returns
     -------

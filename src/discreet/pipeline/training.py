@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.learn import METHODS
+from discreet.learn import METHODS, PrivateClassifier
 from discreet.learn.feature_map import FeatureMap
 from discreet.noise import Stream
 from discreet.privacy import NoPromise, Promise
 from discreet.query import Database
+from discreet.query.interface import PrivateTable
 from discreet.query.unit_rows import LABEL, ledger_salt, limited_batches
 from discreet.report.statement.documents import Pass
 from discreet.report.statement.model import predicts_target
@@ -23,7 +25,7 @@ from discreet.schema import nearest
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from discreet._types import AnyArray, Floats
     from discreet.learn import Learner
@@ -35,12 +37,15 @@ if TYPE_CHECKING:
 # These follow from the schema or from the request, or must not be chosen at all.
 _FIXED = ("self", "privacy", "schema", "bounds", "classes", "target_bounds", "ledger", "random_state")
 
+DEFAULT_MODEL = PrivateClassifier.name
+"""Model that is trained where none is named."""
+
 
 def trainable_models() -> dict[str, type[Learner]]:
-    """Return the registered learners that make a promise, by name."""
+    """Return the registered learners that make a promise, by name, the default one first."""
     return {
         name: kind
-        for name, kind in sorted(METHODS.items())
+        for name, kind in sorted(METHODS.items(), key=lambda item: (item[0] != DEFAULT_MODEL, item[0]))
         if "privacy" in inspect.signature(kind.__init__).parameters
     }
 
@@ -106,6 +111,11 @@ def make_learner(
         raise ParameterError(
             f"target of the model {name} must be a column, and none is declared. Give --target COLUMN."
         )
+    if name == DEFAULT_MODEL and schema.column(str(schema.target)).is_number:
+        raise ParameterError(
+            f"target of the model {name} must be a list of values, and {schema.target!r} is a number. Give "
+            "another --target, or predict the number with --model ridge."
+        )
     if not is_on_sums(kind):
         _classes(name, schema)
         _check_one_row(name, schema)
@@ -134,7 +144,14 @@ class Training:
     cached: bool = False
 
 
-def train(learner: Learner, table: Any, schema: Schema, ledger: Ledger | None, label: str) -> Training:
+def train(
+    learner: Learner,
+    table: Any,
+    schema: Schema,
+    ledger: Ledger | None,
+    label: str,
+    on_plan: Callable[[str], None] | None = None,
+) -> Training:
     """Train a learner on a table; everything is charged before it is drawn.
 
     Parameters
@@ -142,13 +159,16 @@ def train(learner: Learner, table: Any, schema: Schema, ledger: Ledger | None, l
     learner : Learner
         Learner as :func:`make_learner` returns it; it is fitted in place.
     table : Any
-        Table as :func:`~discreet.tables.open_table` reads it.
+        Table as :func:`~discreet.tables.open_table` reads it; for a learner on noisy sums also a database or
+        a service, which then charges its own ledger.
     schema : Schema
         Schema that declares the columns of the table.
     ledger : Ledger or None
         Ledger that is charged; None: nothing is counted.
     label : str
         Name of the table for error messages.
+    on_plan : callable, optional
+        Called before the first charge with what to expect of the model, where its learner can say so.
 
     Privacy
     -------
@@ -156,7 +176,7 @@ def train(learner: Learner, table: Any, schema: Schema, ledger: Ledger | None, l
     to its result.
     """
     return (
-        _train_on_sums(learner, table, schema, ledger, label)
+        _train_on_sums(learner, table, schema, ledger, label, on_plan)
         if is_on_sums(learner)
         else _train_on_rows(learner, table, schema, label)
     )
@@ -165,7 +185,7 @@ def train(learner: Learner, table: Any, schema: Schema, ledger: Ledger | None, l
 class _Recording:
     """Database that records the aggregates it answers, in their order."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: PrivateTable) -> None:
         self._db = db
         self.aggregates: list[dict[str, Any]] = []
 
@@ -178,16 +198,27 @@ class _Recording:
         return getattr(self._db, name)
 
 
-def _train_on_sums(learner: Any, table: Any, schema: Schema, ledger: Ledger | None, label: str) -> Training:
+def _train_on_sums(
+    learner: Any,
+    table: Any,
+    schema: Schema,
+    ledger: Ledger | None,
+    label: str,
+    on_plan: Callable[[str], None] | None,
+) -> Training:
     """Fit a learner that takes noisy sums, and match its answers with their receipts."""
-    with Database(table, schema=schema, ledger=ledger) as db:
+    answering = isinstance(table, PrivateTable)
+    opened = nullcontext(table) if answering else Database(table, schema=schema, ledger=ledger)
+    with opened as db:
         n_rows = db.n_rows
         if n_rows == 0:
             raise _no_rows(label)
+        if on_plan is not None and hasattr(learner, "describe_fit"):
+            on_plan(learner.describe_fit(db))
         recording = _Recording(db)
         learner.fit_database(recording)
     answers: dict[str, Answer] = learner.answers_
-    if ledger is None:
+    if ledger is None and not answering:
         learner.receipts_ = tuple(map(_without_ledger, learner.receipts_))
     queries = dict(zip(answers, zip(recording.aggregates, learner.receipts_, strict=True), strict=True))
     passes = []

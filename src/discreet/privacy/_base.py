@@ -109,7 +109,7 @@ class Promise(ABC):
             f"{type(self).__name__}.delta_at", "epsilon", epsilon, least=0.0,
             way_out="Zero asks for the total variation between neighbors.",
         )  # fmt: skip
-        return min(1.0, float_up(exact(self._ideal_delta(epsilon)) + self._sampling(epsilon)))
+        return min(1.0, float_up(exact(self._ideal_delta(epsilon)) + self._sampler_delta(epsilon)))
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest proven epsilon at `delta`, rounded up, total variation included."""
@@ -119,7 +119,7 @@ class Promise(ABC):
         )  # fmt: skip
         return smallest_epsilon(self._ideal_epsilon, delta, exact(self.total_variation))
 
-    def _sampling(self, epsilon: float) -> Fraction:
+    def _sampler_delta(self, epsilon: float) -> Fraction:
         return sampling_delta(exact(self.total_variation), epsilon)
 
     def group(self, m: int, *, unit: str | None = None) -> Promise:

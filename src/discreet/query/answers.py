@@ -86,7 +86,7 @@ class Answer:
             object.__setattr__(self, "parts", (self.receipt.id,))
 
     @classmethod
-    def merged(cls, *answers: Answer) -> Answer:
+    def merge(cls, *answers: Answer) -> Answer:
         """Return the mean of answers to the same aggregate, each weighted by the inverse of its variance.
 
         Parameters

@@ -130,7 +130,7 @@ class Curated:
         return arrays
 
     def integers(self, cells: Floats) -> AnyArray:
-        """Return the integers that are summed for numbers within the bounds."""
+        """Return what is summed of numbers within the bounds: how many steps each is above the lower one."""
         places = cells - self.lower
         if not self.whole:
             places /= self.upper - self.lower

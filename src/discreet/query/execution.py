@@ -266,7 +266,7 @@ class QueryExecutor(CostedTable):
         answer = self._read_stored(
             stored, bound, noise, receipt, receipt.answer is not None, comparison, about
         )
-        return Answer.merged(*earlier, answer) if earlier else answer
+        return Answer.merge(*earlier, answer) if earlier else answer
 
     def _measure(
         self, items: Sequence[tuple[str, BoundAggregate, QueryNoise | None]]
@@ -298,7 +298,7 @@ class QueryExecutor(CostedTable):
         owner : str, optional
             Name that must have paid for it; None accepts any.
         """
-        return Answer.merged(*(answer for *_, answer in self._chain(receipt, owner)))
+        return Answer.merge(*(answer for *_, answer in self._chain(receipt, owner)))
 
     def find_answer(self, question: Aggregate, *, owner: str | None = None) -> Answer | None:
         """Return the newest answer to an aggregate about these rows that was paid for, at any price. Free.

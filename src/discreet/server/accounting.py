@@ -57,7 +57,7 @@ class Accounting:
         self._database = database
         self._pooled = pooled
 
-    def remaining(
+    def remaining_amounts(
         self,
         caller: Caller,
         cost: tuple[Promise, ...],

@@ -182,7 +182,7 @@ class Service:
                 unit=dataset.schema.unit,
                 neighbors=dataset.database.neighbors,
             ).whole
-            left = dataset.accounting.remaining(caller, (whole,))
+            left = dataset.accounting.remaining_amounts(caller, (whole,))
             return preview_response(request.kind, (privacy,), left, learner=request.kind)
         query, sd = dataset.parse_query(request), request.requested_sd()
         result = preview_query(
@@ -197,7 +197,7 @@ class Service:
         free = is_free(
             dataset.database, query, privacy=privacy, sd=sd, owner=caller.name, refines=request.refines
         )
-        left = dataset.accounting.remaining(caller, result.cost)
+        left = dataset.accounting.remaining_amounts(caller, result.cost)
         return query_response(dataclasses.replace(result, is_free=free), left)
 
     def _find_answer(self, caller: Caller, aggregate: Aggregate) -> Answer | None:
@@ -227,7 +227,9 @@ class Service:
         except BudgetExceeded as error:
             affordable = affordable_request(privacy, sd, error.scale)
             raise ApiException(budget_error(error, affordable)) from None
-        left = dataset.accounting.remaining(caller, result.cost, result.charges, charged=result.charged)
+        left = dataset.accounting.remaining_amounts(
+            caller, result.cost, result.charges, charged=result.charged
+        )
         return query_response(result, left), result.charges
 
     def _answer_aggregate(
@@ -253,7 +255,7 @@ class Service:
             affordable = affordable_request(privacy, sd, error.scale)
             raise ApiException(budget_error(error, affordable)) from None
         charged = () if answer.cached else answer.cost
-        left = dataset.accounting.remaining(caller, answer.cost, [answer.receipt], charged=charged)
+        left = dataset.accounting.remaining_amounts(caller, answer.cost, [answer.receipt], charged=charged)
         return aggregate_response(request.question, answer, left), [answer.receipt]
 
     def _preview_aggregate(
@@ -266,7 +268,7 @@ class Service:
         cost = dataset.database.cost(aggregate, **asked)
         sd = dataset.database.expected_sd(aggregate, **asked)
         free = dataset.database.is_free(aggregate, refines=_refined_receipt(request), **asked)
-        left = dataset.accounting.remaining(caller, cost)
+        left = dataset.accounting.remaining_amounts(caller, cost)
         return preview_response(request.question, cost, left, sd=sd, free=free)
 
     def _train(
@@ -284,7 +286,7 @@ class Service:
             raise ApiException(budget_error(error, affordable)) from None
         answers = learner.answers_.values()
         charged = [promise for answer in answers if not answer.cached for promise in answer.cost]
-        left = dataset.accounting.remaining(caller, learner.promises_, charged=charged)
+        left = dataset.accounting.remaining_amounts(caller, learner.promises_, charged=charged)
         return model_response(request, learner, left), learner.receipts_
 
     def _request_database(self, caller: Caller, schema: Schema) -> Any:

@@ -396,6 +396,37 @@ def test_the_way_out_is_that_of_the_step(step: Any, words: str) -> None:
         make_pipeline(step, model()).fit(X, Y)
 
 
+def test_a_cached_pipeline_is_told_apart_from_nothing(tmp_path: Path) -> None:
+    """A step that comes from a cache was fitted to the rows as well, and a private one is still private."""
+    for _ in range(2):
+        cached = make_pipeline(StandardScaler(), model(), memory=str(tmp_path))
+        assert listen(lambda: cached.fit(X, Y)) == REFUSED  # noqa: B023
+        private = make_pipeline(scaler(random_state=1), model(), memory=str(tmp_path))
+        assert listen(lambda: private.fit(X, Y)) == SILENT  # noqa: B023
+
+
+def test_searches_that_derive_from_the_common_base() -> None:
+    from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+    from sklearn.model_selection import HalvingGridSearchCV
+
+    search = HalvingGridSearchCV(model(), {"regularization": [0.1, 0.2]}, cv=2, min_resources=30)
+    assert listen(lambda: search.fit(X, Y)) == REPEATS
+
+
+def test_imputation_and_outlier_rejection_by_a_private_model() -> None:
+    from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+    from sklearn.impute import IterativeImputer
+    from sklearn.linear_model import RANSACRegressor
+
+    ridge = PrivateRidge(privacy=PureDP(epsilon=1.0), bounds=(-1, 1), target_bounds=(-1, 1))
+    holes = np.where(np.arange(X.size).reshape(X.shape) % 50 == 0, np.nan, X)
+    imputer = IterativeImputer(ridge, max_iter=1, tol=100.0)
+    assert listen(lambda: imputer.fit(holes)) == TWICE
+    # It sets a generator as random_state, which no private model takes.
+    with pytest.warns(PromiseWarning), pytest.raises(ParameterError, match="random_state"):
+        RANSACRegressor(clone(ridge), min_samples=80).fit(X, Y.astype(float))
+
+
 # The same estimator again, elsewhere, or copied.
 
 
@@ -510,6 +541,13 @@ PARALLEL: dict[str, tuple[Callable[[], Any], str]] = {
 def test_worker_processes_know_what_sent_them(name: str) -> None:
     make, expected = PARALLEL[name]
     assert listen(lambda: make().fit(X, Y)) == expected
+
+
+@pytest.mark.slow
+def test_other_pools_of_processes_know_it_too() -> None:
+    make, expected = PARALLEL["one against the rest"]
+    with joblib.parallel_config("multiprocessing", n_jobs=2):
+        assert listen(lambda: make().fit(X, Y)) == expected
 
 
 @pytest.mark.slow

@@ -6,6 +6,8 @@ step curves from noisy counts; ``_model`` is the estimator.
 
 from __future__ import annotations
 
+from discreet.learn.classifier._curves import Curve
 from discreet.learn.classifier._model import PrivateClassifier
+from discreet.learn.classifier._score import ModelScore
 
-__all__ = ["PrivateClassifier"]
+__all__ = ["Curve", "ModelScore", "PrivateClassifier"]

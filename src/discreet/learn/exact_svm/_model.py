@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discreet.errors import DataError, DiscreetWarning, ParameterError
+from discreet.json_record import JsonRecord
 from discreet.learn.base import POSITIVE, Constraint, Learner, check_finite
 from discreet.learn.exact_svm._solver import SvmProblem, solve
 
@@ -33,7 +34,7 @@ RESIDUAL, RELATIVE_GAP = 1e-9, 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
+class Certificate(JsonRecord):
     """Bounds on the distance of a computed solution from the unique minimizer.
 
     Attributes
@@ -79,22 +80,6 @@ class Certificate:
             intercept_error=math.sqrt(2 * gap / problem.rho),
             converged=residual <= RESIDUAL and gap <= allowed,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, from which :meth:`from_dict` makes an equal certificate."""
-        return {"kind": self.kind, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the certificate that :meth:`to_dict` wrote."""
-        rest = dict(values)
-        names = {item.name for item in fields(cls)}
-        if rest.pop("kind", None) != cls.kind or set(rest) != names:
-            raise ParameterError(
-                f"A certificate must have the kind {cls.kind!r} and the keys {', '.join(sorted(names))}, had "
-                f"{', '.join(sorted(values))}. Write it with to_dict()."
-            )
-        return cls(**rest)
 
 
 class RegularizedSVM(ClassifierMixin, Learner):

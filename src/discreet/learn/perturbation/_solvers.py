@@ -106,8 +106,9 @@ class GradientDescent:
         """Refuse a tolerance that is not certain to be reached, by what is known without a row."""
         self.check_condition(owner)
         if not tolerance >= self.least_tolerance:
+            least = round_up_to_three_digits(self.least_tolerance)
             raise PromiseError(
-                f"tolerance of {owner} must be at least {rounded_up(self.least_tolerance):g} for a table of "
+                f"tolerance of {owner} must be at least {least:g} for a table of "
                 f"this shape and a regularization of {self.regularization:g}, was {tolerance:g}: floating "
                 "point need not come nearer to a minimum. Leave it out, or use a larger regularization."
             )
@@ -115,7 +116,7 @@ class GradientDescent:
     def check_condition(self, owner: str) -> None:
         """Refuse a regularization that is too small for any solver, by what is known without a row."""
         if not self.curvature <= self.largest_condition * self.regularization:
-            enough = rounded_up(self.curvature / self.largest_condition)
+            enough = round_up_to_three_digits(self.curvature / self.largest_condition)
             raise PromiseError(
                 f"regularization of {owner} must be at least {enough:g} for a table of this shape, was "
                 f"{self.regularization:g}: no solver finds the minimizer of so flat a function. Leave it out "
@@ -123,7 +124,7 @@ class GradientDescent:
             )
 
 
-def rounded_up(value: float) -> float:
+def round_up_to_three_digits(value: float) -> float:
     """Return a number of three digits that is not below ``value``."""
     if not 0 < value < math.inf:
         return value

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from discreet.errors import PromiseError
-from discreet.learn.perturbation._solvers import rounded_up
+from discreet.learn.perturbation._solvers import round_up_to_three_digits
 from discreet.learn.perturbation.noise import (
     LARGEST_SHARE,
     LEAST_SHARE,
@@ -176,11 +176,12 @@ def check_jacobian_cost(constants: ProblemConstants, epsilon: float, regularizat
     # At least this part of epsilon is left once the solver's error is paid for.
     if cost < epsilon * (1 - LARGEST_SHARE):
         return
-    enough = constants.regularization_for(epsilon * (1 - LARGEST_SHARE) / 2)
+    least = round_up_to_three_digits(2 * cost / (1 - LARGEST_SHARE))
+    enough = round_up_to_three_digits(constants.regularization_for(epsilon * (1 - LARGEST_SHARE) / 2))
     raise PromiseError(
-        f"epsilon of privacy must be at least {rounded_up(2 * cost / (1 - LARGEST_SHARE)):g} for objective "
+        f"epsilon of privacy must be at least {least:g} for objective "
         f"perturbation with a regularization of {regularization:g}, was {epsilon:g}: the change of volume "
-        f"alone would spend it. Use a regularization of at least {rounded_up(enough):g}, leave it out, or "
+        f"alone would spend it. Use a regularization of at least {enough:g}, leave it out, or "
         "ask for mechanism='output'."
     )
 

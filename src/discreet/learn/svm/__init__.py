@@ -5,6 +5,6 @@
 of the invariant release is :mod:`discreet.learn.exact_svm`.
 """
 
-from discreet.learn.svm._model import PrivateSVM
+from discreet.learn.svm._model import SMOOTHING, PrivateSVM
 
-__all__ = ["PrivateSVM"]
+__all__ = ["SMOOTHING", "PrivateSVM"]

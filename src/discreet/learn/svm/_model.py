@@ -54,7 +54,7 @@ class PrivateSVM(LinearClassifier):
         0.001 to 1. Outside it is the plain hinge.
     mechanism : {"auto", "output", "objective"}
         Noise on the trained weights, or on the objective that is trained (and a little on the weights, to
-        hide the solver's error). By default the one that puts less noise on the weights.
+        hide the solver's error). By default on the objective: the same penalty then leaves less noise.
     fit_intercept : bool
         Whether there is an intercept.
     intercept_scale : float, optional

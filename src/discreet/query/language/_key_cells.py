@@ -261,7 +261,7 @@ def _constants(lowering: Lowering, node: Case) -> _Cells:
     """Return the numbers that a CASE chooses from, and that of NULL."""
     found = sorted({value.value for value in _results(node) if isinstance(value, Constant)})
     codes = {write_value(value): i for i, value in enumerate(found)}
-    labels: list[Any] = [_plain(value) for value in found]
+    labels: list[Any] = [_as_json_number(value) for value in found]
     texts = list(codes)
     if any(isinstance(value, Null) for value in _results(node)):
         labels, texts = [*labels, None], [*texts, MISSING]
@@ -299,7 +299,7 @@ def _whole_numbers(lowering: Lowering, node: Number) -> _Cells:
         texts = [write_value(value) for value in found]
     else:
         texts = [f"{int(low) * width} to below {(int(low) + 1) * width}" for low in found]
-    return _Cells([_plain(value) for value in found], texts, place)
+    return _Cells([_as_json_number(value) for value in found], texts, place)
 
 
 def _count_from_zero(program: Program, place: int, node: Node) -> tuple[int, int, int]:
@@ -418,8 +418,9 @@ def write_interval(low: str, high: str, ends: tuple[float, float], *, dates: boo
 
 def write_value(value: Fraction) -> str:
     """Return the number of a cell as text."""
-    return str(_plain(value))
+    return str(_as_json_number(value))
 
 
-def _plain(value: Fraction) -> int | float:
+def _as_json_number(value: Fraction) -> int | float:
+    """Return an integer if the value is whole, or else the nearest double."""
     return int(value) if value.denominator == 1 else float(value)

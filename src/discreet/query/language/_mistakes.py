@@ -7,10 +7,8 @@ checked; the canonical text of an expression is not, for there a day is a number
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from fractions import Fraction
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ExpressionRefused
@@ -148,12 +146,7 @@ def _walk(node: Node) -> Iterator[Node]:
             waiting.extend(one)
         elif isinstance(one, Node):
             yield one
-            waiting.extend(getattr(one, name) for name in _field_names(type(one)))
-
-
-@cache
-def _field_names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+            waiting.extend(getattr(one, name) for name in one.__dataclass_fields__)
 
 
 def _no_row() -> ExpressionRefused:

@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 ANY_TABLE = "data"
 """Name after FROM where the statement has no plain one: there is one table, whatever it is called."""
-
-_OPENINGS = (
-    "INSERT UPDATE DELETE CREATE DROP ALTER TRUNCATE EXPLAIN COPY ATTACH DETACH PRAGMA SET CALL MERGE "
-    "REPLACE GRANT REVOKE VALUES TABLE FROM DESCRIBE SHOW USE BEGIN COMMIT ROLLBACK VACUUM ANALYZE EXECUTE "
-    "PREPARE DO LOAD INSTALL EXPORT IMPORT"
-)
 _ENDINGS = {
     "HAVING": "a choice among groups",
     **dict.fromkeys(("OFFSET", "FETCH"), "a choice of groups other than LIMIT"),
@@ -88,23 +82,6 @@ class SelectParts:
     statistics: tuple[StatisticText, ...]
     clauses: Mapping[str, str]
     refused: SelectRefusal | None
-
-
-def is_select(text: str, columns: Collection[str]) -> bool:
-    """Return whether a text is an SQL statement rather than a query in words.
-
-    Parameters
-    ----------
-    text : str
-        Text as it was typed.
-    columns : collection of str
-        Casefolded names of columns, with which a query in words may begin.
-    """
-    first = next((piece for piece in tokenize(text) if not piece.is_comment), None)
-    if first is None:
-        return False
-    statement = first.word == "WITH" or first.word in _OPENINGS.split()
-    return first.word == "SELECT" or (statement and first.text.casefold() not in columns)
 
 
 def split_select(text: str, columns: Collection[str]) -> SelectParts:

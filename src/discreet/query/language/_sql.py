@@ -143,6 +143,7 @@ def _names(tree: Tree) -> set[str]:
 
 class _Writer:
     def __init__(self, program: Program, place: int, column: ColumnTree) -> None:
+        """Decide which operations below `place` are written in place, and which become steps with a name."""
         self._operations = program.operations
         self._column = column
         self._uses = self._count_uses(place)

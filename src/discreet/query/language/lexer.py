@@ -33,7 +33,7 @@ from discreet.query.language.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from discreet.schema import Column, Schema
 
@@ -44,6 +44,12 @@ MOST_CHARACTERS = 4096
 MOST_NODES = 400
 MOST_DEPTH = 40
 MOST_ITEMS = 64
+# Words with which a statement of SQL begins, beside SELECT.
+_OPENINGS = (
+    "WITH INSERT UPDATE DELETE CREATE DROP ALTER TRUNCATE EXPLAIN COPY ATTACH DETACH PRAGMA SET CALL MERGE "
+    "REPLACE GRANT REVOKE VALUES TABLE FROM DESCRIBE SHOW USE BEGIN COMMIT ROLLBACK VACUUM ANALYZE EXECUTE "
+    "PREPARE DO LOAD INSTALL EXPORT IMPORT"
+)
 _PHRASES = ("DATE", "INTERVAL", "EXTRACT")  # words with which a phrase of several tokens may begin
 
 
@@ -149,6 +155,24 @@ def tokenize(text: str) -> list[Token]:
         tokens.append(Token(word, match.start(), match.end(), depth, kind))
         depth += word == "("
     return tokens
+
+
+def is_statement(text: str, columns: Collection[str]) -> bool:
+    """Return whether a text is an SQL statement rather than a query in words.
+
+    Parameters
+    ----------
+    text : str
+        Text as it was typed.
+    columns : collection of str
+        Casefolded names of columns, with which a query in words may begin.
+    """
+    first = next((piece for piece in tokenize(text) if not piece.is_comment), None)
+    if first is None:
+        return False
+    if first.word == "SELECT":
+        return True
+    return first.word in _OPENINGS.split() and first.text.casefold() not in columns
 
 
 def split_list(tokens: Sequence[Token], depth: int = 0) -> Iterator[list[Token]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from discreet.errors import ExpressionRefused
 from discreet.query.language._expression import parse_typed, parse_where
 from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
-from discreet.query.language._select import ANY_TABLE, WORDS, is_select, read_sql_item, split_select
+from discreet.query.language._select import ANY_TABLE, WORDS, read_sql_item, split_select
 from discreet.query.language._statistic import (
     QueryStatistic,
     StatisticText,
@@ -27,6 +27,7 @@ from discreet.query.language.lexer import (
     Token,
     bare,
     is_plain,
+    is_statement,
     read_whole,
     shorten,
     source_text,
@@ -204,7 +205,7 @@ def _parse(text: str, schema: Schema, *, typed: bool) -> Query:
     if len(text) > _MOST:
         raise ExpressionRefused(f"more than {_MOST} characters", "Ask a shorter question.")
     text = _strip_end(text)
-    if is_select(text, _columns(schema)):
+    if is_statement(text, _columns(schema)):
         return _read_select(text, schema, suggest=True, typed=typed)
     parts = _split_clauses(text)
     listed = read_list(parts.pop("", ""), _columns(schema))

@@ -10,6 +10,7 @@ import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.learn.base import check_finite
+from discreet.learn.svm import SMOOTHING
 from discreet.privacy import NoPromise
 from discreet.schema import Column, Schema
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from discreet.release.masked.method import MaskedRelease
 
 _CHOICES: dict[str, tuple[str, ...]] = {
+    "learner": ("logistic", "svm"),
     "labels": ("prior", "noisy_counts", "true"),
     "mechanism": ("auto", "output", "objective"),
     "sensitivity": ("tight", "worst-case"),
@@ -185,6 +187,8 @@ def check_parameters(method: MaskedRelease) -> None:
                 f"{name} of {where} must be one of {', '.join(map(repr, allowed))}, was "
                 f"{getattr(method, name)!r}."
             )
+    if not SMOOTHING.contains(method.smoothing):
+        raise ParameterError(f"smoothing of {where} must be {SMOOTHING.words}, was {method.smoothing!r}.")
     for name, value in (
         ("regularization", method.regularization),
         ("norm_bound", method.norm_bound),

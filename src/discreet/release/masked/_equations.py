@@ -1,9 +1,9 @@
 """Points of a masked table for any number of classes, an intercept and fixed records.
 
 With ``W = A Q^T``, Q an orthonormal basis of the row space of the weights W, a point is ``x = Q u + v`` with
-v orthogonal to Q. The residual of a point, its one-hot label minus its probabilities, depends on u alone. So
-u is computed first, by Gauss-Newton steps that move all points of a group alike; v then follows by one
-projection.
+v orthogonal to Q. The residual of a point, minus the derivative of its loss by the scores, depends on u
+alone. For logistic regression it is the one-hot label minus the probabilities. So u is computed first, by
+Gauss-Newton steps that move all points of a group alike; v then follows by one projection.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize
 
-from discreet.learn.perturbation.noise import zero_sum_basis
 from discreet.noise.linear_algebra import least_squares, norm, product, row_space, symmetric_eigen
-from discreet.release.masked._starts import linear_program_start, tilted_start
+from discreet.release.masked._starts import linear_program_start, tilted_shares, tilted_start
+from discreet.release.masked.encoding import model_shares, public_ball
 from discreet.release.masked.existence import blocks, sample_ball
+from discreet.release.masked.losses import LOGISTIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._types import Floats, Ints
     from discreet.noise import Stream
+    from discreet.release.masked.losses import MaskedLoss
 
 TOLERANCE = 1e-14
 """Norm of the mean equations at which the iteration stops."""
@@ -51,8 +53,8 @@ class PointTargets:
 
     Attributes
     ----------
-    weights : array of shape (n_classes, dimension)
-        Rows that sum to zero; the last column belongs to the constant coordinate, where there is one.
+    weights : array of shape (n_scores, dimension)
+        One row for each score; the last column belongs to the constant coordinate, where there is one.
     codes : array of int
         Position of the label of each point among the classes, shape (n_points,).
     regularization : float
@@ -63,6 +65,8 @@ class PointTargets:
         Last coordinate of every point, for an intercept; 0 if there is none.
     fixed, fixed_codes : array
         Records that are published as they are, shape (n_fixed, dimension), and the positions of their labels.
+    loss : MaskedLoss
+        Loss of the learner that shall find the weights.
     """
 
     weights: Floats
@@ -72,6 +76,7 @@ class PointTargets:
     constant: float
     fixed: Floats
     fixed_codes: Ints
+    loss: MaskedLoss = LOGISTIC
 
     @property
     def n_total(self) -> int:
@@ -137,9 +142,9 @@ def general_points(targets: PointTargets, stream: Stream) -> Floats:
 
 
 class PointEquations:
-    """The equations for u: ``mean over all points of (label - probabilities) u^T = regularization A``.
+    """The equations for u: ``mean over all points of residual u^T = regularization A``.
 
-    Written in a basis of the vectors that sum to zero, so that no equation follows from the others.
+    Written in a basis of what residuals can be, so that no equation follows from the others.
 
     Parameters
     ----------
@@ -156,11 +161,13 @@ class PointEquations:
         self.codes = codes
         self.A = product(targets.inner, Q)
         self.offset = targets.offset
-        self.zero_sum = zero_sum_basis(len(targets.weights))
+        self.loss = targets.loss
+        self.basis = self.loss.basis(len(targets.weights))
         self.constant = targets.constant
         self.n_total = targets.n_total
         self.fixed = len(targets.fixed) > 0
-        self.n_classes, self.rank = self.A.shape
+        self.rank = self.A.shape[1]
+        self.n_classes = max(2, len(targets.weights))
         # Where Q spans the whole space there is no part v that would need room in the ball.
         whole = self.rank == targets.inner.shape[1]
         self.radius = targets.inner_radius * ((1 - 1e-12) if whole else _ROOM)
@@ -175,29 +182,27 @@ class PointEquations:
         parts = [product(left[:, : targets.inner.shape[1]], Q)]
         if self.constant > 0:
             parts.append(left[:, -1:] / self.constant)
-        self.target = product(self.zero_sum, np.hstack(parts))
+        self.target = product(self.basis, np.hstack(parts))
         self.need = float(np.sum(targets.weights * left))
 
     def scores(self, u: Floats) -> Floats:
-        """Return the score of each class for points with coordinates u: shape (n_points, n_classes)."""
+        """Return the scores of points with coordinates u: shape (n_points, n_scores)."""
         return product(u, self.A.T) + self.offset
 
     def residuals(self, u: Floats, codes: Ints) -> Floats:
-        """Return one-hot labels minus probabilities: shape (n_points, n_classes)."""
-        result: Floats = -special.softmax(self.scores(u), axis=1)
-        result[np.arange(len(codes)), codes] += 1
-        return result
+        """Return minus the derivatives of the losses by the scores: shape (n_points, n_scores)."""
+        return self.loss.residuals(self.scores(u), codes)
 
     def map_to_ball(self, q: Floats) -> Floats:
         """Map any vectors into the ball: ``u = radius q / sqrt(1 + |q|^2)``."""
         return np.asarray(self.radius * q / np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis])
 
     def error(self, q: Floats) -> Floats:
-        """Return left minus right side of the equations at q: shape (n_classes - 1, rank [+ 1])."""
+        """Return left minus right side of the equations at q: shape (size of the basis, rank [+ 1])."""
         total = np.zeros_like(self.target)
         for block in blocks(len(q)):
             u = self.map_to_ball(q[block])
-            residuals = product(self.residuals(u, self.codes[block]), self.zero_sum.T)
+            residuals = product(self.residuals(u, self.codes[block]), self.basis.T)
             total += product(residuals.T, self.append_one(u))
         return total / self.n_total - self.target
 
@@ -223,23 +228,20 @@ class PointEquations:
 
         Notes
         -----
-        With ``den = sqrt(1 + |q|^2)``, ``r = radius / den`` and probabilities p: ``du = r (dq - q (q . dq) /
-        den^2)`` and ``dp = (diag p - p p^T) A du``. A point contributes ``-dp u^T + (label - p) du^T``, the
-        rows multiplied by the zero-sum basis.
+        With ``den = sqrt(1 + |q|^2)``, ``r = radius / den`` and B the second derivative of the loss by the
+        scores: ``du = r (dq - q (q . dq) / den^2)`` and the residual changes by ``-B A du``. A point
+        contributes ``-B A du u^T + residual du^T``, the rows multiplied by the basis.
         """
         den = np.sqrt(1 + np.einsum("ij,ij->i", q, q))[:, np.newaxis]
         u = self.radius * q / den
-        p = special.softmax(self.scores(u), axis=1)
-        residuals = -p
-        residuals[np.arange(len(codes)), codes] += 1
-        residuals = product(residuals, self.zero_sum.T)
-        n, k, e = len(q), self.rank, len(self.zero_sum)
-        # First -dp u^T, with the scalar r taken in at the end; then (label - p) du^T.
-        slopes = p[:, :, np.newaxis] * (self.A - product(p, self.A)[:, np.newaxis, :])
-        reduced_slopes = np.einsum("ec,nck->nek", self.zero_sum, slopes)
+        scores = self.scores(u)
+        residuals = product(self.loss.residuals(scores, codes), self.basis.T)
+        n, k, e = len(q), self.rank, len(self.basis)
+        # First -B A du u^T, with the scalar r taken in at the end; then residual du^T.
+        reduced_slopes = np.einsum("ec,nck->nek", self.basis, self.loss.bend(scores, codes, self.A))
         radial = np.einsum("nek,nk->ne", reduced_slopes, q)[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]
-        minus_dp = ((radial - reduced_slopes) * (self.radius / den)[:, np.newaxis]).reshape(n, e * k)
-        out = product(self.append_one(u).T, minus_dp).reshape(-1, e, k).transpose(1, 0, 2).copy()
+        minus_change = ((radial - reduced_slopes) * (self.radius / den)[:, np.newaxis]).reshape(n, e * k)
+        out = product(self.append_one(u).T, minus_change).reshape(-1, e, k).transpose(1, 0, 2).copy()
         residuals *= self.radius / den
         out[:, :k] += residuals.sum(axis=0)[:, np.newaxis, np.newaxis] * np.eye(k)
         outer = (q[:, :, np.newaxis] * (q / den**2)[:, np.newaxis, :]).reshape(n, k * k)
@@ -248,9 +250,11 @@ class PointEquations:
 
     def solve(self, start: Floats) -> Floats:
         """Return q at which the equations hold, or raise :class:`PointsNotFound`."""
-        result = self._solve_from(self._initial_guess(start))
+        # Scores that do not sum to zero leave too little room for a guess; whether the candidate places have
+        # a solution is known sooner.
+        result = self._solve_from(self._initial_guess(start)) if self.loss.zero_sum else None
         # Fixed points leave little room, and shorter weights need not have more: try other starts.
-        for further in (tilted_start, linear_program_start) if self.fixed else ():
+        for further in (tilted_start, linear_program_start) if self.fixed or not self.loss.zero_sum else ():
             if result is None:
                 begin = further(self, start)
                 result = None if begin is None else self._solve_from(begin)
@@ -322,12 +326,11 @@ class PointEquations:
 
         Notes
         -----
-        The gain of a point is ``(label - p) . scores``. Multiplying the equations by the weights shows that
+        The gain of a point is ``residual . scores``. Multiplying the equations by the weights shows that
         its mean must be ``need``; the move alpha is the least one at which it is, or the best one on the
         grid.
         """
-        size = np.sqrt(np.einsum("ij,ij->i", self.A, self.A))[:, np.newaxis]
-        directions = np.divide(self.A, size, out=np.zeros_like(self.A), where=size > 0)[self.codes]
+        directions = self.loss.directions(self.A)[self.codes]
 
         def excess(alpha: float) -> float:
             total = 0.0
@@ -348,6 +351,38 @@ class PointEquations:
         return np.asarray(q + best * directions)
 
 
+def label_shares(
+    weights: Floats, regularization: float, constant: float, radius: float, loss: MaskedLoss
+) -> Floats:
+    """Return shares of labels that fit a classifier: equal ones, unless it has an intercept.
+
+    Privacy
+    -------
+    A function of the released weights. The points are the same for every release.
+
+    Notes
+    -----
+    :func:`~discreet.release.masked.encoding.model_shares` takes points as they fall in the ball. Scores that
+    do not sum to zero leave fewer shares to choose from, and those of :func:`tilted_shares` are tried first.
+    """
+    fallback = model_shares(weights, regularization, constant, radius, loss)
+    if constant == 0 or loss.zero_sum:
+        return fallback
+    targets = PointTargets(
+        weights=weights,
+        codes=np.arange(len(fallback)),
+        regularization=regularization,
+        radius=radius,
+        constant=constant,
+        fixed=np.zeros((0, weights.shape[1])),
+        fixed_codes=np.zeros(0, np.int64),
+        loss=loss,
+    )
+    Q = row_space(targets.inner, 1e-13).T
+    found = tilted_shares(PointEquations(targets, Q, targets.codes), product(public_ball(len(Q)), Q))
+    return fallback if found is None else found
+
+
 def _project(points: Floats, Q: Floats, u: Floats, system: PointEquations, targets: PointTargets) -> None:
     """Overwrite random points by parts v orthogonal to Q that solve the remaining equations.
 
@@ -359,21 +394,21 @@ def _project(points: Floats, Q: Floats, u: Floats, system: PointEquations, targe
     point in the ball and the sum at zero; it does not exist if the second part alone leaves the ball.
     """
     n = len(points)
-    square = np.zeros((len(system.zero_sum),) * 2)
-    sums = np.zeros((len(system.zero_sum), points.shape[1]))
+    square = np.zeros((len(system.basis),) * 2)
+    sums = np.zeros((len(system.basis), points.shape[1]))
     room = np.sqrt(np.maximum(targets.inner_radius**2 - np.einsum("ij,ij->i", u, u), 0.0)) * (1 - 1e-12)
     for block in blocks(n):
         part = points[block]
         part -= product(product(part, Q), Q.T)
         size = np.sqrt(np.einsum("ij,ij->i", part, part))
         part *= np.minimum(1.0, _ROOM * room[block] / np.where(size > 0, size, 1.0))[:, np.newaxis]
-        residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
+        residuals = product(system.residuals(u[block], system.codes[block]), system.basis.T)
         square += product(residuals.T, residuals)
         sums += product(residuals.T, part)
     fixed = np.zeros_like(sums)
     if len(targets.fixed):
         inner = targets.fixed[:, : points.shape[1]]
-        residuals = product(system.residuals(product(inner, Q), targets.fixed_codes), system.zero_sum.T)
+        residuals = product(system.residuals(product(inner, Q), targets.fixed_codes), system.basis.T)
         fixed = product(residuals.T, inner - product(product(inner, Q), Q.T))
     # Residuals may be linearly dependent, so the normal equations are solved by least squares.
     free_coefficients, forced_coefficients = (least_squares(square, side) for side in (sums, fixed))
@@ -383,7 +418,7 @@ def _project(points: Floats, Q: Floats, u: Floats, system: PointEquations, targe
     # The largest common factor on the free parts under which all points stay in the ball.
     factor = 1.0
     for block in blocks(n):
-        residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
+        residuals = product(system.residuals(u[block], system.codes[block]), system.basis.T)
         points[block] -= product(residuals, free_coefficients)
         # Once more, because rounding leaves a little along Q.
         points[block] -= product(product(points[block], Q), Q.T)
@@ -400,7 +435,7 @@ def _project(points: Floats, Q: Floats, u: Floats, system: PointEquations, targe
     for block in blocks(n):
         points[block] *= factor
         if len(targets.fixed):
-            residuals = product(system.residuals(u[block], system.codes[block]), system.zero_sum.T)
+            residuals = product(system.residuals(u[block], system.codes[block]), system.basis.T)
             points[block] -= product(residuals, forced_coefficients)
 
 

@@ -12,14 +12,16 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize
 
 from discreet.noise.linear_algebra import norm, product
-from discreet.release.masked.existence import SPREAD, best_margin, blocks, gain, residuals, sample_ball
+from discreet.release.masked.existence import SPREAD, blocks, sample_ball
+from discreet.release.masked.losses import LOGISTIC
 
 if TYPE_CHECKING:
     from discreet._types import Floats, Ints
     from discreet.noise import Stream
+    from discreet.release.masked.losses import MaskedLoss
 
 _ROOM = 0.9
 """Share of the room beside the axis that a point may use before the projection."""
@@ -28,14 +30,19 @@ _STEPS = 41
 
 
 def binary_points(
-    weights: Floats, signs: Floats, regularization: float, radius: float, stream: Stream
+    weights: Floats,
+    signs: Floats,
+    regularization: float,
+    radius: float,
+    stream: Stream,
+    loss: MaskedLoss = LOGISTIC,
 ) -> Floats:
     """Return points in a ball at which the gradient for ``weights`` vanishes, up to rounding.
 
     Parameters
     ----------
     weights : array of shape (d,)
-        Classifier w, of norm at most :func:`~discreet.learn.logistic.sensitivity.largest_norm`.
+        Classifier w, of norm at most that of :meth:`MaskedLoss.largest_norm`.
     signs : array of shape (n,)
         Labels s of the points, -1 or 1.
     regularization : float
@@ -44,6 +51,8 @@ def binary_points(
         Radius of the ball that contains the points.
     stream : Stream
         Source of the random points that are projected.
+    loss : MaskedLoss
+        Loss of the learner that shall find the weights.
 
     Returns
     -------
@@ -55,11 +64,11 @@ def binary_points(
 
     Notes
     -----
-    The gradient vanishes where ``mean of s_i sigma(-m_i) x_i = lambda w``, with margins ``m_i = s_i w .
-    x_i``. Along w this says that the mean gain ``m_i sigma(-m_i)`` is ``lambda |w|**2``; every label agrees
-    with the classifier. Orthogonal to w the points are uniform on the ball, projected so that the sum
-    weighted by ``s_i sigma(-m_i)`` vanishes. These weights depend on the margins alone, so that one
-    projection is exact.
+    The gradient vanishes where ``mean of s_i phi(m_i) x_i = lambda w``, with margins ``m_i = s_i w . x_i``
+    and ``phi`` minus the derivative of the loss, ``sigma(-m)`` for the logistic one. Along w this says that
+    the mean gain ``m_i phi(m_i)`` is ``lambda |w|**2``; every label agrees with the classifier. Orthogonal to
+    w the points are uniform on the ball, projected so that the sum weighted by ``s_i phi(m_i)`` vanishes.
+    These weights depend on the margins alone, so that one projection is exact.
 
     Reference
     ---------
@@ -70,9 +79,9 @@ def binary_points(
     points = sample_ball(n, d, radius, stream)
     axis = weights / size_of_weights if size_of_weights > 0 else np.zeros(d)
     axial = product(points, axis)
-    margins = _choose_margins(np.abs(axial) / radius, size_of_weights, regularization, radius)
+    margins = _choose_margins(np.abs(axial) / radius, size_of_weights, regularization, radius, loss)
     axial_distances = margins / size_of_weights if size_of_weights > 0 else np.zeros(n)
-    pull = signs * special.expit(-margins)
+    pull = signs * loss.pull(margins)
     room = _ROOM * np.sqrt(np.maximum(radius**2 - axial_distances**2, 0.0))
     total = np.zeros(d)
     for block in blocks(n):
@@ -101,7 +110,9 @@ def binary_points(
     return points
 
 
-def _choose_margins(shares: Floats, length: float, regularization: float, radius: float) -> Floats:
+def _choose_margins(
+    shares: Floats, length: float, regularization: float, radius: float, loss: MaskedLoss
+) -> Floats:
     """Return margins, spread like ``shares``, whose mean gain is ``regularization * length**2``.
 
     Notes
@@ -115,9 +126,11 @@ def _choose_margins(shares: Floats, length: float, regularization: float, radius
         return np.zeros(len(shares))
     reach = SPREAD * radius * length
     # With some room beside the axis if possible, else up to the surface of the ball.
-    if float(gain(np.array(min(best_margin(), reach)))) < required_gain:
+    if float(loss.gain(np.array(min(loss.best_margin, reach)))) < required_gain:
         reach = radius * length
-    best = min(best_margin(), reach)
+    best = min(loss.best_margin, reach)
+    # A point beyond the last margin that pulls would say nothing about the classifier.
+    reach = min(reach, loss.largest_margin)
     # At least a thousandth each, so that no margin stays at zero along the path.
     scaled = np.minimum(shares + 1e-3, 1.0) * reach
 
@@ -126,7 +139,7 @@ def _choose_margins(shares: Floats, length: float, regularization: float, radius
 
     def excess(t: float) -> float:
         margins = margins_at(t)
-        sums = [float(gain(margins[block]).sum()) for block in blocks(len(margins))]
+        sums = [float(loss.gain(margins[block]).sum()) for block in blocks(len(margins))]
         return math.fsum(sums) / len(margins) - required_gain
 
     ends = np.linspace(0.0, 2.0, _STEPS)
@@ -142,7 +155,9 @@ _SMALL = 1e-26
 """Squared norm at which a descent stops, relative to that of ``regularization * weights``."""
 
 
-def greedy_value(x: Floats, code: int, weights: Floats, left: Floats) -> tuple[float, Floats]:
+def greedy_value(
+    x: Floats, code: int, weights: Floats, left: Floats, loss: MaskedLoss = LOGISTIC
+) -> tuple[float, Floats]:
     """Return the squared norm of the summed gradient once a point is added, and its derivative.
 
     Parameters
@@ -155,37 +170,30 @@ def greedy_value(x: Floats, code: int, weights: Floats, left: Floats) -> tuple[f
         Classifier with one row for two classes, else one for each class.
     left : array of the same shape
         Sum of residuals times points so far, minus the number of points times ``regularization * weights``.
+    loss : MaskedLoss
+        Loss of the learner that shall find the weights.
 
     Returns
     -------
     value : float
-        ``|r x^T + left|^2`` with r the residual of the point, one-hot label minus probabilities.
+        ``|r x^T + left|^2`` with r the residual of the point, minus the derivative of its loss by the scores.
     slope : array of shape (d,)
         Derivative of the value by x.
 
     Notes
     -----
-    With ``T = r x^T + left`` and p the probabilities, the slope is
-    ``2 (T^T r - W^T (diag p - p p^T) T x)``; for two classes ``diag p - p p^T`` is ``p (1 - p)``.
+    With ``T = r x^T + left`` and B the second derivative of the loss by the scores, the slope is
+    ``2 (T^T r - W^T B T x)``; for the logistic loss B is ``diag p - p p^T``, p the probabilities.
 
     Reference
     ---------
     Pham et al., equations (4) and (5), corrected: docs/explanation/theorems/masked-greedy.md
     """
     scores = product(weights, x)
-    if len(weights) == 1:
-        p = special.expit(scores)
-        pull = (code == 1) - p
-        variances = p * (1 - p)
-    else:
-        p = special.softmax(scores)
-        pull = -p
-        pull[code] += 1
-        variances = np.zeros(0)
+    pull = loss.residuals(scores[np.newaxis], np.array([code]))[0]
     total = np.outer(pull, x) + left
-    total_x = product(total, x)
-    dp = variances * total_x if len(weights) == 1 else p * total_x - p * float(np.sum(p * total_x))
-    return float(np.sum(total**2)), 2 * (product(pull, total) - product(dp, weights))
+    bent = loss.bend_at(scores, code, product(total, x))
+    return float(np.sum(total**2)), 2 * (product(pull, total) - product(bent, weights))
 
 
 def greedy_points(
@@ -199,6 +207,7 @@ def greedy_points(
     fixed: Floats | None = None,
     fixed_codes: Ints | None = None,
     pace: bool = True,
+    loss: MaskedLoss = LOGISTIC,
 ) -> Floats:
     """Add points one by one, each where it lowers the norm of the summed gradient most.
 
@@ -221,6 +230,8 @@ def greedy_points(
     pace : bool
         Whether the target after k points is the share of k of them. If not, as in the paper, the first few
         points do everything and the rest end at the origin.
+    loss : MaskedLoss
+        Loss of the learner that shall find the weights.
 
     Returns
     -------
@@ -241,23 +252,31 @@ def greedy_points(
     points[:, :d] = sample_ball(n, d, inner, stream)
     done = np.zeros_like(weights)
     if fixed is not None and fixed_codes is not None and n_fixed:
-        done = product(residuals(weights, fixed, fixed_codes).T, fixed)
+        done = product(loss.residuals(product(fixed, weights.T), fixed_codes).T, fixed)
     share = regularization * weights
     small = _SMALL * max(float(np.sum(share**2)), 1e-300)
     for k, code in enumerate(codes):
         aim = (n_fixed + (k + 1 if pace else n)) * share
         points[k] = _descend(
-            points[k], int(code), weights, done - aim, d, None if radius is None else inner, small
+            points[k], int(code), weights, done - aim, d, None if radius is None else inner, small, loss
         )
-        done += product(residuals(weights, points[k : k + 1], codes[k : k + 1]).T, points[k : k + 1])
+        point = points[k : k + 1]
+        done += product(loss.residuals(product(point, weights.T), codes[k : k + 1]).T, point)
     return points
 
 
 def _descend(
-    x: Floats, code: int, weights: Floats, left: Floats, d: int, inner: float | None, small: float
+    x: Floats,
+    code: int,
+    weights: Floats,
+    left: Floats,
+    d: int,
+    inner: float | None,
+    small: float,
+    loss: MaskedLoss,
 ) -> Floats:
     """Return the end of a gradient descent from x, with steps halved until they help, inside the ball."""
-    value, slope = greedy_value(x, code, weights, left)
+    value, slope = greedy_value(x, code, weights, left, loss)
     length = 1.0
     for _ in range(_MOST_STEPS):
         if value <= small:
@@ -271,7 +290,7 @@ def _descend(
             # Projected gradient descent: a step that leaves the ball ends on its surface.
             if inner is not None and size > inner:
                 trial[:d] *= inner / size * (1 - 1e-12)
-            trial_value, trial_slope = greedy_value(trial, code, weights, left)
+            trial_value, trial_slope = greedy_value(trial, code, weights, left, loss)
             if trial_value < value * (1 - 1e-9):
                 break
             length /= 2

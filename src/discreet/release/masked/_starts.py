@@ -38,7 +38,7 @@ def _candidates(system: PointEquations, q: Floats) -> tuple[Floats, Ints, Floats
     present = np.flatnonzero(np.bincount(system.codes, minlength=system.n_classes))
     columns = []
     for code in present:
-        residuals = product(system.residuals(u, np.full(len(u), code)), system.zero_sum.T)
+        residuals = product(system.residuals(u, np.full(len(u), code)), system.basis.T)
         columns.append(
             (residuals[:, :, np.newaxis] * system.append_one(u)[:, np.newaxis, :]).reshape(len(u), -1)
         )
@@ -57,20 +57,28 @@ def _place_points(
     return np.asarray(out / np.sqrt(1 - np.minimum(size, _RINGS[-1] ** 2))[:, None] + jitter)
 
 
-def tilted_start(system: PointEquations, q: Floats) -> Floats | None:
-    """Return a start drawn from the prior, tilted so that the equations hold; None if no tilt exists.
+def _tilt(parts: Floats, counts: Ints, target: Floats) -> Floats | None:
+    """Return the laws nearest to uniform ones under which effects have the required sum; None if none have.
+
+    Parameters
+    ----------
+    parts : array of shape (n_laws, n_places, n_equations)
+        Effect of one point at each place, for each law.
+    counts : array of int
+        Number of points that follow each law.
+    target : array of shape (n_equations,)
+        Required sum of the effects of all points.
+
+    Returns
+    -------
+    array of shape (n_laws, n_places) or None
+        Probability of each place.
 
     Notes
     -----
-    Among the laws on the candidate places under which the equations hold in the mean, the nearest to the
-    uniform one in relative entropy has weights ``exp(effect . tilt)``. The tilt minimizes the convex
-    function ``sum over labels of count * logsumexp(effects tilt) - target . tilt``, by Newton's method
-    with backtracking. Points take the quantiles ``(i + 1/2) / n`` of the law of their label.
+    The weights are ``exp(effect . tilt)``, and the tilt minimizes the convex function ``sum over laws of
+    count * logsumexp(effects tilt) - target . tilt``, by Newton's method with backtracking.
     """
-    places, present, effects = _candidates(system, q)
-    counts = np.bincount(system.codes, minlength=system.n_classes)[present]
-    parts = effects.reshape(len(present), len(places), -1)
-    target = system.target.reshape(-1)
 
     def evaluate(tilt: Floats) -> tuple[float, Floats]:
         scores = np.einsum("lpe,e->lp", parts, tilt)
@@ -103,12 +111,42 @@ def tilted_start(system: PointEquations, q: Floats) -> Floats | None:
         tilt, value, chances = tilt - length * step, trial_value, trial
     else:
         return None
+    return np.asarray(chances)
+
+
+def tilted_start(system: PointEquations, q: Floats) -> Floats | None:
+    """Return a start drawn from the prior, tilted so that the equations hold; None if no tilt exists.
+
+    Notes
+    -----
+    The laws are those on the candidate places, one for each label, under which the equations hold in the mean
+    and which are nearest to the uniform one in relative entropy. Points take the quantiles ``(i + 1/2) / n``
+    of the law of their label.
+    """
+    places, present, effects = _candidates(system, q)
+    counts = np.bincount(system.codes, minlength=system.n_classes)[present]
+    chances = _tilt(effects.reshape(len(present), len(places), -1), counts, system.target.reshape(-1))
+    if chances is None:
+        return None
     chosen = [
         # Quantiles in place of random draws: the equations then hold almost as well as in the mean.
         np.minimum(np.searchsorted(np.cumsum(chance), (np.arange(n) + 0.5) / n), len(places) - 1)
         for chance, n in zip(chances, counts.tolist(), strict=True)
     ]
     return _place_points(system, places, chosen, present, _SPREAD_JITTER * q)
+
+
+def tilted_shares(system: PointEquations, q: Floats) -> Floats | None:
+    """Return shares of labels with which the equations can hold; None if none were found.
+
+    Notes
+    -----
+    One law on labels and places together, nearest to the uniform one among those under which the equations
+    hold in the mean.
+    """
+    places, present, effects = _candidates(system, q)
+    chances = _tilt(effects[np.newaxis], np.array([system.n_total]), system.target.reshape(-1))
+    return None if chances is None else np.asarray(chances.reshape(len(present), len(places)).sum(axis=1))
 
 
 def linear_program_start(system: PointEquations, q: Floats) -> Floats | None:

@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from discreet.errors import PromiseError
-from discreet.learn.logistic.problem import SoftmaxProblem, problem_for
 from discreet.learn.perturbation.mean_loss import minimize
 from discreet.noise.linear_algebra import norm, product
 from discreet.release.masked._equations import PointsNotFound, PointTargets, general_points
 from discreet.release.masked._points import binary_points, greedy_points
-from discreet.release.masked.existence import least_records, longest_norm, max_point_gain, regularization_for
+from discreet.release.masked.existence import (
+    least_records,
+    longest_norm,
+    max_point_gain,
+    regularization_for,
+    sample_ball,
+)
+from discreet.release.masked.losses import LOGISTIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from discreet._types import Floats, Ints
     from discreet.noise import Stream
+    from discreet.release.masked.losses import MaskedLoss
 
 Infeasible = Literal["shrink", "lambda", "error"]
 Construction = Literal["direct", "greedy"]
@@ -28,6 +35,8 @@ LARGEST_GRADIENT = 1e-12
 """Largest norm of the gradient that the direct construction may leave; points with more are refused."""
 _SHRINK_FACTOR, _MOST_TRIES = 0.9, 40
 """Factor on the weights or the penalty after a failed try, and how many tries there are."""
+_TRAINED_FACTOR, _TRAINED_TRIES = 0.7, 10
+"""The same on the way to a classifier that was trained on random points."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,6 +89,10 @@ class Task:
         Construction, as for :class:`~discreet.release.MaskedRelease`.
     infeasible : {"shrink", "lambda", "error"}
         Reaction where no points exist, as for :class:`~discreet.release.MaskedRelease`.
+    loss : MaskedLoss
+        Loss of the learner that shall find the classifier.
+    free_labels : bool
+        Whether ``labels`` returns what fits the weights it is given; otherwise their counts are set.
     """
 
     weights: Floats
@@ -92,6 +105,8 @@ class Task:
     fixed_codes: Ints
     construction: Construction = "direct"
     infeasible: Infeasible = "shrink"
+    loss: MaskedLoss = LOGISTIC
+    free_labels: bool = False
 
     @property
     def has_closed_form(self) -> bool:
@@ -100,12 +115,7 @@ class Task:
 
     def gradient(self, points: Floats, codes: Ints) -> float:
         """Return the norm of the gradient of the training problem on some points, at the weights."""
-        n_classes = max(2, len(self.weights))
-        problem = problem_for(points, codes, self.regularization, n_classes)
-        flat = self.weights[0]
-        if isinstance(problem, SoftmaxProblem):
-            flat = product(problem.basis, self.weights).reshape(-1)
-        return norm(problem.gradient(flat))
+        return self.loss.gradient_norm(points, codes, self.weights, self.regularization)
 
 
 def make_mask(task: Task, stream: Stream) -> Mask:
@@ -138,20 +148,23 @@ def make_mask(task: Task, stream: Stream) -> Mask:
     the minimizer of the regularized loss on the fixed points and as many points at the origin as are to be
     made, with the labels of the first try. ``c`` has points by definition, and they lie inside the ball, so
     that classifiers near ``c`` have points too. It is 0 where there is neither an intercept nor a fixed
-    point. After 40 tries the points at the origin themselves are returned.
+    point. After 40 tries the points at the origin themselves are returned. Scores that do not sum to zero
+    have an intercept that shrinking takes away from what any labels allow: where labels are free, ``c`` is
+    the classifier that is trained on random points with the labels that the requested one gives them.
 
     Reference
     ---------
     docs/explanation/theorems/masked-existence.md
     """
-    if len(task.weights) > 1:
+    if len(task.weights) > 1 and task.loss.zero_sum:
         task = replace(task, weights=task.weights - task.weights.mean(axis=0))
     requested_norm, first = norm(task.weights), task
     task = _apply_existence_bound(task)
     codes, origin = task.labels(task.weights, task.regularization), None
-    for _ in range(_MOST_TRIES):
+    to_trained = task.infeasible == "shrink" and task.free_labels and not task.loss.zero_sum
+    for _ in range(_TRAINED_TRIES if to_trained else _MOST_TRIES):
         try:
-            mask = _attempt(task, codes, stream.spawn())
+            mask = _attempt(_settle_intercept(task, codes), codes, stream.spawn())
             return replace(mask, scale=norm(mask.weights) / requested_norm if requested_norm > 0 else 1.0)
         except PointsNotFound:
             if task.infeasible == "error":
@@ -159,13 +172,37 @@ def make_mask(task: Task, stream: Stream) -> Mask:
         if task.infeasible == "lambda":
             task = replace(task, regularization=task.regularization * _SHRINK_FACTOR)
             codes = task.labels(task.weights, task.regularization)
+        elif to_trained:
+            origin = origin or _trained_mask(task, stream.derive("trained"))
+            task = replace(task, weights=origin.weights + (task.weights - origin.weights) * _TRAINED_FACTOR)
+            codes = task.labels(task.weights, task.regularization)
         else:
-            if origin is None:
-                origin = _origin_mask(task, codes)
+            origin = origin or _origin_mask(task, codes)
             task = replace(task, weights=origin.weights + (task.weights - origin.weights) * _SHRINK_FACTOR)
     if origin is not None and origin.gradient <= LARGEST_GRADIENT:
         return replace(origin, scale=norm(origin.weights) / requested_norm)
     raise _infeasible_error(first)
+
+
+def _settle_intercept(task: Task, codes: Ints) -> Task:
+    """Return the task with the only intercept that labels allow, where no point can pull more or less.
+
+    Notes
+    -----
+    Where all margins in the ball are below :attr:`MaskedLoss.flat_margin`, residuals are the labels, and the
+    gradient by the weight of the intercept depends on their counts alone: it vanishes for the classifier of
+    points at the origin and for no other. Labels were chosen so that this is near.
+    """
+    flat = task.loss.flat_margin > 0 and task.constant > 0 and not len(task.fixed)
+    if not flat or task.infeasible != "shrink":
+        return task
+    inner = task.weights[:, :-1]
+    room = math.sqrt(max(task.radius**2 - task.constant**2, 0.0))
+    origin = _origin_mask(task, codes).weights[:, -1:]
+    across = room * np.sqrt(np.einsum("ij,ij->i", inner, inner))
+    if np.max(across + task.constant * np.abs(origin[:, 0])) >= task.loss.flat_margin:
+        return task
+    return replace(task, weights=np.hstack([inner, origin]))
 
 
 def _origin_mask(task: Task, codes: Ints) -> Mask:
@@ -174,9 +211,24 @@ def _origin_mask(task: Task, codes: Ints) -> Mask:
     if task.constant > 0:
         new_points[:, -1] = task.constant
     points, labels = np.concatenate([task.fixed, new_points]), np.concatenate([task.fixed_codes, codes])
-    problem = problem_for(points, labels, task.regularization, max(2, len(task.weights)))
+    return _trained_on(task, points, labels)
+
+
+def _trained_mask(task: Task, stream: Stream) -> Mask:
+    """Return random points with the labels that the weights give them, and the classifier trained on them."""
+    room = math.sqrt(max(task.radius**2 - task.constant**2, 0.0))
+    points = np.full((task.n_records, task.weights.shape[1]), task.constant)
+    inner = task.weights.shape[1] - (task.constant > 0)
+    points[:, :inner] = sample_ball(task.n_records, inner, room, stream)
+    scores = product(points, task.weights.T)
+    codes = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+    return _trained_on(task, points, codes)
+
+
+def _trained_on(task: Task, points: Floats, codes: Ints) -> Mask:
+    problem = task.loss.problem(points, codes, task.regularization, max(2, len(task.weights)))
     weights = problem.weights(minimize(problem, problem.descent.least_tolerance))
-    return _build_mask(replace(task, weights=weights), points, labels)
+    return _build_mask(replace(task, weights=weights), points, codes)
 
 
 def _apply_existence_bound(task: Task) -> Task:
@@ -193,25 +245,25 @@ def _apply_existence_bound(task: Task) -> Task:
         return task
     if len(task.weights) > 1 or len(task.fixed):
         # A necessary condition only; the search decides the rest.
-        enough = least_records(task.weights, task.regularization, task.radius, task.fixed, task.fixed_codes)
+        enough = _least_records(task)
         if enough <= task.n_records or len(task.fixed):
             return task
-        most = max_point_gain(task.weights, task.radius)
+        most = max_point_gain(task.weights, task.radius, task.loss)
         factor = math.sqrt(most / required_gain) * _SHRINK_FACTOR
     else:
-        factor = longest_norm(task.regularization, task.radius) / norm(task.weights)
+        factor = longest_norm(task.regularization, task.radius, task.loss) / norm(task.weights)
     if factor >= 1:
         return task
     if task.infeasible == "shrink":
         return replace(task, weights=task.weights * factor)
     if len(task.weights) == 1:
         exists = task.radius > task.constant and norm(task.weights) <= longest_norm(
-            task.regularization, task.radius, spread=False
+            task.regularization, task.radius, task.loss, spread=False
         )
         if exists:
             return task
         if task.infeasible == "lambda":
-            return replace(task, regularization=regularization_for(task.weights, task.radius))
+            return replace(task, regularization=regularization_for(task.weights, task.radius, task.loss))
     elif task.infeasible == "lambda":
         return replace(task, regularization=task.regularization * factor**2)
     raise _infeasible_error(task)
@@ -229,12 +281,15 @@ def _attempt(task: Task, codes: Ints, stream: Stream) -> Mask:
             constant=task.constant,
             fixed=task.fixed,
             fixed_codes=task.fixed_codes,
+            loss=task.loss,
         )
     elif task.has_closed_form:
         signs = np.where(codes == 1, 1.0, -1.0)
-        new_points = binary_points(task.weights[0], signs, task.regularization, task.radius, stream)
+        new_points = binary_points(
+            task.weights[0], signs, task.regularization, task.radius, stream, task.loss
+        )
     else:
-        new_points = general_points(_softmax_targets(task, codes), stream)
+        new_points = general_points(_targets(task, codes), stream)
     points, labels = np.concatenate([task.fixed, new_points]), np.concatenate([task.fixed_codes, codes])
     mask = _build_mask(task, points, labels)
     if task.construction == "direct" and not mask.gradient <= LARGEST_GRADIENT:
@@ -253,9 +308,9 @@ def _build_mask(task: Task, points: Floats, codes: Ints) -> Mask:
     )
 
 
-def _softmax_targets(task: Task, codes: Ints) -> PointTargets:
-    """Return the task for several classes; two are a softmax with half the weights and twice the penalty."""
-    two = len(task.weights) == 1
+def _targets(task: Task, codes: Ints) -> PointTargets:
+    """Return the task as equations; two classes of a softmax have half the weights, twice the penalty."""
+    two = len(task.weights) == 1 and task.loss.zero_sum
     return PointTargets(
         weights=np.vstack([-task.weights / 2, task.weights / 2]) if two else task.weights,
         codes=codes,
@@ -264,12 +319,19 @@ def _softmax_targets(task: Task, codes: Ints) -> PointTargets:
         constant=task.constant,
         fixed=task.fixed,
         fixed_codes=task.fixed_codes,
+        loss=task.loss,
+    )
+
+
+def _least_records(task: Task) -> float:
+    return least_records(
+        task.weights, task.regularization, task.radius, task.fixed, task.fixed_codes, task.loss
     )
 
 
 def _infeasible_error(task: Task) -> PromiseError:
     """Return the error that says how many records a classifier takes, and the ways out."""
-    least = least_records(task.weights, task.regularization, task.radius, task.fixed, task.fixed_codes)
+    least = _least_records(task)
     others = [f"infeasible={other!r}" for other in ("shrink", "lambda") if other != task.infeasible]
     beside = f" beside the {len(task.fixed):,} fixed ones" if len(task.fixed) else ""
     if math.isinf(least):

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
 
 from discreet.errors import ParameterError, SchemaError
 from discreet.learn.perturbation.base import Embedding
@@ -16,6 +15,7 @@ from discreet.noise import discrete_laplace, permutation, samplers
 from discreet.noise.linear_algebra import product
 from discreet.privacy import PureDP
 from discreet.release.masked.existence import sample_ball
+from discreet.release.masked.losses import LOGISTIC
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray, Floats, Ints
     from discreet.noise import Stream
+    from discreet.release.masked.losses import MaskedLoss
 
 INTERCEPT = "intercept"
 """Name of the published column that is constant."""
@@ -199,7 +200,9 @@ def shuffled_codes(counts: Ints, stream: Stream) -> Ints:
     return np.asarray(codes[permutation(len(codes), stream)])
 
 
-def model_shares(weights: Floats, regularization: float, constant: float, radius: float) -> Floats:
+def model_shares(
+    weights: Floats, regularization: float, constant: float, radius: float, loss: MaskedLoss = LOGISTIC
+) -> Floats:
     """Return the shares of labels that fit a classifier: equal ones, unless it has an intercept.
 
     Privacy
@@ -208,8 +211,9 @@ def model_shares(weights: Floats, regularization: float, constant: float, radius
 
     Notes
     -----
-    The gradient by the weight of the intercept vanishes where ``share of a class - its mean probability =
-    regularization * weight / constant``. The mean probability is taken over fixed points of the ball.
+    The gradient by the weight of the intercept vanishes where the mean residual is
+    ``regularization * weight / constant``; for logistic regression that is the share of a class less its mean
+    probability. Means are taken over fixed points of the ball.
 
     Reference
     ---------
@@ -220,18 +224,14 @@ def model_shares(weights: Floats, regularization: float, constant: float, radius
         return np.full(n_classes, 1 / n_classes)
     d = weights.shape[1] - 1
     rows = np.full((_PRIOR_POINTS, d + 1), constant)
-    rows[:, :d] = _public_ball(d) * math.sqrt(max(radius**2 - constant**2, 0.0))
-    scores = product(rows, weights.T)
-    if len(weights) == 1:
-        one = float(special.expit(scores).mean()) + regularization * float(weights[0, -1]) / constant
-        shares = np.array([1 - one, one])
-    else:
-        shares = special.softmax(scores, axis=1).mean(axis=0) + regularization * weights[:, -1] / constant
+    rows[:, :d] = public_ball(d) * math.sqrt(max(radius**2 - constant**2, 0.0))
+    shares = loss.intercept_shares(product(rows, weights.T), regularization * weights[:, -1] / constant)
     shares = np.maximum(shares, _LEAST_SHARE / n_classes)
     return np.asarray(shares / shares.sum())
 
 
-def _public_ball(dimension: int) -> Floats:
+def public_ball(dimension: int) -> Floats:
+    """Return public points of the unit ball, the same for every release."""
     from discreet.noise import Stream
 
     # These points are public and hide nothing, so a fixed seed is right: all releases share them.

@@ -9,17 +9,17 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
-from discreet.learn.logistic.sensitivity import largest_gain, largest_norm
 from discreet.noise import standard_normal
 from discreet.noise.linear_algebra import norm, product
+from discreet.release.masked.losses import LOGISTIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet._types import Floats, Ints
     from discreet.noise import Stream
+    from discreet.release.masked.losses import MaskedLoss
 
 SPREAD = 0.95
 """Share of the radius below which margins stay, so that points have room beside the axis."""
@@ -27,42 +27,27 @@ _INSIDE = 0.999
 """Factor on bounds where all points would otherwise lie on one line."""
 
 
-def gain(margins: Floats) -> Floats:
-    """Return the gain ``h(m) = m sigma(-m)``, whose mean must be ``regularization |w|**2``."""
-    return np.asarray(margins * special.expit(-margins))
-
-
-def best_margin() -> float:
-    """Return the margin with the largest gain, which is 1 plus that gain."""
-    return 1 + largest_gain(2)
-
-
-def residuals(weights: Floats, rows: Floats, codes: Ints) -> Floats:
-    """Return one-hot labels minus probabilities: one column for two classes, else one for each class."""
-    scores = product(rows, weights.T)
-    if len(weights) == 1:
-        return np.asarray((codes == 1)[:, np.newaxis] - special.expit(scores))
-    result: Floats = -special.softmax(scores, axis=1)
-    result[np.arange(len(codes)), codes] += 1
-    return result
-
-
-def total_gain(weights: Floats, rows: Floats, codes: Ints) -> float:
+def total_gain(weights: Floats, rows: Floats, codes: Ints, loss: MaskedLoss = LOGISTIC) -> float:
     """Return the sum of gains: ``weights`` times minus the gradient of the summed loss."""
-    return float(np.sum(residuals(weights, rows, codes) * (product(rows, weights.T))))
+    scores = product(rows, weights.T)
+    return float(np.sum(loss.residuals(scores, codes) * scores))
 
 
-def max_point_gain(weights: Floats, radius: float) -> float:
-    """Return the largest gain of a point: in a ball of this radius for two classes, else anywhere."""
-    n_classes = max(2, len(weights))
-    if n_classes > 2:
-        return largest_gain(n_classes)
+def max_point_gain(weights: Floats, radius: float, loss: MaskedLoss = LOGISTIC) -> float:
+    """Return the largest gain of a point: in a ball of this radius for two classes, else a bound on it."""
+    if len(weights) > 1:
+        return loss.largest_total_gain(weights, radius)
     reach = radius * norm(weights)
-    return float(gain(np.array(min(best_margin(), reach))))
+    return float(loss.gain(np.array(min(loss.best_margin, reach))))
 
 
 def least_records(
-    weights: Floats, regularization: float, radius: float, fixed: Floats, fixed_codes: Ints
+    weights: Floats,
+    regularization: float,
+    radius: float,
+    fixed: Floats,
+    fixed_codes: Ints,
+    loss: MaskedLoss = LOGISTIC,
 ) -> float:
     """Return the least number of points that can make ``weights`` the minimizer; infinite if none can.
 
@@ -76,6 +61,8 @@ def least_records(
         Radius of the ball that contains the points.
     fixed, fixed_codes : array
         Records that are published as they are, and the positions of their labels; may be empty.
+    loss : MaskedLoss
+        Loss of the learner that shall find the weights.
 
     Notes
     -----
@@ -88,24 +75,24 @@ def least_records(
     docs/explanation/theorems/masked-existence.md
     """
     required_gain = regularization * float(np.sum(weights**2))
-    surplus = max_point_gain(weights, radius) - required_gain
-    deficit = len(fixed) * required_gain - total_gain(weights, fixed, fixed_codes)
+    surplus = max_point_gain(weights, radius, loss) - required_gain
+    deficit = len(fixed) * required_gain - total_gain(weights, fixed, fixed_codes, loss)
     if surplus > 0:
         return max(1, math.ceil(deficit / surplus))
     # Every point needs more than it gains; the surplus of the fixed ones must cover one point.
     return 1 if surplus >= deficit else math.inf
 
 
-def longest_norm(regularization: float, radius: float, *, spread: bool = True) -> float:
+def longest_norm(regularization: float, radius: float, loss: MaskedLoss, *, spread: bool = True) -> float:
     """Return the largest norm of two-class weights for which points exist in the ball.
 
     With ``spread`` a little less, because at the limit all points lie on one line.
     """
     reach = SPREAD * radius if spread else radius
-    return largest_norm(regularization, reach) * (_INSIDE if spread else 1.0)
+    return loss.largest_norm(regularization, reach) * (_INSIDE if spread else 1.0)
 
 
-def regularization_for(weights: Floats, radius: float, *, spread: bool = True) -> float:
+def regularization_for(weights: Floats, radius: float, loss: MaskedLoss, *, spread: bool = True) -> float:
     """Return the largest regularization for which points exist in the ball, for two classes.
 
     Reference
@@ -113,7 +100,7 @@ def regularization_for(weights: Floats, radius: float, *, spread: bool = True) -
     docs/explanation/theorems/masked-existence.md
     """
     length = norm(weights)
-    most = max_point_gain(weights, SPREAD * radius if spread else radius)
+    most = max_point_gain(weights, SPREAD * radius if spread else radius, loss)
     return most / length**2 * (_INSIDE if spread else 1.0)
 
 

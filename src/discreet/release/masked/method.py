@@ -1,17 +1,17 @@
-"""Release of artificial points on which logistic regression finds one private classifier."""
+"""Release of artificial points on which a linear learner finds one private classifier."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
-from discreet.learn.logistic.constants import LogisticConstants, Sensitivity
-from discreet.learn.perturbation.mean_loss_constants import LinearMechanism, make_linear_plan
+from discreet.learn.perturbation.mean_loss_constants import make_linear_plan
+from discreet.learn.svm.loss import DEFAULT_SMOOTHING
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP
 from discreet.release._rows import read_limited
 from discreet.release.base import ALWAYS_OPEN, ORDER, ReleaseMethod, collect_parameters
@@ -22,6 +22,7 @@ from discreet.release.masked._arguments import (
     read_labeled_matrix,
 )
 from discreet.release.masked.encoding import Encoding, NoisyCounts
+from discreet.release.masked.losses import LOGISTIC, HingeLoss
 from discreet.release.masked.plan import FixedRecords, MaskedPlan
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._types import AnyArray, Bools, Floats
+    from discreet.learn.logistic.constants import Sensitivity
+    from discreet.learn.perturbation.mean_loss_constants import LinearMechanism
     from discreet.ledger import Ledger
     from discreet.noise import Stream
     from discreet.release.base import Watch
     from discreet.release.keystream import BatchStreams
     from discreet.release.masked.construction import Construction, Infeasible, Mask
+    from discreet.release.masked.losses import MaskedLoss
     from discreet.release.masked.plan import Labels
     from discreet.release.publication import Encoded, Publication, ReleasePlan
     from discreet.schema import Column, Schema
@@ -51,16 +55,23 @@ _CARRIES_NO_MORE = (
 
 
 class MaskedRelease(ReleaseMethod):
-    """Publish points that belong to no real person and encode one private logistic regression.
+    """Publish points that belong to no real person and encode one private linear classifier.
 
     A classifier is trained with a promise to every person in the table; then points and labels are made up at
-    which the gradient of its training problem is zero. Logistic regression trained on them gives that
+    which the gradient of its training problem is zero. The same learner trained on them gives that
     classifier, and they hold nothing else about the table.
 
     Parameters
     ----------
     privacy : PureDP, ApproxDP or NoPromise
         Promise of the classifier, which holds for the points too: they are post-processing.
+    learner : {"logistic", "svm"}
+        Learner that the points are made for: logistic regression, or the support vector machine with the
+        Huberized hinge, for several classes one against the rest. See
+        :class:`~discreet.learn.PrivateLogisticRegression` and :class:`~discreet.learn.PrivateSVM`.
+    smoothing : float
+        Half-width ``h`` of the interval on which the hinge of the support vector machine is quadratic, from
+        0.001 to 1. Who trains on the points must use the same one.
     regularization : float, optional
         Weight ``lambda`` of the penalty: the mean loss plus ``lambda / 2`` times the squared norm of all
         weights is minimized, on true rows and on published ones. By default it follows from the number of
@@ -86,7 +97,8 @@ class MaskedRelease(ReleaseMethod):
         Whether a constant coordinate is added, whose weight is penalized like any other. By default for
         tables, and not for bare matrices. It is published as the column "intercept".
     mechanism, sensitivity
-        As for :class:`~discreet.learn.PrivateLogisticRegression`.
+        As for :class:`~discreet.learn.PrivateLogisticRegression`; the support vector machine has one
+        sensitivity only.
     construction : {"direct", "greedy"}
         Construction of the points: in closed form with a gradient of zero, or point by point as in the paper,
         which is slower and reaches zero only nearly.
@@ -129,8 +141,8 @@ class MaskedRelease(ReleaseMethod):
 
     Reference
     ---------
-    Pham et al., algorithm 1, corrected: docs/explanation/theorems/masked-existence.md, masked-labels.md,
-    masked-greedy.md, masked-sensitivity.md.
+    Pham et al., algorithm 1 and footnote 1, corrected: docs/explanation/theorems/masked-existence.md,
+    masked-labels.md, masked-greedy.md, masked-sensitivity.md, svm-existence.md.
 
     Examples
     --------
@@ -156,6 +168,8 @@ class MaskedRelease(ReleaseMethod):
         self,
         *,
         privacy: PureDP | ApproxDP | NoPromise | None = None,
+        learner: Literal["logistic", "svm"] = "logistic",
+        smoothing: float = DEFAULT_SMOOTHING,
         regularization: float | None = None,
         norm_bound: float | None = None,
         n_records: int | None = None,
@@ -189,6 +203,8 @@ class MaskedRelease(ReleaseMethod):
                 "default. Say what the classifier shall promise."
             )
         self.privacy = privacy
+        self.learner = learner
+        self.smoothing = smoothing
         self.regularization = regularization
         self.norm_bound = norm_bound
         self.n_records = n_records
@@ -242,7 +258,7 @@ class MaskedRelease(ReleaseMethod):
                     "'objective': what several rows do to the volume is not proven."
                 )
             mechanism = "output"
-        constants = LogisticConstants(
+        constants = self.loss.constants(
             # Several rows of a unit move the minimizer as one row of so many times fewer does.
             n_rows=max(1, n_rows // rows),
             n_classes=len(target.levels),
@@ -269,8 +285,14 @@ class MaskedRelease(ReleaseMethod):
             construction=self.construction,
             infeasible=self.infeasible,
             fixed=self._fixed_records(target, encoding),
+            loss=self.loss,
             report=self._store_mask,
         )
+
+    @property
+    def loss(self) -> MaskedLoss:
+        """Loss of the learner that the points are made for."""
+        return LOGISTIC if self.learner == "logistic" else HingeLoss(float(self.smoothing))
 
     def _record_count(self, n_rows: int) -> int | None:
         """Return the number of points to make; None where it follows from the true labels."""
@@ -369,9 +391,18 @@ class MaskedRelease(ReleaseMethod):
             fixed.append("the given initial records, which are published as they are")
         return (*ALWAYS_OPEN, *fixed, _CARRIES, _CARRIES_NO_MORE)
 
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters as plain JSON values; a learner that is not stated is logistic regression."""
+        return collect_parameters(self, **self._unstated)
+
+    @property
+    def _unstated(self) -> dict[str, None]:
+        # Left out of statements, so that those written before there was a choice stay what they are.
+        return {"learner": None, "smoothing": None} if self.learner == "logistic" else {}
+
     def _noise_parameters(self) -> dict[str, Any]:
         # Given records are public, get no noise, and may come as a frame.
-        return collect_parameters(self, initial=None)
+        return collect_parameters(self, initial=None, **self._unstated)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> Self:

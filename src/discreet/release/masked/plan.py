@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from discreet.learn.logistic.problem import problem_for
-from discreet.noise_law import Clear, MaskedLabelLaw, MaskedLaw
+from discreet.noise_law import Clear, MaskedLabelLaw, MaskedLaw, MaskedSvmLaw
 from discreet.privacy import NoPromise, Promise
+from discreet.release.masked._equations import label_shares
 from discreet.release.masked.construction import Task, make_mask
-from discreet.release.masked.encoding import apportion, model_shares, shuffled_codes
+from discreet.release.masked.encoding import apportion, shuffled_codes
+from discreet.release.masked.losses import HingeLoss
 from discreet.release.publication import ColumnSummary, ReleasePlan
 from discreet.release.table import LABEL_CLEAR, ROWS_KNOWN
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from discreet.noise_law import Law
     from discreet.release.masked.construction import Construction, Infeasible, Mask
     from discreet.release.masked.encoding import Encoding, NoisyCounts
+    from discreet.release.masked.losses import MaskedLoss
     from discreet.release.publication import Encoded
     from discreet.schema import Column
 
@@ -86,6 +88,8 @@ class MaskedPlan(ReleasePlan):
         As for :class:`~discreet.release.MaskedRelease`.
     fixed : FixedRecords
         Records that are published as they are.
+    loss : MaskedLoss
+        Loss of the learner that the points are made for.
     report : callable
         Function that is called with the :class:`~discreet.release.masked.construction.Mask` once it is made.
     """
@@ -107,6 +111,7 @@ class MaskedPlan(ReleasePlan):
         construction: Construction,
         infeasible: Infeasible,
         fixed: FixedRecords,
+        loss: MaskedLoss,
         report: Callable[[Mask], None],
     ) -> None:
         """Store the choices and derive published schema, laws and promises."""
@@ -121,6 +126,7 @@ class MaskedPlan(ReleasePlan):
         self.construction = construction
         self.infeasible = infeasible
         self.fixed = fixed
+        self.loss = loss
         self._report = report
         self.schema = encoding.published_schema(max(radius, 1.0) if fixed.description else radius)
         self.columns = tuple(
@@ -145,7 +151,7 @@ class MaskedPlan(ReleasePlan):
         if column.role != "target":
             coordinates = self.encoding.coordinates
             scale, shift = self.encoding.maps[place]
-            return MaskedLaw(
+            law = MaskedLaw(
                 regularization=self.regularization,
                 exact=self.construction == "direct",
                 origin=coordinates[place].origin if place < len(coordinates) else "",
@@ -154,6 +160,9 @@ class MaskedPlan(ReleasePlan):
                 shift=shift,
                 beside=self.fixed.description,
             )
+            if isinstance(self.loss, HingeLoss):
+                return MaskedSvmLaw(smoothing=self.loss.smoothing, **dataclasses.asdict(law))
+            return law
         if self.labels == "true":
             return Clear()
         source = {
@@ -206,7 +215,7 @@ class MaskedPlan(ReleasePlan):
         """
         codes = self._codes(rows)
         n_classes = len(self.target.levels)
-        problem = problem_for(self.encoding.rows(rows), codes, self.regularization, n_classes)
+        problem = self.loss.problem(self.encoding.rows(rows), codes, self.regularization, n_classes)
         # The mean is over the public number of rows, also where rows of a unit were left out.
         if not sample:
             problem.n_rows = max(self.n_rows, len(codes))
@@ -238,6 +247,8 @@ class MaskedPlan(ReleasePlan):
                 fixed_codes=fixed_codes,
                 construction=self.construction,
                 infeasible=self.infeasible,
+                loss=self.loss,
+                free_labels=self.labels == "prior" and self.shares is None and self.fixed.sensitive is None,
             ),
             stream.derive("points"),
         )
@@ -267,7 +278,7 @@ class MaskedPlan(ReleasePlan):
             return lambda weights, regularization: chosen
 
         def labels_for_model(weights: Floats, regularization: float) -> Ints:
-            shares = model_shares(weights, regularization, self.encoding.constant, self.radius)
+            shares = label_shares(weights, regularization, self.encoding.constant, self.radius, self.loss)
             return shuffled_codes(apportion(shares, n), order.spawn())
 
         return labels_for_model

@@ -45,7 +45,12 @@ if TYPE_CHECKING:
 
 _MOST_COMBINATIONS = 2**20
 _LEAST_GAP = 1e-9  # of a randomized response: below it a column says nothing
-_MADE_UP = ("masked", "masked-label", "synthetic")  # kinds of laws of rows that stand for nobody
+_MADE_UP = (
+    "masked",
+    "masked-svm",
+    "masked-label",
+    "synthetic",
+)  # kinds of laws of rows that stand for nobody
 _NOTE = "From published rows, corrected for their noise; intervals are about the rows of the release."
 
 

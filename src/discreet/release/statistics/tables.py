@@ -329,12 +329,19 @@ class TableStatistics(ReleaseStatistics):
             if exact:
                 return ()
             tables = "1 published table" if numbers.tables == 1 else f"{numbers.tables} published tables"
-            inside = " and the unknown values inside cells" if request.kind == "mean" else ""
+            inside = " and the unknown values inside cells" if self._has_wide_cells(request) else ""
             return (f"From {tables}; intervals are for the noise{inside}, about the rows of the release.",)
         reason, query = self._reason(request), self._query_words(request)
         if numbers.basis == "bounds":
             return (f"{reason} The value is from the model, the interval from what was counted.", query)
         return (f"{reason} The value is from the model, and nothing bounds its error.", query)
+
+    def _has_wide_cells(self, request: StatisticRequest) -> bool:
+        """Whether a mean is of a column whose cells hold more than one value."""
+        if request.kind != "mean" or request.subject is None:
+            return False
+        axes = map(self._counts.axis, subject_columns(request.subject))
+        return any(axis is None or bool(axis.starts) for axis in axes)
 
     def _correlate(self, first: str, second: str) -> StatisticResult:
         """Return the correlation of two columns, with an interval where they were counted together."""
@@ -389,6 +396,10 @@ def _label_cell(key: GroupKey, label: Any, schema: Schema) -> str:
     if isinstance(label, tuple) and column.type == "integer":
         low, high = max(label[0], column.range[0]), min(label[1] - 1, column.range[1])
         return str(int(low)) if low == high else key.label(label, schema)
+    if isinstance(label, tuple) and column.type == "number":
+        short = tuple(float(f"{end:.6g}") for end in label)
+        # Cells are cut by noisy counts at numbers of 17 digits, of which a reader needs the first.
+        return key.label(short if short[0] < short[1] else label, schema)
     return key.label(label, schema)
 
 

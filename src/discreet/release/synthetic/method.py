@@ -234,7 +234,10 @@ class SyntheticRelease(ReleaseMethod):
             )
         # The sampler's share of delta grows with the number of questions.
         asked = BudgetSplit(self.privacy, plan.shares, unit=schema.unit, neighbors=schema.neighbors)
-        return asked.whole, plan
+        if not plan.public:
+            return asked.whole, plan
+        covers = tuple(column.name for column in schema.released if column.name not in plan.public)
+        return dataclasses.replace(asked.whole, covers=covers), plan
 
     def release(self, X: Any, y: AnyArray | None = None, *, shuffle: bool | None = None) -> SyntheticTable:
         """Make a table from rows in memory or in a file: plan, charge and ask, then draw.
@@ -403,16 +406,17 @@ class SyntheticRelease(ReleaseMethod):
         self, sums: NoisySums, *, owner: str | None = None, counted: bool = True, public: Any = None
     ) -> SyntheticTable:
         """Plan, ask and draw; without a ledger that counts, the receipts name none."""
-        _, self.plan_ = self._plan(sums.schema, sums.n_rows)
+        whole, self.plan_ = self._plan(sums.schema, sums.n_rows)
         check_service(sums, self.plan_.cells)
         questions = Questions(sums, self.privacy, self.plan_.shares, owner=owner, counted=counted)
-        self.promises_ = questions.promises
+        self.promises_ = (whole,)
         budget = NoiseBudget.from_promise(self.promises_[0], sums.neighbors, sums.schema.max_rows_per_unit)
         kept = self._read_public(sums, public)
         self._synthesis = synthesize(questions, self.plan_, budget, kept)
         self._schema = sums.schema
         self.n_rows_ = round(self._synthesis.n)
-        self.tables_ = questions.to_dict()
+        # Kept rows are outside of the promise, which the answers alone do not say.
+        self.tables_ = {**questions.to_dict(), "promise": whole.to_dict()}
         self.receipts_ = questions.receipts
         self.model_ = self._synthesis.to_dict()
         self._digest = questions.digest()

@@ -21,18 +21,30 @@ from discreet.report.charts._dependence import (
     pair_heat,
 )
 from discreet.report.charts._distributions import MOST_COLUMNS, correlation_heat, ellipse_picture, histogram
+from discreet.report.charts._effects import (
+    MOST_CLASSES,
+    ColumnEffect,
+    EffectCell,
+    draw_effect,
+    effect_axis,
+)
 from discreet.report.charts._svg import ChartAxis
 from discreet.report.charts.bars import Mark, score_bars, three_marks, timeline
 
 __all__ = [
     "ERROR_STEPS",
+    "MOST_CLASSES",
     "MOST_COLUMNS",
     "MOST_PAIRED",
     "ChartAxis",
+    "ColumnEffect",
+    "EffectCell",
     "Mark",
     "calibration_curve",
     "correlation_heat",
     "dependence_tree",
+    "draw_effect",
+    "effect_axis",
     "ellipse_picture",
     "error_bars",
     "error_curve",

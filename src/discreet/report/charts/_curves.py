@@ -97,6 +97,8 @@ def calibration_curve(
 
     Parameters
     ----------
+    key : str
+        Identifier of the chart, unique on the page.
     curves : sequence of (name, class, points)
         Name, CSS class and points (predicted, observed, share of rows) of each curve.
     """
@@ -116,8 +118,8 @@ def calibration_curve(
     sentences = []
     for name, _, points in drawn:
         weight = sum(w for *_, w in points) or 1.0
-        off = sum(abs(a - b) * w for a, b, w in points) / weight
-        sentences.append(f"{name}: predictions are off by {formatting.percent(off)} on average.")
+        error = sum(abs(predicted - observed) * w for predicted, observed, w in points) / weight
+        sentences.append(f"{name}: predictions are off by {formatting.percent(error)} on average.")
     return _picture(
         key,
         frame,

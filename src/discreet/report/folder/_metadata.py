@@ -213,6 +213,12 @@ def _lines(statement: ModelStatement) -> Iterator[str]:
     summary = "" if kind is None else (inspect.getdoc(kind) or "").partition("\n")[0]
     yield f"`{_code(model.name)}` ({_code(model.learner)}). {summary}\n"
     yield from _about(statement)
+    if statement.quality is not None:
+        yield "\n## How good it is\n"
+        yield from (f"- {_text(sentence)}" for sentence in statement.quality.sentences)
+        if (signal := statement.quality.signal) is not None:
+            yield f"- Signal: {number(signal)} rows for each standard deviation of noise on a count."
+        yield "\n[model.html](model.html) shows the effect of each column as a picture, with its noise."
     yield "\n## What is promised\n"
     yield from (f"- {_text(sentence)}" for sentence in statement.definition.sentences)
     yield f"- {_text(statement.definition.deployment)}"
@@ -226,7 +232,10 @@ def _lines(statement: ModelStatement) -> Iterator[str]:
     yield "```python\nfrom discreet import load_model"
     yield 'model = load_model("public")  # this folder; reading it runs no code'
     yield f"model.{'predict' if kind is None or hasattr(kind, 'predict') else 'transform'}(rows)\n```\n"
-    yield "Its accuracy on the training rows was not measured. Test it on rows of your own."
+    if statement.quality is None or statement.quality.score is None:
+        yield "Its accuracy on the training rows was not measured. Test it on rows of your own."
+    else:
+        yield "Its accuracy on the training rows is stated above. Test it on rows of your own as well."
     yield ("\n## Parameters\n")
     yield "| parameter | value |\n|---|---|"
     for parameter, value in sorted(model.parameters.items()):

@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from discreet.errors import DiscreetError, ParameterError, SourceError
+from discreet.learn import PrivateClassifier
 from discreet.report.folder._metadata import croissant, dictionary, model_card, readme
 from discreet.report.noisy_tables import read_tables
-from discreet.report.pages.render import statement_page
+from discreet.report.pages.render import model_page, statement_page
 from discreet.report.statement.documents import MODEL_KIND, Statement, read_json
 from discreet.tables.duckdb import connect, literal, quote_path
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from discreet.learn import Learner
     from discreet.report.noisy_tables import MeasuredTables
     from discreet.report.statement.documents import ModelStatement
 
@@ -41,6 +43,8 @@ CLASSIFIER = "classifier.json"
 TABLES, DEPENDENCES, README = "tables.json", "model.json", "README.txt"
 """Files of a synthetic release: its noisy answers, the model made of them, and how to use both."""
 MODEL, CARD = "model.npz", "model-card.md"
+MODEL_PAGE = "model.html"
+"""Page of a classifier with the effect of each column; other models have none."""
 
 DATA_FILES = (CSV, DATA, DEPENDENCES, TABLES)
 """Files of data, whose hashes are in the statement."""
@@ -80,7 +84,7 @@ TABLE_FILES = FolderFiles(
     (CSV, SIGNATURE, CLASSIFIER, TABLES, DEPENDENCES, README),
     DATA,
 )
-MODEL_FILES = FolderFiles((MODEL, STATEMENT, CARD, SUMS), (SIGNATURE,), MODEL)
+MODEL_FILES = FolderFiles((MODEL, STATEMENT, CARD, SUMS), (SIGNATURE, MODEL_PAGE), MODEL)
 
 
 def find_folder(path: Path) -> Path:
@@ -311,8 +315,8 @@ def _load_key(load: Any, pem: bytes, *rest: bytes | None) -> Any:
         ) from None
 
 
-def write_model_folder(folder: Path, statement: ModelStatement) -> None:
-    """Write the files that go with the model: statement, card and hashes.
+def write_model_folder(folder: Path, statement: ModelStatement, learner: Learner) -> None:
+    """Write the files that go with the model: statement, card, page and hashes.
 
     Parameters
     ----------
@@ -320,14 +324,25 @@ def write_model_folder(folder: Path, statement: ModelStatement) -> None:
         Folder with the model that ``statement.files`` lists.
     statement : ModelStatement
         Statement that is written beside it.
+    learner : Learner
+        Fitted learner that the folder holds.
 
     Privacy
     -------
     Adds nothing to what the statement and the model say.
     """
     (folder / STATEMENT).write_bytes(statement.to_json().encode("utf-8"))
-    (folder / CARD).write_bytes(model_card(statement).encode("utf-8"))
+    for name, text in derived_of_model(statement, learner).items():
+        (folder / name).write_bytes(text.encode("utf-8"))
     write_sums(folder)
+
+
+def derived_of_model(statement: ModelStatement, learner: Learner) -> dict[str, str]:
+    """Return the files that follow from the statement of a model and from the model, by name."""
+    content = {CARD: model_card(statement)}
+    if isinstance(learner, PrivateClassifier):
+        content[MODEL_PAGE] = model_page(statement, learner)
+    return content
 
 
 def holds_model(folder: Path) -> bool:

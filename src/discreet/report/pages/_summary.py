@@ -142,6 +142,11 @@ def _membership(findings: Findings) -> SummaryTile | None:
 
 
 _ADDITIVE = ("gaussian", "laplace", "bounded")
+_MADE_FOR = {
+    "masked": "Logistic regression",
+    "masked-svm": "The support vector machine with the Huberized hinge (half-width in the dictionary)",
+}
+"""Learner that finds the classifier again, by the kind of the law of made-up points."""
 _CORRECTED = (*_ADDITIVE, "spherical", "response", "joint-response", "clear")
 _LEARN = """\
 from discreet import {learner}, load_release
@@ -252,10 +257,10 @@ def _advice(columns: list[ColumnNumbers]) -> list[str]:
             "This noise leaves the model of one named learner unchanged. Train that learner on the file "
             "without correcting for the noise, and do not rely on other statistics of this file."
         )
-    if "masked" in kinds:
+    if made_for := [_MADE_FOR[kind] for kind in _MADE_FOR if kind in kinds]:
         paragraphs.append(
-            "The rows belong to no real person. Logistic regression trained on all coordinates, at full "
-            "precision, without another intercept and with the penalty given in the dictionary, yields "
+            f"The rows belong to no real person. {made_for[0]} trained on all coordinates, at "
+            "full precision, without another intercept and with the penalty given in the dictionary, yields "
             "the released classifier. To apply it to your own rows, transform them by `coordinate = scale "
             "* cell + shift`. The file contains nothing else about the table: do not compute means or "
             "correlations from it."

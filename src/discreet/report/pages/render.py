@@ -16,14 +16,15 @@ import jinja2
 from markupsafe import Markup
 
 from discreet import formatting
-from discreet.report.pages import _attacks, _columns, _declared, _learning, _quality, _summary
+from discreet.report.pages import _attacks, _columns, _declared, _learning, _model, _quality, _summary
 from discreet.report.pages._summary import summary_tiles
 from discreet.report.pages.tables import SHOWN, badge, name_markup, verdict_badge
 
 if TYPE_CHECKING:
+    from discreet.learn import PrivateClassifier
     from discreet.report.findings import Findings
     from discreet.report.noisy_tables import MeasuredTables
-    from discreet.report.statement.documents import Statement
+    from discreet.report.statement.documents import ModelStatement, Statement
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _CURVES_SHOWN = 4
@@ -80,6 +81,34 @@ def statement_page(statement: Statement, measured: MeasuredTables | None = None)
     )
 
 
+def model_page(statement: ModelStatement, model: PrivateClassifier) -> str:
+    """Return the page of a published classifier: how good it is, and the effect of each column as a picture.
+
+    Parameters
+    ----------
+    statement : ModelStatement
+        Statement of the model, which says how good it is.
+    model : PrivateClassifier
+        Fitted classifier.
+
+    Privacy
+    -------
+    Shows nothing but the statement and the published model. The same ones give the same page.
+
+    Reference
+    ---------
+    How to read it: ``docs/howto/train-without-choosing.md``.
+    """
+    return _page(
+        "model.html.j2",
+        script="",
+        more_style="model.css",
+        statement=statement,
+        tiles=_model.score_tiles(model),
+        effects=_model.effects_view(model),
+    )
+
+
 def _report_page(statement: Statement, findings: Findings) -> str:
     """Return the internal report as one HTML file."""
     common = _common_values(statement, findings)
@@ -127,10 +156,11 @@ def _common_values(statement: Statement, findings: Findings | None = None) -> di
     }
 
 
-def _page(template: str, *, script: str, **values: Any) -> str:
+def _page(template: str, *, script: str, more_style: str | None = None, **values: Any) -> str:
     """Return a rendered template, with a policy that allows its own style and script alone."""
-    has_tables = values.get("quality") or values.get("measured")
-    style = _text("style.css") + (_text("quality.css") if has_tables else "")
+    if values.get("quality") or values.get("measured"):
+        more_style = "quality.css"
+    style = _text("style.css") + ("" if more_style is None else _text(more_style))
     policy = [
         "default-src 'none'",
         f"style-src {_source(style)}",

@@ -37,6 +37,14 @@ _SYNTHETIC = (
     "curator is trusted with the rows."
 )
 
+_MASKED_SAMPLER = (
+    "Integers of a lattice, by the exact samplers of Gaussian, Laplace and spherical noise, added to the "
+    "weights of the classifier; the points are made afterwards, from 64-bit numbers that hide nobody."
+)
+_MASKED_LATTICE = (
+    "The weights of the classifier are rounded, before the noise, to a power of two that is small beside it."
+)
+
 DEPLOYMENT = {
     "gaussian": _LOCAL,
     "laplace": _LOCAL,
@@ -47,6 +55,7 @@ DEPLOYMENT = {
     "joint-response": _LOCAL,
     "spherical": _LOCAL,
     "masked": _MASKED,
+    "masked-svm": _MASKED,
     "masked-label": _MASKED,
     "synthetic": _SYNTHETIC,
     "invariant": (
@@ -82,10 +91,8 @@ SAMPLERS = {
         "Rounded Gaussian integers whose scale is the norm of normals, which together have the density of "
         "spherical noise; what computing the norm costs is in the promise."
     ),
-    "masked": (
-        "Integers of a lattice, by the exact samplers of Gaussian, Laplace and spherical noise, added to the "
-        "weights of the classifier; the points are made afterwards, from 64-bit numbers that hide nobody."
-    ),
+    "masked": _MASKED_SAMPLER,
+    "masked-svm": _MASKED_SAMPLER,
     "masked-label": "Counts of labels follow from public numbers, or have discrete Laplace noise: exact.",
     "synthetic": (
         "Rounded Gaussian integers, or discrete Laplace ones for a pure promise, from exact table samplers, "
@@ -115,10 +122,8 @@ LATTICES = {
         "Numbers with spherical noise are rounded, before the noise, to a power of two of half their range, "
         "counted from its middle."
     ),
-    "masked": (
-        "The weights of the classifier are rounded, before the noise, to a power of two that is small beside "
-        "it."
-    ),
+    "masked": _MASKED_LATTICE,
+    "masked-svm": _MASKED_LATTICE,
     "synthetic": (
         "Counts are whole numbers, and their noise is a whole number of steps of a power of two that is "
         "small beside it."
@@ -167,6 +172,11 @@ THEOREMS: dict[str, dict[str, str]] = {
         "masked-noise": "what the noise on it promises",
         "masked-objective": "what noise on its training problem promises",
         "masked-existence": "that points exist whose classifier it is, and when",
+    },
+    "masked-svm": {
+        "svm-objective": "how far one row moves the classifier, and what noise on its training promises",
+        "masked-noise": "what the noise on it promises",
+        "svm-existence": "that points exist whose classifier it is, and when",
     },
     "masked-label": {"masked-labels": "where the labels may come from, and what true ones give away"},
     "invariant": {

@@ -10,7 +10,14 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from discreet.errors import ParameterError
 
@@ -440,6 +447,30 @@ class ModelImplementation(Record):
     versions: dict[str, str]
 
 
+class ModelQuality(Record):
+    """What is said about how good a model is: by public facts, and as far as the promise paid for it.
+
+    Attributes
+    ----------
+    expected : str
+        What was to be expected before anything was paid for, and which stages ran.
+    signal : float or None
+        Number of rows over the noise on one count, on which the rules of the learner are; None without noise.
+    stages : int
+        How many stages ran.
+    score : mapping or None
+        Paid accuracy on the training rows, as ``ModelScore.to_dict`` writes it; None if there is none.
+    sentences : list of str
+        The same in words.
+    """
+
+    expected: str
+    signal: float | None
+    stages: int
+    score: dict[str, Any] | None
+    sentences: list[str]
+
+
 class ModelStatement(Document):
     """A privacy statement of a model.
 
@@ -447,6 +478,8 @@ class ModelStatement(Document):
     ----------
     passes : list of Pass
         What was asked of the rows, and what was paid.
+    quality : ModelQuality or None
+        How good the model is, where its learner says so; left out where it does not.
     declared : mapping
         The whole schema, as :meth:`discreet.Schema.to_dict` writes it, and ``digest`` its hash.
     files : mapping of str to str
@@ -472,7 +505,17 @@ class ModelStatement(Document):
     composition: ModelComposition
     tuning: Tuning
     implementation: ModelImplementation
+    quality: ModelQuality | None = None
     files: dict[str, str]
+
+    # A return type would replace the published JSON Schema by its own.
+    @model_serializer(mode="wrap")
+    def _leave_out_quality(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        """Write no empty block, so that statements of other models are as they were."""
+        content = write(self)
+        if content.get("quality") is None:
+            content.pop("quality", None)
+        return content
 
 
 def model_statement_schema() -> str:

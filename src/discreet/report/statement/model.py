@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sklearn.base import is_classifier, is_regressor
 
-from discreet.formatting import format_factor, number, printable
+from discreet.formatting import format_factor, number, percent, printable
+from discreet.learn import PrivateClassifier
 from discreet.privacy import Receipt
 from discreet.privacy.receipt import installed_versions
 from discreet.report.statement._sentences import LARGE_EPSILON, SAMPLERS
@@ -18,6 +20,7 @@ from discreet.report.statement.documents import (
     ModelComposition,
     ModelImplementation,
     ModelNumbers,
+    ModelQuality,
     ModelStatement,
     ModelWhat,
     Pass,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet.learn import Learner
+    from discreet.learn.classifier import ModelScore
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.schema import Schema
@@ -136,13 +140,16 @@ class ModelSubject:
             "What holds for a whole group and how columns go together: learning that is what a model is for, "
             "and it says something about people who are not in the table as well.",
             "What was known before, or is published elsewhere.",
-            "Scores of this model on the rows that it was trained on: they are not in it, and whoever "
-            "publishes them publishes more about these rows, unpaid.",
+            _unpaid_scores(self.learner),
             "Rows that the model is shown later.",
             "When each pass was charged, to the minute, and with it about how long passes of minutes took.",
             "Repeated training on the same table: the promises of several models add up, and the ledger "
             "counts.",
         ]
+
+    def quality(self) -> ModelQuality | None:
+        """Return how good the model is, where its learner says so; None where it does not."""
+        return describe_quality(self.learner)
 
     def composition(self, ledger: Ledger | Sequence[Receipt] | None) -> ModelComposition:
         """Return the other charges to the same ledger, and the total."""
@@ -164,7 +171,7 @@ class ModelSubject:
 
     def document(self, **blocks: Any) -> ModelStatement:
         """Return the statement, with the passes."""
-        return ModelStatement(**blocks, passes=list(self.passes))
+        return ModelStatement(**blocks, passes=list(self.passes), quality=self.quality())
 
 
 def pass_receipts(passes: Sequence[Pass]) -> tuple[Receipt, ...]:
@@ -180,6 +187,63 @@ def model_release_name(schema: Schema, model: str, files: Mapping[str, str]) -> 
 def predicts_target(learner: Learner) -> bool:
     """Return whether a learner predicts the target column."""
     return bool(is_classifier(learner) or is_regressor(learner))
+
+
+def describe_quality(learner: Learner) -> ModelQuality | None:
+    """Return what a classifier says about itself, by public facts and by its paid score; None for others."""
+    if not isinstance(learner, PrivateClassifier):
+        return None
+    score = learner.score_
+    if score is not None:
+        sentences = [learner.status_, *_score_sentences(score, learner.classes_.tolist())]
+    elif learner.paid_score is False:
+        sentences = [
+            learner.status_,
+            "No score was paid for: how good the model is on its rows is not known.",
+        ]
+    else:
+        sentences = [learner.status_]
+    return ModelQuality(
+        expected=learner.status_,
+        signal=learner.signal_ if math.isfinite(learner.signal_) else None,
+        stages=learner.stages_,
+        score=None if score is None else score.to_dict(),
+        sentences=sentences,
+    )
+
+
+def _score_sentences(score: ModelScore, classes: Sequence[Any]) -> list[str]:
+    """Return what a paid score says, rounded so that no interval gets shorter."""
+    lower, upper = percent(score.lower, rounding="down"), percent(score.upper, rounding="up")
+    sentences = [
+        f"The model is right for {percent(score.accuracy)} of the rows that it was trained on; naming the "
+        f"most common class for every row is right for {percent(score.vote)}. Both were counted with noise "
+        "that the promise covers, so they may be published.",
+        f"On new rows from the same population it is right for {lower} to {upper}, with 95 % confidence. The "
+        "lower end allows for the score having been taken on training rows.",
+        f"The model is {score.verdict}.",
+    ]
+    if score.table is not None:
+        rows = zip(classes, score.table, range(len(classes)), strict=True)
+        recalls = [(name, row[k] / sum(row)) for name, row, k in rows if sum(row) > 0]
+        found = ", ".join(
+            f"{percent(min(max(share, 0.0), 1.0))} of {printable(str(name))!r}" for name, share in recalls
+        )
+        sentences.append(f"By class, as counted with noise, it names rightly {found}.")
+    return sentences
+
+
+def _unpaid_scores(learner: Learner) -> str:
+    """Return a sentence about scores on the training rows that the promise does not cover."""
+    if getattr(learner, "score_", None) is not None:
+        return (
+            "Any other score of this model on the rows that it was trained on: the promise covers the one "
+            "that is stated, and whoever publishes another publishes more about these rows, unpaid."
+        )
+    return (
+        "Scores of this model on the rows that it was trained on: they are not in it, and whoever "
+        "publishes them publishes more about these rows, unpaid."
+    )
 
 
 def theorems_of(kind: type[Learner]) -> list[Theorem]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from discreet.learn import METHODS
+import numpy as np
+
+from discreet.learn import METHODS, PrivateClassifier
 from discreet.learn.budget_schedule import BudgetSchedule
+from discreet.learn.classifier import ModelScore
 from discreet.learn.feature_map import FeatureMap
 from discreet.learn.perturbation.base import PerturbedClassifier
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
@@ -14,12 +17,21 @@ from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation
 from discreet.report.folder._metadata import model_card
-from discreet.report.folder.folder import CARD, MODEL, STATEMENT, digest_of, read_bytes
+from discreet.report.folder.folder import (
+    CARD,
+    MODEL,
+    MODEL_PAGE,
+    STATEMENT,
+    derived_of_model,
+    digest_of,
+    read_bytes,
+)
 from discreet.report.folder.model_files import read_archive
 from discreet.report.statement.build import promised_blocks
 from discreet.report.statement.composition import USUAL_DELTA, total_cost
 from discreet.report.statement.model import (
     ModelSubject,
+    describe_quality,
     model_release_name,
     pass_receipts,
     predicts_target,
@@ -52,6 +64,70 @@ def check_model_card(folder: Path, statement: ModelStatement, checks: Checks) ->
         same = read_bytes(folder / CARD) == model_card(statement).encode("utf-8")
         wrong = [] if same else [f"{CARD} does not say what {STATEMENT} says."]
         checks.settle("model card", wrong, f"{CARD} says what {STATEMENT} says.")
+
+
+def check_model_page(folder: Path, statement: ModelStatement, learner: Learner, checks: Checks) -> None:
+    """Check that the page with the effects of columns is there for a classifier alone, and is its own."""
+    has_page = isinstance(learner, PrivateClassifier)
+    present = (folder / MODEL_PAGE).exists()
+    if not has_page and not present:
+        return
+    with checks.attempt("model page"):
+        if not (has_page and present):
+            state = "missing" if has_page else "there, and such a model has no page"
+            checks.add("model page", "failed", f"{MODEL_PAGE} is {state}.")
+            return
+        expected = derived_of_model(statement, learner)[MODEL_PAGE]
+        same = read_bytes(folder / MODEL_PAGE) == expected.encode("utf-8")
+        wrong = [] if same else [f"{MODEL_PAGE} does not show what {MODEL} and {STATEMENT} hold."]
+        checks.settle("model page", wrong, f"{MODEL_PAGE} shows what {MODEL} and {STATEMENT} hold.")
+
+
+def check_quality(statement: ModelStatement, schema: Schema, learner: Learner, checks: Checks) -> None:
+    """Check what is said about how good a model is, and that its score is about this very model."""
+    true = describe_quality(learner)
+    if true is None and statement.quality is None:
+        return
+    with checks.attempt("quality"):
+        claimed = None if statement.quality is None else json_block(statement.quality)
+        stated = differences(claimed, None if true is None else json_block(true), "quality")
+        wrong = [describe_difference(*d) for d in stated]
+        if isinstance(learner, PrivateClassifier):
+            wrong += _score_faults(statement, schema, learner)
+        checks.settle("quality", wrong, "It follows from the model and from what was paid for.")
+
+
+def _score_faults(statement: ModelStatement, schema: Schema, model: PrivateClassifier) -> list[str]:
+    """Return where the paid score is not about the published model, or not as precise as is said."""
+    passes = {part.name: part for part in statement.passes if part.question is not None}
+    score = model.score_
+    if (score is None) != ("score" not in passes):
+        return ["There must be a score where one was paid for, and only there."]
+    if score is None:
+        return []
+    target = model._database_target(schema)
+    assert target is not None
+    asked = aggregate_from_dict(passes["score"].question or {})
+    if asked != model._score_query(target):
+        return ["The score that was paid for is about another model than the published one."]
+    rows = statement.what.rows
+    if rows is None:
+        return []  # Only the model knew how many rows to divide by.
+    right = np.array(score.accuracy * rows if score.table is None else score.table)
+    noise = {name: _pass_sd(passes[name], schema) for name in ("classes", "score")}
+    again = ModelScore.from_answer(
+        right, noise["score"], rows, np.array([score.vote * rows]), float(np.max(noise["classes"]))
+    )
+    return [describe_difference(*d) for d in differences(score.to_dict(), again.to_dict(), "score")]
+
+
+def _pass_sd(part: Pass, schema: Schema) -> Any:
+    """Return the noise on the answer of a pass, as a standard deviation, by its query and its promise."""
+    bound = aggregate_from_dict(part.question or {}).bind(Curation.from_schema(schema), schema.neighbors)
+    assert part.receipt is not None
+    (promise,) = (promise_from_dict(one) for one in part.receipt["promises"])
+    noise = QueryNoise.calibrate(bound, schema, privacy=promise)
+    return noise.sd(bound).reshape(bound.shape)
 
 
 def model_charge_faults(statement: ModelStatement) -> list[str]:

@@ -45,7 +45,9 @@ from discreet.report.verify._model import (
     check_model_card,
     check_model_claims,
     check_model_file,
+    check_model_page,
     check_promise,
+    check_quality,
     fitted_receipts,
     model_charge_faults,
     model_schema_faults,
@@ -329,6 +331,7 @@ class _ModelVerifier(_Verifier[ModelStatement]):
             self._check_model,
             self._check_promise,
             self._check_claims,
+            self._check_quality,
             self._add_unchecked,
         )
 
@@ -364,6 +367,10 @@ class _ModelVerifier(_Verifier[ModelStatement]):
             return
         check_model_claims(self.statement, self.schema, self.learner, self.promises, self.checks)
         check_ledger(self.statement.composition, fitted_receipts(self.learner), self.ledger, self.checks)
+
+    def _check_quality(self) -> None:
+        check_quality(self.statement, self.schema, self.learner, self.checks)
+        check_model_page(self.folder, self.statement, self.learner, self.checks)
 
     def _add_unchecked(self) -> None:
         add_unchecked_of_model(self.statement, self.checks)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.noise.linear_algebra import product
 from discreet.release.masked.construction import LARGEST_GRADIENT
-from discreet.release.masked.existence import blocks, residuals
+from discreet.release.masked.existence import blocks
 from discreet.release.masked.plan import MaskedPlan
 from discreet.release.publication import published_fields
 from discreet.report.folder.folder import CLASSIFIER, CSV, DATA, DATA_FILES, digest_of, read_bytes
@@ -240,7 +241,7 @@ def check_classifier(folder: Path, plan: ReleasePlan, checks: Checks) -> None:
         checks.settle(
             "classifier",
             wrong,
-            f"Trained on the rows, logistic regression finds the published classifier: the gradient there is "
+            f"Trained on the rows, {plan.loss.words} finds the published classifier: the gradient there is "
             f"{gradient:.1g}.",
         )
 
@@ -252,6 +253,7 @@ def gradient_norm(folder: Path, plan: MaskedPlan, classifier: Classifier) -> flo
         points = np.column_stack([batch[name] for name in classifier.columns])
         codes = np.asarray(batch[plan.target.name], np.int64)
         for block in blocks(len(codes), _BLOCK):
-            total += residuals(classifier.weights, points[block], codes[block]).T @ points[block]
+            residuals = plan.loss.residuals(product(points[block], classifier.weights.T), codes[block])
+            total += residuals.T @ points[block]
         n += len(codes)
     return float(np.linalg.norm(classifier.regularization * classifier.weights - total / max(n, 1)))

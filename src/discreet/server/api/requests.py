@@ -213,7 +213,7 @@ Parameter: TypeAlias = (
 class TrainRequest(StrictModel, title="Training"):
     """A model, trained on the service's own database."""
 
-    kind: Literal["pca", "kmeans", "perceptron", "id3"]
+    kind: Literal["classifier", "pca", "kmeans", "perceptron", "id3"]
     privacy: PrivacyRequest
     parameters: Annotated[dict[Name, Parameter], Field(max_length=32)] = {}
     target: Name | None = None
@@ -318,6 +318,7 @@ _KINDS = (
     "histogram",
     "sentence",
     "statistical",
+    "classifier",
     "pca",
     "kmeans",
     "perceptron",

@@ -121,7 +121,7 @@ def recall_answer(
     queries = [entry.asked or {} for entry in entries]
     refined = tuple(query["refines"] for query in queries if query["refines"])
     text = question or queries[0]["said"]
-    left = service.dataset.accounting.remaining(caller, result.cost, charged=())
+    left = service.dataset.accounting.remaining_amounts(caller, result.cost, charged=())
     price = _price(service, entries)
     request: dict[str, Any] | None = None
     if price is not None:
@@ -381,7 +381,7 @@ def caller_budget(page_request: PageRequest) -> BudgetView:
     more = None
     if last:
         cost = tuple(promise_from_dict(promise) for promise in last[0].cost)
-        more = service.dataset.accounting.remaining(caller, cost)["more"]
+        more = service.dataset.accounting.remaining_amounts(caller, cost)["more"]
     return budget_view(service.budget(caller), (bool(last), more))
 
 
