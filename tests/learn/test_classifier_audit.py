@@ -26,7 +26,7 @@ SMALL = Schema(
         Column("y", values=(0, 1), role="target"),
     ]
 )
-HELD = {"x": [0.1, 0.4, 0.6, 0.9] * 100, "y": [0, 0, 1, 1] * 100}
+HELD: dict[str, list[Any]] = {"x": [0.1, 0.4, 0.6, 0.9] * 100, "y": [0, 0, 1, 1] * 100}
 OTHER = {"x": [0.9, *HELD["x"][1:]], "y": [1, *HELD["y"][1:]]}
 MU = GaussianDP(mu=0.3)
 

@@ -38,10 +38,8 @@ def check_same(one: PrivateClassifier, other: PrivateClassifier) -> None:
     assert one.slopes_.tobytes() == other.slopes_.tobytes()
     assert one.intercept_.tobytes() == other.intercept_.tobytes()
     assert one.score_ == other.score_
-    assert [a.value.tolist() for a in one.answers_.values()] == [  # type: ignore[union-attr]
-        a.value.tolist()
-        for a in other.answers_.values()  # type: ignore[union-attr]
-    ]
+    for a, b in zip(one.answers_.values(), other.answers_.values(), strict=True):
+        assert np.array_equal(a.value, b.value)
 
 
 def test_postgresql_gives_the_model_that_duckdb_gives(postgres_url: str) -> None:
