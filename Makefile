@@ -30,10 +30,10 @@ demo: $(VENV)/.core  ## install and run the main job on a bundled table
 	$(BIN)/discreet demo
 
 test: $(VENV)/.dev   ## the fast tests: they start no process but one PostgreSQL server
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not stats"
+	$(BIN)/python -m pytest -n auto -m "not slow and not stats"
 
 slow: $(VENV)/.dev   ## the tests of processes, engines and browsers, long checks in reduced form
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow and not stats"
+	$(BIN)/python -m pytest -n auto -m "slow and not stats"
 
 check: $(VENV)/.dev  ## format, lint, types, layers
 	$(BIN)/ruff format --check .

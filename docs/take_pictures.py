@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.report.chromium import Browser, browser
 from tests.server.conftest import running
 
-from discreet import ApproxDP, publish
+from discreet import ApproxDP, publish, publish_model
 from discreet.pipeline import Output
 
 if TYPE_CHECKING:
@@ -64,6 +64,14 @@ def picture_quality(page: Browser, report: Path) -> None:
     page.picture(IMAGES / "quality.png", top=top, height=bottom - top)
 
 
+def picture_effects(page: Browser, path: Path) -> None:
+    """Take a picture of the first effects on the page of a classifier."""
+    page.size(880)
+    page.open(path)
+    top = page.run("document.querySelector('#effects .pictures').getBoundingClientRect().top + scrollY")
+    page.picture(IMAGES / "effects.png", top=top - 12, height=520)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -90,3 +98,7 @@ if __name__ == "__main__":
                 output=Output(csv=False),
             )
             picture_quality(page, folder / "synthetic" / "internal" / "report.html")
+            publish_model(
+                "demo:census", out=folder / "model", privacy=ApproxDP(epsilon=1, delta=1e-6), ledger=False
+            )
+            picture_effects(page, folder / "model" / "public" / "model.html")

@@ -58,9 +58,16 @@ class Copies(MaskedRelease):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("privacy", [PureDP(epsilon=1), ApproxDP(epsilon=1, delta=1e-6)])
-def test_a_promise_is_kept_on_made_up_people(classes: int, privacy: Any) -> None:
-    method = MaskedRelease(privacy=privacy, schema=wide(4, classes), regularization=0.05)
+@pytest.mark.parametrize(
+    ("learner", "privacy"),
+    [
+        ("logistic", PureDP(epsilon=1)),
+        ("logistic", ApproxDP(epsilon=1, delta=1e-6)),
+        ("svm", PureDP(epsilon=1)),
+    ],
+)
+def test_a_promise_is_kept_on_made_up_people(classes: int, learner: Any, privacy: Any) -> None:
+    method = MaskedRelease(privacy=privacy, schema=wide(4, classes), learner=learner, regularization=0.05)
     results = attack_published(method, 400)
     assert [result.attack for result in results] == NAMES
     for result in results:

@@ -32,6 +32,11 @@ def test_every_page_is_listed() -> None:
         ("learn-from-a-release", r"^ok\n\['low', 'high'\]$"),
         ("publish-a-synthetic-table", r"^nothing failed$"),
         (
+            "train-without-choosing",
+            r"^With 6,000 rows and epsilon 1 expect .*\nAccuracy 0\.\d+ .* better than .*\n"
+            r"\['x0', 'x1'\] \(1, 2\)\n$",
+        ),
+        (
             "preprocess",
             r"^steps of Pipeline before PrivateLogisticRegression must not learn .*'standardscaler'.*"
             r"\nepsilon [01]\.\d\d at delta 2e-06, 2 charges\n"
@@ -73,3 +78,20 @@ def test_the_commands_about_many_questions_work(tmp_path: Path) -> None:
     assert last.startswith("question,sex,education_num,")
     names = {path.name for path in tmp_path.glob("*.svg")}
     assert names == {"sexes.svg", *(f"answers-{i}.svg" for i in (1, 2, 3))}
+
+
+@pytest.mark.slow
+def test_the_commands_about_a_model_say_what_the_page_shows(tmp_path: Path) -> None:
+    page = (PAGES / "train-without-choosing.md").read_text()
+    (commands,), (shown,) = (
+        re.findall(rf"^```{kind}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE) for kind in ("sh", "text")
+    )
+    learned, verified = (discreet(*shlex.split(line)[1:], cwd=tmp_path) for line in commands.splitlines())
+    assert learned.code == 0, learned.err
+    assert "nothing failed" in verified.out
+    printed = learned.out[: learned.out.index("What is promised")]
+    assert _without_numbers(printed) == _without_numbers(shown)
+
+
+def _without_numbers(text: str) -> list[str]:
+    return re.sub(r"[\d.]+", "0", " ".join(text.split())).split()

@@ -13,7 +13,7 @@ from discreet import datasets
 from discreet.errors import ParameterError
 from discreet.learn import PrivateID3Classifier
 from discreet.learn._bins import Bins, public_edges
-from discreet.learn._id3 import StoppingRule, Tree, count_error, information, information_error
+from discreet.learn._stopping_rule import StoppingRule, count_error, information, information_error
 from discreet.learn.budget_schedule import NoiselessSums
 from discreet.learn.feature_map import FeatureMap
 from discreet.ledger import Ledger
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._types import Floats
+    from discreet.learn._id3 import Tree
 
 EXACT = NoPromise("the rows are made up")
 
@@ -183,7 +184,7 @@ def test_the_rule_of_the_paper_splits_only_what_is_certain() -> None:
 def test_thresholds_close_nodes_and_leave_out_cells() -> None:
     rows, schema = townsfolk(5000), townsfolk_schema()
 
-    def nodes(**rest: float) -> int:
+    def nodes(**rest: Any) -> int:
         model = PrivateID3Classifier(
             privacy=GaussianDP(mu=1.0), schema=schema, max_depth=3, random_state=1, **rest
         )

@@ -12,6 +12,7 @@ import pytest
 from scipy import optimize
 
 from discreet import MaskedRelease, publish, verify
+from discreet.audit import attack_published
 from discreet.errors import ParameterError, PromiseError
 from discreet.learn.perturbation.mean_loss import minimize
 from discreet.noise import Stream
@@ -26,6 +27,7 @@ from discreet.release.masked.losses import LOGISTIC, HingeLoss
 from discreet.report.folder.folder import CLASSIFIER
 from discreet.report.folder.model_files import read_classifier
 from discreet.tables import open_table
+from tests.audit.test_masked_members import wide
 from tests.contracts.cases import SCHEMA
 from tests.golden._entry_points import command
 from tests.release.test_masked_job import TABLE, N
@@ -181,6 +183,7 @@ def test_the_greedy_gradient_is_that_of_its_value(n_scores: int) -> None:
         assert slope == pytest.approx(by_difference, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_greedy_points_come_near_and_fixed_records_count() -> None:
     weights = weights_of(1, 3, 1.0)
     near = masked(weights, 60, 0.2, 0.5, construction="greedy")
@@ -220,7 +223,8 @@ def test_the_release_trains_to_its_model(h: float) -> None:
         made = method.release(X, codes)
         assert method.model_ is not None
         assert method.regularization_ is not None
-        found = retrained(made.data, made.target, method.regularization_, h, len(method.model_))
+        labels = np.asarray(made.target)
+        found = retrained(made.data, labels, method.regularization_, h, len(method.model_))
         assert np.abs(found - method.model_).max() <= 1e-8
         (promise,) = made.promises
         assert promise.epsilon_at(1e-9) <= 4
@@ -231,8 +235,19 @@ def test_without_noise_the_points_carry_the_machine_of_the_rows() -> None:
     method = release(privacy=NoPromise("made up"), fit_intercept=True)
     made = method.release(X, codes)
     assert method.scale_ == 1.0
-    found = retrained(made.data, made.target, 0.1, 0.5, 1)
+    assert method.model_ is not None
+    found = retrained(made.data, np.asarray(made.target), 0.1, 0.5, 1)
     assert np.abs(found - method.model_).max() <= 1e-8
+
+
+@pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_attacks_know_the_loss_and_find_the_promise_kept(classes: int) -> None:
+    method = MaskedRelease(
+        privacy=PureDP(epsilon=1), learner="svm", schema=wide(4, classes), regularization=0.05
+    )
+    results = attack_published(method, 200)
+    assert {result.attack for result in results} >= {"margin", "influence"}
+    assert not any(result.exceeds_bound for result in results)
 
 
 def test_parameters_are_checked_and_those_of_logistic_regression_stay_as_they_were() -> None:
@@ -290,6 +305,7 @@ def release_method() -> MaskedRelease:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["smoothing", "learner", "weights"])
 def test_a_changed_learner_or_classifier_is_found(done: Published, what: str, tmp_path: Path) -> None:
     folder = tmp_path / "public"
@@ -312,6 +328,7 @@ def test_a_changed_learner_or_classifier_is_found(done: Published, what: str, tm
     assert any(check.verdict == "failed" for check in verify(folder).checks)
 
 
+@pytest.mark.slow
 def test_the_command_takes_the_learner(tmp_path: Path) -> None:
     done = command(
         "release", "demo:clinic", "--method", "masked", "--learner", "svm", "--set", "n_records=60",

@@ -339,7 +339,7 @@ def test_the_same_release_again_is_free_and_says_that_its_key_drew_nothing(
     )
     assert len(ledger.history()) == before
     (told,) = (stage.said for stage in again.findings.stages if stage.name == "release")
-    assert told.startswith("nothing charged: ")
+    assert "nothing charged: " in told
     assert (again.public / "data.parquet").read_bytes() == (done.public / "data.parquet").read_bytes()
     assert failures(verify(again.public)) == {}
     key = unseal_key(tmp_path / "key", passphrase=PASSPHRASE)

@@ -106,6 +106,7 @@ def test_the_promise_does_not_cover_rows_that_are_kept() -> None:
     plan = method.plan(public_schema("age", "town"), 2000)
     (promise,) = method.release(mixed_rows()).promises
     assert promise == plan.promises[0]
+    assert promise.covers is not None
     assert set(promise.covers) == set(mixed_rows()) - {"age", "town"}
     assert method.tables_["promise"]["covers"] == list(promise.covers)
 

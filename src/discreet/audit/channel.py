@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from discreet.noise import BoundedDensity, InRange
+from discreet.noise import BoundedDensity, BoxDensity, InRange
 from discreet.noise_law import (
     Additive,
     BoundedLaw,
@@ -23,6 +23,7 @@ from discreet.noise_law import (
     GaussianLaw,
     InRangeLaw,
     InvariantLaw,
+    JointBoundedLaw,
     JointResponseLaw,
     LaplaceLaw,
     ResponseLaw,
@@ -30,7 +31,6 @@ from discreet.noise_law import (
     SphericalLaw,
 )
 from discreet.privacy.priors import ListPrior
-from discreet.release.gaussian import GaussianNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -256,6 +256,41 @@ class BoundedChannel(AdditiveChannel):
         return self.density.cdf(noise)
 
 
+class JointBoundedChannel(AdditiveChannel):
+    """Noise of bounded support that columns share: the marginal of one of them, at 4,097 points."""
+
+    def __init__(self, law: JointBoundedLaw, bounds: tuple[float, float]) -> None:
+        """Solve for the joint density and tabulate its marginal."""
+        super().__init__(law, bounds)
+        ends = np.array(law.supports, np.float64)
+        box = BoxDensity(
+            lower=ends[:, 0],
+            upper=ends[:, 1],
+            weights=np.array(law.weights, np.float64),
+            regularization=law.regularization,
+        )
+        place = next(j for j, pair in enumerate(law.supports) if self._is_own(law, j, pair))
+        self.grid = np.linspace(law.lower, law.upper, 4097)
+        self.heights = box.marginal(place, self.grid)
+        steps = 0.5 * (self.heights[1:] + self.heights[:-1]) * np.diff(self.grid)
+        self.below = np.concatenate([[0.0], np.cumsum(steps)])
+        self.reach = max(abs(law.lower), abs(law.upper)) * (1 + 1e-6)
+
+    @staticmethod
+    def _is_own(law: JointBoundedLaw, j: int, support: tuple[float, float]) -> bool:
+        """Return whether a place of the box is that of the law's own column."""
+        return support == (law.lower, law.upper) and law.covariances[j] == law.variance
+
+    def log_density(self, noise: Floats) -> Floats:
+        """Return the logarithm of the density on the support."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(np.interp(noise, self.grid, self.heights, left=0.0, right=0.0)))
+
+    def cumulative(self, noise: Floats) -> Floats:
+        """Return the distribution function of the noise."""
+        return np.asarray(np.interp(noise, self.grid, self.below / self.below[-1]))
+
+
 class InRangeChannel(Channel):
     """The in-range mechanism: a table of inputs and output cells."""
 
@@ -299,6 +334,8 @@ def build_channel(column: Column, law: Law) -> Channel | None:
             return LaplaceChannel(law, column.range)
         case SphericalLaw():
             return SphericalChannel(law, column.range)
+        case JointBoundedLaw():
+            return JointBoundedChannel(law, column.range)
         case BoundedLaw():
             return BoundedChannel(law, column.range)
         case InRangeLaw():
@@ -453,10 +490,11 @@ def plan_targets(plan: ReleasePlan) -> list[Target]:
 def noise_covariance(plan: ReleasePlan, names: Sequence[str]) -> Floats | None:
     """Return the public covariance of the noise of some columns; None where it is diagonal."""
     numbers = getattr(plan, "numbers", None)
-    if not isinstance(numbers, GaussianNumbers) or numbers.covariance.ndim == 1:
+    covariance = getattr(numbers, "covariance", None)
+    if numbers is None or covariance is None or covariance.ndim == 1:
         return None
     places = [[c.name for c in numbers.columns].index(name) for name in names]
-    return numbers.covariance[np.ix_(places, places)]
+    return np.asarray(covariance[np.ix_(places, places)])
 
 
 def count_rows(rows: Mapping[str, AnyArray]) -> int:

@@ -64,9 +64,18 @@ Scale = Annotated[
 ]
 Regularization = Annotated[float | None, typer.Option(help="Weight lambda of lost utility.")]
 Support = Annotated[str | None, typer.Option(help="Half-width of bounded noise; as --scale.")]
+Joint = Annotated[
+    str | None, typer.Option(help="Two or three columns that share bounded noise, as 'age,hours'.")
+]
 InRange = Annotated[bool, typer.Option("--in-range", help="Publish only values inside the declared range.")]
 Learner = Annotated[
-    str | None, typer.Option(help=("Learner whose model stays the same: svm, ridge, logistic, ..."))
+    str | None,
+    typer.Option(
+        help=(
+            "Learner whose model an invariant release keeps: svm, ridge, logistic, ...; or for which masked "
+            "rows are made: logistic or svm."
+        )
+    ),
 ]
 Variance = Annotated[
     float | None, typer.Option(help=("Variance of the noise that leaves the learner's model unchanged."))
@@ -332,6 +341,7 @@ class MethodFlags:
     scale: Scale = None
     regularization: Regularization = None
     support: Support = None
+    joint: Joint = None
     in_range: InRange = False
     learner: Learner = None
     variance: Variance = None
@@ -362,6 +372,7 @@ class MethodFlags:
             "scale": None if self.scale is None else read_value(self.scale),
             "regularization": self.regularization,
             "support": None if self.support is None else read_value(self.support),
+            "joint": None if self.joint is None else [name.strip() for name in self.joint.split(",")],
             "in_range": self.in_range or None,
             "learner": self.learner,
             "variance": self.variance,

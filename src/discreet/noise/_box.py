@@ -183,7 +183,8 @@ class BoxDensity:
             before = objective
         raise NoiseError(
             "The density of least Fisher information on the box did not converge: the weights are too far "
-            "from diagonal or the regularization is too large. Use product_density."
+            "from diagonal, or the regularization is too large for so wide a box. Give a smaller one, or use "
+            "product_density: independent noise."
         )
 
     def _lowest_eigenpair(self, size: int) -> tuple[float, Floats]:
@@ -307,6 +308,43 @@ class BoxDensity:
         return np.asarray(
             np.outer(self._half, self._half) * centered + shift + shift.T - np.outer(middle, middle)
         )
+
+    @property
+    def covariance(self) -> Floats:
+        """Covariance matrix of the noise."""
+        return np.asarray(self.second_moments - np.outer(self.mean, self.mean))
+
+    @property
+    def largest_density(self) -> float:
+        """Bound on the density over the box."""
+        return float(self._cells.bounds.max()) ** 2 / float(np.prod(self._half))
+
+    def marginal(self, j: int, n: Floats) -> Floats:
+        """Return the density of column ``j`` alone at ``n``, 0 outside its support."""
+        coefficients = np.moveaxis(self._state[0], j, 0)
+        size, p = coefficients.shape[0], coefficients.ndim
+        weighted = coefficients
+        for axis in range(1, p):
+            weighted = np.moveaxis(np.tensordot(mass_matrix(size), weighted, axes=(1, axis)), 0, axis)
+        # The density is a quadratic form of the values of the basis functions of this column.
+        form = np.tensordot(coefficients, weighted, axes=(range(1, p), range(1, p)))
+        n = np.asarray(n, np.float64)
+        x = (n - self.lower[j]) / self._half[j] - 1.0
+        values = legendre.legvander(np.clip(x, -1, 1), size + 1) @ basis(size).T
+        density = np.einsum("...i,ij,...j->...", values, form, values) / self._half[j]
+        return np.where(np.abs(x) <= 1, np.maximum(density, 0.0), 0.0)
+
+    def scaled(self, factor: float) -> BoxDensity:
+        """Return the law of ``factor`` times the noise, without solving for it again."""
+        wider = BoxDensity(
+            lower=self.lower * factor,
+            upper=self.upper * factor,
+            weights=self.weights,
+            regularization=self.regularization / factor**4,
+        )
+        # On [-1, 1]^p the two problems are one, but for a factor of the objective.
+        wider.__dict__["_state"] = (self._state[0], self._state[1] / factor**2)
+        return wider
 
     @property
     def step(self) -> Floats:

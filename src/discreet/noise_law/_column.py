@@ -166,6 +166,45 @@ class BoundedLaw(Additive):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JointBoundedLaw(BoundedLaw):
+    """The least informative noise on a box of two or three columns, which share it.
+
+    Its ``kind`` is that of bounded noise; the further keys distinguish it. Mean and variance are those of
+    this column alone, whose density is a marginal of the joint one.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Names of all columns that share the noise, this one included.
+    covariances : tuple of float
+        Covariance of this column's noise with that of each of these columns, in their units.
+    supports : tuple of (float, float)
+        Ends of the support of each of these columns.
+    weights : tuple of tuple of float
+        Weight matrix of the objective, which with supports and regularization determines the joint density.
+    """
+
+    columns: tuple[str, ...]
+    covariances: tuple[float, ...]
+    supports: tuple[tuple[float, float], ...]
+    weights: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        for name in ("columns", "covariances"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("supports", "weights"):
+            object.__setattr__(self, name, tuple(map(tuple, getattr(self, name))))
+        if len({len(self.columns), len(self.covariances), len(self.supports), len(self.weights)}) > 1:
+            raise ParameterError(
+                "columns, covariances, supports and weights of JointBoundedLaw must be of one length."
+            )
+
+    def words(self) -> str:
+        """Return a short description in plain language."""
+        return f"{BoundedLaw.words(self)}, drawn together with that of {len(self.columns) - 1} more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InRangeLaw(Law):
     """In-range mechanism: an output inside the declared range, whose law depends on the value.
 
@@ -482,6 +521,8 @@ def law_from_dict(values: Mapping[str, Any]) -> Law:
     kind = KINDS.get(str(rest.pop("kind", "")))
     if kind is GaussianLaw and "covariances" in rest:
         kind = CorrelatedGaussianLaw
+    if kind is BoundedLaw and "covariances" in rest:
+        kind = JointBoundedLaw
     if kind is None or set(rest) != {f.name for f in dataclasses.fields(kind)}:
         raise ParameterError(
             f"The law of a column must be of a kind among {', '.join(sorted(KINDS))} with all of its keys. "

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.noise import BoundedDensity
+from discreet.noise import BoundedDensity, BoxDensity
 from discreet.noise.bounded import STEPS as CELLS
-from discreet.noise.in_range import INPUTS, TOTAL_BITS
-from discreet.noise.whitening import lattice_places, points_per_double, same_bits
-from discreet.noise_law import BoundedLaw, InRangeLaw
+from discreet.noise.in_range import INPUTS
+from discreet.noise.whitening import lattice_places, points_per_double
+from discreet.noise_law import BoundedLaw
 from discreet.privacy import ApproxDP, ErrorFloor, NoPromise, Promise, PureDP, floors
 from discreet.privacy.bounded import (
     BoundedNoise,
     additive_delta,
-    in_range_epsilon,
-    in_range_floor,
     in_range_law,
 )
 from discreet.privacy.calibration import group_epsilon
+from discreet.release._in_range import InRangeNumbers
+from discreet.release._joint_bounded import JointBoundedNumbers, check_joint
 from discreet.release.base import check_noise
 from discreet.release.mechanism import (
     NumberMechanism,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from discreet._types import Bools, Floats
     from discreet.ledger import Ledger
-    from discreet.noise import InRange, Stream
+    from discreet.noise import Stream
     from discreet.noise_law import Law
     from discreet.privacy import ColumnFloor
     from discreet.schema import Column, Schema
@@ -203,83 +203,6 @@ class BoundedNumbers(NumberMechanism):
         return BoundedNumbers(self.columns, tuple(densities), self.at_epsilon)
 
 
-class InRangeNumbers(NumberMechanism):
-    """In-range mechanism: every output is drawn inside the declared range, from a table by input.
-
-    Parameters
-    ----------
-    columns : tuple of Column
-        Numeric columns that are randomized.
-    laws : tuple of InRange
-        Table of output probabilities of each column, on its declared range.
-    """
-
-    def __init__(self, columns: tuple[Column, ...], laws: tuple[InRange, ...]) -> None:
-        self.columns = columns
-        self.laws = laws
-
-    def epsilon(self, column: Column) -> float:
-        """Return the pure epsilon of one cell, computed from its table of probabilities."""
-        return in_range_epsilon(self.laws[self.column_index(column)])
-
-    def law(self, column: Column) -> InRangeLaw:
-        """Return the public law of the noise of one column."""
-        law = self.laws[self.column_index(column)]
-        return InRangeLaw(
-            lower=law.lower,
-            upper=law.upper,
-            regularization=law.regularization,
-            inputs=law.inputs,
-            cells=law.cells,
-        )
-
-    def promises(self, n_rows: int, rows: int, common: dict[str, Any]) -> list[Promise]:
-        """Return the sum of the epsilons of the columns: pure, without total variation."""
-        epsilon = math.fsum(self.epsilon(c) for c in self.columns) * (1 + 2.0**-50)
-        covers = tuple(c.name for c in self.columns)
-        return [PureDP(epsilon=group_epsilon(epsilon, rows), covers=covers, **common)]
-
-    def floor(self, column: Column, rows: int) -> ColumnFloor | None:
-        """Return the Bayes error under the uniform prior; None for units with several rows."""
-        if rows > 1:
-            return None
-        prior = uniform_prior(column)
-        # Stored numbers are off by up to half the spacing of 64-bit numbers, which no floor may count.
-        error = in_range_floor(self.laws[self.column_index(column)], prior) - 0.5 * prior.resolution
-        return floors.column_floor(error, prior, measure=column.measure)
-
-    def release(self, matrix: Floats, stream: Stream) -> Floats:
-        """Return cells drawn from the row of the table that belongs to their value."""
-        return np.column_stack([law.draw(matrix[:, j], stream) for j, law in enumerate(self.laws)])
-
-    def scaled(self, factor: float) -> InRangeNumbers:
-        """Return the mechanism with the epsilon of each column divided by ``factor``."""
-        laws = tuple(
-            in_range_law(self.epsilon(c) / factor, law.lower, law.upper, inputs=law.inputs)
-            for c, law in zip(self.columns, self.laws, strict=True)
-        )
-        return InRangeNumbers(self.columns, laws)
-
-    def repeat_chance(self) -> float:
-        """Return the largest mass of an output cell, multiplied over columns."""
-        return math.prod(float(law.masses.max()) / 2.0**TOTAL_BITS for law in self.laws)
-
-    def output_range(self, column: Column) -> tuple[float, float]:
-        """Return the declared range of a column."""
-        return column.range
-
-    def is_possible(self, matrix: Floats) -> Bools:
-        """Return, cell by cell, whether the number is the middle of an output cell, to the last bit."""
-        out = np.empty(matrix.shape, bool)
-        for j, law in enumerate(self.laws):
-            places = np.rint((matrix[:, j] - law.lower) / ((law.upper - law.lower) / law.cells) - 0.5)
-            # A missing cell has no index; it is compared with the first output, and differs.
-            nearest = np.clip(np.nan_to_num(places), 0, law.cells - 1).astype(np.int64)
-            near = (np.clip(nearest + shift, 0, law.cells - 1) for shift in (0, -1, 1))
-            out[:, j] = np.any([same_bits(law.outputs[index], matrix[:, j]) for index in near], axis=0)
-        return out
-
-
 class BoundedRelease(TableRelease):
     """Add the least informative noise of bounded support, or keep outputs inside the declared range.
 
@@ -297,8 +220,11 @@ class BoundedRelease(TableRelease):
         the larger, the nearer to a Gaussian.
     weights : vector or matrix, optional
         ``Pi``: weight of the error on each number, by default the inverse fourth power of its range.
-        A matrix gives the best independent noise for it; the joint optimum of up to three columns is
-        :class:`~discreet.noise._box.BoxDensity`.
+        A matrix gives the best independent noise for it, and the optimum for the columns of ``joint``.
+    joint : sequence of str, optional
+        Two or three columns whose additive noise is drawn together, from the joint density that is best for a
+        matrix of ``weights``. It needs ``support``, and no delta is proven for it; floors of numbers hold
+        against attackers who know all other cells of the row, and whole numbers have none.
     in_range : bool
         Whether published values never leave the declared range, by a mechanism that is not additive.
     at_epsilon : float
@@ -350,6 +276,7 @@ class BoundedRelease(TableRelease):
         support: Support | None = None,
         regularization: float = 0.0,
         weights: Any = None,
+        joint: Sequence[str] | None = None,
         in_range: bool = False,
         at_epsilon: float = 1.0,
         label: Label = "randomized",
@@ -382,6 +309,11 @@ class BoundedRelease(TableRelease):
                 "clamp, regularization and weights of BoundedRelease are for additive noise. With "
                 "in_range=True every output is inside the range already, and the epsilon sets the noise."
             )
+        if joint is not None and support is None:
+            raise PromiseError(
+                "joint of BoundedRelease must be given with support: noise that columns share is not "
+                "calibrated to a promise. Give the half-width of each column's noise, or leave joint out."
+            )
         if not 0 <= regularization < math.inf:
             raise ParameterError(
                 "regularization of BoundedRelease must be finite and at least 0, was "
@@ -394,6 +326,7 @@ class BoundedRelease(TableRelease):
         self.support = support
         self.regularization = regularization
         self.weights = weights
+        self.joint = check_joint(joint, weights)
         self.in_range = in_range
         self.at_epsilon = at_epsilon
 
@@ -418,7 +351,9 @@ class BoundedRelease(TableRelease):
         alone = weights if weights.ndim == 1 else 1 / np.diagonal(matrix_power(weights, -1.0))
         return [float(weight) for weight in alone]
 
-    def numbers_as_given(self, columns: tuple[Column, ...], schema: Schema, n_rows: int) -> BoundedNumbers:
+    def numbers_as_given(
+        self, columns: tuple[Column, ...], schema: Schema, n_rows: int
+    ) -> BoundedNumbers | JointBoundedNumbers:
         """Return additive noise with the given supports."""
         assert self.support is not None
         given = self.support
@@ -435,7 +370,38 @@ class BoundedRelease(TableRelease):
             self._density(weight, *pairs.get(c.name, (-h, h)))
             for c, h, weight in zip(columns, halves.tolist(), self._column_weights(columns), strict=True)
         )
-        return BoundedNumbers(columns, densities, self.at_epsilon)
+        if self.joint is None:
+            return BoundedNumbers(columns, densities, self.at_epsilon)
+        return self._share_noise(columns, densities, self.joint)
+
+    def _share_noise(
+        self, columns: tuple[Column, ...], densities: tuple[BoundedDensity, ...], joint: tuple[str, ...]
+    ) -> JointBoundedNumbers:
+        """Return the mechanism in which some columns share their noise, on the supports of densities."""
+        where = {c.name: j for j, c in enumerate(columns)}
+        unknown = [name for name in joint if name not in where]
+        if unknown:
+            raise ParameterError(
+                f"joint of BoundedRelease must name released numbers, and {unknown[0]!r} is none. They are "
+                f"{', '.join(where)}."
+            )
+        places = [where[name] for name in joint]
+        inverse = matrix_power(check_weights(self.weights, columns, type(self).__name__), -1.0)
+        block = matrix_power(inverse[np.ix_(places, places)], -1.0)
+        box = BoxDensity(
+            # Noise that columns share has no more variance, so that as little is left beyond the same ends.
+            lower=np.array([densities[j].support[0] for j in places]),
+            upper=np.array([densities[j].support[1] for j in places]),
+            # With the other columns independent, only this block of the inverse enters the objective.
+            weights=(block + block.T) / 2,
+            regularization=self.regularization,
+        )
+        rest = [j for j in range(len(columns)) if j not in places]
+        others = None
+        if rest:
+            own = tuple(densities[j] for j in rest)
+            others = BoundedNumbers(tuple(columns[j] for j in rest), own, self.at_epsilon)
+        return JointBoundedNumbers(columns, joint, box, others)
 
     def numbers_for_errors(
         self, columns: tuple[Column, ...], errors: Mapping[str, float], rows: int

@@ -48,6 +48,8 @@ WEAK_SIGNAL, MIDDLE_SIGNAL = 5.0, 20.0
 """Signals below which nothing but the most common class is to be expected, and weak effects are lost."""
 PRIOR_WIDTH = 0.5
 """Standard deviation of weights about their start in the second stage."""
+FEW_LINES_SCALE = 0.35
+"""Length of a number's standard deviation in a row where fewer than half of the columns are numbers."""
 CONSTANT = 0.5
 """Last coordinate of every row in the second stage."""
 

@@ -13,6 +13,7 @@ from discreet.learn._centering import spectral_edge
 from discreet.learn.classifier._rules import (
     AVERAGE_WEIGHT,
     CONSTANT,
+    FEW_LINES_SCALE,
     PRIOR_WIDTH,
     ROUNDS,
     gradient_names,
@@ -81,12 +82,16 @@ class StageRows:
                 means[name] = mean
                 scores[name] = tuple(odds.tolist())
                 square += variance
+        columns = cells.layout.schema.columns
+        numbers = [column for column in columns if column.is_number]
+        # Few lines among many categories only make rows long.
+        scale = 1.0 if 2 * len(numbers) >= len(columns) else FEW_LINES_SCALE
         lines = {
-            column.name: _line_of(column, cells.edges[column.name], curves[column.name].shares)
-            for column in cells.layout.schema.columns
-            if column.is_number
+            column.name: _line_of(column, cells.edges[column.name], curves[column.name].shares, scale)
+            for column in numbers
         }
-        return cls(scores, means, cells.edges_of(list(scores)), lines, square + len(lines))
+        square += scale**2 * len(lines)
+        return cls(scores, means, cells.edges_of(list(scores)), lines, square)
 
     @property
     def size(self) -> int:
@@ -111,7 +116,7 @@ class StageRows:
         }
 
 
-def _line_of(column: Column, edges: Sequence[float], shares: Floats) -> tuple[float, float]:
+def _line_of(column: Column, edges: Sequence[float], shares: Floats, scale: float) -> tuple[float, float]:
     """Return the mean of a number as a fraction of its range, and the range in standard deviations.
 
     Parameters
@@ -122,6 +127,8 @@ def _line_of(column: Column, edges: Sequence[float], shares: Floats) -> tuple[fl
         Where its cells begin, without the first.
     shares : array
         Share of the rows in each cell, that of missing ones last.
+    scale : float
+        Length that a standard deviation is to have in a row.
     """
     lower, upper = column.range
     ends = np.array([(edge - lower) / column.width for edge in (lower, *edges, upper)])
@@ -133,7 +140,7 @@ def _line_of(column: Column, edges: Sequence[float], shares: Floats) -> tuple[fl
     known = shares[: len(width)] / shares[: len(width)].sum()
     mean = float(known @ middles)
     variance = float(known @ (middles - mean) ** 2) + 0.5 * float(known @ width**2) / 12
-    units = 1 / max(math.sqrt(variance), _LEAST_SPREAD)
+    units = scale / max(math.sqrt(variance), _LEAST_SPREAD)
     return float(np.rint(min(max(mean, 0.0), 1.0) * LATTICE) / LATTICE), float(np.rint(units * 64) / 64)
 
 

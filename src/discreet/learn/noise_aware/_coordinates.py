@@ -16,6 +16,7 @@ from discreet.noise_law import (
     Additive,
     Clear,
     CorrelatedGaussianLaw,
+    JointBoundedLaw,
     JointResponseLaw,
     ResponseLaw,
     SampledLaw,
@@ -471,7 +472,7 @@ class Coordinates:
 def _noise_covariances(column: ColumnLaw) -> list[tuple[str, float]]:
     """Return names and noise covariances of the columns whose noise is correlated with this one's."""
     law = column.cell_law
-    if not isinstance(law, CorrelatedGaussianLaw):
+    if not isinstance(law, CorrelatedGaussianLaw | JointBoundedLaw):
         return []
     return list(zip(law.columns, law.covariances, strict=True))
 

@@ -29,6 +29,7 @@ _PUBLIC: Mapping[str, Callable[[Any], bool]] = {
     "MissingIndicator": lambda s: s.features == "all",
     "SplineTransformer": lambda s: not isinstance(s.knots, str),
     "RBFSampler": lambda s: s.gamma != "scale",
+    "HashingVectorizer": lambda _: True,
     "PolynomialFeatures": lambda _: True,
     "GaussianRandomProjection": lambda _: True,
     "SparseRandomProjection": lambda _: True,

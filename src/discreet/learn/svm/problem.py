@@ -158,19 +158,18 @@ class HingeProblem(MeanLossProblem):
         pulls = self.signs[block] * pull(self._margins(block, w), self.smoothing)
         return np.asarray(-(pulls.T @ self.rows[block])).reshape(-1)
 
-    def _bend(self, block: slice, w: Floats) -> Floats:
-        return np.asarray(in_band(self._margins(block, w), self.smoothing) / (2 * self.smoothing))
-
     def _curvature(self, block: slice, w: Floats) -> Floats:
         """Return the sum of second derivatives of some rows' losses, where there are any; else one side's."""
-        x, bend = self.rows[block], self._bend(block, w)
+        x, bent = self.rows[block], in_band(self._margins(block, w), self.smoothing)
         d = x.shape[1]
         out = np.zeros((self.size, self.size))
-        for score in range(bend.shape[1]):
+        for score in range(bent.shape[1]):
+            inside = x[bent[:, score]]
             at = slice(score * d, (score + 1) * d)
-            out[at, at] = x.T @ (x * bend[:, score, np.newaxis])
+            out[at, at] = inside.T @ inside / (2 * self.smoothing)
         return out
 
     def _curvature_times(self, block: slice, w: Floats, v: Floats) -> Floats:
-        x = self.rows[block]
-        return np.asarray((self._bend(block, w) * (x @ self.weights(v).T)).T @ x).reshape(-1)
+        x, bent = self.rows[block], in_band(self._margins(block, w), self.smoothing)
+        moved = bent * (x @ self.weights(v).T) / (2 * self.smoothing)
+        return np.asarray(moved.T @ x).reshape(-1)

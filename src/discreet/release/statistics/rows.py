@@ -14,6 +14,7 @@ from discreet.noise_law import (
     Additive,
     Clear,
     CorrelatedGaussianLaw,
+    JointBoundedLaw,
     JointResponseLaw,
     ResponseLaw,
     SampledLaw,
@@ -297,7 +298,7 @@ class RowStatistics(ReleaseStatistics):
 
     def _covariance(self, first: str, second: str) -> float:
         law = self._laws[first].law
-        if isinstance(law, CorrelatedGaussianLaw) and second in law.columns:
+        if isinstance(law, CorrelatedGaussianLaw | JointBoundedLaw) and second in law.columns:
             return law.covariances[law.columns.index(second)]
         return 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ _BARS_TOP = 4  # above the first bar
 _NAMES, _BAR, _ROW = 118, 13, 22  # width of the names of levels, height of a bar and of its row
 _LETTERS = 17  # of a level that fit in its place
 _LETTER = 6.4  # width of a letter of a label
+_TICKS = 7  # most labels of the scale of effects
+_RARE = 0.005  # share of the rows below which a cell does not stretch the scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,8 @@ class EffectCell:
         Effect at both ends, one number for each class that is drawn; they are equal in a named cell.
     sd : tuple of float
         Standard deviation of the effect, one number for each class that is drawn.
+    share : float
+        Share of the rows in the cell.
     """
 
     name: str = ""
@@ -46,6 +51,7 @@ class EffectCell:
     first: tuple[float, ...]
     last: tuple[float, ...]
     sd: tuple[float, ...]
+    share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,30 +82,34 @@ class ColumnEffect:
     format: Callable[[float], str] = as_number
 
     @property
-    def values(self) -> list[float]:
-        """All effects of all classes."""
-        return [value for cell in self.cells for value in (*cell.first, *cell.last)]
+    def spread(self) -> float:
+        """Standard deviation of the effect over the rows; of several classes the largest."""
+        squares = [
+            math.fsum(cell.share * ((cell.first[k] + cell.last[k]) / 2) ** 2 for cell in self.cells)
+            for k in range(len(self.cells[0].first))
+        ]
+        return math.sqrt(max(squares))
 
     @property
-    def spread(self) -> float:
-        """Largest difference between two values of the column, over the classes."""
-        ends = [part for cell in self.cells for part in (cell.first, cell.last)]
-        by_class = [[part[k] for part in ends] for k in range(len(ends[0]))]
-        return max(max(values) - min(values) for values in by_class)
+    def largest(self) -> float:
+        """Largest effect in either direction, of any class and value."""
+        return max(abs(value) for cell in self.cells for value in (*cell.first, *cell.last))
 
 
 def effect_axis(effects: Sequence[ColumnEffect]) -> tuple[float, float]:
     """Return the ends of one scale for all columns, so that their effects can be compared.
 
-    Bands of noise count up to a third more than the effects themselves; what is wider is cut off.
+    Effects of cells with almost no rows do not count, and bands of noise count up to a third more than the
+    effects themselves; what is beyond the scale is cut off.
     """
-    largest = max((abs(value) for effect in effects for value in effect.values), default=0.0) or 1.0
-    lower, upper = 0.0, 0.0
-    for cell in (cell for effect in effects for cell in effect.cells):
-        for values in (cell.first, cell.last):
-            lower = min(lower, *(value - 2 * sd for value, sd in zip(values, cell.sd, strict=True)))
-            upper = max(upper, *(value + 2 * sd for value, sd in zip(values, cell.sd, strict=True)))
-    return max(lower, -largest * 4 / 3), min(upper, largest * 4 / 3)
+    cells = [cell for effect in effects for cell in effect.cells if cell.share >= _RARE]
+    ends = [(values, cell.sd) for cell in cells for values in (cell.first, cell.last)]
+    bands = [(value, 2 * sd) for values, sds in ends for value, sd in zip(values, sds, strict=True)]
+    largest = max((abs(value) for value, _ in bands), default=0.0) or 1.0
+    lower = min((value - band for value, band in bands), default=0.0)
+    upper = max((value + band for value, band in bands), default=0.0)
+    most = largest * 4 / 3
+    return max(min(lower, -largest / 4), -most), min(max(upper, largest / 4), most)
 
 
 def draw_effect(key: str, effect: ColumnEffect, classes: Sequence[str], ends: tuple[float, float]) -> Markup:
@@ -155,7 +165,7 @@ def _value_axis(y: ChartAxis) -> list[Markup]:
     """Return the grid of effects with its labels, and the line of no effect."""
     right = _WIDTH - _RIGHT
     shapes: list[Markup] = []
-    for tick in y.ticks(5):
+    for tick in y.ticks(_TICKS):
         is_zero = abs(tick) < 1e-9
         shapes += [
             tag("line", class_="zero" if is_zero else "grid", x1=_LEFT, x2=right, y1=y(tick), y2=y(tick)),
@@ -257,7 +267,7 @@ def _draw_bars(effect: ColumnEffect, ends: tuple[float, float]) -> tuple[list[Ma
     bottom = _BARS_TOP + row * len(effect.cells)
     x = ChartAxis(lower=ends[0], upper=ends[1], start=_NAMES, end=_WIDTH - _RIGHT - 6)
     shapes: list[Markup] = []
-    for tick in x.ticks(5):
+    for tick in x.ticks(_TICKS):
         kind = "zero" if abs(tick) < 1e-9 else "grid"
         shapes += [
             tag("line", class_=kind, x1=x(tick), x2=x(tick), y1=_BARS_TOP, y2=bottom),
@@ -277,7 +287,7 @@ def _draw_bars(effect: ColumnEffect, ends: tuple[float, float]) -> tuple[list[Ma
                     x1=x(value - 2 * sd), x2=x(value + 2 * sd), y1=at + thick / 2, y2=at + thick / 2,
                 ),
             ]  # fmt: skip
-    shapes.append(label(effect.scale_title, _NAMES - 10, bottom + 15, anchor="end", class_="axis-title"))
+    shapes.append(label(effect.scale_title, _NAMES - 24, bottom + 15, anchor="end", class_="axis-title"))
     return shapes, bottom + 22
 
 

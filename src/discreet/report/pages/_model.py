@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MISSING = "missing"
 _SHOWN = 24  # pictures before the rest is folded
 _MOST_LEVELS = 16  # bars of a list; of a longer one the largest and the smallest
-_FLAT = 0.02  # difference between two values that no picture shows
+_FLAT = 0.01  # effect that no picture shows
 _NARROW = 1 / 100  # width of the cell of a bound, as part of the range, below which it stands by itself
 
 
@@ -76,24 +76,30 @@ def effects_view(model: PrivateClassifier) -> EffectsView:
     names = [formatting.printable(str(name)) for name in model.classes_.tolist()]
     drawn = [1] if len(names) == 2 else list(range(min(len(names), MOST_CLASSES)))
     effects = sorted(column_effects(model, drawn), key=lambda effect: -effect.spread)
-    visible = [effect for effect in effects if effect.spread >= _FLAT]
+    visible = [effect for effect in effects if effect.largest >= _FLAT]
     ends = effect_axis(visible)
     classes = [names[k] for k in drawn]
-    pictures = [
-        EffectPicture(
-            column=effect.column,
-            caption=f"spread {formatting.number(effect.spread, digits=2)}",
-            picture=draw_effect(f"effect-{i}", effect, classes, ends),
-        )
-        for i, effect in enumerate(visible)
-    ]
+    pictures = [_draw(f"effect-{i}", effect, classes, ends) for i, effect in enumerate(visible)]
     return EffectsView(
         shown=pictures[:_SHOWN],
         folded=pictures[_SHOWN:],
-        flat=[effect.column for effect in effects if effect.spread < _FLAT],
+        flat=[effect.column for effect in effects if effect.largest < _FLAT],
         classes=classes,
         first=names[0] if len(names) == 2 else "",
         left_out=0 if len(names) == 2 else len(names) - len(drawn),
+    )
+
+
+def _draw(key: str, effect: ColumnEffect, classes: Sequence[str], ends: tuple[float, float]) -> EffectPicture:
+    """Return the picture of one column, on the common scale or two or four times enlarged."""
+    lower, upper = effect_axis([effect])
+    fitting = (n for n in (4, 2) if lower >= ends[0] / n and upper <= ends[1] / n)
+    times = next(fitting, 1)
+    enlarged = "" if times == 1 else f", {'twice' if times == 2 else '4 times'} enlarged"
+    return EffectPicture(
+        column=effect.column,
+        caption=f"spread {formatting.number(effect.spread, digits=2)}{enlarged}",
+        picture=draw_effect(key, effect, classes, (ends[0] / times, ends[1] / times)),
     )
 
 
@@ -163,8 +169,7 @@ def column_effects(model: PrivateClassifier, drawn: Sequence[int]) -> list[Colum
         sd = curve.sd.sum(axis=1, keepdims=True) if two else curve.sd[:, list(drawn)]
         first, last = _ends_of_cells(asked, mine, len(sd))
         middle = (first + last) / 2
-        shares = getattr(curve, "shares", np.full(len(middle), 1 / len(middle)))
-        center = [math.fsum(shares * middle[:, k]) for k in range(middle.shape[1])]
+        center = [math.fsum(curve.shares * middle[:, k]) for k in range(middle.shape[1])]
         result.append(_make_effect(column, model, first - center, last - center, abs(weight) * sd))
     return result
 
@@ -259,6 +264,7 @@ def _make_effect(
         EffectCell(
             name=name, start=start, end=end,
             first=tuple(first[i].tolist()), last=tuple(last[i].tolist()), sd=tuple(sd[i].tolist()),
+            share=float(model.curves_[column.name].shares[i]),
         )
         for i, (name, start, end) in enumerate(places)
     ]  # fmt: skip

@@ -89,7 +89,7 @@ def model_page(statement: ModelStatement, model: PrivateClassifier) -> str:
     statement : ModelStatement
         Statement of the model, which says how good it is.
     model : PrivateClassifier
-        Fitted classifier.
+        Fitted classifier that the folder holds.
 
     Privacy
     -------
