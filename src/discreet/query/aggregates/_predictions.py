@@ -15,13 +15,11 @@ from discreet.query.engines.base import KernelTotals
 from discreet.query.passes import (
     ONE,
     SIGMOID_BITS,
-    AdditiveScores,
-    ClassGradientPass,
     Features,
-    PredictionPass,
     curve_band,
     whole_weights,
 )
+from discreet.query.prediction_passes import AdditiveScores, ClassGradientPass, PredictionPass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
