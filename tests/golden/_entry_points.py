@@ -25,7 +25,7 @@ from discreet.noise_law import ColumnLaw as column_law  # noqa: N813
 from discreet.noise_law import GaussianLaw as gaussian_law  # noqa: N813
 from discreet.noise_law import NoiseLaw as noise_law  # noqa: N813
 from discreet.noise_law import ResponseLaw as response_law  # noqa: N813
-from discreet.privacy.receipt import product_version
+from discreet.privacy.receipt import package_version, product_version
 from discreet.query import Answer, aggregate_from_dict
 from discreet.schema import Column, Schema
 
@@ -47,6 +47,7 @@ __all__ = [
     "gaussian_law",
     "load_everything",
     "noise_law",
+    "package_version",
     "product_version",
     "query",
     "response_law",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from discreet.noise import Stream
-from tests.golden._entry_points import load_everything, product_version
+from tests.golden._entry_points import load_everything, package_version, product_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,6 +100,7 @@ def frozen(label: str) -> Iterator[None]:
             for attribute, value in list(vars(module).items()):
                 if (stand_in := stand_ins.get(id(value))) is not None:
                     stack.enter_context(mock.patch.object(module, attribute, stand_in))
-        product_version.cache_clear()
-        stack.callback(product_version.cache_clear)
+        for cached in (product_version, package_version):
+            cached.cache_clear()
+            stack.callback(cached.cache_clear)
         yield

@@ -162,9 +162,10 @@ def product_version() -> str:
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of this package, of Python and of the given packages, by name."""
     own = {"discreet": product_version(), "python": platform.python_version()}
-    return own | {name: _package_version(name) for name in packages}
+    return own | {name: package_version(name) for name in packages}
 
 
 @cache
-def _package_version(name: str) -> str:
+def package_version(name: str) -> str:
+    """Return the version of an installed package."""
     return metadata.version(name)
