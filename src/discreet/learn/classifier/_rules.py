@@ -36,7 +36,7 @@ POOLED_COLUMNS = 3.0
 """Number of columns that this is worth beside those of the table."""
 LINEAR_PART, SMOOTH_PART, ROUGH_PART, SMOOTH_LENGTH = 0.45, 0.35, 0.2, 0.25
 """Parts of a number's curve that are a line, smooth and rough; and the part of the range that is alike."""
-LARGEST_WEIGHT, CAUTION = 0.6, 8.0
+LARGEST_WEIGHT, CAUTION = 0.6, 12.0
 """Weight of every curve in one stage at most, as columns repeat each other; and the signal that halves it."""
 UNBALANCED = 0.15
 """Share by which a vote is better than a guess, from which on there is enough to lose for full caution."""
