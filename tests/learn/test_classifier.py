@@ -196,7 +196,7 @@ def test_more_than_two_classes_have_lines_by_class_where_rows_allow(mu: float, s
 def test_caution_lowers_curves_only_where_there_is_something_to_lose() -> None:
     even, uneven = np.array([500.0, 500.0]), np.array([800.0, 200.0])
     assert curve_weight(4.0, even) == 0.6
-    assert curve_weight(4.0, uneven) == pytest.approx(4 / 12)
+    assert curve_weight(4.0, uneven) == pytest.approx(4 / 16)
     assert curve_weight(1000.0, uneven) == 0.6
     assert curve_weight(math.inf, uneven) == 0.6
 
