@@ -57,6 +57,7 @@ class Copies(MaskedRelease):
         return dataclasses.replace(made, columns={**made.columns, **dict(zip(names, rows.T, strict=True))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize(
     ("learner", "privacy"),

@@ -197,6 +197,7 @@ def test_a_sensitivity_that_is_too_small_raises_an_alarm(monkeypatch: pytest.Mon
     assert alarm.endswith("where 0.1 was charged.")
 
 
+@pytest.mark.slow
 def test_true_noise_raises_none() -> None:
     for seed in range(12):
         privacy = PureDP(epsilon=0.3) if seed % 2 else SANE

@@ -177,6 +177,7 @@ def test_a_model_can_be_kept(tmp_path: Path) -> None:
     assert not statement["definition"]["differential_privacy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [20, pytest.param(1000, marks=pytest.mark.stats)])
 def test_many_columns(columns: int, tmp_path: Path) -> None:
     names = [f"x{j}" for j in range(columns)]

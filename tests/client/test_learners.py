@@ -218,6 +218,7 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass(tmp_path: Path
         assert ledger.spent("ben").charges > 0
 
 
+@pytest.mark.slow
 def test_a_proxy_that_loses_answers_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("discreet.client.transport._FIRST_WAIT", 0.01)
     schema, make = LEARNERS["kmeans"]

@@ -32,6 +32,7 @@ INTERNAL = ("laplace_", "mu_for_sd", "sd_for_mu", "gaussian_", "parameter epsilo
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:bounds of .* look like:discreet.errors.PromiseWarning")
 @pytest.mark.parametrize("privacy", EXTREMES, ids=str)
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "larger"])
 @pytest.mark.parametrize("name", PRIVATE)

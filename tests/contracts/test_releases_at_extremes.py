@@ -97,6 +97,7 @@ def test_every_method_is_among_them() -> None:
     assert {kind for kind, _ in methods(1.0)} == set(METHODS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [0, 1])
 def test_tables_without_rows_or_with_one_are_released_or_refused_in_our_words(n: int) -> None:
     schema, rows = table(0.0, 1.0)

@@ -275,6 +275,7 @@ def test_knowing_the_noise_repairs_ridge_and_needs_its_floor() -> None:
 # The scripts
 
 
+@pytest.mark.slow
 def test_fast_figures_are_drawn(script: Any, tmp_path: Path) -> None:
     fisher = script("fisher")
     fisher.figure_1(points=21)

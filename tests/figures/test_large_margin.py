@@ -80,6 +80,7 @@ def test_the_solver_is_three_times_as_fast_as_scs_and_its_cost_is_linear_in_rows
     assert large["peak_mb"] < 4096
 
 
+@pytest.mark.slow
 def test_a_short_run_draws_the_same_things(script: Any, tmp_path: Path) -> None:
     script.regions(n=400, cells=20)
     script.accuracy()

@@ -148,6 +148,7 @@ def test_no_split_loses_more_gain_than_is_stated(skip: float) -> None:
     assert any(loss > 0 for loss in lost)
 
 
+@pytest.mark.slow
 def test_the_rule_of_the_paper_splits_only_what_is_certain() -> None:
     rows, schema = townsfolk(30_000), townsfolk_schema()
     trees = {

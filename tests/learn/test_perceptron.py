@@ -82,6 +82,7 @@ def test_quartiles_over_seeds_are_near_the_best(epsilon: float, least: float) ->
     assert np.quantile(found, 0.25) > least
 
 
+@pytest.mark.slow
 def test_the_average_of_planes_beats_the_last_one_of_the_paper() -> None:
     X, y = table()
     ours, printed = [], []

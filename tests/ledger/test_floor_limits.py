@@ -162,6 +162,7 @@ def test_what_a_limit_guarantees_is_beaten_by_nobody() -> None:
     assert min(refused, kept) > 100
 
 
+@pytest.mark.slow
 def test_what_floors_are_left_without_a_limit_is_beaten_by_nobody() -> None:
     draws = Draws("floors without a limit")
     claimed = fooled = 0

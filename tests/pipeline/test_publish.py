@@ -280,6 +280,7 @@ def test_whoever_compared_noise_on_private_rows_has_it_in_every_later_statement(
 # A method that was made before
 
 
+@pytest.mark.slow
 def test_a_method_made_before_releases_what_its_name_and_parameters_do(tmp_path: Path) -> None:
     by_name = released(tmp_path, method="gaussian", scale=20.0, clamp=True, protect=None)
     method = GaussianRelease(scale=20.0, clamp=True, schema=SCHEMA, random_state=3)
@@ -565,6 +566,7 @@ def test_a_kept_key_replays_the_release_and_a_forgotten_one_is_gone(tmp_path: Pa
     assert not verify(done.public, key=key, source=changed).ok
 
 
+@pytest.mark.slow
 def test_a_kept_key_replays_which_rows_of_a_person_stayed(tmp_path: Path) -> None:
     phrase = "correct horse battery staple"
     schema = dataclasses.replace(

@@ -31,7 +31,8 @@ def spark() -> Iterator[Any]:
         warnings.simplefilter("ignore")  # pyspark's own, about newer versions of pandas
         session = (
             SparkSession.builder.master("local[2]")
-            .config(map=_spark._SETTINGS)
+            # Not the encryption: with it, pyspark sends rows through sockets that it does not close.
+            .config(map={k: v for k, v in _spark._SETTINGS.items() if k.startswith("spark.sql.parser")})
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "2")

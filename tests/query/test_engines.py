@@ -571,6 +571,7 @@ def test_a_large_table_goes_to_a_file_that_has_no_name(
     assert files_without_a_name(tmp_path) == 0
 
 
+@pytest.mark.slow
 def test_a_table_larger_than_the_memory_of_the_engine_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -145,6 +145,7 @@ def middle(self: Curated, values: AnyArray) -> AnyArray:
     return np.where(np.isnan(values), self.lower + self.step * (self.top // 2), values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", [coarse, middle])
 def test_a_coarse_grid_and_a_filled_gap_are_caught(
     twin: Callable[[Curated, AnyArray], AnyArray], monkeypatch: pytest.MonkeyPatch

@@ -211,6 +211,7 @@ def test_what_is_drawn_follows_the_law_that_is_published(name: str) -> None:
         assert stats.chisquare(seen, expected).pvalue > 1e-6
 
 
+@pytest.mark.slow
 def test_attacks_on_made_up_people_stay_above_every_floor_and_come_close() -> None:
     for options in ({}, {"joint": ("job", "income")}, {"joint": ("age", "job"), "per_row": 1}):
         plan = planned(6.0, **options)

@@ -352,6 +352,7 @@ def test_the_bound_of_twenty_rows() -> None:
     assert method.exposure_.smallest_bound == pytest.approx(0.495485923698, abs=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_seeds", [150, pytest.param(1000, marks=pytest.mark.stats)])
 def test_the_number_of_the_illustrative_example_is_one_lucky_draw(n_seeds: int) -> None:
     bounds = []

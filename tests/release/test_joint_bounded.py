@@ -160,6 +160,7 @@ def conditional_mean_square(box: BoxDensity, j: int, width: float) -> float:
     return total / float(joint[:, ::4].sum())
 
 
+@pytest.mark.slow
 def test_the_floor_holds_against_who_knows_the_other_cells_and_that_of_the_marginal_does_not() -> None:
     ends, weights = np.ones(2), np.array([[1, 0.95], [0.95, 1]])
     box = BoxDensity(lower=-ends, upper=ends, weights=weights, regularization=0.0)

@@ -99,6 +99,7 @@ def test_the_mean_of_symmetric_noise_is_zero_and_no_rounding(regularization: flo
     assert BoundedDensity(lower=-7.0, upper=7.3, regularization=regularization).mean != 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bounded, floor", "gaussian, floor", "laplace, floor"])
 def test_a_calibrated_size_has_few_digits_and_another_processors_is_accepted(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

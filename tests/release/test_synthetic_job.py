@@ -310,6 +310,7 @@ def test_a_table_of_secret_length_is_made_and_says_no_number_of_rows(tmp_path: P
     assert failures(verify(result.public)) == {}
 
 
+@pytest.mark.slow
 def test_the_key_shows_that_noise_was_drawn(done: Published, place: Path) -> None:
     key = unseal_key(place / "key", passphrase=PASSPHRASE)
     result = verify(done.public, key=key, source=mixed_rows(N))

@@ -56,6 +56,7 @@ def test_public_rows_are_kept_and_the_others_follow_them(names: tuple[str, ...])
     assert "The promise is about all other cells" in " ".join(method.plan_.notes)
 
 
+@pytest.mark.slow
 def test_neighbors_in_other_columns_have_the_same_public_rows_whatever_their_order() -> None:
     columns = [Column("p", values=(0, 1), role="public"), Column("x", lower=0, upper=3, role="public")]
     schema = Schema(columns=[*columns, Column("s", values=(0, 1))])

@@ -140,6 +140,7 @@ def release_one(seed: int) -> str:
     return "made"
 
 
+@pytest.mark.slow
 def test_random_tables_do_not_break_it() -> None:
     found = [release_one(seed) for seed in range(20)]
     assert found.count("made") >= 5

@@ -107,6 +107,7 @@ def test_the_average_row_has_no_effect(folders: dict[int, Path]) -> None:
         assert sum(cell.share for cell in effect.cells) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 11])
 def test_the_page_is_well_formed_whatever_the_names_are(count: int, folders: dict[int, Path]) -> None:
     page = (folders[count] / MODEL_PAGE).read_text(encoding="utf-8")

@@ -55,6 +55,7 @@ def both(folder: Path, **changed: Any) -> Iterator[list[RunningService]]:
         ]
 
 
+@pytest.mark.slow
 def test_two_services_are_asked_as_one_and_each_charges_its_part(tmp_path: Path) -> None:
     with both(tmp_path) as services, contextlib.ExitStack() as stack:
         far = [

@@ -54,6 +54,7 @@ def test_the_stated_rates_are_consistent() -> None:
     assert FALSE_ALARMS <= 1.001e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", SAMPLES)
 def test_no_check_rejects_what_is_right(n: int) -> None:
     gaussian, laplace = rounded_gaussian_law(S), discrete_laplace_law(S)

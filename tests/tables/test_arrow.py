@@ -77,6 +77,7 @@ def test_an_error_on_the_other_side_is_raised() -> None:
         next(stream)
 
 
+@pytest.mark.slow
 def test_a_stream_of_ours_is_read_by_others_and_lets_go_of_its_memory() -> None:
     arrays = [[np.arange(3).astype(dtype) + i for dtype in TYPES] for i in range(4)]
     dtypes = {f"c{i}": np.dtype(dtype) for i, dtype in enumerate(TYPES)}
@@ -93,6 +94,7 @@ def test_a_stream_of_ours_is_read_by_others_and_lets_go_of_its_memory() -> None:
     assert len(stream._kept) == 0
 
 
+@pytest.mark.slow
 def test_a_child_outlives_the_batch_it_came_from() -> None:
     stream = ArrayStream({"x": np.dtype(float)}, lambda: iter([[np.arange(1000.0)]]))
     child = pa.RecordBatchReader.from_stream(stream).read_next_batch().column(0)

@@ -100,6 +100,7 @@ def test_batches_have_the_rows_asked_for_in_order(rows: int) -> None:
     assert [batch.start for batch in batches] == list(range(0, n, rows))
 
 
+@pytest.mark.slow
 def test_a_long_table_keeps_its_order_across_row_groups_and_threads(tmp_path: Path) -> None:
     n = 700_000
     query = f"SELECT i AS x, 'level' || i % 70 AS c, i::DOUBLE AS y FROM range({n}) r(i)"

@@ -399,6 +399,7 @@ def test_rows_can_be_put_in_the_order_of_words_that_are_not_written(target: str)
         assert batch["x"].tolist() == [0, 10, 20, 30]
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_written_within_the_memory_of_the_engine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -133,6 +133,7 @@ def test_hard_tables_are_solved_for_all_weights() -> None:
     assert max(gap for _, gap in found) <= 1e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     X=arrays.arrays(

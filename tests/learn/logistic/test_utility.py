@@ -51,6 +51,7 @@ def test_the_tight_constant_and_several_classes_enter_as_they_should() -> None:
     assert three == pytest.approx((quantile * LARGEST_SOFTMAX / 100) ** 2 * 1.0 / 2, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_what_is_lost_stays_below_the_corrected_bound_and_near_it(n_classes: int) -> None:
     n, d, lam, epsilon = 200, 10, 0.5, 1.0

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LARGEST_RATIO = 20.0
 _ROUNDS = 30  # of expectation and maximization
+_LEAST_NOISE = 1e-12  # of a share: below it, rounding is larger
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,8 @@ def combine_totals(counts: Floats, count_sd: float, tables: Sequence[Floats], sd
     """
     totals = counts
     if sd > 0:
-        weights = [count_sd**-2, *((sd * sd * len(table)) ** -1 for table in tables)]
+        # Precisions in units of that of a cell.
+        weights = [(sd / count_sd) ** 2, *(1 / len(table) for table in tables)]
         totals = np.average([counts, *(table.sum(axis=0) for table in tables)], axis=0, weights=weights)
     totals = totals + (n - totals.sum()) / len(totals)
     totals = np.maximum(totals, n * min(0.01, 0.1 / len(totals)))
@@ -105,11 +107,10 @@ def estimate_shares(table: Floats, sd: float, n: float) -> Floats:
     m, n_classes = table.shape
     shares = table.sum(axis=1) / n
     noise = sd * math.sqrt(n_classes) / n
-    if noise > 0:
+    if noise > _LEAST_NOISE:
         mean = shares - noise**2 * m
-        z = mean / noise
-        # The mean of a normal distribution cut off below 0.
-        cut = np.exp(-z * z / 2 - special.log_ndtr(z)) / math.sqrt(2 * math.pi)
+        # The mean of a normal distribution cut off below 0; its tail is stable by erfcx alone.
+        cut = math.sqrt(2 / math.pi) / special.erfcx(-mean / (noise * math.sqrt(2)))
         shares = np.maximum(mean + noise * cut, 0.01 * noise)
     shares = np.maximum(shares / max(float(shares.sum()), 1e-9), 0.5 / n)
     return np.asarray(shares / shares.sum())

@@ -174,7 +174,8 @@ def gradient_names() -> list[str]:
 
 def count_share_for(n_rows: float, mu: float) -> float:
     """Return the share of the first stage for the class counts, the larger the fewer rows there are."""
-    wanted = COUNT_PRECISION / (mu * n_rows) ** 2
+    # Divided before it is squared, which cannot overflow under the weakest of promises.
+    wanted = (math.sqrt(COUNT_PRECISION) / (mu * n_rows)) ** 2
     return min(max(LEAST_COUNT_SHARE, wanted), MOST_COUNT_SHARE)
 
 
