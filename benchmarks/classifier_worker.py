@@ -53,7 +53,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             found = fit(json.loads(line))
-        except Exception as problem:
+        except Exception as problem:  # a peer may fail in any way, and that is a result
             found = {"failed": f"{type(problem).__name__}: {problem}"[:300]}
         print(json.dumps(found), flush=True)
 

@@ -247,7 +247,7 @@ class Bins:
             parts = [self._batch_codes(batch) for batch in table.batches(self.layout.schema)]
         return np.concatenate(parts) if parts else np.empty((0, len(names)), np.int64)
 
-    def missing(self, codes: Ints, names: Sequence[str]) -> Bools:
+    def find_missing(self, codes: Ints, names: Sequence[str]) -> Bools:
         """Return where numbers are missing, by the cells of rows that :meth:`codes` returned."""
         places = {column.name: i for i, column in enumerate(self._curation.columns)}
         return np.column_stack(

@@ -421,7 +421,7 @@ class PrivateClassifier(BinsClassifier):
         numbers = self.layout_.rows(rows)[:, [places[name] for name in self.lines_]]
         origins, units = np.array(list(self.lines_.values())).T
         values = np.clip((numbers - origins) * units, -LONGEST_LINE, LONGEST_LINE)
-        missing = self.cells_.missing(codes, list(self.lines_))
+        missing = self.cells_.find_missing(codes, list(self.lines_))
         return np.asarray(np.where(missing, 0.0, values))
 
     def decision_function(self, X: Any) -> Floats:

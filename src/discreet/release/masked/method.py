@@ -392,17 +392,16 @@ class MaskedRelease(ReleaseMethod):
         return (*ALWAYS_OPEN, *fixed, _CARRIES, _CARRIES_NO_MORE)
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters as plain JSON values; a learner that is not stated is logistic regression."""
-        return collect_parameters(self, **self._unstated)
+        """Return the parameters as plain JSON values; only a support vector machine has a smoothing."""
+        return collect_parameters(self, **self._unused_parameters)
 
     @property
-    def _unstated(self) -> dict[str, None]:
-        # Left out of statements, so that those written before there was a choice stay what they are.
-        return {"learner": None, "smoothing": None} if self.learner == "logistic" else {}
+    def _unused_parameters(self) -> dict[str, None]:
+        return {} if self.learner == "svm" else {"smoothing": None}
 
     def _noise_parameters(self) -> dict[str, Any]:
         # Given records are public, get no noise, and may come as a frame.
-        return collect_parameters(self, initial=None, **self._unstated)
+        return collect_parameters(self, initial=None, **self._unused_parameters)
 
     @classmethod
     def from_parameters(cls, values: Mapping[str, Any], **common: Any) -> Self:

@@ -169,7 +169,7 @@ def _value_axis(y: ChartAxis) -> list[Markup]:
         is_zero = abs(tick) < 1e-9
         shapes += [
             tag("line", class_="zero" if is_zero else "grid", x1=_LEFT, x2=right, y1=y(tick), y2=y(tick)),
-            label(_signed(tick), _LEFT - 6, y(tick) + 4, anchor="end", class_="tick"),
+            label(_format_effect(tick), _LEFT - 6, y(tick) + 4, anchor="end", class_="tick"),
         ]
     return shapes
 
@@ -271,7 +271,7 @@ def _draw_bars(effect: ColumnEffect, ends: tuple[float, float]) -> tuple[list[Ma
         kind = "zero" if abs(tick) < 1e-9 else "grid"
         shapes += [
             tag("line", class_=kind, x1=x(tick), x2=x(tick), y1=_BARS_TOP, y2=bottom),
-            label(_signed(tick), x(tick), bottom + 15, anchor="middle", class_="tick"),
+            label(_format_effect(tick), x(tick), bottom + 15, anchor="middle", class_="tick"),
         ]
     for i, cell in enumerate(effect.cells):
         top = _BARS_TOP + i * row + (row - thick * count) / 2
@@ -305,8 +305,8 @@ def _describe(effect: ColumnEffect, classes: Sequence[str]) -> str:
         values = [(part[k], cell, at) for cell in effect.cells for part, at in _ends(cell)]
         high, low = max(values, key=lambda one: one[0]), min(values, key=lambda one: one[0])
         sentences.append(
-            f"For {name} it is largest, {_signed(high[0])}, at {_place(effect, high[1], high[2])}, and "
-            f"smallest, {_signed(low[0])}, at {_place(effect, low[1], low[2])}."
+            f"For {name} it is largest, {_format_effect(high[0])}, at {_place(effect, high[1], high[2])}, "
+            f"and smallest, {_format_effect(low[0])}, at {_place(effect, low[1], low[2])}."
         )
     return " ".join(sentences)
 
@@ -319,7 +319,7 @@ def _place(effect: ColumnEffect, cell: EffectCell, at: float) -> str:
     return cell.name or effect.format(at)
 
 
-def _signed(value: float) -> str:
+def _format_effect(value: float) -> str:
     """Return an effect with its sign, to two digits."""
     text = formatting.number(abs(value), digits=2)
     return text if text == "0" else ("+" if value > 0 else "\u2212") + text

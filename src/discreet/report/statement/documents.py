@@ -397,7 +397,7 @@ class Pass(Record):
     Attributes
     ----------
     name : str
-        What for.
+        Name of the pass, which says what it was for.
     share : float or None
         Which part of the promise it has: of rho, or of a pure epsilon. None where the learner saw the rows.
     question : mapping or None
