@@ -16,6 +16,7 @@ import numpy as np
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.schema.column import Column
 from discreet.schema.column_checks import LARGEST, SMALLEST, text_problems
+from discreet.schema.dialect import Dialect, TextFormat, dialect_problems
 from discreet.schema.notation import PYTHON, Blank, Notation, nearest, quote_value
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Schema:
         Whether the number of rows is public.
     missing_values : tuple of str, default ("",)
         Texts that stand for a missing cell in a text file.
+    dialect : Dialect, optional
+        How the table is written as text; None for UTF-8 with a line of names, and decimal points.
     primary_key : tuple of str
         Names of the columns that identify a row.
     title, description : str, optional
@@ -99,6 +102,7 @@ class Schema:
     max_rows_per_unit: int | None = None
     row_count: RowCount = "public"
     missing_values: tuple[str, ...] = ("",)
+    dialect: Dialect | None = None
     primary_key: tuple[str, ...] = ()
     title: str | None = None
     description: str | None = None
@@ -165,6 +169,14 @@ class Schema:
     def numeric_features(self) -> tuple[Column, ...]:
         """Features with an order and a distance: numbers, integers and dates."""
         return tuple(column for column in self.features if column.is_number)
+
+    def missing_values_of(self, column: Column) -> tuple[str, ...]:
+        """Return the texts that stand for a missing cell of a column."""
+        return self.missing_values if column.missing_values is None else column.missing_values
+
+    def text_format(self, column: Column) -> TextFormat:
+        """Return how the cells of a column are written where they are text."""
+        return (self.dialect or Dialect()).text_format(column)
 
     @property
     def bounds(self) -> tuple[Floats, Floats]:
@@ -318,6 +330,7 @@ def table_problems(schema: Schema, notation: Notation) -> list[str]:
         _unit_problems,
         _key_problems,
         _missing_problems,
+        _dialect_problems,
         _choice_problems,
     )
     return [f"Schema: {sentence}" for rule in rules for sentence in rule(schema, notation)]
@@ -431,14 +444,24 @@ def _missing_problems(s: Schema, notation: Notation) -> Iterator[str]:
         )
         return
     for column in s.columns:
-        both = [v for v in column.values or () if v in marks]
+        of_column = marks if column.missing_values is None else column.missing_values
+        both = [v for v in column.values or () if str(v) in of_column]
         if both:
-            others = tuple(mark for mark in marks if mark not in both)
+            others = tuple(mark for mark in of_column if mark != str(both[0]))
+            line = (
+                notation.table(missing_values=others)
+                if column.missing_values is None
+                else notation.other_column(column.name, missing_values=others)
+            )
             yield (
                 f"{quote_value(both[0])} is listed both in {notation['missing_values']} and in "
                 f"{notation['values']} of column {column.name!r}, and can be only one of the two. "
-                f"Write {notation.table(missing_values=others)}, or take it off the column's list."
+                f"Write {line}, or take it off the column's list."
             )
+
+
+def _dialect_problems(s: Schema, notation: Notation) -> Iterator[str]:
+    yield from dialect_problems(s.dialect, notation)
 
 
 def _choice_problems(s: Any, notation: Notation) -> Iterator[str]:
