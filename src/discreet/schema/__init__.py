@@ -11,21 +11,19 @@ of files to values and back and drafts new files.
 from __future__ import annotations
 
 from discreet.schema.column import Column, Level, Protect, Role, Type, unclipped_column
-from discreet.schema.dialect import Dialect, FieldDraft, TableDraft, TextFormat
+from discreet.schema.dialect import Dialect, TextFormat
 from discreet.schema.notation import nearest
 from discreet.schema.schema import Neighbors, RowCount, Schema
 
 __all__ = [
     "Column",
     "Dialect",
-    "FieldDraft",
     "Level",
     "Neighbors",
     "Protect",
     "Role",
     "RowCount",
     "Schema",
-    "TableDraft",
     "TextFormat",
     "Type",
     "nearest",

@@ -53,6 +53,14 @@ class TextFormat:
     censored : {"missing", "limit", "half"}, optional
         Meaning of a number such as ``<0.5`` or ``>100``: a missing cell, the limit itself, or half of the
         limit (of a limit from above, the limit). None: such a cell does not fit.
+
+    Privacy
+    -------
+    Published with the schema, so that nothing in it may quote a cell of a person.
+
+    Reference
+    ---------
+    Keys of a field in a file: ``docs/reference/schema.md``.
     """
 
     date_format: str | None = None
@@ -88,6 +96,14 @@ class Dialect:
         Line of the names, counted from 1; what is above it is not read.
     skip_blank_rows : bool, default False
         Whether lines that hold delimiters and blanks only are left out. Empty lines always are.
+
+    Privacy
+    -------
+    Published with the schema. Where it is declared, how a file is read depends on no row.
+
+    Reference
+    ---------
+    The block ``dialect`` of a file: ``docs/reference/schema.md``.
     """
 
     delimiter: str | None = None

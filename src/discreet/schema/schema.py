@@ -171,8 +171,10 @@ class Schema:
         return tuple(column for column in self.features if column.is_number)
 
     def missing_values_of(self, column: Column) -> tuple[str, ...]:
-        """Return the texts that stand for a missing cell of a column."""
-        return self.missing_values if column.missing_values is None else column.missing_values
+        """Return the texts that stand for a missing cell of a column; an empty cell does if it does anywhere."""
+        if column.missing_values is None:
+            return self.missing_values
+        return tuple(dict.fromkeys((*(mark for mark in self.missing_values if not mark), *column.missing_values)))
 
     def text_format(self, column: Column) -> TextFormat:
         """Return how the cells of a column are written where they are text."""
