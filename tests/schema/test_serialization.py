@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from discreet.errors import ParameterError, SchemaError
+from discreet.schema.dialect import FieldDraft, TableDraft
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
 
 def test_a_draft_asks_for_everything_that_only_a_person_knows() -> None:
     types = {"age": "integer", "NO": "string", "a: b # c": "number", "born": "date", "owner": "boolean"}
-    draft = Schema.draft(types)
+    draft = Schema.draft(TableDraft(fields={n: FieldDraft(type=t) for n, t in types.items()}))
     fields = yaml.safe_load(draft)["fields"]
     assert {field["name"]: field["type"] for field in fields} == types
     with pytest.raises(SchemaError) as caught:
@@ -142,7 +143,8 @@ def test_a_draft_asks_for_everything_that_only_a_person_knows() -> None:
 
 
 def test_a_draft_that_was_filled_in_loads() -> None:
-    draft = Schema.draft({"age": "integer", "job": "string", "owner": "boolean"})
+    types = {"age": "integer", "job": "string", "owner": "boolean"}
+    draft = Schema.draft(TableDraft(fields={n: FieldDraft(type=t) for n, t in types.items()}))
     for value in ("survey-2024", "0", "120", "codebook", "[clerk, nurse]", "codebook"):
         draft = draft.replace("???  #", f"{value}  #", 1)
     schema = Schema.from_yaml(draft)
@@ -153,7 +155,7 @@ def test_a_draft_that_was_filled_in_loads() -> None:
 
 def test_a_draft_knows_five_types() -> None:
     with pytest.raises(ParameterError, match="one of number, integer, date, string, boolean, was 'blob'"):
-        Schema.draft({"x": "blob"})
+        Schema.draft(TableDraft(fields={"x": FieldDraft(type="blob")}))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from discreet.schema.dialect import Dialect, TextFormat
-from discreet.schema.notation import TEXT_KEYS
+from discreet.schema.notation import TEXT_KEYS, UNFILLED
 from discreet.schema.serialization import write_word
 
 if TYPE_CHECKING:
@@ -123,4 +123,4 @@ def _flow(value: object) -> str:
         return f"[{', '.join(map(_flow, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, int) else '"' + str(value).replace("\t", "\\t") + '"'
+    return str(value) if isinstance(value, int) or value == UNFILLED else '"' + str(value).replace("\t", "\\t") + '"'

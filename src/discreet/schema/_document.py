@@ -22,6 +22,8 @@ from discreet.schema._dialect_document import (
     DialectBlock,
     TextKeys,
     dialect_document,
+    draft_dialect,
+    draft_text,
     read_dialect,
     read_text_format,
     text_document,
@@ -34,6 +36,8 @@ from discreet.schema.serialization import write_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from discreet.schema.dialect import FieldDraft, TableDraft
 
 _TYPES = ("string", "number", "integer", "boolean", "date")
 _OTHER_WORDS = {
@@ -366,8 +370,6 @@ privacy:
   # max_rows_per_unit: 5
   neighbors: replace-one  # or add-remove
   row_count: public  # or private
-missingValues: [""]  # what stands for an empty cell in a text file
-fields:
 """
 _ROLES = "sensitive, target, public, id or drop"
 _BOUNDED = """\
@@ -386,25 +388,44 @@ _BODIES = {
 }
 
 
-def draft(types: Mapping[str, str]) -> str:
-    """Return the text of a schema file for columns of these names and types."""
-    return _HEAD + "".join(line for name, type_ in types.items() for line in _draft_field(name, type_))
+def draft(table: TableDraft) -> str:
+    """Return the text of a schema file for what a table says of itself."""
+    marks = ", ".join(f'"{mark}"' for mark in table.missing_values)
+    lines = [
+        _HEAD,
+        f"missingValues: [{marks}]  # what stands for an empty cell in a text file\n",
+        *draft_dialect(table.dialect),
+        "fields:\n",
+    ]
+    for name, field in table.fields.items():
+        lines += _draft_field(name, field)
+    return "".join(lines)
 
 
-def _draft_field(name: str, type_: str) -> Iterator[str]:
+def _draft_field(name: str, field: FieldDraft) -> Iterator[str]:
     """Yield the lines of a draft that declare one column."""
+    type_ = field.type
     if type_ not in _BODIES:
         raise ParameterError(
             f"Schema.draft: the type of column {name!r} must be one of {', '.join(_BODIES)}, was "
             f"{type_!r}. Call free text, times and nested values string: they can only be dropped."
         )
-    yield f"  - name: {write_word(name)}\n    type: {type_}\n    constraints:\n{_BODIES[type_]}"
+    body = _BODIES[type_] if field.values is None else f"      enum: [{', '.join(map(_flow, field.values))}]\n"
+    yield f"  - name: {write_word(name)}\n    type: {type_}\n"
+    yield from draft_text(field)
+    yield f"    constraints:\n{body}"
     yield "      required: true  # false if cells may be empty\n    privacy:\n"
     yield f"      role: sensitive  # {_ROLES}\n"
-    if _BODIES[type_]:
+    if field.values is not None:
+        yield "      bounds_source: labels in the file\n"
+    elif _BODIES[type_]:
         yield "      bounds_source: ???  # who says so: codebook, law, instrument\n"
     if _BODIES[type_] is not _LISTED and type_ in ("number", "integer"):
         yield "      # measure: years  # the unit people say\n"
+
+
+def _flow(value: object) -> str:
+    return write_word(value) if isinstance(value, str) else str(value).lower()
 
 
 def document(schema: Schema) -> dict[str, Any]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet._types import AnyArray, Floats
+    from discreet.schema.dialect import TableDraft
 
 NEIGHBORS = ("replace-one", "add-remove")
 ROW_COUNTS = ("public", "private")
@@ -252,6 +253,16 @@ class Schema:
         return replace(self, columns=columns, target=name)
 
     @property
+    def plain(self) -> Schema:
+        """The declaration of a table with the same columns that this package writes.
+
+        It has no dialect and no codes for missing cells: what is published needs none, and a number that
+        noise made must not be taken for a code.
+        """
+        columns = tuple(replace(column, text=None, missing_values=None) for column in self.columns)
+        return replace(self, columns=columns, dialect=None, missing_values=("",))
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the schema in canonical JSON, independent of the layout of the file."""
         if self._digest is None:
@@ -300,22 +311,21 @@ class Schema:
         return cls.from_dict(read_file(Path(path)))
 
     @staticmethod
-    def draft(types: Mapping[str, str]) -> str:
-        """Return the text of a schema file for a person to complete: names, types, and ``???`` for the rest.
+    def draft(table: TableDraft) -> str:
+        """Return the text of a schema file for a person to complete, with ``???`` for what nobody read.
 
         Parameters
         ----------
-        types : mapping of str to str
-            Name of each column and its type, one of ``number``, ``integer``, ``string``,
-            ``boolean``, ``date``.
+        table : TableDraft
+            Names and types of the columns, and how text is written, as ``Table.draft`` returns them.
 
         Privacy
         -------
-        Its only input are names and types, so no bound can come from a row.
+        Its only input are names, types and formats out of fixed lists, so no bound can come from a row.
         """
         from discreet.schema._document import draft
 
-        return draft(types)
+        return draft(table)
 
 
 def table_problems(schema: Schema, notation: Notation) -> list[str]:

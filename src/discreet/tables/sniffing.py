@@ -150,22 +150,27 @@ def _lay_out(sample: str, delimiter: str, header: bool | None) -> _Layout:
     full = [(line, cells) for line, cells in filled if len(cells) == width]
     if not full:
         return _Layout(False, False, 0.0, width, delimiter, True, 1)
-    row, first = next(((line, cells) for line, cells in full if _may_be_names(cells)), full[0])
-    if header is None:
-        row, first = (row, first) if _may_be_names(first) else full[0]
-        is_header = not all(looks_like_data(cell) for cell in first if cell)
-    else:
-        is_header = header
-        row = row if header and _may_be_names(first) else full[0][0]
+    # A title above the names fills one cell, whose line a spreadsheet writes as wide as the others.
+    usual = sorted(_extent(cells) for _, cells in full)[len(full) // 2]
+    candidates = [
+        (line, cells) for line, cells in full if _extent(cells) >= usual and _may_be_names(cells)
+    ]
+    row, first = candidates[0] if candidates and header is not False else full[0]
+    is_header = header if header is not None else not all(looks_like_data(cell) for cell in first if cell)
     share = min(1.0, len(full) / sum(line >= row for line, _ in filled))
     mixed = sum(any(set(cell) & (set(DELIMITERS[1:]) - {delimiter}) for cell in cells) for _, cells in full)
     is_table = width > 1 and share >= 0.7 and mixed <= 0.5 * len(full)
-    return _Layout(is_table, _may_be_names(first), round(share, 2), width, delimiter, is_header, row)
+    return _Layout(is_table, bool(candidates), round(share, 2), width, delimiter, is_header, row)
+
+
+def _extent(cells: list[str]) -> int:
+    """Return the number of cells up to the last that is not empty."""
+    return max((place for place, cell in enumerate(cells, 1) if cell), default=0)
 
 
 def _may_be_names(cells: list[str]) -> bool:
     """Return whether a record can be a line of names: texts that differ, none of them a number or a date."""
-    named = list(itertools.dropwhile(lambda cell: not cell, reversed(cells)))
+    named = cells[: _extent(cells)]
     return bool(named) and all(named) and len(set(named)) == len(named) and not any(map(looks_like_data, named))
 
 
