@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.schema.dialect import FieldDraft, TableDraft
 from discreet.schema import Schema
+from discreet.schema.dialect import FieldDraft, TableDraft
 
 if TYPE_CHECKING:
     from pathlib import Path

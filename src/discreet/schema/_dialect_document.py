@@ -123,4 +123,8 @@ def _flow(value: object) -> str:
         return f"[{', '.join(map(_flow, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, int) or value == UNFILLED else '"' + str(value).replace("\t", "\\t") + '"'
+    return (
+        str(value)
+        if isinstance(value, int) or value == UNFILLED
+        else '"' + str(value).replace("\t", "\\t") + '"'
+    )

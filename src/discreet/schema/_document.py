@@ -410,7 +410,9 @@ def _draft_field(name: str, field: FieldDraft) -> Iterator[str]:
             f"Schema.draft: the type of column {name!r} must be one of {', '.join(_BODIES)}, was "
             f"{type_!r}. Call free text, times and nested values string: they can only be dropped."
         )
-    body = _BODIES[type_] if field.values is None else f"      enum: [{', '.join(map(_flow, field.values))}]\n"
+    body = (
+        _BODIES[type_] if field.values is None else f"      enum: [{', '.join(map(_flow, field.values))}]\n"
+    )
     yield f"  - name: {write_word(name)}\n    type: {type_}\n"
     yield from draft_text(field)
     yield f"    constraints:\n{body}"

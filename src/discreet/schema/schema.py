@@ -175,7 +175,9 @@ class Schema:
         """Return the texts that stand for a missing cell of a column; an empty cell does if it does anywhere."""
         if column.missing_values is None:
             return self.missing_values
-        return tuple(dict.fromkeys((*(mark for mark in self.missing_values if not mark), *column.missing_values)))
+        return tuple(
+            dict.fromkeys((*(mark for mark in self.missing_values if not mark), *column.missing_values))
+        )
 
     def text_format(self, column: Column) -> TextFormat:
         """Return how the cells of a column are written where they are text."""

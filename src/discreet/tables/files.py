@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import SourceError
 from discreet.tables.duckdb import check_readable, connect, identifier, literal, quote_path, split_table_name
+from discreet.tables.foreign_files import EXCEL, STATISTICS, SheetSource, StatisticsSource
 from discreet.tables.sources import DuckSource, Source
 from discreet.tables.text_files import CsvSource
 
@@ -163,7 +164,7 @@ def _choose_table(rows: list[tuple[str, str]], table: str | None, label: str) ->
 def open_file(path: Path, *, table: str | None, schema: Schema | None, header: bool | None) -> Source:
     """Return the source of a file, chosen by the end of its name."""
     kind = "".join(path.suffixes[-2:]).lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
-    if path.is_dir() or glob.has_magic(path.name) and not path.exists():
+    if path.is_dir() or (glob.has_magic(path.name) and not path.exists()):
         return ParquetSource(path)
     if kind in (".csv", ".csv.gz", ".tsv", ".tsv.gz"):
         return CsvSource(path, schema, header)
@@ -171,6 +172,10 @@ def open_file(path: Path, *, table: str | None, schema: Schema | None, header: b
         return ParquetSource(path)
     if kind in (".duckdb", ".db"):
         return DuckDBSource(path, table)
+    if kind in EXCEL:
+        return SheetSource(path, table, schema, header)
+    if kind in STATISTICS:
+        return StatisticsSource(path)
     raise SourceError(
         f"open_table: source must end in .csv, .tsv (also with .gz), .parquet, .duckdb, .xlsx, .sav or .dta, was "
         f"{str(path)!r}. Rename or convert the file."

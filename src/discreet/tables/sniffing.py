@@ -91,7 +91,7 @@ def sniff_dialect(file: IO[bytes], *, header: bool | None, delimiter: str | None
             (_lay_out(sample, sign, header) for sign in ((delimiter,) if delimiter else DELIMITERS)),
             key=lambda layout: (*layout[:4], -DELIMITERS.index(layout.delimiter)),
         )
-        blank = re.compile(rf'[{re.escape(layout.delimiter)}\s]*')
+        blank = re.compile(rf"[{re.escape(layout.delimiter)}\s]*")
         below = itertools.chain(sample.splitlines(keepends=True)[layout.row :], lines)
         has_blank = layout.width > 1 and any(len(line) > 1 and blank.fullmatch(line) for line in below)
     return Dialect(
@@ -150,17 +150,33 @@ def _lay_out(sample: str, delimiter: str, header: bool | None) -> _Layout:
     full = [(line, cells) for line, cells in filled if len(cells) == width]
     if not full:
         return _Layout(False, False, 0.0, width, delimiter, True, 1)
-    # A title above the names fills one cell, whose line a spreadsheet writes as wide as the others.
-    usual = sorted(_extent(cells) for _, cells in full)[len(full) // 2]
-    candidates = [
-        (line, cells) for line, cells in full if _extent(cells) >= usual and _may_be_names(cells)
-    ]
-    row, first = candidates[0] if candidates and header is not False else full[0]
-    is_header = header if header is not None else not all(looks_like_data(cell) for cell in first if cell)
+    is_header, row, named = find_names(full, header)
     share = min(1.0, len(full) / sum(line >= row for line, _ in filled))
     mixed = sum(any(set(cell) & (set(DELIMITERS[1:]) - {delimiter}) for cell in cells) for _, cells in full)
     is_table = width > 1 and share >= 0.7 and mixed <= 0.5 * len(full)
-    return _Layout(is_table, bool(candidates), round(share, 2), width, delimiter, is_header, row)
+    return _Layout(is_table, named, round(share, 2), width, delimiter, is_header, row)
+
+
+def find_names(records: Sequence[tuple[int, list[str]]], header: bool | None) -> tuple[bool, int, bool]:
+    """Return whether there is a line of names, its number or that of the first row, and whether it looks so.
+
+    Parameters
+    ----------
+    records : sequence of (int, list of str)
+        Number and cells of each line, all equally wide and stripped.
+    header : bool, optional
+        Whether there is a line of names; None to decide by the looks of the lines.
+    """
+    filled = [(line, cells) for line, cells in records if any(cells)]
+    if not filled:
+        return True, 1, False
+    # A title above the names fills one cell, whose line a spreadsheet writes as wide as the others.
+    usual = sorted(_extent(cells) for _, cells in filled)[len(filled) // 2]
+    # Never a later line: it may be a row of words below rows of numbers, and its cells would be published.
+    row, first = next((line, cells) for line, cells in filled if _extent(cells) >= usual)
+    if header is None:
+        header = not all(looks_like_data(cell) for cell in first if cell)
+    return header, row if header else filled[0][0], _may_be_names(first)
 
 
 def _extent(cells: list[str]) -> int:
@@ -171,12 +187,12 @@ def _extent(cells: list[str]) -> int:
 def _may_be_names(cells: list[str]) -> bool:
     """Return whether a record can be a line of names: texts that differ, none of them a number or a date."""
     named = cells[: _extent(cells)]
-    return bool(named) and all(named) and len(set(named)) == len(named) and not any(map(looks_like_data, named))
+    return (
+        bool(named) and all(named) and len(set(named)) == len(named) and not any(map(looks_like_data, named))
+    )
 
 
-def draft_fields(
-    names: Sequence[str], rows: Sequence[Sequence[str | None]], dialect: Dialect
-) -> TableDraft:
+def draft_fields(names: Sequence[str], rows: Sequence[Sequence[str | None]], dialect: Dialect) -> TableDraft:
     """Return types and formats of the columns of a text file, as its first rows suggest.
 
     Parameters
@@ -191,9 +207,7 @@ def draft_fields(
     columns = [Counter(cell.strip(SPACES) for cell in column if cell) for column in zip(*rows, strict=True)]
     columns = columns or [Counter()] * len(names)
     signs = _sniff_signs(columns, dialect.delimiter)
-    dialect = replace(
-        dialect, decimal_char=None if signs[0] == "." else signs[0], group_char=signs[1]
-    )
+    dialect = replace(dialect, decimal_char=None if signs[0] == "." else signs[0], group_char=signs[1])
     fields, missing = {}, {}
     for name, cells in zip(names, columns, strict=True):
         fields[name], marks = _draft_field(cells, signs)
@@ -230,7 +244,10 @@ def _draft_boolean(cells: Counter[str]) -> FieldDraft | None:
 def _draft_date(cells: Counter[str]) -> FieldDraft | None:
     """Return the draft of a column of dates; its format is left open where two would do."""
     formats = [
-        day + time for day in _DAYS for time in _TIMES if _mostly(cells, lambda cell: _is_date(cell, day + time))  # noqa: B023 - called at once
+        day + time
+        for day in _DAYS
+        for time in _TIMES
+        if _mostly(cells, lambda cell: _is_date(cell, day + time))  # noqa: B023 - called at once
     ]
     if not formats:
         return None
@@ -244,7 +261,7 @@ def _is_date(cell: str, date_format: str) -> bool:
     if not re.fullmatch(date_pattern(date_format), cell):
         return False
     try:
-        datetime.strptime(cell, date_format)  # noqa: DTZ007 - a day without a zone
+        datetime.strptime(cell, date_format)
     except ValueError:
         return False
     return True
@@ -258,9 +275,7 @@ def _draft_number(cells: Counter[str], signs: _Signs) -> FieldDraft | None:
     digits |= {cell: cell for cell in cells if cell.casefold() in _INFINITE}
     if not _mostly(cells, digits.__contains__) or any(re.match(r"0\d", text) for text in digits.values()):
         return None
-    used = {
-        unit for match in matches.values() if match for unit in (match["before"], match["after"]) if unit
-    }
+    used = {unit for match in matches.values() if match for unit in (match["before"], match["after"]) if unit}
     limits = any(match["limit"] for match in matches.values() if match)
     whole = not any(signs[0] in text or re.search("[A-Za-z]", text) for text in digits.values())
     text = TextFormat(units=tuple(u for u in _UNITS if u in used), censored=UNFILLED if limits else None)  # type: ignore[arg-type]
@@ -284,9 +299,7 @@ def _sniff_signs(columns: Sequence[Counter[str]], delimiter: str | None) -> _Sig
     would be rare there.
     """
     patterns = [(signs, _number_regex(signs)) for signs in _SIGNS]
-    marked = [
-        [cell for cell in column if cell and cell not in _MISSING] for column in columns
-    ]
+    marked = [[cell for cell in column if cell and cell not in _MISSING] for column in columns]
     marked = [cells for cells in marked if any(re.search(r"\d[.,' \u00a0\u202f’]\d", cell) for cell in cells)]
     if not marked:
         return _SIGNS[0]

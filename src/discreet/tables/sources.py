@@ -145,9 +145,7 @@ class DuckSource:
 def draft_by_types(names: Sequence[str], sql_types: Sequence[str]) -> TableDraft:
     """Return the draft of a table whose columns have types of their own."""
     types = map(declared_type, sql_types)
-    return TableDraft(
-        fields={name: FieldDraft(type=type_) for name, type_ in zip(names, types, strict=True)}
-    )
+    return TableDraft(fields={name: FieldDraft(type=type_) for name, type_ in zip(names, types, strict=True)})
 
 
 def read_texts(source: Source, most: int) -> Iterator[tuple[str | None, ...]]:

@@ -20,8 +20,8 @@ from discreet.tables.arrow import read_stream
 from discreet.tables.cell_encoding import MISSING_CODE, projection
 from discreet.tables.files import open_file
 from discreet.tables.postgres import SCHEMES, PostgresSource
-from discreet.tables.text_files import CsvSource
 from discreet.tables.sources import Source, cell_error, open_memory, read_texts, translate_errors
+from discreet.tables.text_files import CsvSource
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -254,9 +254,7 @@ class Table:
         start = 0
         source = self._source
         with translate_errors(source), source.scan(places) as (connection, relation):
-            query = projection(
-                columns, places, types, schema, relation, id_texts=id_texts, id_salt=id_salt
-            )
+            query = projection(columns, places, types, schema, relation, id_texts=id_texts, id_salt=id_salt)
             with contextlib.closing(read_stream(connection.sql(query).__arrow_c_stream__())) as stream:
                 for piece, first_null in stream:
                     for column, values, null in zip(columns, piece, first_null, strict=False):

@@ -1,7 +1,7 @@
 """Sources in text files: CSV and TSV in every dialect that a schema may declare.
 
 UTF-8 is read by DuckDB itself. Other encodings, and files with rows of delimiters alone, pass through a pipe
-from a thread that writes them as UTF-8, so that no decoded row is stored. Lines keep their numbers on the way.
+from a thread that writes them as UTF-8, so that no decoded row is stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import io
 import re
 import zlib
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
 from discreet.schema.dialect import DELIMITERS, Dialect, TableDraft
@@ -124,7 +124,7 @@ class CsvSource(DuckSource):
 
     def _feed(self, end: int) -> None:
         """Write the lines below the names into a pipe, as UTF-8; blank ones as empty lines."""
-        blank = re.compile(rf'[{re.escape(self._delimiter)}\s]*')
+        blank = re.compile(rf"[{re.escape(self._delimiter)}\s]*")
         keeps_lines = self._n_cells > 1  # of a single column, an empty line would be a row
         with self._reading_errors(), self._open() as file:
             self._skip_names(file)
@@ -170,8 +170,7 @@ class CsvSource(DuckSource):
 
     def _sniff(self, header: bool | None) -> Dialect:
         """Return the dialect that the file suggests."""
-        raw = gzip.open(self._path) if self._zipped else self._path.open("rb")
-        with raw as file:
+        with gzip.open(self._path) if self._zipped else self._path.open("rb") as file:
             delimiter = "\t" if ".tsv" in self._path.name.lower() else None
             return sniff_dialect(file, header=header, delimiter=delimiter)
 
@@ -183,8 +182,8 @@ class CsvSource(DuckSource):
 
     def _open(self) -> io.TextIOWrapper:
         """Return the file as text, with one kind of line ends."""
-        raw: Any = gzip.open(self._path) if self._zipped else self._path.open("rb")
-        return io.TextIOWrapper(raw, encoding=self._codec)
+        opened = gzip.open if self._zipped else open
+        return opened(self._path, "rt", encoding=self._codec)  # type: ignore[operator, no-any-return]
 
     def _read_header(self) -> str:
         """Return the record of the names, or the first row where there are none, without its line end."""
@@ -235,8 +234,12 @@ class CsvSource(DuckSource):
         except BrokenPipeError:  # the reader has left
             raise
         except (OSError, EOFError, zlib.error):
-            raise _gzip_error(self.label) if self._zipped else SourceError(
-                f"{self.label} cannot be read to its end. Check the disk, and write it again."
+            raise (
+                _gzip_error(self.label)
+                if self._zipped
+                else SourceError(
+                    f"{self.label} cannot be read to its end. Check the disk, and write it again."
+                )
             ) from None
 
     def _encoding_error(self) -> SourceError:

@@ -144,9 +144,7 @@ class PublishedTable(ReleaseStatistics):
         with open_table(rows, schema=declared) as table:
             present = [column for column in declared.released if column.name in table.names]
             columns = [_feature_column(column) for column in present]
-            wanted = Schema(
-                columns=columns, missing_values=declared.missing_values, dialect=declared.dialect
-            )
+            wanted = Schema(columns=columns, missing_values=declared.missing_values, dialect=declared.dialect)
             batches = list(table.batches(wanted))
         whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in present}
         truth = plan.truth(whole)
