@@ -286,22 +286,35 @@ class Schema:
         return cls.from_dict(read_file(Path(path)))
 
     @staticmethod
-    def draft(types: Mapping[str, str]) -> str:
-        """Return the text of a schema file for a person to complete: names, types, and ``???`` for the rest.
+    def draft(
+        types: Mapping[str, str],
+        *,
+        declared: Mapping[str, Mapping[str, Any]] | None = None,
+        privacy: Mapping[str, Any] | None = None,
+        accept_proposals: bool = False,
+    ) -> str:
+        """Return the text of a schema file for a person to complete, with ``???`` where only a person knows.
 
         Parameters
         ----------
         types : mapping of str to str
             Name of each column and its type, one of ``number``, ``integer``, ``string``,
             ``boolean``, ``date``.
+        declared : mapping of str to mapping, optional
+            What is known about some columns, from a codebook for example, as the keys of a field of a file.
+        privacy : mapping of str to object, optional
+            What is known about the table, such as ``dataset``, as the keys of the file's ``privacy`` block.
+        accept_proposals : bool, default False
+            Whether ranges that were proposed by the names of columns are confirmed in the draft already.
 
         Privacy
         -------
-        Its only input are names and types, so no bound can come from a row.
+        Its only input are names, types and what was declared, so no bound can come from a row. Columns
+        whose names look like identifiers get a role with which they are not published.
         """
-        from discreet.schema._document import draft
+        from discreet.schema._draft import draft
 
-        return draft(types)
+        return draft(types, declared=declared, privacy=privacy, accept_proposals=accept_proposals)
 
 
 def table_problems(schema: Schema, notation: Notation) -> list[str]:
