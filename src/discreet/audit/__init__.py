@@ -44,10 +44,12 @@ from discreet.audit._reidentification import attack_records
 from discreet.audit._sampler_checks import check_timing, position, precision
 from discreet.audit._suite import ATTACKS, Attack, run_audit
 from discreet.audit.reconstruction import ReconstructedColumn, Reconstruction, reconstruct
+from discreet.audit.risk import AttackRisk, Risk
 
 __all__ = [
     "ATTACKS",
     "Attack",
+    "AttackRisk",
     "AuditResult",
     "Density",
     "EveryRow",
@@ -61,6 +63,7 @@ __all__ = [
     "ReconstructedColumn",
     "Reconstruction",
     "Reidentification",
+    "Risk",
     "SingleDraws",
     "attack_claims",
     "attack_file",
