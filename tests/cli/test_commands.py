@@ -111,10 +111,9 @@ def test_a_draft_that_was_filled_in_can_be_released(tmp_path: Path) -> None:
     text = (tmp_path / "people.schema.yaml").read_text()
     text = text.replace("dataset: ???", "dataset: survey").replace("minimum: ???", "minimum: 0")
     text = text.replace("maximum: ???", "maximum: 120").replace("bounds_source: ???", "bounds_source: law")
-    head, person, rest = text.partition("  - name: person")
-    before, age, after = rest.partition("  - name: age")
-    before = before.replace("role: sensitive", "role: drop").replace("      enum: ???", "      # enum:")
-    text = head + person + before + age + after.replace("enum: ???", "enum: [f, m]")
+    text = text.replace("proposals: ???", "proposals: confirmed")
+    text = text.replace("constraints:\n      enum: ???", "privacy:\n      role: drop", 1)
+    text = text.replace("enum: ???", "enum: [f, m]")
     (tmp_path / "people.schema.yaml").write_text(text)
     assert Schema.load(tmp_path / "people.schema.yaml").dataset == "survey"
     done = discreet("release", "people.csv", "--protect", "age=9", "--dry-run", *FAST, cwd=tmp_path)

@@ -12,7 +12,6 @@ from hypothesis.extra import numpy as arrays
 
 from discreet.errors import SchemaError
 from discreet.schema import Column, Protect, Schema
-from discreet.schema.dialect import FieldDraft, TableDraft
 
 letters = st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp"))
 words = st.text(letters, max_size=20)
@@ -172,7 +171,5 @@ def test_clipping_stays_within_bounds_and_twice_is_once(a: float, b: float, valu
 def test_a_draft_keeps_names_and_types(types: dict[str, str]) -> None:
     from discreet.schema.serialization import read_yaml
 
-    fields = read_yaml(Schema.draft(TableDraft(fields={n: FieldDraft(type=t) for n, t in types.items()})))[
-        "fields"
-    ]
+    fields = read_yaml(Schema.draft(types))["fields"]
     assert {field["name"]: field["type"] for field in fields} == types

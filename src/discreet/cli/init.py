@@ -27,7 +27,8 @@ def init(
     json: Json = False,
 ) -> None:
     """Draft the schema of a table with names and types only; you fill in the bounds."""
-    from discreet.pipeline.sources import draft_schema, schema_path
+    from discreet.pipeline.draft import draft_schema
+    from discreet.pipeline.sources import schema_path
 
     console = Console(as_json=json)
     place = out or schema_path(table)

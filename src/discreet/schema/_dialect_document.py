@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from discreet.schema.dialect import Dialect, TextFormat
-from discreet.schema.notation import TEXT_KEYS, UNFILLED
-from discreet.schema.serialization import write_word
+from discreet.schema.notation import TEXT_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from discreet.schema.dialect import FieldDraft
 
 
@@ -99,32 +96,11 @@ def text_document(text: TextFormat | None, missing_values: tuple[str, ...] | Non
     return pairs
 
 
-def draft_dialect(dialect: Dialect | None) -> Iterator[str]:
-    """Yield the lines of a draft that declare a dialect, with where they come from."""
-    pairs = dialect_document(dialect)
-    if pairs:
-        yield "dialect:  # how the file is written, as its first lines suggest: check it\n"
-        for key, value in pairs.items():
-            yield f"  {key}: {_flow(value)}\n"
-
-
-def draft_text(field: FieldDraft) -> Iterator[str]:
-    """Yield the lines of a draft that say how the cells of a column are written."""
-    if field.title:
-        yield f"    title: {write_word(field.title)}\n"
-    for key, value in text_document(field.text, field.missing_values).items():
-        note = "  # cells such as <5: missing, limit or half (see the reference)" if key == "censored" else ""
-        yield f"    {key}: {_flow(value)}{note}\n"
-
-
-def _flow(value: object) -> str:
-    """Return a value in one line of YAML."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(_flow, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return (
-        str(value)
-        if isinstance(value, int) or value == UNFILLED
-        else '"' + str(value).replace("\t", "\\t") + '"'
-    )
+def draft_keys(field: FieldDraft) -> dict[str, Any]:
+    """Return the keys of a field for what a table says of one column."""
+    keys: dict[str, Any] = {} if field.title is None else {"title": field.title}
+    keys |= text_document(field.text, field.missing_values)
+    if field.values is not None:
+        keys["constraints"] = {"enum": list(field.values)}
+        keys["privacy"] = {"bounds_source": "labels in the file"}
+    return keys

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet._types import AnyArray, Floats
-    from discreet.schema.dialect import TableDraft
+    from discreet.schema.dialect import FieldDraft
 
 NEIGHBORS = ("replace-one", "add-remove")
 ROW_COUNTS = ("public", "private")
@@ -313,21 +313,48 @@ class Schema:
         return cls.from_dict(read_file(Path(path)))
 
     @staticmethod
-    def draft(table: TableDraft) -> str:
-        """Return the text of a schema file for a person to complete, with ``???`` for what nobody read.
+    def draft(
+        types: Mapping[str, str | FieldDraft],
+        *,
+        declared: Mapping[str, Mapping[str, Any]] | None = None,
+        privacy: Mapping[str, Any] | None = None,
+        accept_proposals: bool = False,
+        dialect: Dialect | None = None,
+        missing_values: Sequence[str] = ("",),
+    ) -> str:
+        """Return the text of a schema file for a person to complete, with ``???`` where only a person knows.
 
         Parameters
         ----------
-        table : TableDraft
-            Names and types of the columns, and how text is written, as ``Table.draft`` returns them.
+        types : mapping of str to str or FieldDraft
+            Name of each column and its type, one of ``number``, ``integer``, ``string``, ``boolean``, ``date``;
+            or what else its table says of it.
+        declared : mapping of str to mapping, optional
+            What is known about some columns, from a codebook for example, as the keys of a field of a file.
+        privacy : mapping of str to object, optional
+            What is known about the table, such as ``dataset``, as the keys of the file's ``privacy`` block.
+        accept_proposals : bool, default False
+            Whether ranges that were proposed by the names of columns are confirmed in the draft already.
+        dialect : Dialect, optional
+            How the table is written as text; None for a table that is not text.
+        missing_values : sequence of str, default ("",)
+            Texts that stand for a missing cell.
 
         Privacy
         -------
-        Its only input are names, types and formats out of fixed lists, so no bound can come from a row.
+        Its only input are names, types, formats out of fixed lists and what was declared, so no bound can come from a row. Columns
+        whose names look like identifiers get a role with which they are not published.
         """
-        from discreet.schema._document import draft
+        from discreet.schema._draft import draft
 
-        return draft(table)
+        return draft(
+            types,
+            declared=declared,
+            privacy=privacy,
+            accept_proposals=accept_proposals,
+            dialect=dialect,
+            missing_values=missing_values,
+        )
 
 
 def table_problems(schema: Schema, notation: Notation) -> list[str]:

@@ -314,7 +314,7 @@ def _sniff_signs(columns: Sequence[Counter[str]], delimiter: str | None) -> _Sig
 
 
 def _mostly(cells: Counter[str], fits: object) -> bool:
-    """Return whether all but one in fifty cells fit; a draft is for the rule, and `check` for the exceptions."""
+    """Return whether all but one in fifty cells fit: a draft is for the rule, `check` for the exceptions."""
     assert callable(fits)
     wrong = sum(times for cell, times in cells.items() if not fits(cell))
     return wrong * 50 <= cells.total() and wrong < cells.total()

@@ -119,7 +119,7 @@ class Table:
         return self._source.draft()
 
     def texts(self, most: int = 100_000) -> Iterator[tuple[str | None, ...]]:
-        """Yield the first rows as texts, None for an empty cell; for small public tables, such as codebooks."""
+        """Yield the first rows as texts, None for an empty cell; for public tables such as codebooks."""
         yield from read_texts(self._source, most)
 
     def extra(self, schema: Schema) -> tuple[str, ...]:

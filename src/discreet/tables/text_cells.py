@@ -1,7 +1,7 @@
 """SQL that reads a cell of text as it is declared to be written: numbers, dates, words for true and false.
 
-A cell that is written in any other way does not fit, and becomes NULL: ``1.5`` is no number where points stand
-between groups of three digits. The patterns are those of RE2, which DuckDB uses.
+A cell that is written in any other way does not fit, and becomes NULL: ``1.5`` is no number where points
+stand between groups of three digits. The patterns are those of RE2, which DuckDB uses.
 """
 
 from __future__ import annotations
