@@ -20,6 +20,7 @@ from discreet.pipeline.options import (
     ATTACK_RECORDS,
     check_declared,
     check_one_target,
+    choose_method,
     resolve_declaration,
     resolve_floors,
     resolve_method,
@@ -174,8 +175,10 @@ def plan_noise_levels(
     """
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
-    check_declared(method, declared)
+    floors = resolve_floors(declared, protect)
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    method = choose_method(method, declared, privacy=promise, floors=floors)
+    check_declared(method, declared)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     n_rows, public_sample = basis.n_rows, basis.public_sample
     if n_rows is None:
@@ -352,9 +355,10 @@ def dry_run(
     declared = find_schema(source, schema)
     check_one_target(method, target)
     declared = declared if target is None else declared.with_target(target)
-    check_declared(method, declared)
     floors = resolve_floors(declared, protect)
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    named, method = method is not None, choose_method(method, declared, privacy=promise, floors=floors)
+    check_declared(method, declared)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
     with stages.stage("read") as report:
@@ -376,7 +380,7 @@ def dry_run(
         notes=build_notes(
             plan,
             method=releasing.name,
-            chosen=method is not None,
+            chosen=named,
             privacy=promise,
             floors=floors,
             counted=True,

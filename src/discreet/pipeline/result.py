@@ -173,7 +173,8 @@ def build_notes(
     counted : bool
         Whether the release is charged to a ledger.
     """
-    notes = [*([] if chosen else [f"Method: {method}, the default."]), *plan.notes]
+    asked = "error floors" if isinstance(privacy, ErrorFloor) else "an epsilon"
+    notes = [*([] if chosen else [f"Method: {method}, the default for {asked}."]), *plan.notes]
     protected = [done for done in plan.columns if done.law.kind != "clear"]
     others = [done for done in protected if done.column not in floors]
     if isinstance(privacy, ErrorFloor) and others:
