@@ -99,7 +99,7 @@ def estimate_bounds(
     """
     cells = {name: RangeCells.from_type(name, str(field["type"])) for name, field in fields.items()}
     schema = _wide_schema(cells, fields, request.privacy)
-    question = Marginals([(name,) for name in cells], edges={name: one.starts for name, one in cells.items()})
+    question = bounds_question(cells)
     n_cells = max(len(one.ends) for one in cells.values())
     _check_epsilon(source, schema, question, request, n_cells)
     with QuerySession(source, schema=schema, ledger=request.ledger) as session:
@@ -120,6 +120,11 @@ def estimate_bounds(
         for name, range_ in found.items()
         if range_ is not None
     }
+
+
+def bounds_question(cells: Mapping[str, RangeCells]) -> Marginals:
+    """Return the one question whose answer bounds follow from: the counts of all cells of each column."""
+    return Marginals([(name,) for name in cells], edges={name: one.starts for name, one in cells.items()})
 
 
 def _wide_schema(
