@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def draft_schema(source: Any, path: Path, *, replace: bool = False, header: bool = False) -> tuple[int, ...]:
+def draft_schema(
+    source: Any, path: Path, *, replace: bool = False, header: bool | None = None
+) -> tuple[int, ...]:
     """Write a draft of a schema with names and types alone, and return the lines to be filled in.
 
     Parameters
@@ -25,22 +27,23 @@ def draft_schema(source: Any, path: Path, *, replace: bool = False, header: bool
         File that will hold the draft.
     replace : bool
         Whether a file that exists may be overwritten.
-    header : bool
-        Whether the first line of a text file is known to hold names, even if some are numbers or dates.
+    header : bool, optional
+        Whether the first line of a text file holds names; None to decide by its looks.
 
     Returns
     -------
     tuple of int
         Numbers of the lines with ``???``, from 1 on.
     """
-    with open_table(resolve_source(source)) as table:
-        if table.names_look_like_data and not header:
+    with open_table(resolve_source(source), header=header) as table:
+        if table.names_look_like_data and header is None:
             raise SourceError(
-                f"{table.label} must begin with a line of column names, and in its first line are numbers or "
-                "dates. Names are published with the schema, and that line is never read as a row. Add a "
-                "line of names before it; if it does hold names, say so with --header."
+                f"{table.label} must say whether its first line holds names, and in it are both words and "
+                "numbers or dates. Names are published with the schema. Pass --header if it holds names, "
+                "--no-header if it holds a row."
             )
-        text = Schema.draft(table.types)
+        found = table.draft()
+    text = Schema.draft(found.fields, dialect=found.dialect, missing_values=found.missing_values)
     try:
         with path.open("w" if replace else "x", encoding="utf-8") as file:
             file.write(text)

@@ -14,6 +14,8 @@ from discreet.ledger import Ledger
 from discreet.schema import Schema
 from discreet.tables.table import duckdb_address
 
+_ENDINGS = r"\.(parquet|pq|duckdb|db|(csv|tsv)(\.gz)?|xls[xmb]?|ods|z?sav|dta)$"
+
 LedgerPlace: TypeAlias = Ledger | str | os.PathLike[str] | Literal[False] | None
 
 
@@ -131,9 +133,7 @@ def _source_stem(source: Any) -> str:
     if "://" in text and not text.startswith("duckdb://"):
         return _safe_file_name(parse_qs(urlsplit(text).query).get("table", ["table"])[0])
     path, table = duckdb_address(text)
-    return (
-        _safe_file_name(table) if table else re.sub(r"\.(parquet|duckdb|db|(csv|tsv)(\.gz)?)$", "", path.name)
-    )
+    return _safe_file_name(table or re.sub(_ENDINGS, "", path.name, flags=re.IGNORECASE))
 
 
 def _safe_file_name(identity: str) -> str:

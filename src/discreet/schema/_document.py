@@ -13,9 +13,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from discreet.errors import SchemaError
+from discreet.schema._dialect_document import (
+    Block,
+    DialectBlock,
+    TextKeys,
+    dialect_document,
+    read_dialect,
+    read_text_format,
+    text_document,
+)
 from discreet.schema.column import Column, Protect
 from discreet.schema.column_checks import ROLES
 from discreet.schema.notation import FILE, UNFILLED, Blank, nearest, quote_value
@@ -33,6 +42,7 @@ from discreet.schema.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _TYPES = ("string", "number", "integer", "boolean", "date")
 _OTHER_WORDS = {
@@ -52,29 +62,25 @@ _FILLINGS = {
 }
 
 
-class _Block(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-_Model = TypeVar("_Model", bound=_Block)
+_Model = TypeVar("_Model", bound=Block)
 
 
 _Names = Annotated[list[str], BeforeValidator(lambda key: [key] if isinstance(key, str) else key)]
 
 
-class _Constraints(_Block):
+class _Constraints(Block):
     minimum: Any = None
     maximum: Any = None
     enum: list[Any] | None = None
     required: Any = True
 
 
-class _Protect(_Block):
+class _Protect(Block):
     error: Any = None
     share: Any = None
 
 
-class _FieldPrivacy(_Block):
+class _FieldPrivacy(Block):
     role: Any = "sensitive"
     closed: Any = None
     measure: Any = None
@@ -85,7 +91,7 @@ class _FieldPrivacy(_Block):
     scale: Any = None
 
 
-class _Settings(_Block):
+class _Settings(TextKeys):
     type: str | None = None
     title: Any = None
     description: Any = None
@@ -97,7 +103,7 @@ class _Field(_Settings):
     name: str
 
 
-class _TablePrivacy(_Block):
+class _TablePrivacy(Block):
     kind: Literal["schema"] = "schema"
     dataset: Any = None
     unit: Any = "person"
@@ -107,12 +113,13 @@ class _TablePrivacy(_Block):
     row_count: Any = "public"
 
 
-class _Table(_Block):
+class _Table(Block):
     fields: list[Any]
     profile: str | None = Field(default=None, alias="$schema")  # Frictionless's own version mark
     title: Any = None
     description: Any = None
     missing_values: list[Any] = Field(default=[""], alias="missingValues")
+    dialect: DialectBlock | None = None
     primary_key: _Names = Field(default=[], alias="primaryKey")
     proposals: Any = None
     defaults: Any = None
@@ -139,6 +146,7 @@ def read_document(content: Mapping[str, Any]) -> Schema:
                 neighbors=table.privacy.neighbors,
                 row_count=table.privacy.row_count,
                 missing_values=tuple(table.missing_values),
+                dialect=read_dialect(table.dialect),
                 primary_key=tuple(table.primary_key),
                 title=table.title,
                 description=table.description,
@@ -288,6 +296,8 @@ def _build_column(field: _Field, where: str) -> Column:
         grid=privacy.grid,
         cells=None if privacy.cells is None else tuple(read(edge) for edge in privacy.cells),
         scale=privacy.scale,
+        missing_values=None if field.missing_values is None else tuple(field.missing_values),
+        text=read_text_format(field),
         title=field.title,
         description=field.description,
         notation=FILE,
@@ -468,6 +478,7 @@ def document(schema: Schema) -> dict[str, Any]:
                 }
             ),
             "missingValues": list(schema.missing_values),
+            "dialect": dialect_document(schema.dialect),
             "primaryKey": list(schema.primary_key) or None,
             "fields": [field_document(column) for column in schema.columns],
         }
@@ -481,6 +492,7 @@ def field_document(column: Column) -> dict[str, Any]:
         {
             "name": column.name,
             "type": _frictionless_type(column),
+            **text_document(column.text, column.missing_values),
             "title": column.title,
             "description": column.description,
             "constraints": _drop_none(

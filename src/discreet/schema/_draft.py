@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.schema._dialect_document import dialect_document, draft_keys
 from discreet.schema.name_hints import guess_range, guess_role
 from discreet.schema.notation import UNFILLED
 from discreet.schema.rules import PROPOSED, Rule
 from discreet.schema.serialization import write_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from discreet.schema.dialect import Dialect, FieldDraft
 
 _TYPES = ("number", "integer", "date", "string", "boolean")
 _LEAST_GROUP = 3  # columns of one stem, such as q1, q2, q3, for which a pattern is written
@@ -42,6 +45,8 @@ _NOTES = {
     "maximum": "the largest, or the latest",
     "enum": 'everything it may hold, ["one", "two"]; free text cannot be protected: role: drop',
     "bounds_source": "who says so: codebook, law, instrument",
+    "censored": "what cells such as <5 mean: missing, limit (5) or half (2.5)",
+    "format": "which comes first: %d/%m/%Y or %m/%d/%Y",
 }
 _RULES_NOTE = """\
 # What holds for all columns, and under patterns for those whose names fit; a field's own keys are stronger.
@@ -76,14 +81,23 @@ class _Draft:
 
 
 def draft(
-    types: Mapping[str, str],
+    types: Mapping[str, str | FieldDraft],
     *,
     declared: Mapping[str, Mapping[str, Any]] | None = None,
     privacy: Mapping[str, Any] | None = None,
     accept_proposals: bool = False,
+    dialect: Dialect | None = None,
+    missing_values: Sequence[str] = ("",),
 ) -> str:
     """Return the text of a schema file; the parameters are those of :meth:`Schema.draft`."""
-    columns = [_draft_column(name, type_, (declared or {}).get(name, {})) for name, type_ in types.items()]
+    columns = [
+        _draft_column(
+            name,
+            field if isinstance(field, str) else field.type,
+            {**({} if isinstance(field, str) else draft_keys(field)), **(declared or {}).get(name, {})},
+        )
+        for name, field in types.items()
+    ]
     patterns = _group(columns)
     fields = [column.field for column in columns] + [rule for _, rule in patterns]
     proposed = any(field.get("privacy", {}).get("bounds_source") == PROPOSED for field in fields)
@@ -95,7 +109,13 @@ def draft(
             f"proposals: {UNFILLED}  # check the ranges below that are called '{PROPOSED}', then write: "
             "confirmed\n"
         )
-    text += 'missingValues: [""]  # what stands for an empty cell in a text file\n' + _RULES_NOTE
+    text += (
+        f"missingValues: {write_flow(list(missing_values))}  # what stands for an empty cell in a text file\n"
+    )
+    block = dialect_document(dialect)
+    if block:
+        text += f"# How the file is written, by its first lines; check it.\ndialect: {write_flow(block)}\n"
+    text += _RULES_NOTE
     text += "".join(_default_lines(is_open=any(_is_open(field) for field in fields)))
     if patterns:
         text += "patterns:\n" + "".join(
@@ -139,7 +159,7 @@ def _complete(field: dict[str, Any], constraints: dict[str, Any], kind: str) -> 
 
 
 def _is_open(field: Mapping[str, Any]) -> bool:
-    return UNFILLED in field.get("constraints", {}).values()
+    return UNFILLED in field.get("constraints", {}).values() or UNFILLED in field.values()
 
 
 def _group(columns: list[_Draft]) -> list[tuple[str, dict[str, Any]]]:
@@ -206,7 +226,8 @@ def _field_lines(column: _Draft) -> Iterator[str]:
 def _key_lines(key: str, value: Any) -> Iterator[str]:
     """Yield one key of a field; a block with a mark has a line for each of its keys."""
     if not isinstance(value, Mapping) or UNFILLED not in value.values():
-        yield f"    {key}: {_word(value)}\n"
+        note = f"  # {_NOTES[key]}" if value == UNFILLED else ""
+        yield f"    {key}: {_word(value)}{note}\n"
         return
     yield f"    {key}:\n"
     for inner, setting in value.items():
