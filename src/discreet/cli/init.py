@@ -17,13 +17,18 @@ def init(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing schema.")] = False,
     header: Annotated[
-        bool,
-        typer.Option("--header", help="The first line holds names, even if some are numbers or dates."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line of a text file holds names. [default: by its looks]",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Draft the schema of a table with names and types only; you fill in the bounds."""
-    from discreet.pipeline.sources import draft_schema, schema_path
+    from discreet.pipeline.draft import draft_schema
+    from discreet.pipeline.sources import schema_path
 
     console = Console(as_json=json)
     place = out or schema_path(table)

@@ -186,7 +186,8 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
         There is no schema, or it is incomplete or wrong.
     """
     from discreet.errors import SchemaError
-    from discreet.pipeline.sources import draft_schema, find_open_lines, find_schema, schema_path
+    from discreet.pipeline.draft import draft_schema, find_open_lines
+    from discreet.pipeline.sources import find_schema, schema_path
 
     place = schema or schema_path(table)
     if schema is None and not place.exists() and not table.startswith("demo:"):

@@ -182,7 +182,7 @@ def plan_noise_levels(
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     n_rows, public_sample = basis.n_rows, basis.public_sample
     if n_rows is None:
-        with open_table(resolve_source(source)) as table:
+        with open_table(resolve_source(source), schema=declared) as table:
             n_rows = max(1, table.count())
     if isinstance(releasing, SyntheticRelease):
         planned = plan_questions(releasing, declared, n_rows)
@@ -286,7 +286,7 @@ def _plan_at(
 def _sample(source: Any, schema: Schema, plan: ReleasePlan, stream: Stream) -> dict[str, AnyArray]:
     """Return a sample of true rows, encoded as the method publishes them."""
     pairs = PairedSample(schema, stream.derive("sample"))
-    with open_table(resolve_source(source)) as table:
+    with open_table(resolve_source(source), schema=schema) as table:
         for batch in table.batches(schema):
             pairs(batch, batch)
     rows = pairs.rows
@@ -363,7 +363,8 @@ def dry_run(
     stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
     with stages.stage("read") as report:
         n_rows = _release_stages.read_table(resolve_source(source), declared, describe_source(source), report)
-    with stages.stage("check") as report, open_table(resolve_source(source)) as table:
+    opened = open_table(resolve_source(source), schema=declared)
+    with stages.stage("check") as report, opened as table:
         # Compares names and types with the declaration; cells would be read by going through the batches.
         table.batches(declared, ids=declared.id_column is not None)
         report("every declared column is there; no cell was looked at")

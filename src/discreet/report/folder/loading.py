@@ -30,9 +30,10 @@ from discreet.report.folder.folder import (
     read_statement,
     read_sums,
 )
-from discreet.schema import Column, Schema, unclipped_column
+from discreet.schema import Column, Dialect, Schema, unclipped_column
 from discreet.tables import Table, open_table
-from discreet.tables.files import CsvSource, ParquetSource
+from discreet.tables.files import ParquetSource
+from discreet.tables.text_files import CsvSource
 
 if TYPE_CHECKING:
     import os
@@ -109,7 +110,7 @@ class PublishedTable(ReleaseStatistics):
     def _read_declared(self) -> dict[str, AnyArray]:
         """Return all columns of a release whose rows have the declared types."""
         with open_table(self.path) as table:
-            batches = list(table.batches(Schema.from_dict(self.statement.declared)))
+            batches = list(table.batches(Schema.from_dict(self.statement.declared).plain))
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
     def coarsen(self, rows: Any) -> dict[str, AnyArray]:
@@ -140,9 +141,11 @@ class PublishedTable(ReleaseStatistics):
                 f"rows of PublishedTable.coarsen must belong to a release of rows of people, and a "
                 f"{stated.name} release has none. Its classifier says how rows are brought to it."
             )
-        with open_table(rows) as table:
+        with open_table(rows, schema=declared) as table:
             present = [column for column in declared.released if column.name in table.names]
-            batches = list(table.batches(Schema(columns=[_feature_column(column) for column in present])))
+            columns = [_feature_column(column) for column in present]
+            wanted = Schema(columns=columns, missing_values=declared.missing_values, dialect=declared.dialect)
+            batches = list(table.batches(wanted))
         whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in present}
         truth = plan.truth(whole)
         return {c.name: decode_cells(plan.schema.column(c.name), truth[c.name]) for c in present}
@@ -262,8 +265,9 @@ def published_batches(path: Path, schema: Schema, *, typed: bool = False) -> Ite
         Columns of a batch by name: numbers, codes of levels, days since the declared lower bound.
     """
     csv = path.name.endswith(".gz")
-    source = CsvSource(path, delimiter=",", encoding="utf-8") if csv else ParquetSource(path)
-    wide = Schema(columns=[_unbounded_column(column, typed) for column in schema.released])
+    columns = [_unbounded_column(column, typed) for column in schema.plain.released]
+    wide = Schema(columns=columns, dialect=Dialect(delimiter=","))
+    source = CsvSource(path, wide) if csv else ParquetSource(path)
     shifts = {
         column.name: float((column.lower - _FIRST_DAY).days)
         for column in schema.released
