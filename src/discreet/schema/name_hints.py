@@ -138,7 +138,7 @@ def guess_role(name: str, type_: str) -> RoleGuess | None:
     """
     if type_ not in ("string", "integer", "number"):
         return None
-    plain = _simplify(name)
+    plain = simplify_name(name)
     if re.fullmatch(rf"(?:.*_)?(?:{_IDENTIFIERS})", plain):
         return RoleGuess("id", "an identifier")
     for reason, pattern in _PERSONAL.items():
@@ -149,14 +149,14 @@ def guess_role(name: str, type_: str) -> RoleGuess | None:
 
 def guess_range(name: str, type_: str) -> RangeGuess | None:
     """Return the well-known range of a column of that name; None where the name suggests none."""
-    plain = _simplify(name)
+    plain = simplify_name(name)
     for pattern, types, guess in _RANGES:
         if type_ in types and re.fullmatch(pattern, plain):
             return guess
     return None
 
 
-def _simplify(name: str) -> str:
+def simplify_name(name: str) -> str:
     """Return a name in lower case without accents and with underscores between words, as patient_id."""
     folded = unicodedata.normalize("NFKD", name.translate(_FOLDED)).encode("ascii", "ignore").decode()
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", folded).lower()
