@@ -172,7 +172,7 @@ class Schema:
         return tuple(column for column in self.features if column.is_number)
 
     def missing_values_of(self, column: Column) -> tuple[str, ...]:
-        """Return the texts that stand for a missing cell of a column; an empty cell does if it does anywhere."""
+        """Return the texts that stand for a missing cell of a column; an empty one does as in the table."""
         if column.missing_values is None:
             return self.missing_values
         return tuple(
