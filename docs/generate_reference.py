@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from typer.main import get_command
 
 from discreet.cli.main import app
-from discreet.pipeline.options import DEFAULT, method_options
+from discreet.pipeline.options import FOR_EPSILON, FOR_FLOORS, method_options
 from discreet.pipeline.training import model_options, model_summary, trainable_models
 from discreet.release import METHODS
 from discreet.server.api.openapi import body_types, openapi_document, schema_fields
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FOLDER = Path(__file__).parent / "reference"
+_DEFAULTS = {FOR_EPSILON: " (the default for `--epsilon`)", FOR_FLOORS: " (the default for `--protect`)"}
 
 PUBLIC = (
     "discreet",
@@ -151,7 +152,7 @@ def _http_lines(document: dict[str, Any]) -> Iterator[str]:
 def _cli_lines() -> Iterator[str]:
     yield _CLI_HEAD + "| method | options |\n|---|---|"
     for name in sorted(METHODS):
-        default = " (the default)" if name == DEFAULT else ""
+        default = _DEFAULTS.get(name, "")
         yield f"| `{name}`{default} | {', '.join(f'`{option}`' for option in method_options(name))} |"
     yield _MODELS + "| model | what it is | options |\n|---|---|---|"
     for name in trainable_models():

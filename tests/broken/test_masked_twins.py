@@ -155,7 +155,7 @@ def forged(folder: Path, change: Any) -> dict[str, str]:
 
 def test_a_changed_cell_is_found_though_every_hash_was_made_again(tmp_path: Path) -> None:
     def one_cell(columns: dict[str, AnyArray]) -> None:
-        columns["a"][3] *= 1 - 1e-9
+        columns["a"][3] -= np.copysign(1e-8, columns["a"][3])  # towards the center of the ball
 
     def one_label(columns: dict[str, AnyArray]) -> None:
         first, second = columns["y"].tolist().index(0), columns["y"].tolist().index(1)

@@ -74,7 +74,7 @@ def test_a_release_prints_its_stages_the_table_and_what_is_promised_and_what_not
     age = next(line for line in lines if line.startswith("age "))
     assert re.match(r"age +± 21\.4 +± 9 +± [\d.]+ +[\d.]+ to [\d.]+ +years +floor holds", age)
     assert re.search(r"^sex +wrong 50 % +wrong 21 %", done.out, re.MULTILINE)
-    assert "Method: gaussian, the default." in done.out
+    assert "Method: gaussian, the default for error floors." in done.out
     assert "hours, sex had no request of their own" in done.out
     assert done.out.index("What is promised") < done.out.index("What is not protected")
     assert "Publish only release/public. Anyone can re-check it: discreet verify release/public" in done.out
@@ -85,7 +85,7 @@ def test_a_release_prints_its_stages_the_table_and_what_is_promised_and_what_not
 
 
 def test_json_is_one_object_and_nothing_else(survey: Path) -> None:
-    done = release(survey, "--json", "--epsilon", "4", "--delta", "1e-6")
+    done = release(survey, "--json", "--method", "gaussian", "--epsilon", "4", "--delta", "1e-6")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert [column["column"] for column in found["columns"]] == ["age", "hours", "sex"]
@@ -197,7 +197,7 @@ def test_wrong_usage_is_not_taken_for_a_wrong_declaration(words: tuple[str, ...]
         (("--scale", "3", "--set", "scale=4"), "--scale and --set scale=... exclude each other"),
         (("--clamp", "--set", "clamp=false"), "--clamp and --set clamp=... exclude each other"),
         (("--method", "gausian"), "Did you mean 'gaussian'"),
-        (("--epsilon", "1"), "--delta"),
+        (("--method", "gaussian", "--epsilon", "1"), "--delta"),
         (("--protect", "hours=60"), "hours"),
         (("--ledger", "x.ledger", "--no-ledger"), "exclude each other"),
         (("--keep-key", "k"), "DISCREET_PASSPHRASE"),

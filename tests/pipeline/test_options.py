@@ -11,6 +11,7 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.pipeline.options import (
     build_promise,
     check_floors,
+    choose_method,
     make_method,
     method_class,
     method_options,
@@ -129,6 +130,34 @@ def test_a_release_that_was_told_nothing_says_the_line_to_add() -> None:
     assert "protect: {error: ...}" in message
     assert "--scale" in message
     assert "--scale" not in str(missing_noise_error("invariant", SCHEMA))
+
+
+PLAIN = Schema(columns=[Column("age", lower=17, upper=90)])
+
+
+@pytest.mark.parametrize(
+    ("privacy", "method"),
+    [
+        (PureDP(epsilon=1), "synthetic"),
+        (ApproxDP(epsilon=1, delta=1e-6), "synthetic"),
+        (ErrorFloor(age=9), "gaussian"),
+    ],
+)
+def test_a_job_without_a_method_follows_one_rule(privacy: Any, method: str) -> None:
+    assert choose_method(None, PLAIN, privacy=privacy, floors={}) == method
+    assert choose_method("coarse", PLAIN, privacy=privacy, floors={}) == "coarse"
+
+
+def test_neither_and_both_of_an_epsilon_and_floors_need_a_decision() -> None:
+    with pytest.raises(ParameterError) as neither:
+        choose_method(None, PLAIN, privacy=None, floors={})
+    assert [line.split("  for")[0].strip() for line in str(neither.value).splitlines()[1:3]] == [
+        "--epsilon 1 --delta 1e-6",
+        "--protect age=7",
+    ]
+    with pytest.raises(ParameterError, match=r"here of age: .* Give --method gaussian"):
+        choose_method(None, PLAIN, privacy=PureDP(epsilon=1), floors={"age": 9.0})
+    assert choose_method("gaussian", PLAIN, privacy=PureDP(epsilon=1), floors={"age": 9.0}) == "gaussian"
 
 
 @pytest.mark.parametrize(

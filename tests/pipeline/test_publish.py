@@ -148,7 +148,7 @@ def test_the_table_names_every_published_column_once(done: Published) -> None:
 
 
 def test_what_was_decided_without_being_asked_is_said(done: Published, tmp_path: Path) -> None:
-    assert any("gaussian, the default" in note for note in done.notes)
+    assert any("gaussian, the default for error floors" in note for note in done.notes)
     assert any("hours, sex had no request of their own" in note for note in done.notes)
     private = released(tmp_path, protect=None, privacy=ApproxDP(epsilon=8, delta=1e-6), method="gaussian")
     (split,) = private.notes
@@ -672,7 +672,8 @@ def test_a_rehearsal_reads_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"protect": {"age": 30}}, PromiseError, "age"),
         ({"method": "gausian"}, ParameterError, "Did you mean 'gaussian'"),
         ({"support": 3}, ParameterError, "no option of the method gaussian"),
-        ({"privacy": PureDP(epsilon=1)}, PromiseError, "--delta"),
+        ({"privacy": PureDP(epsilon=1), "method": "gaussian"}, PromiseError, "--delta"),
+        ({"privacy": PureDP(epsilon=1)}, ParameterError, "--method gaussian"),
         ({"target": "ages"}, ParameterError, "Did you mean 'age'"),
         (
             {"schema": dataclasses.replace(SCHEMA, neighbors="add-remove")},

@@ -59,6 +59,7 @@ def release(path: Any, schema: Schema, **how: Any) -> Any:
         path,
         schema=schema,
         out=folder,
+        method="gaussian",
         privacy=ApproxDP(epsilon=8, delta=1e-6),
         run=RunOptions(attack_records=100),
         **how,

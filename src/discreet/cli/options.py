@@ -138,7 +138,10 @@ def _complete_method() -> list[str]:
 
 Method = Annotated[
     str | None,
-    typer.Option(help="How rows are protected. [default: gaussian]", autocompletion=_complete_method),
+    typer.Option(
+        help="How rows are protected. [default: synthetic for --epsilon, gaussian for --protect]",
+        autocompletion=_complete_method,
+    ),
 ]
 
 
@@ -183,11 +186,12 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
         There is no schema, or it is incomplete or wrong.
     """
     from discreet.errors import SchemaError
-    from discreet.pipeline.sources import draft_schema, find_open_lines, find_schema, schema_path
+    from discreet.pipeline.draft import draft_schema, find_open_lines
+    from discreet.pipeline.sources import find_schema, schema_path
 
     place = schema or schema_path(table)
     if schema is None and not place.exists() and not table.startswith("demo:"):
-        lines = draft_schema(table, place)
+        lines = draft_schema(table, place).open_lines
         raise SchemaError(
             f"{table} has no schema; a draft was written to {str(place)!r}. {_list_open_lines(lines)} Do "
             "not read bounds off the rows: a bound found in the data reveals the value of a person. Then "
@@ -402,7 +406,7 @@ class MethodFlags:
             Value of each flag that is an option of some method; None where the flag was not given.
         """
         from discreet.errors import ParameterError
-        from discreet.pipeline.options import DEFAULT, check_options
+        from discreet.pipeline.options import FOR_EPSILON, FOR_FLOORS, check_options
 
         for name in settings:
             flag = "--no-keep-public" if name == "keep_public" else f"--{name.replace('_', '-')}"
@@ -410,7 +414,7 @@ class MethodFlags:
                 raise ParameterError(f"{flag} and --set {name}=... exclude each other. Give one of them.")
             if name in {field.name for field in dataclasses.fields(self)} - {"more", *given}:
                 raise ParameterError(f"--set must name an option of the method, was {name!r}. Give {flag}.")
-        check_options(self.method or DEFAULT, settings)
+        check_options(self.method or (FOR_FLOORS if self.epsilon is None else FOR_EPSILON), settings)
 
 
 def read_cells(path: Path) -> dict[str, list[Any]]:
@@ -444,7 +448,7 @@ class ReleaseRequest:
     schema : Schema
         Schema that declares the columns of the table.
     method : str or None
-        Name of the release method; None: the default.
+        Name of the release method; None: the one that follows from the promise.
     privacy : Promise or None
         Promise that was requested; None: other options set the noise.
     protect : dict of str to float

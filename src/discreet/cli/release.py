@@ -110,8 +110,8 @@ def release(
     table: Annotated[
         str | None,
         typer.Argument(
-            help=f"{options.TABLE} With --method synthetic also the address of a service, https://..., with "
-            "a token in DISCREET_TOKEN.",
+            help=f"{options.TABLE} With --epsilon also the address of a service, https://..., with a "
+            "token in DISCREET_TOKEN.",
             metavar="TABLE",
         ),
     ] = None,

@@ -72,7 +72,7 @@ _KINDS = {
 
 def read_table(source: Any, schema: Schema, label: str, report: StageReport) -> int:
     """Return the number of rows, which the schema declares public; refuse a table without any."""
-    with open_table(source) as table:
+    with open_table(source, schema=schema) as table:
         n_rows = table.count()
         hidden = len(table.names) - len(schema.released)
     if not n_rows:
@@ -217,7 +217,7 @@ def sample_true_rows(source: Any, schema: Schema, made_up: MadeUpRows | None = N
         Published rows that stand beside the true ones, in any order; None puts the true rows there too.
     """
     pairs = PairedSample(schema, Stream())
-    with open_table(source) as table:
+    with open_table(source, schema=schema) as table:
         for batch in table.batches(schema):
             n = len(next(iter(batch.values())))
             pairs(batch, batch if made_up is None else made_up.take(n))
@@ -482,7 +482,7 @@ def compare_tables(
         File of data of the release.
     """
     tally = TableTally(schema, read_tables(method.tables_, method.model_, plan.notes))
-    with open_table(source) as table:
+    with open_table(source, schema=schema) as table:
         tally.add_true(table.batches(schema))
     tally.add_made(published_batches(path, plan.schema, typed=plan.typed))
     quality = tally.measure()

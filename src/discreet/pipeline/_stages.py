@@ -54,7 +54,7 @@ def check_every_cell(
         Number of rows.
     """
     n_rows = 0
-    with open_table(source) as table:
+    with open_table(source, schema=schema) as table:
         for batch in table.batches(schema, ids=schema.id_column is not None):
             n_rows += batch.n_rows
             on_batch(n_rows)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from discreet.release import ReleasePlan
     from discreet.schema import Schema
 
-DEFAULT = "gaussian"
-"""Name of the method of a release that names none."""
+FOR_EPSILON, FOR_FLOORS = "synthetic", "gaussian"
+"""Names of the methods of a release that names none: for differential privacy, and for error floors."""
 ATTACK_RECORDS = 20_000
 """Number of made-up records that a plan is attacked on by default."""
 
@@ -140,8 +140,8 @@ def method_class(name: str) -> type[ReleaseMethod]:
     if name in METHODS:
         return METHODS[name]
     close = nearest(name, METHODS)
-    hint = f"Did you mean {close!r}?" if close else f"The default is {DEFAULT!r}."
-    raise ParameterError(f"method must be one of {', '.join(sorted(METHODS))}, was {name!r}. {hint}")
+    hint = f" Did you mean {close!r}?" if close else ""
+    raise ParameterError(f"method must be one of {', '.join(sorted(METHODS))}, was {name!r}.{hint}")
 
 
 def method_options(name: str) -> tuple[str, ...]:
@@ -208,8 +208,49 @@ def make_method(
     return made
 
 
-def resolve_method(
+def choose_method(
     method: str | ReleaseMethod | None,
+    schema: Schema,
+    *,
+    privacy: Promise | None,
+    floors: Mapping[str, float],
+) -> str | ReleaseMethod:
+    """Return the method of a job: the one given, or a synthetic table for an epsilon and noise for floors.
+
+    Parameters
+    ----------
+    method : str, ReleaseMethod or None
+        Method as it was given; None: the rule decides.
+    schema : Schema
+        Schema that declares the columns, for the examples in an error.
+    privacy : Promise or None
+        Promise of the job, as :func:`resolve_promise` returns it.
+    floors : mapping of str to float
+        Error floors of request and schema, as :func:`resolve_floors` returns them.
+
+    Raises
+    ------
+    ParameterError
+        No method was given, and neither or both of an epsilon and error floors.
+    """
+    if method is not None:
+        return method
+    if privacy is None:
+        raise missing_promise_error(schema)
+    if isinstance(privacy, ErrorFloor):
+        return FOR_FLOORS
+    if floors:
+        raise ParameterError(
+            "method must be named where differential privacy and error floors both are given, here of "
+            f"{', '.join(floors)}: an epsilon gives a synthetic table, which proves no floor; floors give "
+            f"noise on every row. Give --method {FOR_FLOORS} for rows with noise that keep both, or leave "
+            "--protect out, also in the schema."
+        )
+    return FOR_EPSILON
+
+
+def resolve_method(
+    method: str | ReleaseMethod,
     *,
     schema: Schema,
     privacy: Promise | None,
@@ -220,8 +261,8 @@ def resolve_method(
 
     Parameters
     ----------
-    method : str, ReleaseMethod or None
-        Name of a method, or a method with its parameters; None: :data:`DEFAULT`.
+    method : str or ReleaseMethod
+        Name of a method, or a method with its parameters, as :func:`choose_method` returns it.
     schema, ledger, **options
         As for :func:`make_method`. A method that was made before takes no further options.
     privacy : Promise or None
@@ -236,12 +277,11 @@ def resolve_method(
         _check_made_before(method, privacy, options)
         # A new one: the caller's own keeps its schema, its ledger and its seed.
         return type(method).from_parameters(method.parameters(), schema=schema, ledger=ledger)
-    name = method or DEFAULT
     try:
-        return make_method(name, schema=schema, privacy=privacy, ledger=ledger, **options)
+        return make_method(method, schema=schema, privacy=privacy, ledger=ledger, **options)
     except ParameterError:
-        if privacy is None and not options and not method_class(name).asks_questions:
-            raise missing_noise_error(name, schema) from None
+        if privacy is None and not options and not method_class(method).asks_questions:
+            raise missing_noise_error(method, schema) from None
         raise
 
 
@@ -255,9 +295,9 @@ def check_one_target(method: str | ReleaseMethod | None, target: str | None) -> 
         )
 
 
-def check_declared(method: str | ReleaseMethod | None, schema: Schema) -> None:
+def check_declared(method: str | ReleaseMethod, schema: Schema) -> None:
     """Refuse a schema that hides the number of rows, unless the method estimates it from noisy counts."""
-    kind = type(method) if isinstance(method, ReleaseMethod) else method_class(method or DEFAULT)
+    kind = type(method) if isinstance(method, ReleaseMethod) else method_class(method)
     if not kind.asks_questions:
         check_publishable(schema, "a release")
 
@@ -384,7 +424,7 @@ def check_floors(plan: ReleasePlan, floors: Mapping[str, float]) -> None:
         raise PromiseError(
             f"protect of {next(iter(floors))!r} asks for an error floor, and a table of made-up rows proves "
             "none: a well-filled cell is published almost exactly. Leave protect out, also in the schema, "
-            f"or take the method {' or '.join(sorted(promising))}."
+            f"or give --method {' or '.join(sorted(promising))}."
         )
     for name, want in floors.items():
         have = proven_for.get(name)
@@ -401,19 +441,35 @@ def check_floors(plan: ReleasePlan, floors: Mapping[str, float]) -> None:
         )
 
 
+def missing_promise_error(schema: Schema) -> ParameterError:
+    """Return the error for a release with neither a method nor a promise, with the two lines to write."""
+    return ParameterError(
+        "A release needs an amount of privacy, and none was given: there is no default. Write one of\n"
+        "  --epsilon 1 --delta 1e-6   for a synthetic table: rows of nobody, under differential privacy\n"
+        f"  {_example_floor(schema):25s}  for the true rows with noise: the smallest error of an attacker "
+        "who knows only what is declared\n"
+        "or a --method with its options. `discreet plan TABLE --epsilon 1 --delta 1e-6` compares the ways."
+    )
+
+
 def missing_noise_error(name: str, schema: Schema) -> ParameterError:
-    """Return the error for a release without an amount of noise, with the ways to give one."""
-    numbers = [c for c in schema.released if c.is_number and c.role == "sensitive"]
-    column = numbers[0].name if numbers else next(c.name for c in schema.released)
-    share = f"--protect {column}={_tenth(numbers[0].width):g}" if numbers else f"--protect {column}=0.3"
+    """Return the error for a named method without an amount of noise, with the ways to give one."""
     own = [f"--{option.replace('_', '-')}" for option in ("scale", "regularization", "support", "variance")]
     fitting = [word for word in own if word[2:] in method_options(name)]
     return ParameterError(
-        f"A release needs an amount of privacy, and none was given: there is no default. Give {share} (the "
-        "smallest error of an attacker who knows only what is declared), or write privacy: {protect: "
-        "{error: ...}} under the column in the schema, or give --epsilon and "
+        f"A {name} release needs an amount of noise, and none was given: there is no default. Give "
+        f"{_example_floor(schema)} (the smallest error of an attacker who knows only what is declared), or "
+        "write privacy: {protect: {error: ...}} under the column in the schema, or give --epsilon and "
         f"--delta{', or ' + ' or '.join(fitting) if fitting else ''}."
     )
+
+
+def _example_floor(schema: Schema) -> str:
+    """Return a flag that asks for an error floor of the first number, or else of the first column."""
+    numbers = [c for c in schema.released if c.is_number and c.role == "sensitive"]
+    if numbers:
+        return f"--protect {numbers[0].name}={_tenth(numbers[0].width):g}"
+    return f"--protect {next(c.name for c in schema.released)}=0.3"
 
 
 def _tenth(width: float) -> float:

@@ -20,6 +20,7 @@ from discreet.pipeline.options import (
     ATTACK_RECORDS,
     check_declared,
     check_one_target,
+    choose_method,
     resolve_declaration,
     resolve_floors,
     resolve_method,
@@ -174,12 +175,14 @@ def plan_noise_levels(
     """
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
-    check_declared(method, declared)
+    floors = resolve_floors(declared, protect)
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    method = choose_method(method, declared, privacy=promise, floors=floors)
+    check_declared(method, declared)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     n_rows, public_sample = basis.n_rows, basis.public_sample
     if n_rows is None:
-        with open_table(resolve_source(source)) as table:
+        with open_table(resolve_source(source), schema=declared) as table:
             n_rows = max(1, table.count())
     if isinstance(releasing, SyntheticRelease):
         planned = plan_questions(releasing, declared, n_rows)
@@ -283,7 +286,7 @@ def _plan_at(
 def _sample(source: Any, schema: Schema, plan: ReleasePlan, stream: Stream) -> dict[str, AnyArray]:
     """Return a sample of true rows, encoded as the method publishes them."""
     pairs = PairedSample(schema, stream.derive("sample"))
-    with open_table(resolve_source(source)) as table:
+    with open_table(resolve_source(source), schema=schema) as table:
         for batch in table.batches(schema):
             pairs(batch, batch)
     rows = pairs.rows
@@ -352,14 +355,16 @@ def dry_run(
     declared = find_schema(source, schema)
     check_one_target(method, target)
     declared = declared if target is None else declared.with_target(target)
-    check_declared(method, declared)
     floors = resolve_floors(declared, protect)
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    named, method = method is not None, choose_method(method, declared, privacy=promise, floors=floors)
+    check_declared(method, declared)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
     with stages.stage("read") as report:
         n_rows = _release_stages.read_table(resolve_source(source), declared, describe_source(source), report)
-    with stages.stage("check") as report, open_table(resolve_source(source)) as table:
+    opened = open_table(resolve_source(source), schema=declared)
+    with stages.stage("check") as report, opened as table:
         # Compares names and types with the declaration; cells would be read by going through the batches.
         table.batches(declared, ids=declared.id_column is not None)
         report("every declared column is there; no cell was looked at")
@@ -376,7 +381,7 @@ def dry_run(
         notes=build_notes(
             plan,
             method=releasing.name,
-            chosen=method is not None,
+            chosen=named,
             privacy=promise,
             floors=floors,
             counted=True,

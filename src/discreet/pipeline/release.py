@@ -28,6 +28,7 @@ from discreet.pipeline.options import (
     RunOptions,
     check_declared,
     check_one_target,
+    choose_method,
     resolve_declaration,
     resolve_floors,
     resolve_method,
@@ -103,7 +104,7 @@ def publish(
         Column that learners predict, if it is another than the schema's.
     method : str or ReleaseMethod, optional
         Name in :data:`discreet.release.METHODS`, or a method with its parameters, which then takes neither
-        `privacy` nor `options`. None: "gaussian".
+        `privacy` nor `options`. None: "synthetic" for differential privacy, "gaussian" for error floors.
     privacy : Promise, optional
         Promise that the release must keep. None: the error floors of `protect` and of the schema.
     protect : mapping of str to float, optional
@@ -197,12 +198,13 @@ def publish(
     declared = find_schema(source, schema)
     check_one_target(method, target)
     declared = declared if target is None else declared.with_target(target)
+    floors = resolve_floors(declared, protect)
+    promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
+    named, method = method is not None, choose_method(method, declared, privacy=promise, floors=floors)
     check_declared(method, declared)
     key = ReleaseKey.from_escrow(escrow, release=folder)
     signing_key = load_signing_key(signing)
     texts = parse_about(about)
-    floors = resolve_floors(declared, protect)
-    promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
     table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     releasing = resolve_method(method, schema=declared, privacy=promise, ledger=table_ledger, **options)
     log = AuditLog(log_path(table_ledger))
@@ -322,7 +324,7 @@ def publish(
         notes=build_notes(
             plan,
             method=releasing.name,
-            chosen=method is not None,
+            chosen=named,
             privacy=promise,
             floors=floors,
             counted=publication.receipt.recorded,

@@ -20,13 +20,15 @@ from discreet.tables.arrow import read_stream
 from discreet.tables.cell_encoding import MISSING_CODE, projection
 from discreet.tables.files import open_file
 from discreet.tables.postgres import SCHEMES, PostgresSource
-from discreet.tables.sources import Source, cell_error, open_memory, translate_errors
+from discreet.tables.sources import Source, cell_error, open_memory, read_texts, translate_errors
+from discreet.tables.text_files import CsvSource
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from types import TracebackType
 
     from discreet._types import AnyArray, Words
+    from discreet.schema.dialect import TableDraft
 
     Piece: TypeAlias = list[AnyArray]
 
@@ -108,14 +110,17 @@ class Table:
         self._source = source
         _check_names(self.names, self.label)
 
-    @property
-    def types(self) -> dict[str, str]:
-        """Type of each column by its name, as ``Schema.draft`` names them.
+    def draft(self) -> TableDraft:
+        """Return what the table says of itself: names and types, labels, and how its text is written.
 
-        Taken from the table's own description, so that no cell is read. A text file has none: there
-        the types, not the bounds, are guessed from the first 20,480 rows.
+        Taken from the table's own description, so that no cell is read. A text file has none: there types
+        and formats, not bounds, are guessed from the first 20,480 rows, out of fixed lists.
         """
-        return dict(zip(self.names, self._source.declared_types(), strict=True))
+        return self._source.draft()
+
+    def texts(self, most: int = 100_000) -> Iterator[tuple[str | None, ...]]:
+        """Yield the first rows as texts, None for an empty cell; for public tables such as codebooks."""
+        yield from read_texts(self._source, most)
 
     def extra(self, schema: Schema) -> tuple[str, ...]:
         """Return the columns that `schema` does not declare: never read, never published."""
@@ -178,10 +183,12 @@ class Table:
                     "which column tells the units apart."
                 )
             columns.append(schema.column(schema.id_column))
+        if isinstance(self._source, CsvSource):
+            self._source.check_schema(schema)
         places = self._find_columns(columns)
         types = [self._source.sql_types[place] for place in places]
         # Built here once so that a declaration that does not fit is an error before anything is read.
-        projection(columns, places, types, schema.missing_values, "")
+        projection(columns, places, types, schema, "")
         return self._read_batches(
             schema, columns, places, types, rows=rows, ids=ids, id_texts=id_texts, id_salt=id_salt
         )
@@ -247,9 +254,7 @@ class Table:
         start = 0
         source = self._source
         with translate_errors(source), source.scan(places) as (connection, relation):
-            query = projection(
-                columns, places, types, schema.missing_values, relation, id_texts=id_texts, id_salt=id_salt
-            )
+            query = projection(columns, places, types, schema, relation, id_texts=id_texts, id_salt=id_salt)
             with contextlib.closing(read_stream(connection.sql(query).__arrow_c_stream__())) as stream:
                 for piece, first_null in stream:
                     for column, values, null in zip(columns, piece, first_null, strict=False):
@@ -307,20 +312,21 @@ _UNFIT = {
 }
 
 
-def open_table(source: Any, *, delimiter: str | None = None, encoding: str = "utf-8") -> Table:
+def open_table(source: Any, *, schema: Schema | None = None, header: bool | None = None) -> Table:
     """Open a table for reading.
 
     Parameters
     ----------
     source : path, URL, frame, DuckDB relation or mapping of arrays
-        A file that ends in ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet`` or ``.duckdb``;
-        ``duckdb://path/file.duckdb?table=name`` or the path with ``?table=name``;
+        A file that ends in ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet`` or ``.duckdb``; a folder or a
+        pattern of Parquet files; ``duckdb://path/file.duckdb?table=name`` or the path with ``?table=name``;
         ``postgresql://host/database?table=schema.name``; a frame of pandas, polars or pyarrow; a
         DuckDB relation; a mapping of names to one-dimensional arrays.
-    delimiter : str, optional
-        Delimiter of a text file; None to infer it from the header.
-    encoding : {"utf-8", "latin-1"}
-        Character encoding of a text file.
+    schema : Schema, optional
+        Schema whose ``dialect`` says how a text file is written. None to find that out from the file, which
+        only a draft may do.
+    header : bool, optional
+        Whether a text file has a line of names, where no schema says it; None to decide by its looks.
 
     Returns
     -------
@@ -340,7 +346,7 @@ def open_table(source: Any, *, delimiter: str | None = None, encoding: str = "ut
     ...     [batch["age"].tolist() for batch in table.batches(schema)]
     [[34.0, 120.0]]
     """
-    opened = _open_source(source, delimiter=delimiter, encoding=encoding)
+    opened = _open_source(source, schema, header)
     try:
         return Table(opened)
     except SourceError:
@@ -348,14 +354,12 @@ def open_table(source: Any, *, delimiter: str | None = None, encoding: str = "ut
         raise
 
 
-def _open_source(source: Any, *, delimiter: str | None, encoding: str) -> Source:
+def _open_source(source: Any, schema: Schema | None, header: bool | None) -> Source:
     if isinstance(source, str) and source.startswith(tuple(f"{s}://" for s in SCHEMES)):
         return PostgresSource(source)
-    if isinstance(source, str):
-        path, table = duckdb_address(source)
-        return open_file(path, table=table, delimiter=delimiter, encoding=encoding)
-    if isinstance(source, os.PathLike):
-        return open_file(Path(source), table=None, delimiter=delimiter, encoding=encoding)
+    if isinstance(source, str | os.PathLike):
+        path, table = duckdb_address(source) if isinstance(source, str) else (Path(source), None)
+        return open_file(path, table=table, schema=schema, header=header)
     return open_memory(source)
 
 

@@ -107,7 +107,7 @@ class PublishedTable(ReleaseStatistics):
     def _read_declared(self) -> dict[str, AnyArray]:
         """Return all columns of a release whose rows have the declared types."""
         with open_table(self.path) as table:
-            batches = list(table.batches(Schema.from_dict(self.statement.declared)))
+            batches = list(table.batches(Schema.from_dict(self.statement.declared).plain))
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
     def coarsen(self, rows: Any) -> dict[str, AnyArray]:
@@ -138,9 +138,11 @@ class PublishedTable(ReleaseStatistics):
                 f"rows of PublishedTable.coarsen must belong to a release of rows of people, and a "
                 f"{stated.name} release has none. Its classifier says how rows are brought to it."
             )
-        with open_table(rows) as table:
+        with open_table(rows, schema=declared) as table:
             present = [column for column in declared.released if column.name in table.names]
-            batches = list(table.batches(Schema(columns=[_feature_column(column) for column in present])))
+            columns = [_feature_column(column) for column in present]
+            wanted = Schema(columns=columns, missing_values=declared.missing_values, dialect=declared.dialect)
+            batches = list(table.batches(wanted))
         whole = {c.name: np.concatenate([batch[c.name] for batch in batches]) for c in present}
         truth = plan.truth(whole)
         return {c.name: decode_cells(plan.schema.column(c.name), truth[c.name]) for c in present}
@@ -257,7 +259,7 @@ def published_batches(path: Path, schema: Schema, *, typed: bool = False) -> Ite
     dict of str to array
         Columns of a batch by name: numbers, codes of levels, days since the declared lower bound.
     """
-    wide = Schema(columns=[_unbounded_column(column, typed) for column in schema.released])
+    wide = Schema(columns=[_unbounded_column(column, typed) for column in schema.plain.released])
     shifts = {
         column.name: float((column.lower - _FIRST_DAY).days)
         for column in schema.released
