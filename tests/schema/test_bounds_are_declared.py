@@ -127,7 +127,7 @@ ALLOWED = {
     "evaluation.samples:PairedSample._choose": "over random words that choose the curator's sample",
     "report.verify._noise_tests:AdditiveTest.update": "a stranger checks the published file",
     "report.verify._noise_tests:InRangeTest.__init__": "over a public table of probabilities",
-    "report.pages._summary:code_example": "the text of a program for analysts of the published file",
+    "report.pages._code_example:code_example": "the text of a program for analysts of the published file",
     "release.invariant.plan:InvariantPlan._check_noise": "a refusal to the curator; promises nothing",
     "pipeline.table_registry:fingerprint_table": "keyed digests that identify a table to its curator",
     "release._bounded:BoundedNumbers.repeat_chance": "over a public table of probabilities",

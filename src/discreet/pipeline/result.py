@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from discreet.formatting import plain_number
+from discreet.formatting import list_names, plain_number
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP
 from discreet.privacy.calibration import gaussian_epsilon, response_epsilon
 from discreet.release.coarse import CoarsePlan
@@ -179,7 +179,7 @@ def build_notes(
     others = [done for done in protected if done.column not in floors]
     if isinstance(privacy, ErrorFloor) and others:
         notes.append(
-            f"{_join_names([done.column for done in others])} had no request of their own and got the same "
+            f"{list_names([done.column for done in others])} had no request of their own and got the same "
             "share of what can be proven for them; see the table. To change that, write `protect` or "
             "`role: public` in the schema."
         )
@@ -200,10 +200,10 @@ def _split(plan: ReleasePlan, privacy: ApproxDP | PureDP) -> list[str]:
         if promise.covers is None:
             continue
         if isinstance(promise, ApproxDP):
-            parts.append(f"{_join_names(promise.covers)} together {_up(promise.epsilon)}")
+            parts.append(f"{list_names(promise.covers)} together {_up(promise.epsilon)}")
         if isinstance(promise, GaussianDP) and isinstance(privacy, ApproxDP):
             epsilon = gaussian_epsilon(promise.mu, privacy.delta)
-            parts.append(f"{_join_names(promise.covers)} together {_up(epsilon)} (mu {_up(promise.mu)})")
+            parts.append(f"{list_names(promise.covers)} together {_up(epsilon)} (mu {_up(promise.mu)})")
     if isinstance(plan, CoarsePlan):
         return [*parts, *_split_of_cells(plan)]
     for done in plan.columns:
@@ -232,9 +232,3 @@ def _split_of_cells(plan: CoarsePlan) -> list[str]:
 
 def _up(cost: float, *, digits: int = 4) -> str:
     return plain_number(cost, digits=digits, rounding="up")
-
-
-def _join_names(names: Sequence[str], most: int = 12) -> str:
-    """Return the first names, separated by commas, and how many more there are."""
-    listed = ", ".join(names[:most])
-    return listed if len(names) <= most else f"{listed} and {len(names) - most} more"

@@ -246,7 +246,11 @@ def what_if_view(statement: Statement, findings: Findings) -> WhatIfView | None:
         return None
     chosen = min(range(len(grid)), key=lambda k: abs(grid[k].factor - 1.0))
     known = [n for n in statement.numbers.columns if is_protected(n) and n.column in grid[chosen].noise]
-    shown = known[:_SHOWN]
+    alike: dict[tuple[Any, ...], list[ColumnNumbers]] = {}
+    for numbers in known:
+        moves = ((at.noise.get(numbers.column), at.floors.get(numbers.column)) for at in grid)
+        alike.setdefault((numbers.measure, numbers.law.get("kind"), *moves), []).append(numbers)
+    shown = [equal[0] for equal in alike.values()][:_SHOWN]
     regression = findings.learning is not None and findings.learning.task == "regression"
     quality = "R²" if regression else "Accuracy"
     points = [(at.factor, at.accuracy) for at in grid if at.accuracy is not None]
@@ -268,12 +272,17 @@ def what_if_view(statement: Statement, findings: Findings) -> WhatIfView | None:
     return WhatIfView(
         data={"chosen": chosen, "positions": positions},
         ticks=slider_ticks("what-if-ticks", len(grid), chosen),
-        columns=[n.column for n in shown],
-        hidden=len(known) - len(shown),
+        columns=[_name_alike(equal) for equal in alike.values()][:_SHOWN],
+        hidden=max(0, len(alike) - _SHOWN),
         quality=quality,
         curve=curve,
         table=_table(positions, shown, quality),
     )
+
+
+def _name_alike(columns: Sequence[ColumnNumbers]) -> str:
+    more = len(columns) - 1
+    return columns[0].column + (f" and {more} more" if more else "")
 
 
 def _position(at: WhatIf, shown: list[ColumnNumbers], quality: str, *, here: bool) -> dict[str, Any]:
