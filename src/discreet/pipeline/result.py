@@ -11,7 +11,7 @@ from discreet.privacy.calibration import gaussian_epsilon, response_epsilon
 from discreet.release.coarse import CoarsePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from discreet.audit import Guess
