@@ -328,7 +328,7 @@ class Schema:
         ----------
         types : mapping of str to str or FieldDraft
             Name of each column and its type, one of ``number``, ``integer``, ``string``, ``boolean``,
-            ``date``; or what else its table says of it.
+            ``date``; or all that its table says of it.
         declared : mapping of str to mapping, optional
             What is known about some columns, from a codebook for example, as the keys of a field of a file.
         privacy : mapping of str to object, optional
