@@ -59,9 +59,7 @@ def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> HtmlTable |
     )
 
 
-def _group(
-    guesses: Sequence[Mapping[str, Any]], *, by_attack: bool = False
-) -> list[list[Mapping[str, Any]]]:
+def _group(guesses: Sequence[Mapping[str, Any]], *, by_attack: bool = False) -> list[list[Mapping[str, Any]]]:
     """Return groups of guesses about columns alike, the smallest error of each group first."""
     names = ("statistic", "measure", "without", "floor", "verdict", *(("attack",) if by_attack else ()))
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}

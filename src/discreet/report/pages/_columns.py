@@ -14,7 +14,7 @@ from discreet.report.pages.tables import SHOWN, HtmlTable, name_markup
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.report.findings import ColumnComparison, Correlations, Findings
+    from discreet.report.findings import ColumnComparison, Correlations
     from discreet.report.statement.documents import ColumnNumbers, Statement
 
 _TITLES = {"attack": "Best attack", "without": "Without the row", "floor": "Floor under its prior"}

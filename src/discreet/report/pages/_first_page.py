@@ -231,7 +231,9 @@ def _learning_tiles(learning: Learning) -> Iterator[SummaryTile]:
         )
     areas = {s.trained_on: s.auc for s in learning.scores if s.tested_on == "original" and s.auc is not None}
     if "release" in areas:
-        original = f"; {formatting.percent(areas['original'])} from the true rows" if "original" in areas else ""
+        original = (
+            f"; {formatting.percent(areas['original'])} from the true rows" if "original" in areas else ""
+        )
         yield SummaryTile(
             title="Pairs ranked right",
             amount=formatting.percent(areas["release"]),
