@@ -101,7 +101,7 @@ def clinic() -> tuple[Statement, Findings]:
     statement = statement_of(method, 569)
     findings = findings_for(statement)
     exposed = {
-        "kind": "exposed", "attack": "invariants", "success": 0.982, "lower": 0.968, "upper": 0.992,
+        "kind": "exposed", "attack": "linkage", "success": 0.982, "lower": 0.968, "upper": 0.992,
         "chance": 1 / 569, "n": 569, "failure_probability": 1e-6,
         "knowledge": "the exact row of somebody and the published model",
         "sentence": "By the exact score alone, which this release keeps for every row, 559 of 569 people are "

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from discreet.pipeline.sources import LedgerPlace
     from discreet.query.calibration import Law
+    from discreet.schema.dialect import Dialect
 
 _NOTICED = 20  # a cell with this part of the rows has to be noticed
 _MORE = 1.05  # factor between the epsilons that are tried for a message
@@ -39,15 +40,19 @@ class BoundsRequest:
         Promise of all columns together.
     delta : float or None
         With it the noise is Gaussian; None for Laplace noise and pure differential privacy.
-    privacy : mapping of str to object
-        Keys of the ``privacy`` block of a file: dataset, unit, neighbors, id column and rows of a unit.
+    table : mapping of str to object
+        Keys of a schema file about the table: ``missingValues``, and ``privacy`` with dataset, unit,
+        neighbors, id column and rows of a unit.
+    dialect : Dialect or None
+        How the table is written as text; None where it is no text.
     ledger : Ledger, path, URL or None
         Ledger that is charged; None for the file beside the table.
     """
 
     epsilon: float
     delta: float | None
-    privacy: Mapping[str, Any]
+    table: Mapping[str, Any]
+    dialect: Dialect | None = None
     ledger: LedgerPlace = None
 
     def promise(self, schema: Schema, epsilon: float) -> ApproxDP | PureDP:
@@ -98,8 +103,8 @@ def estimate_bounds(
     docs/explanation/theorems/private-bounds.md.
     """
     cells = {name: RangeCells.from_type(name, str(field["type"])) for name, field in fields.items()}
-    schema = _wide_schema(cells, fields, request.privacy)
-    question = Marginals([(name,) for name in cells], edges={name: one.starts for name, one in cells.items()})
+    schema = replace(_wide_schema(cells, fields, request.table), dialect=request.dialect)
+    question = bounds_question(cells)
     n_cells = max(len(one.ends) for one in cells.values())
     _check_epsilon(source, schema, question, request, n_cells)
     with QuerySession(source, schema=schema, ledger=request.ledger) as session:
@@ -122,17 +127,20 @@ def estimate_bounds(
     }
 
 
+def bounds_question(cells: Mapping[str, RangeCells]) -> Marginals:
+    """Return the one question whose answer bounds follow from: the counts of all cells of each column."""
+    return Marginals([(name,) for name in cells], edges={name: one.starts for name, one in cells.items()})
+
+
 def _wide_schema(
-    cells: Mapping[str, RangeCells], fields: Mapping[str, Mapping[str, Any]], privacy: Mapping[str, Any]
+    cells: Mapping[str, RangeCells], fields: Mapping[str, Mapping[str, Any]], table: Mapping[str, Any]
 ) -> Schema:
     """Return the schema under which the cells are counted: the widest bounds, and the column of ids."""
-    columns: list[dict[str, Any]] = [
-        {**{key: value for key, value in fields[name].items() if key != "privacy"}, **one.column.to_dict()}
-        for name, one in cells.items()
-    ]
-    if privacy.get("id_column") is not None:
-        columns.append({"name": privacy["id_column"], "type": "any", "privacy": {"role": "id"}})
-    return Schema.from_dict({"privacy": dict(privacy), "fields": columns})
+    columns: list[dict[str, Any]] = [{**fields[name], **one.column.to_dict()} for name, one in cells.items()]
+    id_column = table["privacy"].get("id_column")
+    if id_column is not None:
+        columns.append({"name": id_column, "privacy": {"role": "id"}})
+    return Schema.from_dict({**table, "fields": columns})
 
 
 def _check_epsilon(
@@ -141,7 +149,7 @@ def _check_epsilon(
     """Refuse a promise that is too strong to notice cells with many rows; by public facts alone."""
     if schema.row_count != "public" or schema.neighbors != "replace-one":
         return
-    with open_table(resolve_source(source)) as table:
+    with open_table(resolve_source(source), schema=schema) as table:
         n_rows = table.count()
     model, columns = CostModel(schema, n_rows), len(question.tables)
 

@@ -123,7 +123,7 @@ class _Table(Block):
     primary_key: _Names = Field(default=[], alias="primaryKey")
     proposals: Any = None
     defaults: Any = None
-    patterns: list[Any] = []
+    patterns: list[Any] = Field(default=[])
     privacy: _TablePrivacy = _TablePrivacy()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet import formatting
@@ -150,6 +150,8 @@ def quote_promise(statement: Statement | ModelStatement) -> str:
             f"published result more than {formatting.format_factor(numbers.epsilon)} times as "
             f"probable{slack} (differential privacy with epsilon {epsilon}{delta})."
         )
+    if definition.kinds == ["no-promise"]:
+        return f"Nothing is promised about any {unit} in this file."
     columns = getattr(numbers, "columns", [])
     floors = [one for one in columns if one.floor is not None]
     if not floors:
@@ -244,9 +246,9 @@ def _learning_tiles(learning: Learning) -> Iterator[SummaryTile]:
 def _precision_tiles(statement: Statement) -> Iterator[SummaryTile]:
     """Yield how precisely a mean and a share can be computed, which follows from the noise laws.
 
-    A mean of n cells with noise of variance v has the variance v / n from the noise. With randomized response
-    that keeps a cell with probability p and makes any other of k levels of it with probability q, the share of
-    a level is (s - q) / (p - q) for an observed share s, whose variance is at most 1 / (4 n).
+    A mean of n cells with noise of variance v has the variance v / n from the noise. If randomized response
+    keeps a cell with probability p and makes it any other level with probability q each, the share of a level
+    is (s - q) / (p - q) for an observed share s, whose variance is at most 1 / (4 n).
     """
     columns, n = statement.numbers.columns, statement.what.rows_published
     plain = [one for one in columns if one.law.get("missing_keep") is None]
@@ -320,7 +322,7 @@ def _share(share: float) -> str:
 
 def _real_results(findings: Findings, attack: str) -> list[Mapping[str, Any]]:
     """Return the attacks of one kind on real rows, those on people of synthetic tables included."""
-    found = [one for one in findings.exposures if one["attack"] == attack]
+    found: list[Mapping[str, Any]] = [one for one in findings.exposures if one["attack"] == attack]
     if attack == "membership":
         found += [one for one in findings.members if one["on"] == "rows" and one["members"] is None]
     return found
@@ -337,22 +339,25 @@ def _is_above(attack: str, result: Mapping[str, Any]) -> bool:
 
 
 def _verdict(statement: Statement, risk: Risk | None, findings: Findings | None) -> Verdict:
-    """Return whether the release may be published; attacks on real rows can only make it worse."""
-    if statement.implementation.seeded:
-        return Verdict(
-            kind="bad",
-            answer="No",
-            why="The noise was made from a seed, for a test: whoever knows the seed can remove it.",
-        )
+    """Return whether the release may be published; what the curator finds can only make it worse."""
+    if against := _objection(statement, findings):
+        return Verdict(kind="bad", answer="No", why=against)
     if risk is None:
         return Verdict(kind="warn", answer="Not assessed", why="No attack was run before the release.")
     kind, answer = _ANSWERS[risk.verdict]
-    verdict = Verdict(kind=kind, answer=answer, why=risk.why)
-    if findings is None or risk.verdict == "no":
-        return verdict
+    return Verdict(kind=kind, answer=answer, why=risk.why)
+
+
+def _objection(statement: Statement, findings: Findings | None) -> str:
+    """Return what forbids publishing whatever the risk on made-up rows is; empty if nothing does."""
+    if statement.implementation.seeded:
+        return "The noise was made from a seed, for a test: whoever knows the seed can remove it."
+    if findings is None:
+        return ""
+    if any(one["verdict"] == "broken" for one in (*findings.guesses, *findings.audits)):
+        return "An attack on made-up records did better than is proven: a floor or a promise is broken."
     for attack in _ATTACKS:
         above = [one for one in _real_results(findings, attack) if _is_above(attack, one)]
         if above:
-            why = f"On the real rows: {max(above, key=_success)['sentence']} That is above the limit."
-            return replace(verdict, kind="bad", answer="No", why=why)
-    return verdict
+            return f"On the real rows: {max(above, key=_success)['sentence']} That is above the limit."
+    return ""
