@@ -18,6 +18,18 @@ _PIPED_WIDTH = 110  # of tables that no terminal wraps
 _TEXT_WIDTH = 80  # of stages and sentences
 
 
+EXIT_SCHEMA = 2
+"""Exit code for a schema that is missing, incomplete or wrong, or that a table does not keep."""
+
+
+class Ended(Exception):
+    """The end of a command that has said everything, with its exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 def stop_printing() -> None:
     """Send further output nowhere: its reader has closed the pipe, and the work goes on."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

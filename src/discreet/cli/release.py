@@ -41,7 +41,7 @@ Sign = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseFileFlags:
-    """Flags about the files of a release: its key, its signature, its formats."""
+    """Flags about the files of a release: its key, its signature, its place."""
 
     keep_key: Annotated[
         Path | None,
@@ -54,9 +54,6 @@ class ReleaseFileFlags:
         Path | None, typer.Option(help="Seal it for this X25519 public key (PEM) instead.")
     ] = None
     sign: Sign = None
-    csv: Annotated[
-        bool | None, typer.Option("--csv/--no-csv", help="Write data.csv.gz. [default: below a million rows]")
-    ] = None
     replace: Annotated[bool, typer.Option("--replace", help="Replace the release at --out.")] = False
     tuned: Annotated[
         bool, typer.Option("--tuned", help="State that the noise was chosen by looking at private rows.")
@@ -81,7 +78,7 @@ class ReleaseFileFlags:
         """Return which files are written."""
         from discreet.pipeline.options import Output
 
-        return Output(csv=self.csv, replace=self.replace)
+        return Output(replace=self.replace)
 
     def run(self, attack_records: int) -> "RunOptions":
         """Return the facts about this run."""
