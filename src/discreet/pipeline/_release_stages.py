@@ -17,8 +17,9 @@ from discreet.audit import (
     attack_questions,
     attack_records,
     attack_rows,
+    measure_risk,
 )
-from discreet.errors import DataError, SelfAttackFailed
+from discreet.errors import DataError, RiskTooHigh, SelfAttackFailed
 from discreet.evaluation.columns import compare_columns, correlate
 from discreet.evaluation.distances import TableTally
 from discreet.evaluation.exact_models import check_masked_model
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray
-    from discreet.audit import AuditResult, Guess, MemberComparison, Reidentification
+    from discreet.audit import AuditResult, Guess, MemberComparison, Reidentification, Risk
     from discreet.evaluation.noise_aware import AwareRows
     from discreet.ledger import Ledger
     from discreet.pipeline._stages import StageReport
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from discreet.report.findings import Learning, WhatIf
     from discreet.schema import Schema
 
+_FEWEST_PEOPLE, _MOST_PEOPLE = 50, 1_000
+"""Numbers of made-up people on whom the risk of a release is measured."""
 _KINDS = {
     "gaussian": "with Gaussian noise",
     "laplace": "with Laplace noise",
@@ -179,6 +182,55 @@ def attack_plan(
     else:
         report("nothing is promised that an attack on made-up records could break")
     return guesses, audits
+
+
+def assess_risk(
+    method: ReleaseMethod, plan: ReleasePlan, n_rows: int | None, n_records: int, report: StageReport
+) -> Risk:
+    """Measure on made-up people what a planned release lets an attacker do, and return it.
+
+    Parameters
+    ----------
+    method : ReleaseMethod
+        Method of the release, with its schema.
+    plan : ReleasePlan
+        Plan of the release by this method.
+    n_rows : int or None
+        Number of rows of the table; None where nobody knows it here.
+    n_records : int
+        Number of made-up records that the plan is attacked on; people are a twentieth of it.
+    report : StageReport
+        Report of the stage; gets the verdict.
+    """
+    assert method.schema is not None
+    public = None if n_rows is None else public_length(method.schema, n_rows)
+    people = min(max(n_records // 20, _FEWEST_PEOPLE), _MOST_PEOPLE)
+    risk = measure_risk(method, plan, public, people=people, progress=report.progress)
+    attacks = count_noun(len(risk.attacks), "attack")
+    report(f"{attacks} on made-up people; may be published: {risk.verdict}")
+    return risk
+
+
+def check_risk(risk: Risk, accepted: str | None) -> Risk:
+    """Return the risk, with the reason for which it is accepted; raise RiskTooHigh if there is none.
+
+    Parameters
+    ----------
+    risk : Risk
+        Risk of the release, as :func:`assess_risk` returns it.
+    accepted : str or None
+        Reason for which the curator accepts figures above their thresholds; not used where none is.
+    """
+    if risk.verdict != "no":
+        return risk
+    if accepted is not None:
+        return risk.accept(accepted)
+    raise RiskTooHigh(
+        f"The release is stopped: {risk.why} {' '.join(risk.advice)} Nothing was charged, drawn or "
+        "published. To release it all the same, say why with --accept-risk TEXT, or "
+        "RunOptions(accept_risk=...): the statement will hold the reason.",
+        risk=risk,
+    )
 
 
 def make_watch(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from discreet.audit import Guess
+    from discreet.audit import Guess, Risk
     from discreet.privacy import Promise, Receipt
     from discreet.release import ColumnSummary, ReleasePlan
     from discreet.report.findings import Findings
@@ -70,6 +70,8 @@ class Published:
         Content of ``public/statement.json``: every promise with its proof.
     findings : Findings
         Content of ``internal/attacks.json``: attacks and comparisons on real rows.
+    risk : Risk
+        What attackers gain, measured on made-up people before the charge.
     receipt : Receipt
         Receipt of the charge; it names no ledger if nothing was counted.
     rows : tuple of Row
@@ -95,6 +97,7 @@ class Published:
     internal: Path
     statement: Statement
     findings: Findings
+    risk: Risk
     receipt: Receipt
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
