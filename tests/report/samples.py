@@ -77,7 +77,7 @@ def statement_of(
         ),
         ledger=[*earlier, charge],
         tuning=Tuning(on_private_rows="no", why="The floor was asked for beforehand."),
-        files={"data.parquet": "5e" * 32, "data.csv.gz": "7a" * 32},
+        files={"data.parquet": "5e" * 32, "readable.csv": "7a" * 32},
         created=WHEN,
     )  # fmt: skip
 

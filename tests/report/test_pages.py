@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from discreet import Column, GaussianRelease, Schema
-from discreet.report.folder._metadata import dictionary
+from discreet.report.folder._data_package import data_package
 from discreet.report.pages import render
 from discreet.report.pages._attacks import guess_table
 from discreet.report.pages.render import statement_page, write_report
@@ -309,7 +309,7 @@ def test_the_snippet_on_the_public_page_runs_and_corrects_for_the_noise(tmp_path
         tuning=Tuning(on_private_rows="no", why="A test."),
         files={"data.parquet": "00" * 32},
     )
-    (tmp_path / "dictionary.csv").write_text(dictionary(statement), encoding="utf-8")
+    (tmp_path / "datapackage.json").write_text(data_package(statement), encoding="utf-8")
     root = read_page(statement_page(statement))
     code = "".join(root.one("debias").strings())
     done = subprocess.run(

@@ -6,12 +6,12 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from discreet.cli import options
-from discreet.cli.console import HEADINGS, Console, format_row, print_promises
+from discreet.cli.console import Console
 from discreet.cli.options import (
     PASSPHRASE,
     AboutFlags,
@@ -23,6 +23,7 @@ from discreet.cli.options import (
     passphrase_for,
 )
 from discreet.cli.risk import EXIT_RISK, print_risk
+from discreet.cli.summary import print_floors, print_promise, print_rows
 
 if TYPE_CHECKING:
     from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
@@ -41,7 +42,7 @@ Sign = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseFileFlags:
-    """Flags about the files of a release: its key, its signature, its formats."""
+    """Flags about the files of a release: its key, its signature, its place."""
 
     keep_key: Annotated[
         Path | None,
@@ -54,9 +55,6 @@ class ReleaseFileFlags:
         Path | None, typer.Option(help="Seal it for this X25519 public key (PEM) instead.")
     ] = None
     sign: Sign = None
-    csv: Annotated[
-        bool | None, typer.Option("--csv/--no-csv", help="Write data.csv.gz. [default: below a million rows]")
-    ] = None
     replace: Annotated[bool, typer.Option("--replace", help="Replace the release at --out.")] = False
     tuned: Annotated[
         bool, typer.Option("--tuned", help="State that the noise was chosen by looking at private rows.")
@@ -89,7 +87,7 @@ class ReleaseFileFlags:
         """Return which files are written."""
         from discreet.pipeline.options import Output
 
-        return Output(csv=self.csv, replace=self.replace)
+        return Output(replace=self.replace)
 
     def run(self, attack_records: int) -> "RunOptions":
         """Return the facts about this run."""
@@ -230,7 +228,7 @@ def print_dry_run(console: Console, table: str, request: ReleaseRequest, options
     for advice in result.risk.advice:
         console.paragraph(advice, bullet=" - ")
     print_rows(console, result.rows)
-    print_promises(console, result.notes, result.sentences, result.open)
+    print_promise(console, result.notes, " ".join(result.sentences[:1] + result.sentences[-1:]))
     console.line("Dry run: no cell was read, and nothing was charged, drawn or written.")
     console.json(
         {
@@ -248,14 +246,16 @@ def print_dry_run(console: Console, table: str, request: ReleaseRequest, options
 
 def print_release(console: Console, result: "Published") -> None:
     """Print the promises of a release and where its folders are."""
+    from discreet.report.statement.quotation import quote_promise
+
     statement = result.statement
     print_risk(console, result.risk)
-    print_rows(console, result.rows)
-    print_promises(console, result.notes, result.sentences, statement.not_protected)
-    console.line()
+    print_floors(console, statement)
+    print_promise(console, result.notes, quote_promise(statement))
     console.paragraph(f"So far: {statement.composition.total}")
-    console.line(f"Publish only {result.public}. Anyone can re-check it: discreet verify {result.public}")
-    console.line(f"Do not publish the internal report: {result.internal / 'report.html'}")
+    console.paragraph(f"What is not protected: {result.public / 'statement.html'}")
+    console.line(f"Publish only {result.public}; to check it: discreet verify {result.public}")
+    console.line(f"Read, and do not publish: {result.internal / 'report.html'}")
     console.json(
         {
             "public": str(result.public),
@@ -271,22 +271,6 @@ def print_release(console: Console, result: "Published") -> None:
             "risk": result.risk.to_dict(),
             "stages": [stage.model_dump() for stage in result.findings.stages],
         }
-    )
-
-
-def print_rows(console: Console, rows: Any) -> None:
-    """Print how well anyone can guess each column; nothing if published rows belong to no one."""
-    if not rows:
-        return
-    console.line()
-    console.table(
-        (
-            "How well can anyone guess a cell? (attacks on made-up records; a floor above the interval is "
-            "broken)"
-        ),
-        HEADINGS,
-        (format_row(row) for row in rows),
-        right=2,
     )
 
 

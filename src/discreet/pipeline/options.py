@@ -87,25 +87,22 @@ class Signing:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Files that a job writes beside those that it always writes.
+    """How a job writes its folders.
 
     Parameters
     ----------
-    csv : bool, optional
-        Whether to write ``data.csv.gz`` too; None: below a million rows. A model has no rows to write.
     replace : bool
         Whether an earlier publication at the same place may be replaced.
 
     Privacy
     -------
-    The CSV file holds the cells of ``data.parquet`` and nothing else.
+    Changes nothing of what is published.
 
     Reference
     ---------
     ``docs/reference/cli.md``.
     """
 
-    csv: bool | None = None
     replace: bool = False
 
 

@@ -39,10 +39,11 @@ from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema,
 from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.query.interface import PrivateTable
 from discreet.release import SyntheticRelease
+from discreet.release.readable import readable_columns, write_readable
 from discreet.report.findings import Findings, WhatIf
 from discreet.report.folder.folder import (
     DATA,
-    add_csv,
+    READABLE,
     data_digests,
     date_files,
     sign,
@@ -122,7 +123,7 @@ def publish(
     signing : Signing, optional
         Ed25519 private key that signs the hashes. None: they are not signed.
     output : Output
-        Whether to write a CSV file too, and whether a release at `out` may be replaced.
+        Whether a release at `out` may be replaced.
     run : RunOptions
         Whether the noise was tuned on private rows, how many records the plan is attacked on, the command
         line, and why a risk above the thresholds is accepted.
@@ -280,7 +281,7 @@ def publish(
                 compared += _release_stages.attack_real_people(releasing, pairs)
             report(_release_stages.describe_attacks(plan, on_rows, on_file, exposed, compared))
         with stages.stage("write") as report:
-            add_csv(public, publication.n_rows, wanted=output.csv)
+            write_readable(public / DATA, public / READABLE, readable_columns(publication))
             statement = build_statement(
                 TableSubject(publication, releasing, (*on_file, *on_made_up), risk=risk),
                 about=texts,

@@ -190,6 +190,9 @@ class ColumnNumbers(Record):
         Of a date that is published as a number: the day from which its days are counted.
     lower, upper : float or None
         The declared range in the unit of the file; noise may leave it.
+    step : float or None
+        Step to which ``readable.csv`` rounds the numbers of ``data.parquet``, after clamping them to the
+        range; None where it has the same cells.
     levels : list or None
         Everything that a cell of a list may hold; None in it stands for a missing cell.
     without : float or None
@@ -204,6 +207,7 @@ class ColumnNumbers(Record):
     origin: str | None = None
     lower: float | None = None
     upper: float | None = None
+    step: float | None = None
     levels: list[str | int | bool | None] | None = None
     missing: bool
     law: dict[str, Any]

@@ -12,6 +12,7 @@ from discreet.privacy import ErrorFloor, NoPromise, Receipt
 from discreet.privacy.receipt import installed_versions
 from discreet.release import Publication
 from discreet.release.publication import published_fields
+from discreet.release.readable import ReadableColumn
 from discreet.report.statement._sentences import (
     DEPLOYMENT,
     LATTICES,
@@ -220,6 +221,7 @@ def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: s
     numeric = column.is_number
     as_days = column.type == "date" and field.type == "number"
     without = None if summary.floor is None or summary.prior is None else summary.prior.largest
+    step = ReadableColumn.from_column(column, summary.law, field).step
     return ColumnNumbers(
         column=column.name,
         role=column.role,
@@ -229,6 +231,7 @@ def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: s
         origin=str(column.lower) if as_days else None,
         lower=column.range[0] if numeric else None,
         upper=column.range[1] if numeric else None,
+        step=None if step is None else float(step),
         levels=None if numeric else list(column.levels),
         missing=not column.required,
         law=summary.law.to_dict(),

@@ -36,6 +36,7 @@ from discreet.report.verify._files import (
     check_derived,
     check_files,
     check_hashes,
+    check_readable,
     check_signature,
     read_written_statement,
 )
@@ -262,6 +263,7 @@ class _TableVerifier(_Verifier[Statement]):
         rows = check_data(self.folder, self.statement, self.plan, self.checks)
         if rows is not None:
             check_container(self.folder, self.statement, self.plan, self.checks)
+            check_readable(self.folder, self.plan, self.checks)
             check_classifier(self.folder, self.plan, self.checks)
             self._check_attacks(rows)
 
