@@ -13,6 +13,10 @@ privacy on made-up rows, ``_published_file`` uses the published file alone, ``_r
 Synthetic tables: ``_rehearsal`` attacks the questions of a release on made-up rows before it is charged,
 ``_members`` compares people in a table with others, in tables that ``_shadow_tables`` makes anew.
 
+Risk: ``_risk_measurement`` measures what a release lets an attacker do before it is charged, and ``risk``
+holds the result. ``_made_up_people`` draws the people, ``_mixture`` has the law of a stranger's cell;
+``_row_risk`` attacks rows that are noised cell by cell, ``_table_risk`` all others.
+
 Query answers: ``reconstruction`` attacks the answers of a private database. ``stored_answers`` reads them,
 ``_contributions`` computes what single rows add to them, ``_linear_reconstruction`` guesses cells, and
 ``_guess`` bounds what differential privacy lets any guess reach.
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from discreet.audit._real_rows import attack_rows
     from discreet.audit._rehearsal import attack_questions
     from discreet.audit._reidentification import attack_records
+    from discreet.audit._risk_measurement import measure_risk
     from discreet.audit._sampler_checks import check_timing, position, precision
     from discreet.audit._suite import ATTACKS, Attack, run_audit
     from discreet.audit.reconstruction import ReconstructedColumn, Reconstruction, reconstruct
@@ -97,6 +102,7 @@ __all__ = [
     "max_roc_area",
     "max_success_probability",
     "mean_bounds",
+    "measure_risk",
     "min_error",
     "position",
     "precision",
@@ -133,6 +139,7 @@ __getattr__ = load_on_use(
         "_real_rows": ("attack_rows",),
         "_rehearsal": ("attack_questions",),
         "_reidentification": ("attack_records",),
+        "_risk_measurement": ("measure_risk",),
         "_sampler_checks": ("check_timing", "position", "precision"),
         "_suite": ("ATTACKS", "Attack", "run_audit"),
         "reconstruction": ("ReconstructedColumn", "Reconstruction", "reconstruct"),

@@ -146,7 +146,7 @@ def plan_table(
 def _read_sample(public_sample: Any, schema: Schema, stream: Stream) -> dict[str, AnyArray]:
     """Return a uniform sample of the rows of a public table, encoded."""
     sample = PairedSample(schema, stream)
-    with open_table(public_sample) as table:
+    with open_table(public_sample, schema=schema) as table:
         for batch in table.batches(schema):
             sample(batch, batch)
     return sample.rows
