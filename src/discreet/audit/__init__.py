@@ -139,6 +139,7 @@ __getattr__ = load_on_use(
         "_real_rows": ("attack_rows",),
         "_rehearsal": ("attack_questions",),
         "_reidentification": ("attack_records",),
+        "_risk_measurement": ("measure_risk",),
         "_sampler_checks": ("check_timing", "position", "precision"),
         "_suite": ("ATTACKS", "Attack", "run_audit"),
         "reconstruction": ("ReconstructedColumn", "Reconstruction", "reconstruct"),
