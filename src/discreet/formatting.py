@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localc
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 Rounding: TypeAlias = Literal["nearest", "down", "up"]
@@ -227,6 +227,12 @@ def number_with_margin(value: float, margin: float) -> str:
 def count_noun(count: int, noun: str) -> str:
     """Return a count with its noun: "1 row", "2,000 rows"."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def list_names(names: Sequence[str], most: int = 12) -> str:
+    """Return the first names, separated by commas, and how many more there are."""
+    listed = ", ".join(name(text) for text in names[:most])
+    return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
 
 
 def append_unit(text: str, measure: str | None) -> str:

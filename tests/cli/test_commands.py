@@ -58,14 +58,13 @@ def test_init_drafts_names_and_types_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "first",
-    ["34,SECRETNAME,77123", "SECRETNAME,1984-03-02,a", "'x';-1,5;y", "SECRETNAME\t12.03.1984\tb", "1,2,3"],
+    ["34,SECRETNAME,77123", "SECRETNAME,1984-03-02,a", "'x';-1,5;y", "SECRETNAME\t12.03.1984\tb"],
 )
 def test_init_takes_no_row_for_a_header_and_shows_none(tmp_path: Path, first: str) -> None:
     (tmp_path / "people.csv").write_text(f"{first}\n{first}\n")
     done = discreet("init", "people.csv", cwd=tmp_path)
     assert done.code == 1
-    assert "Add a line of names before it" in done.err
-    assert "--header" in done.err
+    assert "Pass --header if it holds names, --no-header if it holds a row." in done.err
     cells = [cell for cell in re.split(r"[,;\t]", first) if len(cell) > 2]
     assert not [cell for cell in cells if cell in done.out + done.err]
     assert not (tmp_path / "people.schema.yaml").exists()
@@ -74,6 +73,16 @@ def test_init_takes_no_row_for_a_header_and_shows_none(tmp_path: Path, first: st
     sign = next(sign for sign in "\t;," if sign in first)
     (tmp_path / "named.csv").write_text(f"age{sign}year 2{sign}c3\n{first}\n")
     assert discreet("init", "named.csv", cwd=tmp_path).code == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--no-header",)])
+def test_init_numbers_the_columns_of_a_file_without_names(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "people.csv").write_text("34,51\n77,SECRETNAME\n")
+    assert discreet("init", "people.csv", *options, cwd=tmp_path).code == 0
+    text = (tmp_path / "people.schema.yaml").read_text()
+    assert "header: false" in text
+    assert re.findall(r"name: (\w+)", text) == ["column_1", "column_2"]
+    assert "SECRETNAME" not in text
 
 
 def test_no_message_shows_a_row_that_is_read_as_names(tmp_path: Path) -> None:
@@ -103,10 +112,9 @@ def test_a_draft_that_was_filled_in_can_be_released(tmp_path: Path) -> None:
     text = (tmp_path / "people.schema.yaml").read_text()
     text = text.replace("dataset: ???", "dataset: survey").replace("minimum: ???", "minimum: 0")
     text = text.replace("maximum: ???", "maximum: 120").replace("bounds_source: ???", "bounds_source: law")
-    head, person, rest = text.partition("  - name: person")
-    before, age, after = rest.partition("  - name: age")
-    before = before.replace("role: sensitive", "role: drop").replace("      enum: ???", "      # enum:")
-    text = head + person + before + age + after.replace("enum: ???", "enum: [f, m]")
+    text = text.replace("proposals: ???", "proposals: confirmed")
+    text = text.replace("constraints:\n      enum: ???", "privacy:\n      role: drop", 1)
+    text = text.replace("enum: ???", "enum: [f, m]")
     (tmp_path / "people.schema.yaml").write_text(text)
     assert Schema.load(tmp_path / "people.schema.yaml").dataset == "survey"
     done = discreet("release", "people.csv", "--protect", "age=9", "--dry-run", *FAST, cwd=tmp_path)
@@ -213,14 +221,14 @@ def test_verify_passes_what_is_whole_and_fails_what_was_changed(made: Path, tmp_
     assert "nothing failed" in done.out
     assert "not checkable" in done.out
     shutil.copytree(made / "release" / "public", tmp_path / "public")
-    page = tmp_path / "public" / "dictionary.csv"
+    page = tmp_path / "public" / "datapackage.json"
     page.write_text(page.read_text().replace("age", "edad"))
     done = discreet("verify", "public", "--json", cwd=tmp_path)
     assert done.code == 1
     found = json.loads(done.out)
     assert not found["ok"]
     assert any(
-        "dictionary.csv" in check["detail"] for check in found["checks"] if check["verdict"] == "failed"
+        "datapackage.json" in check["detail"] for check in found["checks"] if check["verdict"] == "failed"
     )
     assert discreet("verify", "no-such-folder", cwd=tmp_path).code == 1
 

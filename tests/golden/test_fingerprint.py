@@ -24,7 +24,8 @@ def test_fingerprint_equals_the_record(name: str) -> None:
     why = None if absent is None else absent()
     if why is not None:
         cannot_start("PostgreSQL", why)
-    assert differences(read_record()[name], computed(name)) == []
+    found = differences(read_record()[name], computed(name))
+    assert not found, "\n".join(found)
 
 
 def test_record_names_no_module_and_every_group() -> None:

@@ -193,6 +193,19 @@ def test_another_ledger_is_never_written_over(ledger: Ledger, place: str, tmp_pa
     assert (tmp_path / "table.csv").read_text() == "age\n"
 
 
+def test_a_refused_restore_leaves_no_journal_open(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        with Ledger.open(tmp_path / name) as made:
+            made.charge(TENTH)
+    with Ledger.open(tmp_path / "one") as made:
+        made.backup(tmp_path / "copy")
+    before = sorted(tmp_path.iterdir())
+    # The error keeps the frames alive, and with them connections that wait for the garbage collector.
+    with pytest.raises(LedgerError, match="another ledger") as refusal:
+        Ledger.restore(tmp_path / "copy", tmp_path / "other")
+    assert sorted(tmp_path.iterdir()) == before, refusal
+
+
 def test_a_backup_never_writes_over_anything(ledger: Ledger, tmp_path: Path) -> None:
     ledger.backup(tmp_path / "copy")
     old = (tmp_path / "copy").read_bytes()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from discreet.errors import ParameterError, SchemaError
+from discreet.errors import SchemaError
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
@@ -115,45 +115,6 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "x.schema.yaml"
     path.write_text("\ufefffields: [{name: x, type: boolean}]", "utf-8")
     assert Schema.load(path).column("x").levels == (False, True)
-
-
-def test_a_draft_asks_for_everything_that_only_a_person_knows() -> None:
-    types = {"age": "integer", "NO": "string", "a: b # c": "number", "born": "date", "owner": "boolean"}
-    draft = Schema.draft(types)
-    fields = yaml.safe_load(draft)["fields"]
-    assert {field["name"]: field["type"] for field in fields} == types
-    with pytest.raises(SchemaError) as caught:
-        Schema.from_yaml(draft)
-    open_places = [problem.split(" is still ")[0] for problem in caught.value.problems]
-    assert open_places == [
-        "Schema: privacy.dataset",
-        "Column 'age': constraints.minimum",
-        "Column 'age': constraints.maximum",
-        "Column 'age': privacy.bounds_source",
-        "Column 'NO': constraints.enum",
-        "Column 'NO': privacy.bounds_source",
-        "Column 'a: b # c': constraints.minimum",
-        "Column 'a: b # c': constraints.maximum",
-        "Column 'a: b # c': privacy.bounds_source",
-        "Column 'born': constraints.minimum",
-        "Column 'born': constraints.maximum",
-        "Column 'born': privacy.bounds_source",
-    ]
-
-
-def test_a_draft_that_was_filled_in_loads() -> None:
-    draft = Schema.draft({"age": "integer", "job": "string", "owner": "boolean"})
-    for value in ("survey-2024", "0", "120", "codebook", "[clerk, nurse]", "codebook"):
-        draft = draft.replace("???  #", f"{value}  #", 1)
-    schema = Schema.from_yaml(draft)
-    assert schema.dataset == "survey-2024"
-    assert schema.column("age").n_integers == 121
-    assert schema.column("job").levels == ("clerk", "nurse", "other")
-
-
-def test_a_draft_knows_five_types() -> None:
-    with pytest.raises(ParameterError, match="one of number, integer, date, string, boolean, was 'blob'"):
-        Schema.draft({"x": "blob"})
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 PASSPHRASE = "DISCREET_PASSPHRASE"  # noqa: S105 - the name of an environment variable
 TABLE = (
-    "A .csv, .tsv, .parquet or .duckdb file, duckdb://FILE?table=NAME, postgresql://...?table=NAME, "
-    "or demo:census, demo:clinic, demo:hospital."
+    "A .csv, .tsv, .parquet, .duckdb, .xlsx, .sav or .dta file (FILE?table=NAME for a table or sheet), a "
+    "folder of .parquet files, postgresql://...?table=NAME, or demo:census, demo:clinic, demo:hospital."
 )
 Table = Annotated[str, typer.Argument(help=TABLE, metavar="TABLE")]
 SchemaFile = Annotated[
@@ -186,11 +186,12 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
         There is no schema, or it is incomplete or wrong.
     """
     from discreet.errors import SchemaError
-    from discreet.pipeline.sources import draft_schema, find_open_lines, find_schema, schema_path
+    from discreet.pipeline.draft import draft_schema, find_open_lines
+    from discreet.pipeline.sources import find_schema, schema_path
 
     place = schema or schema_path(table)
     if schema is None and not place.exists() and not table.startswith("demo:"):
-        lines = draft_schema(table, place)
+        lines = draft_schema(table, place).open_lines
         raise SchemaError(
             f"{table} has no schema; a draft was written to {str(place)!r}. {_list_open_lines(lines)} Do "
             "not read bounds off the rows: a bound found in the data reveals the value of a person. Then "

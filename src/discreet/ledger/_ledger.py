@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from discreet.errors import LedgerError, LedgerTampered
@@ -574,7 +575,8 @@ class Ledger:
         An earlier state of the record would return spent budget. If the ledger is gone and no `head` was
         kept, this cannot be detected: charges after the backup are then lost.
         """
-        restore_backup(open_store(backup, timeout), open_store(to, timeout), head)
+        with closing(open_store(backup, timeout)) as source, closing(open_store(to, timeout)) as target:
+            restore_backup(source, target, head)
         return cls.open(to, timeout=timeout)
 
     def check(self, receipt: Receipt | None = None) -> None:

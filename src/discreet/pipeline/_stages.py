@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     OnStage: TypeAlias = Callable[[Stage], None]
     OnProgress: TypeAlias = Callable[[str, float], None]
 
-READABLE = "every cell can be read as declared; values outside their bounds are clamped"
+READABLE = "every cell can be read; what is outside its bounds is clamped"
 """Result of :func:`check_every_cell`. Numbers outside their bounds are no error: no row widens a bound."""
 
 
@@ -54,7 +54,7 @@ def check_every_cell(
         Number of rows.
     """
     n_rows = 0
-    with open_table(source) as table:
+    with open_table(source, schema=schema) as table:
         for batch in table.batches(schema, ids=schema.id_column is not None):
             n_rows += batch.n_rows
             on_batch(n_rows)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from discreet._types import AnyArray
-    from discreet.audit import AuditResult, Guess
+    from discreet.audit import AuditResult, Guess, Risk
     from discreet.evaluation.sample_size import Recommendation
     from discreet.pipeline._stages import OnProgress, OnStage
     from discreet.privacy import Promise
@@ -181,7 +181,7 @@ def plan_noise_levels(
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     n_rows = basis.n_rows
     if n_rows is None:
-        with open_table(resolve_source(source)) as table:
+        with open_table(resolve_source(source), schema=declared) as table:
             n_rows = max(1, table.count())
     if isinstance(releasing, SyntheticRelease):
         planned = plan_questions(releasing, declared, n_rows)
@@ -229,7 +229,7 @@ def log_tuning(source: Any, schema: Schema, ledger: LedgerPlace, *, new_ledger: 
 def read_sample(source: Any, schema: Schema, stream: Stream) -> dict[str, AnyArray]:
     """Return a uniform sample of the rows of a table, encoded; all of them if they are few."""
     sample = PairedSample(schema, stream.derive("sample"))
-    with open_table(source) as table:
+    with open_table(source, schema=schema) as table:
         for batch in table.batches(schema):
             sample(batch, batch)
     return sample.rows
@@ -320,6 +320,8 @@ class DryRun:
         Plan that the release would be drawn by.
     guesses, audits : tuple of Guess, tuple of AuditResult
         Attacks on made-up records, and attacks on the other promises.
+    risk : Risk
+        What attackers would gain, measured on made-up people; a release stops if it is too much.
     rows : tuple of Row
         Lines of the table that the command line prints, one per column to publish.
     notes : tuple of str
@@ -331,6 +333,7 @@ class DryRun:
     plan: ReleasePlan
     guesses: tuple[Guess, ...]
     audits: tuple[AuditResult, ...]
+    risk: Risk
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     sentences: tuple[str, ...]
@@ -380,7 +383,8 @@ def dry_run(
     stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
     with stages.stage("read") as report:
         n_rows = _release_stages.read_table(resolve_source(source), declared, describe_source(source), report)
-    with stages.stage("check") as report, open_table(resolve_source(source)) as table:
+    opened = open_table(resolve_source(source), schema=declared)
+    with stages.stage("check") as report, opened as table:
         # Compares names and types with the declaration; cells would be read by going through the batches.
         table.batches(declared, ids=declared.id_column is not None)
         report("every declared column is there; no cell was looked at")
@@ -388,11 +392,14 @@ def dry_run(
         plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
     with stages.stage("test") as report:
         guesses, audits = _release_stages.attack_plan(releasing, plan, n_rows, attack_records, report)
+    with stages.stage("risk") as report:
+        risk = _release_stages.assess_risk(releasing, plan, n_rows, attack_records, report)
     blocks = promised_blocks(TableSubject(plan, releasing))
     return DryRun(
         plan=plan,
         guesses=guesses,
         audits=audits,
+        risk=risk,
         rows=build_rows(plan, guesses),
         notes=build_notes(
             plan,

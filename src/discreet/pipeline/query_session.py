@@ -253,7 +253,7 @@ class QuerySession:
         if not depends or not public:
             return None
         if self._n_rows is None:
-            with open_table(resolve_source(self._source)) as table:
+            with open_table(resolve_source(self._source), schema=self.schema) as table:
                 self._n_rows = table.count()
         return self._n_rows
 
@@ -283,6 +283,6 @@ def _check_columns(source: Any, schema: Schema) -> Any:
     if not (isinstance(table, str) and table.startswith("spark://")) and (
         isinstance(table, str) or hasattr(table, "__fspath__")
     ):
-        with open_table(table) as opened:
+        with open_table(table, schema=schema) as opened:
             opened.batches(schema, ids=schema.id_column is not None)
     return table

@@ -9,12 +9,12 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from discreet import datasets
-from discreet.errors import SchemaError, SourceError
+from discreet.errors import SchemaError
 from discreet.ledger import Ledger
 from discreet.schema import Schema
-from discreet.schema.notation import UNFILLED
-from discreet.tables import open_table
 from discreet.tables.table import duckdb_address
+
+_ENDINGS = r"\.(parquet|pq|duckdb|db|(csv|tsv)(\.gz)?|xls[xmb]?|ods|z?sav|dta)$"
 
 LedgerPlace: TypeAlias = Ledger | str | os.PathLike[str] | Literal[False] | None
 
@@ -58,54 +58,6 @@ def find_schema(source: Any, schema: Schema | str | os.PathLike[str] | None) -> 
 def schema_path(source: Any) -> Path:
     """Return the path of the schema file of a table: beside it, under its name."""
     return _source_folder(source) / f"{_source_stem(source)}.schema.yaml"
-
-
-def draft_schema(source: Any, path: Path, *, replace: bool = False, header: bool = False) -> tuple[int, ...]:
-    """Write a draft of a schema with names and types alone, and return the lines to be filled in.
-
-    Parameters
-    ----------
-    source : Any
-        Table whose columns are named in the draft; no row is read.
-    path : Path
-        File that will hold the draft.
-    replace : bool
-        Whether a file that exists may be overwritten.
-    header : bool
-        Whether the first line of a text file is known to hold names, even if some are numbers or dates.
-
-    Returns
-    -------
-    tuple of int
-        Numbers of the lines with ``???``, from 1 on.
-    """
-    with open_table(resolve_source(source)) as table:
-        if table.names_look_like_data and not header:
-            raise SourceError(
-                f"{table.label} must begin with a line of column names, and in its first line are numbers or "
-                "dates. Names are published with the schema, and that line is never read as a row. Add a "
-                "line of names before it; if it does hold names, say so with --header."
-            )
-        text = Schema.draft(table.types)
-    try:
-        with path.open("w" if replace else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise SourceError(
-            f"The file {str(path)!r} exists already. Complete it, or pass --replace to start again."
-        ) from None
-    except OSError as problem:
-        raise SourceError(
-            f"The draft {str(path)!r} cannot be written ({problem.strerror}). Choose another place with "
-            "--out."
-        ) from None
-    return find_open_lines(text)
-
-
-def find_open_lines(text: str) -> tuple[int, ...]:
-    """Return the numbers of the lines that are still to be filled in."""
-    lines = enumerate(text.splitlines(), 1)
-    return tuple(number for number, line in lines if UNFILLED in line.partition("#")[0])
 
 
 def find_ledger(source: Any, schema: Schema, place: str | os.PathLike[str] | None) -> str:
@@ -181,9 +133,7 @@ def _source_stem(source: Any) -> str:
     if "://" in text and not text.startswith("duckdb://"):
         return _safe_file_name(parse_qs(urlsplit(text).query).get("table", ["table"])[0])
     path, table = duckdb_address(text)
-    return (
-        _safe_file_name(table) if table else re.sub(r"\.(parquet|duckdb|db|(csv|tsv)(\.gz)?)$", "", path.name)
-    )
+    return _safe_file_name(table or re.sub(_ENDINGS, "", path.name, flags=re.IGNORECASE))
 
 
 def _safe_file_name(identity: str) -> str:

@@ -86,7 +86,7 @@ def fingerprint_table(source: Any, schema: Schema, key: bytes) -> tuple[str, ...
     smallest: Words = np.empty(0, np.uint64)
     counts: AnyArray = np.empty(0, np.int64)
     try:
-        with open_table(source) as table:
+        with open_table(source, schema=schema) as table:
             for batch in table.batches(schema):
                 hashes = _row_hashes(batch, schema, word)
                 if len(smallest) == ROWS:

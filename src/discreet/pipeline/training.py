@@ -267,7 +267,7 @@ def _read_rows(source: Any, schema: Schema, feature_map: FeatureMap, salt: str) 
     """Return rows as coordinates, and the position of each label in its column's list."""
     assert schema.target is not None
     rows, labels = [], []
-    with open_table(source) as table:
+    with open_table(source, schema=schema) as table:
         for batch, kept in limited_batches(table, schema, salt):
             here = slice(None) if kept is None else kept
             rows.append(feature_map.coordinates_of(batch)[here])

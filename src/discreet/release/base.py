@@ -304,7 +304,7 @@ class ReleaseMethod(ABC):
         check_publishable(schema, type(self).__name__)
         check_target(target, replace=replace)
         stream = self._stream(stream)
-        with open_table(source) as table:
+        with open_table(source, schema=schema) as table:
             n_rows = table.count()
             if not n_rows:
                 raise DataError(f"{type(self).__name__}.publish needs at least one row, the table has none.")
@@ -410,7 +410,7 @@ class ReleaseMethod(ABC):
                 f"y of {type(self).__name__}.release must be left out unless X is a matrix. "
                 "A table holds its target as a column."
             )
-        with open_table(X) as table:
+        with open_table(X, schema=self.schema) as table:
             rows, kept = read_limited(table, self.schema, salt)
         if not rows:
             raise DataError(f"{type(self).__name__}.release needs at least one row, the table has none.")

@@ -1,9 +1,8 @@
-"""Content of schema files: read into a :class:`~discreet.schema.Schema`, written from one, and drafted.
+"""Content of schema files: read into a :class:`~discreet.schema.Schema`, and written from one.
 
 When a file is read, its shape is checked by pydantic and its meaning by the checks of columns and
 schema. Every field is checked even if another is wrong, and all problems go into one
-:class:`~discreet.errors.SchemaError`. A draft holds names, types, and a mark wherever a person must fill
-something in.
+:class:`~discreet.errors.SchemaError`.
 """
 
 from __future__ import annotations
@@ -11,20 +10,39 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from discreet.errors import ParameterError, SchemaError
+from discreet.errors import SchemaError
+from discreet.schema._dialect_document import (
+    DialectBlock,
+    KeyBlock,
+    TextKeys,
+    dialect_document,
+    read_dialect,
+    read_text_format,
+    text_document,
+)
 from discreet.schema.column import Column, Protect
 from discreet.schema.column_checks import ROLES
 from discreet.schema.notation import FILE, UNFILLED, Blank, nearest, quote_value
+from discreet.schema.rules import (
+    CONFIRMED,
+    PROPOSED,
+    Rule,
+    check_matches,
+    expand,
+    flatten,
+    has_blocks,
+    read_match,
+)
 from discreet.schema.schema import Schema
-from discreet.schema.serialization import write_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _TYPES = ("string", "number", "integer", "boolean", "date")
 _OTHER_WORDS = {
@@ -37,34 +55,34 @@ _FILLINGS = {
     "maximum": "<largest possible>",
     "enum": "[<first>, <second>]",
     "bounds_source": "<who says so>",
+    "censored": "<missing, limit or half>",
+    "format": "<%d/%m/%Y or %m/%d/%Y>",
+    "proposals": "confirmed",
+    "max_rows_per_unit": "<most rows of one person>",
     "dataset": "<name>-<year>",
     "fields": "[{name: <name>, type: <type>}]",
 }
 
 
-class _Block(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-_Model = TypeVar("_Model", bound=_Block)
+_Model = TypeVar("_Model", bound=KeyBlock)
 
 
 _Names = Annotated[list[str], BeforeValidator(lambda key: [key] if isinstance(key, str) else key)]
 
 
-class _Constraints(_Block):
+class _Constraints(KeyBlock):
     minimum: Any = None
     maximum: Any = None
     enum: list[Any] | None = None
     required: Any = True
 
 
-class _Protect(_Block):
+class _Protect(KeyBlock):
     error: Any = None
     share: Any = None
 
 
-class _FieldPrivacy(_Block):
+class _FieldPrivacy(KeyBlock):
     role: Any = "sensitive"
     closed: Any = None
     measure: Any = None
@@ -75,8 +93,7 @@ class _FieldPrivacy(_Block):
     scale: Any = None
 
 
-class _Field(_Block):
-    name: str
+class _Settings(TextKeys):
     type: str | None = None
     title: Any = None
     description: Any = None
@@ -84,7 +101,11 @@ class _Field(_Block):
     privacy: _FieldPrivacy = _FieldPrivacy()
 
 
-class _TablePrivacy(_Block):
+class _Field(_Settings):
+    name: str
+
+
+class _TablePrivacy(KeyBlock):
     kind: Literal["schema"] = "schema"
     dataset: Any = None
     unit: Any = "person"
@@ -94,30 +115,28 @@ class _TablePrivacy(_Block):
     row_count: Any = "public"
 
 
-class _Table(_Block):
+class _Table(KeyBlock):
     fields: list[Any]
     profile: str | None = Field(default=None, alias="$schema")  # Frictionless's own version mark
     title: Any = None
     description: Any = None
     missing_values: list[Any] = Field(default=[""], alias="missingValues")
+    dialect: DialectBlock | None = None
     primary_key: _Names = Field(default=[], alias="primaryKey")
+    proposals: Any = None
+    defaults: Any = None
+    patterns: list[Any] = Field(default=[])
     privacy: _TablePrivacy = _TablePrivacy()
 
 
 def read_document(content: Mapping[str, Any]) -> Schema:
     """Return the schema that a file's content declares, or raise SchemaError with all problems."""
     content = dict(content)
-    rest = {key: value for key, value in content.items() if key != "fields"}
+    rest = {key: value for key, value in content.items() if key not in ("fields", "defaults")}
     problems = [_unfilled_sentence("Schema", path) for path in _find_unfilled(rest)]
     table = None if problems else _validate_shape(_Table, content, "Schema", problems)
-    columns: list[Column] = []
     fields = content.get("fields")
-    for position, field in enumerate(fields if isinstance(fields, list) else [], start=1):
-        try:
-            columns.append(read_field(field, position))
-        except SchemaError as error:
-            problems += error.problems
-            columns += _placeholder_column(field)
+    columns = _read_fields(fields if isinstance(fields, list) else [], content, problems)
     if table is not None and (columns or not problems):
         try:
             schema = Schema(
@@ -129,6 +148,7 @@ def read_document(content: Mapping[str, Any]) -> Schema:
                 neighbors=table.privacy.neighbors,
                 row_count=table.privacy.row_count,
                 missing_values=tuple(table.missing_values),
+                dialect=read_dialect(table.dialect),
                 primary_key=tuple(table.primary_key),
                 title=table.title,
                 description=table.description,
@@ -140,6 +160,100 @@ def read_document(content: Mapping[str, Any]) -> Schema:
             if not problems:
                 return schema
     raise SchemaError(*problems)
+
+
+def _read_fields(fields: list[Any], content: Mapping[str, Any], problems: list[str]) -> list[Column]:
+    """Return the columns of a file with what its rules give them; append what is wrong to the problems."""
+    rules = _read_rules(content, problems)
+    fields = [{"name": field} if isinstance(field, str) and field != UNFILLED else field for field in fields]
+    problems += check_matches(rules, [name for name in map(_name_of, fields) if name is not None])
+    columns: list[Column] = []
+    wrong: dict[str, list[str]] = {}
+    proposed: list[str] = []
+    for position, field in enumerate(fields, start=1):
+        name = _name_of(field)
+        follows = [rule for rule in rules if name is not None and rule.applies_to(name)]
+        try:
+            column = _read_expanded(field, position, follows)
+            if column.bounds_source == PROPOSED:
+                proposed.append(column.name)
+                column = replace(column, bounds_source=CONFIRMED)
+            columns.append(column)
+        except SchemaError as error:
+            columns += _placeholder_column(field)
+            if not follows:
+                problems += error.problems
+                continue
+            # Columns that follow one rule are often wrong in the same way, and are reported together.
+            for problem in error.problems:
+                wrong.setdefault(problem.removeprefix(f"Column {name!r}: "), []).append(str(name))
+    problems += [f"{_list_columns(names)}: {problem}" for problem, names in wrong.items()]
+    problems += _proposal_problems(content.get("proposals"), proposed)
+    return columns
+
+
+def _read_expanded(field: Any, position: int, follows: list[Rule]) -> Column:
+    """Return the column of a field that follows some rules; problems of these are reported elsewhere."""
+    if not follows:
+        return read_field(field, position)
+    expanded = expand(field, follows)
+    if any(rule.is_open for rule in follows):
+        raise SchemaError(
+            *(_unfilled_sentence(f"Column {field['name']!r}", path) for path in _find_unfilled(expanded))
+        )
+    return read_field(expanded, position)
+
+
+def _read_rules(content: Mapping[str, Any], problems: list[str]) -> list[Rule]:
+    """Return the defaults and patterns of a file, weakest first; append what is wrong to the problems."""
+    patterns = content.get("patterns")
+    blocks: list[tuple[str, tuple[str, ...] | None, Any]] = []
+    if content.get("defaults") is not None:
+        blocks.append(("Defaults", None, content["defaults"]))
+    for position, pattern in enumerate(patterns if isinstance(patterns, list) else [], start=1):
+        match = read_match(pattern, position, problems)
+        if match is not None:
+            settings = {key: value for key, value in pattern.items() if key != "match"}
+            blocks.append((f"Pattern {', '.join(map(repr, match))}", match, settings))
+    rules = []
+    for where, match, settings in blocks:
+        found = [_unfilled_sentence(where, path) for path in _find_unfilled(settings)]
+        if not found:
+            _validate_shape(_Settings, settings, where, found)
+        problems += found
+        given = flatten(settings) if has_blocks(settings) else {}
+        filled = {key: value for key, value in given.items() if value != UNFILLED}
+        rules.append(Rule(where, match, filled, is_open=bool(found)))
+    return rules
+
+
+def _name_of(field: object) -> str | None:
+    """Return the name of a field; None if it has none that is a text."""
+    name = field.get("name") if isinstance(field, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def _list_columns(names: list[str], most: int = 3) -> str:
+    """Return the names of columns for a message, the first few of many."""
+    if len(names) == 1:
+        return f"Column {names[0]!r}"
+    shown = ", ".join(map(repr, names[:most]))
+    return f"Columns {shown}" + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _proposal_problems(answer: object, proposed: list[str]) -> Iterator[str]:
+    """Yield the problem of ranges that were proposed by name and that nobody has confirmed."""
+    if answer is not None and answer not in ("confirmed", UNFILLED):
+        yield (
+            f"Schema: proposals must be confirmed, or be left out, was {quote_value(answer)}. "
+            "Write proposals: confirmed."
+        )
+    elif proposed and answer is None:
+        yield (
+            f"{_list_columns(proposed)}: the range is only proposed, by the name of the column. Check it and "
+            "write proposals: confirmed, which confirms every range that is still called "
+            f"'{PROPOSED}'; or write your own, with its privacy: {{bounds_source: <who says so>}}."
+        )
 
 
 def read_field(field: Mapping[str, Any], position: int | None = None) -> Column:
@@ -184,6 +298,8 @@ def _build_column(field: _Field, where: str) -> Column:
         grid=privacy.grid,
         cells=None if privacy.cells is None else tuple(read(edge) for edge in privacy.cells),
         scale=privacy.scale,
+        missing_values=None if field.missing_values is None else tuple(field.missing_values),
+        text=read_text_format(field),
         title=field.title,
         description=field.description,
         notation=FILE,
@@ -346,58 +462,6 @@ _MUST_BE = {
 }
 
 
-_HEAD = """\
-# A draft. Replace every ??? by what you know from a codebook, a law or an instrument, never by what
-# you see in the rows: this file is published. Names and types are all that was read from the table.
-privacy:
-  dataset: ???  # a lasting name, the same for every version of this table: survey-2024
-  unit: person  # whom a promise protects
-  # If one person has several rows, say which column tells them and how many rows of one to use:
-  # id_column: person_id
-  # max_rows_per_unit: 5
-  neighbors: replace-one  # or add-remove
-  row_count: public  # or private
-missingValues: [""]  # what stands for an empty cell in a text file
-fields:
-"""
-_ROLES = "sensitive, target, public, id or drop"
-_BOUNDED = """\
-      minimum: ???  # the smallest value anybody may have
-      maximum: ???  # the largest
-"""
-_LISTED = """\
-      enum: ???  # everything it may hold, ["one", "two"]; free text cannot be protected: role: drop
-"""
-_BODIES = {
-    "number": _BOUNDED,
-    "integer": _BOUNDED,
-    "date": _BOUNDED.replace("the smallest value anybody may have", "the earliest possible day"),
-    "string": _LISTED,
-    "boolean": "",
-}
-
-
-def draft(types: Mapping[str, str]) -> str:
-    """Return the text of a schema file for columns of these names and types."""
-    return _HEAD + "".join(line for name, type_ in types.items() for line in _draft_field(name, type_))
-
-
-def _draft_field(name: str, type_: str) -> Iterator[str]:
-    """Yield the lines of a draft that declare one column."""
-    if type_ not in _BODIES:
-        raise ParameterError(
-            f"Schema.draft: the type of column {name!r} must be one of {', '.join(_BODIES)}, was "
-            f"{type_!r}. Call free text, times and nested values string: they can only be dropped."
-        )
-    yield f"  - name: {write_word(name)}\n    type: {type_}\n    constraints:\n{_BODIES[type_]}"
-    yield "      required: true  # false if cells may be empty\n    privacy:\n"
-    yield f"      role: sensitive  # {_ROLES}\n"
-    if _BODIES[type_]:
-        yield "      bounds_source: ???  # who says so: codebook, law, instrument\n"
-    if _BODIES[type_] is not _LISTED and type_ in ("number", "integer"):
-        yield "      # measure: years  # the unit people say\n"
-
-
 def document(schema: Schema) -> dict[str, Any]:
     """Return the content of the file that declares this table."""
     return _drop_none(
@@ -416,6 +480,7 @@ def document(schema: Schema) -> dict[str, Any]:
                 }
             ),
             "missingValues": list(schema.missing_values),
+            "dialect": dialect_document(schema.dialect),
             "primaryKey": list(schema.primary_key) or None,
             "fields": [field_document(column) for column in schema.columns],
         }
@@ -429,6 +494,7 @@ def field_document(column: Column) -> dict[str, Any]:
         {
             "name": column.name,
             "type": _frictionless_type(column),
+            **text_document(column.text, column.missing_values),
             "title": column.title,
             "description": column.description,
             "constraints": _drop_none(

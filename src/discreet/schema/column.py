@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Floats
+    from discreet.schema.dialect import TextFormat
 
 Type: TypeAlias = Literal["number", "integer", "category", "date", "id", "text"]
 Role: TypeAlias = Literal["sensitive", "target", "public", "id", "drop"]
@@ -82,6 +83,12 @@ class Column:
     scale : {"linear", "log"}, optional
         Scale on which a synthetic table looks for classes: equal differences, or equal ratios where most
         values are small and few are large. None chooses by the range.
+    missing_values : tuple of str, optional
+        Texts or numbers that stand for a missing cell in this column, such as ``("99",)``; None takes those
+        of the table.
+    text : TextFormat, optional
+        How cells are written where they are text: format of dates, signs in numbers, units, words for true
+        and false. None takes the dialect of the table.
     title, description : str, optional
         Title and description for people; None for none.
     notation : Notation
@@ -122,6 +129,8 @@ class Column:
     grid: float | None = None
     cells: tuple[float | int | datetime.date, ...] | None = None
     scale: Scale | None = None
+    missing_values: tuple[str, ...] | None = None
+    text: TextFormat | None = None
     title: str | None = None
     description: str | None = None
     notation: InitVar[Notation] = PYTHON
@@ -304,6 +313,9 @@ def _normalize(column: Column) -> None:
     values: object = column.values
     if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str):
         set_field("values", tuple(_plain(value) for value in values))
+    marks: object = column.missing_values
+    if isinstance(marks, list):
+        set_field("missing_values", tuple(marks))
     if column.type == "id" and column.role == "sensitive":
         set_field("role", "id")
     if column.role == "id":

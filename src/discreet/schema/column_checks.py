@@ -14,6 +14,7 @@ import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from discreet.schema.dialect import text_format_problems
 from discreet.schema.notation import UNFILLED, Blank, Notation, drop_zero_fraction, nearest, quote_value
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def column_problems(column: Column, notation: Notation) -> list[str]:
         _scale_problems,
         _protect_problems,
         _note_problems,
+        text_format_problems,
     )
     return [f"Column {column.name!r}: {sentence}" for rule in rules for sentence in rule(column, notation)]
 

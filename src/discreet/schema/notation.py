@@ -57,6 +57,21 @@ class Notation:
         """Return the line that sets these parameters of the table."""
         return self._format_line("Schema(columns=[...], ", settings)
 
+    def dialect(self, parameter: str) -> str:
+        """Return the name of a parameter of a :class:`~discreet.schema.dialect.Dialect`."""
+        return parameter if self.python else f"dialect.{_DIALECT_KEYS.get(parameter, parameter)}"
+
+    def dialect_line(self, parameter: str, value: object) -> str:
+        """Return the line that sets a parameter of a dialect."""
+        if self.python:
+            return f"Dialect({parameter}={_literal(value)})"
+        shown = f"[{value}]" if parameter == "header_row" else _flow_text(value)
+        return f"dialect: {{{_DIALECT_KEYS.get(parameter, parameter)}: {shown}}}"
+
+    def text(self, parameter: str) -> str:
+        """Return the name of a parameter of a :class:`~discreet.schema.dialect.TextFormat`."""
+        return parameter if self.python else TEXT_KEYS[parameter]
+
     def _format_line(self, opening: str, settings: dict[str, object]) -> str:
         """Return a Python call, or pairs for a file grouped by their block."""
         if self.python:
@@ -72,6 +87,22 @@ class Notation:
         )
 
 
+_DIALECT_KEYS = {
+    "decimal_char": "decimalChar",
+    "group_char": "groupChar",
+    "header_row": "headerRows",
+    "skip_blank_rows": "skipBlankRows",
+}
+TEXT_KEYS = {
+    "date_format": "format",
+    "decimal_char": "decimalChar",
+    "group_char": "groupChar",
+    "true_values": "trueValues",
+    "false_values": "falseValues",
+    "units": "units",
+    "censored": "censored",
+}
+"""Key of a field for each parameter of a :class:`~discreet.schema.dialect.TextFormat`."""
 PYTHON = Notation(names={}, python=True)
 FILE = Notation(
     names={

@@ -16,6 +16,7 @@ import numpy as np
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.schema.column import Column
 from discreet.schema.column_checks import LARGEST, SMALLEST, text_problems
+from discreet.schema.dialect import Dialect, TextFormat, dialect_problems
 from discreet.schema.notation import PYTHON, Blank, Notation, nearest, quote_value
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet._types import AnyArray, Floats
+    from discreet.schema.dialect import FieldDraft
 
 NEIGHBORS = ("replace-one", "add-remove")
 ROW_COUNTS = ("public", "private")
@@ -59,6 +61,8 @@ class Schema:
         Whether the number of rows is public.
     missing_values : tuple of str, default ("",)
         Texts that stand for a missing cell in a text file.
+    dialect : Dialect, optional
+        How the table is written as text; None for UTF-8 with a line of names, and decimal points.
     primary_key : tuple of str
         Names of the columns that identify a row.
     title, description : str, optional
@@ -99,6 +103,7 @@ class Schema:
     max_rows_per_unit: int | None = None
     row_count: RowCount = "public"
     missing_values: tuple[str, ...] = ("",)
+    dialect: Dialect | None = None
     primary_key: tuple[str, ...] = ()
     title: str | None = None
     description: str | None = None
@@ -165,6 +170,18 @@ class Schema:
     def numeric_features(self) -> tuple[Column, ...]:
         """Features with an order and a distance: numbers, integers and dates."""
         return tuple(column for column in self.features if column.is_number)
+
+    def missing_values_of(self, column: Column) -> tuple[str, ...]:
+        """Return the texts that stand for a missing cell of a column; an empty one does as in the table."""
+        if column.missing_values is None:
+            return self.missing_values
+        return tuple(
+            dict.fromkeys((*(mark for mark in self.missing_values if not mark), *column.missing_values))
+        )
+
+    def text_format(self, column: Column) -> TextFormat:
+        """Return how the cells of a column are written where they are text."""
+        return (self.dialect or Dialect()).text_format(column)
 
     @property
     def bounds(self) -> tuple[Floats, Floats]:
@@ -238,6 +255,16 @@ class Schema:
         return replace(self, columns=columns, target=name)
 
     @property
+    def plain(self) -> Schema:
+        """The declaration of a table with the same columns that this package writes.
+
+        It has no dialect and no codes for missing cells: what is published needs none, and a number that
+        noise made must not be taken for a code.
+        """
+        columns = tuple(replace(column, text=None, missing_values=None) for column in self.columns)
+        return replace(self, columns=columns, dialect=None, missing_values=("",))
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the schema in canonical JSON, independent of the layout of the file."""
         if self._digest is None:
@@ -286,22 +313,49 @@ class Schema:
         return cls.from_dict(read_file(Path(path)))
 
     @staticmethod
-    def draft(types: Mapping[str, str]) -> str:
-        """Return the text of a schema file for a person to complete: names, types, and ``???`` for the rest.
+    def draft(
+        types: Mapping[str, str | FieldDraft],
+        *,
+        declared: Mapping[str, Mapping[str, Any]] | None = None,
+        privacy: Mapping[str, Any] | None = None,
+        accept_proposals: bool = False,
+        dialect: Dialect | None = None,
+        missing_values: Sequence[str] = ("",),
+    ) -> str:
+        """Return the text of a schema file for a person to complete, with ``???`` where only a person knows.
 
         Parameters
         ----------
-        types : mapping of str to str
-            Name of each column and its type, one of ``number``, ``integer``, ``string``,
-            ``boolean``, ``date``.
+        types : mapping of str to str or FieldDraft
+            Name of each column and its type, one of ``number``, ``integer``, ``string``, ``boolean``,
+            ``date``; or all that its table says of it.
+        declared : mapping of str to mapping, optional
+            What is known about some columns, from a codebook for example, as the keys of a field of a file.
+        privacy : mapping of str to object, optional
+            What is known about the table, such as ``dataset``, as the keys of the file's ``privacy`` block.
+        accept_proposals : bool, default False
+            Whether ranges that were proposed by the names of columns are confirmed in the draft already.
+        dialect : Dialect, optional
+            How the table is written as text; None for a table that is not text.
+        missing_values : sequence of str, default ("",)
+            Texts that stand for a missing cell.
 
         Privacy
         -------
-        Its only input are names and types, so no bound can come from a row.
+        Its only input are names, types, formats out of fixed lists and what was declared, so no bound can
+        come from a row. Columns whose names look like identifiers get a role with which they are not
+        published.
         """
-        from discreet.schema._document import draft
+        from discreet.schema.draft import draft
 
-        return draft(types)
+        return draft(
+            types,
+            declared=declared,
+            privacy=privacy,
+            accept_proposals=accept_proposals,
+            dialect=dialect,
+            missing_values=missing_values,
+        )
 
 
 def table_problems(schema: Schema, notation: Notation) -> list[str]:
@@ -318,6 +372,7 @@ def table_problems(schema: Schema, notation: Notation) -> list[str]:
         _unit_problems,
         _key_problems,
         _missing_problems,
+        _dialect_problems,
         _choice_problems,
     )
     return [f"Schema: {sentence}" for rule in rules for sentence in rule(schema, notation)]
@@ -431,14 +486,24 @@ def _missing_problems(s: Schema, notation: Notation) -> Iterator[str]:
         )
         return
     for column in s.columns:
-        both = [v for v in column.values or () if v in marks]
+        of_column = marks if column.missing_values is None else column.missing_values
+        both = [v for v in column.values or () if str(v) in of_column]
         if both:
-            others = tuple(mark for mark in marks if mark not in both)
+            others = tuple(mark for mark in of_column if mark != str(both[0]))
+            line = (
+                notation.table(missing_values=others)
+                if column.missing_values is None
+                else notation.other_column(column.name, missing_values=others)
+            )
             yield (
                 f"{quote_value(both[0])} is listed both in {notation['missing_values']} and in "
                 f"{notation['values']} of column {column.name!r}, and can be only one of the two. "
-                f"Write {notation.table(missing_values=others)}, or take it off the column's list."
+                f"Write {line}, or take it off the column's list."
             )
+
+
+def _dialect_problems(s: Schema, notation: Notation) -> Iterator[str]:
+    yield from dialect_problems(s.dialect, notation)
 
 
 def _choice_problems(s: Any, notation: Notation) -> Iterator[str]:

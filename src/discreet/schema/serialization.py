@@ -144,9 +144,12 @@ def write_yaml(content: Mapping[str, Any]) -> str:
     )
 
 
-def write_word(word: str) -> str:
-    """Return a string in YAML, quoted only if necessary."""
-    return yaml.dump([word], Dumper=_Dumper, allow_unicode=True, width=10_000)[2:].rstrip("\n")
+def write_flow(value: Any) -> str:
+    """Return a value in YAML on one line, with quotes only where they are necessary."""
+    text: str = yaml.dump(
+        [value], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1e9, default_flow_style=True
+    )
+    return text.strip()[1:-1]
 
 
 def _check_length(text: str) -> None:

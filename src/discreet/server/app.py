@@ -123,7 +123,7 @@ def _check_table_exists(config: Config) -> None:
 
 def _check_table(config: Config, schema: Schema) -> None:
     """Refuse a table without rows or without a declared column."""
-    with open_table(resolve_source(config.table)) as table:
+    with open_table(resolve_source(config.table), schema=schema) as table:
         rows = table.batches(schema, rows=1)  # raises for declared columns that are missing
         if _is_file(config.table) and next(rows, None) is None:
             raise ParameterError(

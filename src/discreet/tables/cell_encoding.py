@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from discreet.errors import SchemaError
 from discreet.tables.duckdb import literal, literals
+from discreet.tables.text_cells import BLANKS, is_censored, parse_boolean, parse_date, parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet.schema import Column
+    from discreet.schema import Column, Schema, TextFormat
 
 Cells: TypeAlias = Literal["text", "float", "integer", "boolean", "date", "other"]
 MISSING_CODE = -1
@@ -71,7 +72,7 @@ def projection(
     columns: Sequence[Column],
     places: Sequence[int],
     sql_types: Sequence[str],
-    missing_values: Sequence[str],
+    schema: Schema,
     relation: str,
     *,
     id_texts: bool = False,
@@ -85,8 +86,8 @@ def projection(
         Columns to read, in order: numbers, integers, dates, categories, or an id.
     places, sql_types : sequence of int, sequence of str
         Position of each column in the source, and its DuckDB type.
-    missing_values : sequence of str
-        Texts that stand for a missing cell, besides NULL and NaN.
+    schema : Schema
+        Schema that says what stands for a missing cell besides NULL and NaN, and how text is written.
     relation : str
         FROM clause whose columns are called ``c0``, ``c1``, ...
     id_texts : bool
@@ -104,8 +105,9 @@ def projection(
     for i, (column, place, sql_type) in enumerate(zip(columns, places, sql_types, strict=True)):
         cells = cell_kind(sql_type)
         _check_fit(column, cells, sql_type)
-        present.append(f"{_null_if_missing(f'c{place}', cells, missing_values)} AS r{i}")
-        parsed.append(f"r{i}, {_parse(column, f'r{i}', cells, id_salt)} AS p{i}")
+        text = schema.text_format(column)
+        present.append(f"{_null_if_missing(f'c{place}', cells, column, schema)} AS r{i}")
+        parsed.append(f"r{i}, {_parse(column, f'r{i}', cells, text, id_salt)} AS p{i}")
         encoded.append(f"{_encode(column, f'r{i}', f'p{i}')} AS e{i}")
         if id_texts and column.type == "id":
             texts.append(f"coalesce(CAST(r{i} AS VARCHAR), '') AS t{i}")
@@ -139,12 +141,18 @@ def id_problem(name: str, found: str) -> str:
     )
 
 
-def _null_if_missing(cell: str, cells: Cells, missing_values: Sequence[str]) -> str:
-    """Return the SQL for a cell that is NULL where it is missing."""
+def _null_if_missing(cell: str, cells: Cells, column: Column, schema: Schema) -> str:
+    """Return the SQL for a cell that is NULL where it is missing; blanks around text are removed."""
+    missing_values = schema.missing_values_of(column)
     if cells == "text":
         text = f"CAST({cell} AS VARCHAR)"
+        if not _keeps_blanks(column):
+            text, missing_values = f"trim({text}, {BLANKS})", tuple(m.strip() for m in missing_values)
         tokens = literals(missing_values)
-        return f"CASE WHEN NOT {_is_listed(text, tokens)} THEN {text} END" if tokens else text
+        conditions = [_is_listed(text, tokens)] if tokens else []
+        if schema.text_format(column).censored == "missing":
+            conditions.append(is_censored(text, schema.text_format(column)))
+        return f"CASE WHEN NOT ({' OR '.join(conditions)}) THEN {text} END" if conditions else text
     conditions = []
     if cells in ("float", "integer"):
         values = [value for value in map(_as_number, missing_values) if value is not None]
@@ -154,6 +162,11 @@ def _null_if_missing(cell: str, cells: Cells, missing_values: Sequence[str]) -> 
     if cells == "float":
         conditions.append(f"isnan(CAST({cell} AS DOUBLE))")
     return f"CASE WHEN NOT ({' OR '.join(conditions)}) THEN {cell} END" if conditions else cell
+
+
+def _keeps_blanks(column: Column) -> bool:
+    """Return whether blanks around a cell of text matter: in an id, and where a declared value has some."""
+    return column.type == "id" or any(isinstance(v, str) and v != v.strip() for v in column.values or ())
 
 
 def _is_listed(cell: str, values: str) -> str:
@@ -168,7 +181,7 @@ def _as_number(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _parse(column: Column, cell: str, cells: Cells, id_salt: str) -> str:
+def _parse(column: Column, cell: str, cells: Cells, text: TextFormat, id_salt: str) -> str:
     """Return the SQL for a cell as a value of its column, NULL where it does not fit."""
     if column.type == "id":
         # Two units whose fingerprints coincide (probability n^2 / 2^65) count as one unit, which bounds
@@ -177,15 +190,18 @@ def _parse(column: Column, cell: str, cells: Cells, id_salt: str) -> str:
         return f"md5_number_lower({salted}CAST({cell} AS VARCHAR))"
     if column.type == "date":
         assert isinstance(column.lower, datetime.date)
-        return f"CAST(TRY_CAST({cell} AS DATE) - DATE '{column.lower.isoformat()}' AS DOUBLE)"
+        date = parse_date(cell, text) if cells == "text" else f"TRY_CAST({cell} AS DATE)"
+        return f"CAST({date} - DATE '{column.lower.isoformat()}' AS DOUBLE)"
     if column.is_number:
-        number = _number(cell, cells)
+        number = parse_number(cell, text) if cells == "text" else _number(cell, cells)
         if column.type == "number":
             return number
         return f"CASE WHEN {number} = floor({number}) OR isnan({number}) THEN {number} END"
     values = column.values or ()
     codes = ", ".join(f"{literal(_canonical(value))}: {i}" for i, value in enumerate(values))
-    return f"MAP {{{codes}}}[{_spell(cell, cells, values[0])}]"
+    declared = cells == "text" and (text.true_values or text.false_values)
+    spelled = parse_boolean(cell, text) if declared else _spell(cell, cells, values[0])
+    return f"MAP {{{codes}}}[{spelled}]"
 
 
 def _number(cell: str, cells: Cells) -> str:

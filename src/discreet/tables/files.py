@@ -1,173 +1,51 @@
-"""Sources in files: CSV and TSV, Parquet, DuckDB databases."""
+"""Sources in files by the end of their names; Parquet files and folders, and DuckDB databases."""
 
 from __future__ import annotations
 
-import codecs
-import csv
-import gzip
-import io
-import re
-import zlib
-from collections import Counter
+import glob
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
-from discreet.tables.cell_encoding import declared_type
+from discreet.errors import SourceError
 from discreet.tables.duckdb import check_readable, connect, identifier, literal, quote_path, split_table_name
-from discreet.tables.sources import DuckSource
+from discreet.tables.foreign_files import EXCEL, STATISTICS, SheetSource, StatisticsSource
+from discreet.tables.sources import DuckSource, Source
+from discreet.tables.text_files import CsvSource
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from duckdb import DuckDBPyConnection
 
-ENCODINGS = ("utf-8", "latin-1")
-_DELIMITERS = (",", ";", "\t", "|")
-_LONGEST_HEADER = 2**20
-_ROWS_SNIFFED = 20480
-_NUMBER = re.compile(r"[+-]?[\d., ']*\d[\d., ']*(e[+-]?\d+)?\s*[%€$£]?", re.IGNORECASE)
-_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?")
+    from discreet.schema import Schema
+
 _SMALLEST_PARQUET = 12  # two marks and the length of a footer
 
 
-class CsvSource(DuckSource):
-    """A text file with a header line.
+class ParquetSource(DuckSource):
+    """A Parquet file, the files of a folder and of the folders in it, or those that match a pattern.
 
-    Cells are read as text and take their type from the schema. Unless given, the delimiter is the most
-    frequent of comma, semicolon, tab and bar in the header. An empty cell is missing, quoted or not.
-
-    Attributes
-    ----------
-    names_look_like_data : bool
-        Whether a name is a number or a date: the file may have no header, and its names be a person's cells.
+    Several files are read in the order of their names, and must have the same columns. Folders named
+    ``year=2024`` add a column ``year``.
     """
 
-    def __init__(self, path: Path, *, delimiter: str | None, encoding: str) -> None:
-        """Read the header, and prepare the scan of the file with its names."""
-        check_readable(path)
-        label = f"The file {str(path)!r}"
-        zipped = path.suffix.lower() == ".gz"
-        header = _read_header(path, label, encoding=encoding, zipped=zipped)
-        if delimiter is None:
-            unquoted = Counter(re.sub(r'"(?:[^"]|"")*"', "", header))
-            delimiter = max(_DELIMITERS, key=lambda sign: unquoted[sign])
-        names = next(csv.reader(io.StringIO(header, newline=""), delimiter=delimiter), [])
-        self.names_look_like_data = any(map(_looks_like_data, names))
-        self._encoding = encoding
-        self._options = (
-            f"delim={literal(delimiter)}, quote='\"', escape='\"', comment='', header=true, skip=0, "
-            f"encoding={literal(encoding)}, compression={literal('gzip' if zipped else 'none')}, "
-            "nullstr='', hive_partitioning=false"
-        )
-        self._file = quote_path(path)
-        types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
-        relation = f"read_csv({self._file}, auto_detect=false, columns={{{types}}}, {self._options})"
-        super().__init__(connect(), relation, label=label, names=names)
-
-    def declared_types(self) -> list[str]:
-        """Return the type of each column guessed from the first rows; no other cells are read for it."""
-        with self.translate_errors(), self._cursor() as cursor:
-            relation = f"read_csv({self._file}, sample_size={_ROWS_SNIFFED}, {self._options})"
-            described = cursor.execute(f"DESCRIBE FROM {relation}").fetchall()
-        return [declared_type(row[1]) for row in described]
-
-    def explain(self, message: str) -> DiscreetError | None:
-        """Return an error that says what is wrong with the text and on which line; None if unknown."""
-        match = re.search(r"CSV Error on Line: (\d+)", message)
-        line = int(match[1]) - 1 if match else None
-        place = f"{self.label}, row {line} of the data" if match else self.label
-        counts = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", message)
-        if counts:
-            return DataError(
-                f"{place}, must have {counts[1]} cells like the header, and has {counts[2]}. Put "
-                "cells that hold the delimiter in double quotes, or name another delimiter.",
-                line=line,
-            )
-        if "Invalid unicode" in message:
-            return SourceError(
-                f"{place}, must be {self._encoding} text, and is not. Write the file again as "
-                "UTF-8, or open it with encoding='latin-1' if that is what it is."
-            )
-        if "unterminated quote" in message:
-            return DataError(
-                f"{place}, has a double quote that is not closed. Write a double quote inside a "
-                'quoted cell twice: "".',
-                line=line,
-            )
-        if "Maximum line size" in message:
-            return DataError(
-                f"{place}, is longer than any line may be. A double quote may be missing.",
-                line=line,
-            )
-        if "GZIP" in message:
-            return _gzip_error(self.label)
-        if "state machine" in message:
-            return SourceError(
-                f"{self.label} must be CSV with one kind of line end, and is not. Write it again "
-                "with the line ends of one system."
-            )
-        return None
-
-
-def _looks_like_data(name: str) -> bool:
-    return any(pattern.fullmatch(name.strip()) for pattern in (_NUMBER, _DATE))
-
-
-def _read_header(path: Path, label: str, *, encoding: str, zipped: bool) -> str:
-    """Return the first record, without its line end."""
-    raw = b""
-    try:
-        with gzip.open(path) if zipped else path.open("rb") as file:
-            # A line end inside double quotes belongs to a name.
-            while len(raw) < _LONGEST_HEADER:
-                line = file.readline(_LONGEST_HEADER)
-                raw += line
-                if not line or raw.count(b'"') % 2 == 0:
-                    break
-    except (OSError, EOFError, zlib.error):
-        raise _gzip_error(label) from None
-    try:
-        header = raw.removeprefix(codecs.BOM_UTF8).decode(encoding)
-    except UnicodeDecodeError:
-        raise SourceError(
-            f"{label} must be {encoding} text, and is not. Write it again as UTF-8, or open it "
-            "with encoding='latin-1' if that is what it is; a spreadsheet must be exported as CSV."
-        ) from None
-    header = header.removesuffix("\n").removesuffix("\r")
-    if not header.strip() or "\0" in header or len(raw) >= _LONGEST_HEADER:
-        raise SourceError(
-            f"{label} must start with a line of column names, and does not. Add one; a spreadsheet "
-            "must be exported as CSV."
-        )
-    return header
-
-
-def _gzip_error(label: str) -> SourceError:
-    return SourceError(
-        f"{label} must be a whole gzip file, and is damaged, cut short or something else. Write it "
-        "again, or take .gz off its name if it is plain text."
-    )
-
-
-class ParquetSource(DuckSource):
-    """A Parquet file."""
-
     def __init__(self, path: Path) -> None:
-        """Check the marks at both ends of the file, and read its column names."""
-        check_readable(path)
-        label = f"The file {str(path)!r}"
-        with path.open("rb") as file:
-            head = file.read(4)
-            file.seek(-min(4, path.stat().st_size), 2)
-            tail = file.read(4)
-        if (head, tail) != (b"PAR1", b"PAR1") or path.stat().st_size < _SMALLEST_PARQUET:
+        """Check the marks at both ends of each file, and read their column names."""
+        label = f"The {'file' if path.is_file() else 'folder' if path.is_dir() else 'files'} {str(path)!r}"
+        files = _list_parquet(path, label)
+        for file in files:
+            _check_marks(file, label if len(files) == 1 else f"The file {str(file)!r}")
+        parts = "=" in str(files[0].parent.relative_to(path)) if path.is_dir() else False
+        connection, file_names = connect(), ", ".join(map(quote_path, files))
+        relation = f"read_parquet([{file_names}], hive_partitioning={'true' if parts else 'false'})"
+        super().__init__(connection, relation, label=label)
+        own = [self._read_names(connection, quote_path(file)) for file in files]
+        if any(names != own[0] for names in own):
+            place = next(i for i, names in enumerate(own) if names != own[0])
+            connection.close()
             raise SourceError(
-                f"{label} must be a Parquet file, and is cut short or something else. Write it "
-                "again from its origin."
+                f"{label} must have the same columns in each file, and {files[place].name!r} has others than "
+                f"{files[0].name!r}. Write them again alike, or name fewer files."
             )
-        connection, file_name = connect(), quote_path(path)
-        super().__init__(connection, f"read_parquet({file_name}, hive_partitioning=false)", label=label)
-        self.names = self._read_names(connection, file_name)
+        self.names = [*own[0], *list(self.names)[len(own[0]) :]]
 
     def _read_names(self, connection: DuckDBPyConnection, file_name: str) -> list[str]:
         """Return the top-level column names as the file has them.
@@ -187,6 +65,39 @@ class ParquetSource(DuckSource):
                 names.append(name)
                 nested = children
         return names
+
+
+def _list_parquet(path: Path, label: str) -> list[Path]:
+    """Return the Parquet files that a path names, in the order of their names."""
+    if path.is_dir():
+        files = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix in (".parquet", ".pq")
+            and not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts)
+        )
+    elif path.exists() or not glob.has_magic(str(path)):
+        return [path]
+    else:
+        root = Path(path.anchor)
+        files = sorted(root.glob(str(path.relative_to(root)) if path.anchor else str(path)))
+    if not files:
+        raise SourceError(f"{label} must hold Parquet files, and there is none. Check the path.")
+    return files
+
+
+def _check_marks(path: Path, label: str) -> None:
+    """Raise SourceError unless a file begins and ends like a Parquet file."""
+    check_readable(path)
+    with path.open("rb") as file:
+        head = file.read(4)
+        file.seek(-min(4, path.stat().st_size), 2)
+        tail = file.read(4)
+    if (head, tail) != (b"PAR1", b"PAR1") or path.stat().st_size < _SMALLEST_PARQUET:
+        raise SourceError(
+            f"{label} must be a Parquet file, and is cut short or something else. Write it "
+            "again from its origin."
+        )
 
 
 class DuckDBSource(DuckSource):
@@ -251,32 +162,22 @@ def _choose_table(rows: list[tuple[str, str]], table: str | None, label: str) ->
     return matches[0]
 
 
-def open_file(path: Path, *, table: str | None, delimiter: str | None, encoding: str) -> DuckSource:
+def open_file(path: Path, *, table: str | None, schema: Schema | None, header: bool | None) -> Source:
     """Return the source of a file, chosen by the end of its name."""
-    if encoding not in ENCODINGS:
-        raise ParameterError(
-            f"open_table: encoding must be one of {', '.join(ENCODINGS)}, was {encoding!r}. Write "
-            "a file in another encoding again as UTF-8."
-        )
-    if delimiter is not None and delimiter not in _DELIMITERS:
-        raise ParameterError(
-            f"open_table: delimiter must be one of {_DELIMITERS}, was {delimiter!r}. Leave it out "
-            "to have it read off the header."
-        )
-    if path.is_dir():
-        raise SourceError(
-            f"open_table: source must be one file, and {str(path)!r} is a folder. Name a file in it."
-        )
-    kind = "".join(path.suffixes[-2:]).lower() if path.suffix.lower() == ".gz" else path.suffix
-    kind = kind.lower()
+    kind = "".join(path.suffixes[-2:]).lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+    if path.is_dir() or (glob.has_magic(path.name) and not path.exists()):
+        return ParquetSource(path)
     if kind in (".csv", ".csv.gz", ".tsv", ".tsv.gz"):
-        given = "\t" if delimiter is None and kind.startswith(".tsv") else delimiter
-        return CsvSource(path, delimiter=given, encoding=encoding)
+        return CsvSource(path, schema, header)
     if kind in (".parquet", ".pq"):
         return ParquetSource(path)
     if kind in (".duckdb", ".db"):
         return DuckDBSource(path, table)
+    if kind in EXCEL:
+        return SheetSource(path, table, schema, header)
+    if kind in STATISTICS:
+        return StatisticsSource(path)
     raise SourceError(
-        f"open_table: source must end in .csv, .tsv (also with .gz), .parquet or .duckdb, was "
-        f"{str(path)!r}. Rename or convert the file."
+        "open_table: source must end in .csv, .tsv (also with .gz), .parquet, .duckdb, .xlsx, .sav or .dta, "
+        f"was {str(path)!r}. Rename or convert the file."
     )

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from discreet.errors import DiscreetError, MissingExtra, ParameterError, SourceError
-from discreet.tables.cell_encoding import declared_type
 from discreet.tables.duckdb import connect, open_cursor, split_table_name
-from discreet.tables.sources import withhold
+from discreet.tables.pipes import BLOCK, pipe_from, write_all
+from discreet.tables.sources import draft_by_types, withhold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
     import psycopg
     from duckdb import DuckDBPyConnection
 
+    from discreet.schema.dialect import TableDraft
+
 SCHEMES = ("postgresql", "postgres")
-_BLOCK = 2**18
 _BUFFER = 2**22  # bytes of text that DuckDB gathers before it encodes
 # DuckDB type for the text of each server type; anything else stays text.
 _SQL_TYPES = {
@@ -188,7 +188,7 @@ class PostgresSource:
         typed = ", ".join(f"CAST(c{i} AS {self.sql_types[i]}) AS c{i}" for i in places)
         # DuckDB closes its end of the pipe before the thread at the other end is joined.
         with (
-            _pipe_from(lambda end: self._copy_out(command, end)) as end,
+            pipe_from(lambda end: self._copy_out(command, end)) as end,
             contextlib.closing(open_cursor(self._engine)) as cursor,
         ):
             text = f"read_csv('/dev/fd/{end}', {options})"
@@ -205,10 +205,10 @@ class PostgresSource:
             block = bytearray()
             for message in messages:
                 block += message
-                if len(block) >= _BLOCK:
-                    _write_all(end, block)
+                if len(block) >= BLOCK:
+                    write_all(end, block)
                     block = bytearray()
-            _write_all(end, block)
+            write_all(end, block)
 
     def count(self) -> int:
         """Return the number of rows."""
@@ -217,9 +217,9 @@ class PostgresSource:
         assert row is not None
         return int(row[0])
 
-    def declared_types(self) -> list[str]:
-        """Return the type of each column, named as in a schema file."""
-        return [declared_type(sql_type) for sql_type in self.sql_types]
+    def draft(self) -> TableDraft:
+        """Return the names and types of the columns; no cell is read."""
+        return draft_by_types(self.names, self.sql_types)
 
     def explain(self, message: str) -> DiscreetError | None:
         """Return None: the caller withholds the message, which may quote rows."""
@@ -258,41 +258,6 @@ def read_copy(server: Any, command: bytes) -> Generator[memoryview]:
     if answer.status != pq.ExecStatus.COMMAND_OK:
         code = answer.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000"
         raise _driver().errors.lookup(code.decode())
-
-
-@contextlib.contextmanager
-def _pipe_from(feed: Callable[[int], None]) -> Iterator[int]:
-    """Run `feed` in a thread that writes into a pipe; yield the end to read from.
-
-    An exception of `feed` is raised here at the end, instead of the reader's own about a truncated stream.
-    When the reader stops early, the pipe breaks, which ends the thread.
-    """
-    reading, writing = os.pipe()
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            feed(writing)
-        except BaseException as problem:  # raised again in the thread that reads
-            failure.append(problem)
-        finally:
-            os.close(writing)
-
-    thread = threading.Thread(target=run, name="discreet-pipe", daemon=True)
-    thread.start()
-    try:
-        yield reading
-    finally:
-        os.close(reading)
-        thread.join()
-        if failure and not isinstance(failure[0], BrokenPipeError):
-            raise failure[0] from None
-
-
-def _write_all(end: int, block: bytearray) -> None:
-    rest = memoryview(block)
-    while rest:
-        rest = rest[os.write(end, rest) :]
 
 
 def write_postgres(
@@ -335,9 +300,9 @@ def write_postgres(
             with (
                 server.cursor() as cursor,
                 cursor.copy(command) as copy,
-                _pipe_from(feed) as end,
+                pipe_from(feed) as end,
             ):
-                while block := os.read(end, _BLOCK):
+                while block := os.read(end, BLOCK):
                     copy.write(block)
             server.commit()
             return written[0]

@@ -16,6 +16,7 @@ import narwhals as nw
 import numpy as np
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
+from discreet.schema.dialect import FieldDraft, TableDraft
 from discreet.tables.arrow import StreamBroken
 from discreet.tables.cell_encoding import declared_type
 from discreet.tables.duckdb import connect, connect_shared, open_cursor
@@ -51,8 +52,8 @@ class Source(Protocol):
     def count(self) -> int:
         """Return the number of rows."""
 
-    def declared_types(self) -> list[str]:
-        """Return the type of each column, named as in a schema file."""
+    def draft(self) -> TableDraft:
+        """Return what the table says of itself, for the draft of a schema."""
 
     def explain(self, message: str) -> DiscreetError | None:
         """Return an error without rows for the engine's message, which may quote rows; None if unknown."""
@@ -88,12 +89,16 @@ class DuckSource:
         self.label = label
         self._connection = connection
         self._relation = relation
-        with self.translate_errors(), self._cursor() as cursor:
-            described = cursor.execute(f"DESCRIBE FROM {relation}").fetchall()
-        self.sql_types: Sequence[str] = [row[1] for row in described]
-        self.names: Sequence[str] = [row[0] for row in described] if names is None else names
+        described = self._describe()
+        self.names: Sequence[str] = [name for name, _ in described] if names is None else names
+        self.sql_types: Sequence[str] = [sql_type for _, sql_type in described[: len(self.names)]]
         aliases = ", ".join(f"c{i}" for i in range(len(described)))
         self._aliased = f"{relation} AS source({aliases})"
+
+    def _describe(self) -> list[tuple[str, str]]:
+        """Return name and type of each column, as DuckDB describes them."""
+        with self.translate_errors(), self._cursor() as cursor:
+            return [row[:2] for row in cursor.execute(f"DESCRIBE FROM {self._relation}").fetchall()]
 
     @contextlib.contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -115,14 +120,14 @@ class DuckSource:
 
     def count(self) -> int:
         """Return the number of rows."""
-        with self.translate_errors(), self._cursor() as cursor:
-            row = cursor.execute(f"SELECT count(*) FROM {self._relation}").fetchone()  # noqa: S608 - ours
+        with self.translate_errors(), self.scan(()) as (cursor, relation):
+            row = cursor.execute(f"SELECT count(*) FROM {relation}").fetchone()  # noqa: S608 - ours
         assert row is not None
         return int(row[0])
 
-    def declared_types(self) -> list[str]:
-        """Return the type of each column, named as in a schema file."""
-        return [declared_type(sql_type) for sql_type in self.sql_types]
+    def draft(self) -> TableDraft:
+        """Return the names and types of the columns; no cell is read."""
+        return draft_by_types(self.names, self.sql_types)
 
     def explain(self, message: str) -> DiscreetError | None:
         """Return None: :func:`translate_errors` withholds the message, which may quote rows."""
@@ -135,6 +140,20 @@ class DuckSource:
     def translate_errors(self) -> AbstractContextManager[None]:
         """See :func:`translate_errors`."""
         return translate_errors(self)
+
+
+def draft_by_types(names: Sequence[str], sql_types: Sequence[str]) -> TableDraft:
+    """Return the draft of a table whose columns have types of their own."""
+    types = map(declared_type, sql_types)
+    return TableDraft(fields={name: FieldDraft(type=type_) for name, type_ in zip(names, types, strict=True)})
+
+
+def read_texts(source: Source, most: int) -> Iterator[tuple[str | None, ...]]:
+    """Yield the first rows of a source as texts."""
+    places = range(len(source.names))
+    with translate_errors(source), source.scan(places) as (connection, relation):
+        cells = ", ".join(f"CAST(c{i} AS VARCHAR)" for i in places)
+        yield from connection.execute(f"SELECT {cells} FROM {relation} LIMIT {most}").fetchall()  # noqa: S608 - ours
 
 
 @contextlib.contextmanager
@@ -175,7 +194,7 @@ def cell_error(source: Source, column: str, line: int, must: str, way_out: str) 
     """Return the error that names row and column of a cell, but not its content."""
     return DataError(
         f"{source.label}: column {column!r} must {must} in every row, and does not in row {line} "
-        f"(the first row of data is row 1). {way_out}",
+        f"(the first row of data is row 1). {way_out} `discreet check` lists every such cell.",
         column=column,
         line=line,
     )

@@ -20,13 +20,16 @@ from discreet.tables.arrow import read_stream
 from discreet.tables.cell_encoding import MISSING_CODE, projection
 from discreet.tables.files import open_file
 from discreet.tables.postgres import SCHEMES, PostgresSource
-from discreet.tables.sources import Source, cell_error, open_memory, translate_errors
+from discreet.tables.sources import Source, cell_error, open_memory, read_texts, translate_errors
+from discreet.tables.text_files import CsvSource
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from types import TracebackType
 
     from discreet._types import AnyArray, Words
+    from discreet.schema import TextFormat
+    from discreet.schema.dialect import TableDraft
 
     Piece: TypeAlias = list[AnyArray]
 
@@ -99,23 +102,28 @@ class Table:
     names_look_like_data : bool
         Whether the names were read from a line of text that may hold a person's cells: messages then show
         none of them.
+    source : Source
+        Where the rows are read from.
     """
 
     def __init__(self, source: Source) -> None:
         self.label = source.label
         self.names = tuple(source.names)
         self.names_look_like_data: bool = getattr(source, "names_look_like_data", False)
-        self._source = source
+        self.source = source
         _check_names(self.names, self.label)
 
-    @property
-    def types(self) -> dict[str, str]:
-        """Type of each column by its name, as ``Schema.draft`` names them.
+    def draft(self) -> TableDraft:
+        """Return what the table says of itself: names and types, labels, and how its text is written.
 
-        Taken from the table's own description, so that no cell is read. A text file has none: there
-        the types, not the bounds, are guessed from the first 20,480 rows.
+        Taken from the table's own description, so that no cell is read. A text file has none: there types
+        and formats, not bounds, are guessed from the first 20,480 rows, out of fixed lists.
         """
-        return dict(zip(self.names, self._source.declared_types(), strict=True))
+        return self.source.draft()
+
+    def texts(self, most: int = 100_000) -> Iterator[tuple[str | None, ...]]:
+        """Yield the first rows as texts, None for an empty cell; for public tables such as codebooks."""
+        yield from read_texts(self.source, most)
 
     def extra(self, schema: Schema) -> tuple[str, ...]:
         """Return the columns that `schema` does not declare: never read, never published."""
@@ -123,7 +131,7 @@ class Table:
 
     def count(self) -> int:
         """Return the number of rows."""
-        return self._source.count()
+        return self.source.count()
 
     def batches(
         self,
@@ -178,15 +186,17 @@ class Table:
                     "which column tells the units apart."
                 )
             columns.append(schema.column(schema.id_column))
-        places = self._find_columns(columns)
-        types = [self._source.sql_types[place] for place in places]
+        if isinstance(self.source, CsvSource):
+            self.source.check_schema(schema)
+        places = self.find_columns(columns)
+        types = [self.source.sql_types[place] for place in places]
         # Built here once so that a declaration that does not fit is an error before anything is read.
-        projection(columns, places, types, schema.missing_values, "")
+        projection(columns, places, types, schema, "")
         return self._read_batches(
             schema, columns, places, types, rows=rows, ids=ids, id_texts=id_texts, id_salt=id_salt
         )
 
-    def _find_columns(self, columns: Sequence[Column]) -> list[int]:
+    def find_columns(self, columns: Sequence[Column]) -> list[int]:
         """Return the position of each column; raise SchemaError for those that are absent."""
         positions = {name: i for i, name in enumerate(self.names)}
         problems = [
@@ -245,38 +255,38 @@ class Table:
     ) -> Generator[Piece]:
         """Yield arrays as the engine delivers them, every cell checked."""
         start = 0
-        source = self._source
+        source = self.source
         with translate_errors(source), source.scan(places) as (connection, relation):
-            query = projection(
-                columns, places, types, schema.missing_values, relation, id_texts=id_texts, id_salt=id_salt
-            )
+            query = projection(columns, places, types, schema, relation, id_texts=id_texts, id_salt=id_salt)
             with contextlib.closing(read_stream(connection.sql(query).__arrow_c_stream__())) as stream:
                 for piece, first_null in stream:
                     for column, values, null in zip(columns, piece, first_null, strict=False):
-                        self._check_cells(column, values, null, start)
+                        self._check_cells(column, schema.text_format(column), values, null, start)
                     yield piece
                     start += len(piece[0])
 
-    def _check_cells(self, column: Column, values: AnyArray, null: int | None, start: int) -> None:
+    def _check_cells(
+        self, column: Column, text: TextFormat, values: AnyArray, null: int | None, start: int
+    ) -> None:
         """Raise DataError at the first cell that does not fit, or is missing where one is required."""
         if null is not None:
-            must, way_out = _UNFIT[column.type or "number"]
-            raise cell_error(self._source, column.name, start + null + 1, must, way_out)
+            must, way_out = describe_fit(column, text)
+            raise cell_error(self.source, column.name, start + null + 1, must, way_out)
         if not column.required or column.type == "id":
             return
         missing = values == MISSING_CODE if column.is_category else np.isnan(values)
         if missing.any():
             raise cell_error(
-                self._source,
+                self.source,
                 column.name,
                 start + int(missing.argmax()) + 1,
                 "hold something",
-                "Declare required: false to publish that a cell is missing as one more value.",
+                WAY_OUT_MISSING,
             )
 
     def close(self) -> None:
         """Close files and connections."""
-        self._source.close()
+        self.source.close()
 
     def __enter__(self) -> Self:
         return self
@@ -290,37 +300,46 @@ class Table:
         self.close()
 
 
-_UNFIT = {
-    "number": ("hold a number", "Correct it, or list what stands for a missing cell there."),
-    "integer": (
-        "hold a whole number",
-        "Correct it, declare type: number, or list what stands for a missing cell.",
-    ),
-    "date": (
-        "hold a date like 2024-12-31",
-        "Correct it, or list what stands for a missing cell there.",
-    ),
-    "category": (
-        "hold one of the declared values",
-        "Complete the list, or declare closed: false to read the rest as 'other'.",
-    ),
-}
+WAY_OUT_MISSING = "Declare required: false to publish that a cell is missing as one more value."
 
 
-def open_table(source: Any, *, delimiter: str | None = None, encoding: str = "utf-8") -> Table:
+def describe_fit(column: Column, text: TextFormat) -> tuple[str, str]:
+    """Return what a cell of a column must do to fit, and the way out for one that does not."""
+    if column.is_category:
+        return (
+            "hold one of the declared values",
+            "Complete the list, or declare closed: false to read the rest as 'other'.",
+        )
+    if column.type == "date":
+        written = "like 2024-12-31" if text.date_format is None else f"written as {text.date_format}"
+        return f"hold a date {written}", "Correct it, or list what stands for a missing cell there."
+    written = "" if text.decimal_char in (None, ".") else f" with {text.decimal_char!r} before decimals"
+    if column.type == "integer":
+        return (
+            f"hold a whole number{written}",
+            "Correct it, declare type: number, or list what stands for a missing cell.",
+        )
+    return (
+        f"hold a number{written}",
+        "Correct it, list what stands for a missing cell, or declare units or censored.",
+    )
+
+
+def open_table(source: Any, *, schema: Schema | None = None, header: bool | None = None) -> Table:
     """Open a table for reading.
 
     Parameters
     ----------
     source : path, URL, frame, DuckDB relation or mapping of arrays
-        A file that ends in ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet`` or ``.duckdb``;
-        ``duckdb://path/file.duckdb?table=name`` or the path with ``?table=name``;
+        A file that ends in ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet`` or ``.duckdb``; a folder or a
+        pattern of Parquet files; ``duckdb://path/file.duckdb?table=name`` or the path with ``?table=name``;
         ``postgresql://host/database?table=schema.name``; a frame of pandas, polars or pyarrow; a
         DuckDB relation; a mapping of names to one-dimensional arrays.
-    delimiter : str, optional
-        Delimiter of a text file; None to infer it from the header.
-    encoding : {"utf-8", "latin-1"}
-        Character encoding of a text file.
+    schema : Schema, optional
+        Schema whose ``dialect`` says how a text file is written. None to find that out from the file, which
+        only a draft may do.
+    header : bool, optional
+        Whether a text file has a line of names, where no schema says it; None to decide by its looks.
 
     Returns
     -------
@@ -340,7 +359,7 @@ def open_table(source: Any, *, delimiter: str | None = None, encoding: str = "ut
     ...     [batch["age"].tolist() for batch in table.batches(schema)]
     [[34.0, 120.0]]
     """
-    opened = _open_source(source, delimiter=delimiter, encoding=encoding)
+    opened = _open_source(source, schema, header)
     try:
         return Table(opened)
     except SourceError:
@@ -348,14 +367,12 @@ def open_table(source: Any, *, delimiter: str | None = None, encoding: str = "ut
         raise
 
 
-def _open_source(source: Any, *, delimiter: str | None, encoding: str) -> Source:
+def _open_source(source: Any, schema: Schema | None, header: bool | None) -> Source:
     if isinstance(source, str) and source.startswith(tuple(f"{s}://" for s in SCHEMES)):
         return PostgresSource(source)
-    if isinstance(source, str):
-        path, table = duckdb_address(source)
-        return open_file(path, table=table, delimiter=delimiter, encoding=encoding)
-    if isinstance(source, os.PathLike):
-        return open_file(Path(source), table=None, delimiter=delimiter, encoding=encoding)
+    if isinstance(source, str | os.PathLike):
+        path, table = duckdb_address(source) if isinstance(source, str) else (Path(source), None)
+        return open_file(path, table=table, schema=schema, header=header)
     return open_memory(source)
 
 

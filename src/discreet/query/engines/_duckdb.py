@@ -71,7 +71,7 @@ class DuckDBEngine(Engine):
         """
         tally = Tally(curation)
         names = curation.identifiers()
-        with open_table(source) as table:
+        with open_table(source, schema=curation.schema) as table:
             pieces = curated_batches(table, curation, tally, salt)
             # Enough is read ahead to know whether the table is small; the rest is streamed.
             head: deque[dict[str, AnyArray]] = deque()

@@ -95,7 +95,7 @@ class PostgresEngine(Engine):
         where = sql.Identifier(self._into or "pg_temp", TABLE)
         record = _record([_FORMATS[kind] for kind in kinds.values()])
         try:
-            with open_table(source) as table, self._server.transaction():
+            with open_table(source, schema=curation.schema) as table, self._server.transaction():
                 self._server.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(where))
                 self._server.execute(sql.SQL("CREATE TABLE {} (" + columns + ")").format(where))
                 into = sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(where)

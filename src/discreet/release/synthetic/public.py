@@ -59,8 +59,12 @@ class PublicRows:
             Names of the public columns.
         """
         columns = [schema.column(name) for name in names]
-        with open_table(source) as table:
-            rows, _ = read_limited(table, Schema(columns=columns, missing_values=schema.missing_values), "")
+        with open_table(source, schema=schema) as table:
+            rows, _ = read_limited(
+                table,
+                Schema(columns=columns, missing_values=schema.missing_values, dialect=schema.dialect),
+                "",
+            )
         if not rows:
             raise DataError("Rows of public columns must be there to be kept, and there are none.")
         return cls.from_columns(rows)

@@ -5,30 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from discreet import formatting
 from discreet.privacy.promises import describe_promise
 from discreet.report.charts import error_curve
 from discreet.report.pages._columns import best_attack, is_chance
-from discreet.report.pages.tables import SHOWN, HtmlTable, badge, name_markup, two_lines, verdict_badge
+from discreet.report.pages.tables import HtmlTable, badge, names_markup, two_lines, verdict_badge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from markupsafe import Markup
+
+    from discreet.audit import AttackRisk, Risk
     from discreet.report.findings import Findings
     from discreet.report.statement.documents import Statement
 
-_HEAD = ("Column", "Attack", "Knowledge assumed", "Without", "Result", "Floor", "Verdict")
+_HEAD = (
+    "Column", "Attack", "Knowledge assumed", "Error", "Without the row", "Floor under its prior", "Verdict",
+)  # fmt: skip
+_SHOWN = 13  # columns in a table of attacks before the rest is folded
 _CAPTIONS = {
     "prior": "The best attack on each column, on records drawn from the prior of its floor",
     "file": "The best attack on each column that anyone can run on the published file",
-    "rows": "The best attack on each column, on real rows; it does not affect the verdict",
+    "rows": "The best attack on each column, on real rows",
 }
 
 
 def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> HtmlTable | None:
-    """Return the attacks on one kind of records; None if there are none."""
+    """Return the attacks on one kind of records, one row for columns alike; None if there are none."""
     chosen = [guess for guess in guesses if guess["on"] == on]
     if not chosen:
         return None
@@ -38,21 +42,32 @@ def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> HtmlTable |
     for attacks in columns.values():
         attacks.sort(key=lambda guess: float(guess["error"]))
     # The best attack on each column is what counts; weaker ones follow, folded.
-    strongest = [attacks[0] for attacks in columns.values()]
-    if len(strongest) > SHOWN:
-        strongest.sort(key=_closeness)
-    strongest.sort(key=lambda guess: guess["verdict"] != "broken")
-    weaker = [guess for attacks in columns.values() for guess in attacks[1:]]
+    strongest = _group([attacks[0] for attacks in columns.values()])
+    if len(strongest) > _SHOWN:
+        strongest.sort(key=lambda alike: _closeness(alike[0]))
+    strongest.sort(key=lambda alike: alike[0]["verdict"] != "broken")
+    weaker = _group([guess for attacks in columns.values() for guess in attacks[1:]], by_attack=True)
     head = _HEAD if on == "prior" else _HEAD[:-1]
     return HtmlTable(
         caption=_CAPTIONS[on],
         head=head,
-        rows=[_row(guess)[: len(head)] for guess in (*strongest, *weaker)],
+        rows=[_row(alike)[: len(head)] for alike in (*strongest, *weaker)],
         stack=True,
-        noun="more attack" if len(strongest) > SHOWN else "weaker attack",
-        fold_at=min(len(strongest), SHOWN),
+        noun="more attack" if len(strongest) > _SHOWN else "weaker attack",
+        fold_at=min(len(strongest), _SHOWN),
         note=_certainty(chosen),
     )
+
+
+def _group(guesses: Sequence[Mapping[str, Any]], *, by_attack: bool = False) -> list[list[Mapping[str, Any]]]:
+    """Return groups of guesses about columns alike, the smallest error of each group first."""
+    names = ("statistic", "measure", "without", "floor", "verdict", *(("attack",) if by_attack else ()))
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for guess in guesses:
+        # Under one prior, columns differ by chance alone; on a file or on rows each has errors of its own.
+        own = () if guess["on"] == "prior" else (guess["column"],)
+        groups.setdefault((*own, *(guess[name] for name in names)), []).append(guess)
+    return [sorted(alike, key=lambda guess: float(guess["error"])) for alike in groups.values()]
 
 
 def _certainty(guesses: Sequence[Mapping[str, Any]]) -> str:
@@ -72,27 +87,59 @@ def _closeness(guess: Mapping[str, Any]) -> float:
     return float(guess["error"]) / float(guess["floor"] or guess["without"] or 1.0)
 
 
-def _row(guess: Mapping[str, Any]) -> list[Markup | str]:
-    """Return one line of a table of guesses: errors with their intervals, floor and verdict."""
+def _row(alike: Sequence[Mapping[str, Any]]) -> list[Markup | str]:
+    """Return one line of a table of guesses, about one column or several alike: errors, floor and verdict."""
+    guess = alike[0]
     chance, measure = formatting.is_chance(str(guess["statistic"])), guess["measure"]
-    floor = guess["floor"]
+    floor, error = guess["floor"], float(guess["error"])
     # What an attacker expects is computed from the file: no sample, no interval.
     lower, upper = float(guess["lower"]), float(guess["upper"])
-    interval = "" if lower == upper else formatting.format_interval(lower, upper, None, chance=chance)
-    below = guess["on"] != "prior" and floor is not None and float(guess["error"]) < float(floor)
-    result = two_lines(formatting.quantity(float(guess["error"]), measure, chance=chance), interval)
-    if below:
-        result = Markup("{} {}").format(result, badge("warn", "below the floor"))
+    under = "" if lower == upper else _interval(lower, upper, chance=chance)
+    if len(alike) > 1:
+        under = f"up to {formatting.quantity(float(alike[-1]['error']), measure, chance=chance)}"
     return [
-        name_markup(str(guess["column"])),
+        names_markup([str(one["column"]) for one in alike]),
         two_lines(formatting.printable(str(guess["attack"])), str(guess["note"])),
         formatting.printable(str(guess["knowledge"])),
+        two_lines(formatting.quantity(error, measure, chance=chance), under),
         formatting.quantity(float(guess["without"]), measure, chance=chance),
-        result,
         formatting.NONE
         if floor is None
         else formatting.quantity(float(floor), measure, chance=chance, rounding="down"),
         verdict_badge(str(guess["verdict"])),
+    ]
+
+
+def _interval(lower: float, upper: float, *, chance: bool) -> str:
+    return formatting.format_interval(lower, upper, None, chance=chance).replace(" ", formatting.NO_BREAK)
+
+
+def risk_table(risk: Risk | None) -> HtmlTable | None:
+    """Return every attack on made-up rows beside its limit, worst first; None if none was run."""
+    if risk is None or not risk.attacks:
+        return None
+    ordered = sorted(risk.attacks, key=lambda one: (not one.is_above, -one.gain))
+    return HtmlTable(
+        caption="What attackers gain, measured on made-up rows",
+        head=("Attack", "Knowledge assumed", "Right in", "Without", "Limit", "Promised", "Verdict"),
+        rows=[_risk_row(one) for one in ordered],
+        numbers=(2, 3, 4, 5),
+        stack=True,
+        noun="more attack",
+    )
+
+
+def _risk_row(one: AttackRisk) -> list[Markup | str]:
+    """Return one line of the table of risks."""
+    interval = _interval(one.lower, one.upper, chance=True)
+    return [
+        two_lines(one.attack.capitalize(), "" if one.column is None else f"of {one.column}"),
+        formatting.printable(one.knowledge),
+        two_lines(formatting.percent(one.success), interval),
+        formatting.small_percent(one.baseline),
+        formatting.percent(one.threshold),
+        formatting.NONE if one.bound is None else formatting.percent(one.bound, rounding="up"),
+        badge("bad", "above the limit") if one.is_above else badge("plain", "below the limit"),
     ]
 
 
@@ -275,7 +322,7 @@ def error_curves(
         ]
         if column not in chosen.noise or not points:
             continue
-        guess = best_attack([g for g in findings.guesses if g["column"] == column], on="prior")
+        guess = best_attack([g for g in findings.guesses if g["column"] == column], "prior")
         curve = error_curve(
             f"error-{k}",
             formatting.name(column),

@@ -14,10 +14,10 @@ from discreet.report.pages.tables import SHOWN, HtmlTable, name_markup
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.report.findings import ColumnComparison, Correlations, Findings
+    from discreet.report.findings import ColumnComparison, Correlations
     from discreet.report.statement.documents import ColumnNumbers, Statement
 
-_TITLES = {"without": "Without the release", "attack": "Best attack", "floor": "Proven floor"}
+_TITLES = {"attack": "Best attack", "without": "Without the row", "floor": "Floor under its prior"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +32,18 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnView:
-    """View of one protected column on a page.
+    """View of a protected column on a page, or of several with the same noise and the same floor.
 
     Attributes
     ----------
+    column : str
+        Column that the sentences are about: the one that is guessed best.
+    columns : list of str
+        Names of all columns of the view.
     sentences : list of str
-        Sentences about the promise and the attacks.
-    warning : str
-        Warning where an attack on real rows came below the floor; else empty.
+        What the best attack achieves, and then what is proven under which prior.
     verdict : str
-        Verdict of the decisive attacks; empty where none was run.
+        "broken" if an attack on made-up records did better than is proven; else empty.
     strain : float
         Least error over the error without the release, 0 to 1; smaller is worse.
     key, marks, chance
@@ -49,10 +51,10 @@ class ColumnView:
     """
 
     column: str
+    columns: list[str]
     law: str
     epsilon: str
     sentences: list[str]
-    warning: str
     figures: list[Figure]
     verdict: str
     strain: float
@@ -78,16 +80,28 @@ def is_chance(numbers: ColumnNumbers) -> bool:
     return bool(numbers.law.get("kind") == "response")
 
 
-def protected_columns(statement: Statement, findings: Findings | None = None) -> list[ColumnView]:
-    """Return a view of each protected column, broken ones first; findings add the attacks."""
-    guesses: dict[str, list[Mapping[str, Any]]] = {}
-    for guess in findings.guesses if findings else ():
-        guesses.setdefault(str(guess["column"]), []).append(guess)
-    views = [
-        _view(f"marks-{k}", numbers, guesses.get(numbers.column, []))
-        for k, numbers in enumerate(statement.numbers.columns)
-        if is_protected(numbers)
-    ]
+def protected_columns(statement: Statement, guesses: Sequence[Mapping[str, Any]]) -> list[ColumnView]:
+    """Return a view of the protected columns, broken ones first; equal ones are one view.
+
+    Parameters
+    ----------
+    statement : Statement
+        Public statement of the release.
+    guesses : sequence of mappings
+        Attacks on the columns, as :meth:`discreet.audit.Guess.to_dict` writes them; on the public page those
+        on the file alone.
+    """
+    attacks: dict[str, list[Mapping[str, Any]]] = {}
+    for guess in guesses:
+        # Attacks on the people in a table are about no column.
+        if "column" in guess:
+            attacks.setdefault(str(guess["column"]), []).append(guess)
+    alike: dict[str, list[ColumnNumbers]] = {}
+    for numbers in filter(is_protected, statement.numbers.columns):
+        same = (numbers.law_in_words, numbers.measure, numbers.floor, numbers.without, numbers.epsilon)
+        verdict = _verdict(attacks.get(numbers.column, []))
+        alike.setdefault(repr((same, verdict)), []).append(numbers)
+    views = [_view(f"marks-{k}", equal, attacks) for k, equal in enumerate(alike.values())]
     if len(views) > SHOWN:
         # Too many to read: the worst first.
         return sorted(views, key=lambda view: (view.verdict != "broken", view.strain))
@@ -99,35 +113,41 @@ def clear_columns(statement: Statement) -> list[str]:
     return [n.column for n in statement.numbers.columns if not is_protected(n)]
 
 
-def best_attack(guesses: Sequence[Mapping[str, Any]], *, on: str) -> Mapping[str, Any] | None:
-    """Return the attack with the smallest error."""
-    chosen = [guess for guess in guesses if guess["on"] == on]
-    return min(chosen, key=lambda guess: (float(guess["error"]), str(guess["attack"])), default=None)
+def best_attack(guesses: Sequence[Mapping[str, Any]], *on: str) -> Mapping[str, Any] | None:
+    """Return the attack on these kinds of records with the smallest error beside the error without it."""
+    chosen = [guess for guess in guesses if guess["on"] in on]
+    return min(chosen, key=lambda guess: (_strain(guess), str(guess["attack"])), default=None)
 
 
-def _view(key: str, numbers: ColumnNumbers, guesses: Sequence[Mapping[str, Any]]) -> ColumnView:
-    """Return the view of one protected column, with the attacks on it."""
-    chance, measure = is_chance(numbers), numbers.measure
-    attack, floor = best_attack(guesses, on="prior"), _floor(numbers)
-    marks = []
-    if numbers.without is not None:
-        marks.append(_mark("without", numbers.without, measure, chance))
-    if attack is not None:
-        marks.append(_mark("attack", float(attack["error"]), measure, chance, attack))
-    if floor is not None:
-        marks.append(_mark("floor", floor, measure, chance))
-    least = min((m.error for m in marks if m.kind != "without"), default=0.0)
-    warning = _row_warning(guesses, floor, measure, chance)
-    sentence = _attack_sentence(guesses, floor, measure, chance)
+def _strain(guess: Mapping[str, Any]) -> float:
+    return float(guess["error"]) / (float(guess["without"]) or 1.0)
+
+
+def _view(
+    key: str, alike: Sequence[ColumnNumbers], attacks: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> ColumnView:
+    """Return the view of columns with the same noise; of the attacks on them the best one is shown."""
+    guesses = [guess for numbers in alike for guess in attacks.get(numbers.column, [])]
+    attack = best_attack(guesses, "rows", "file") or best_attack(guesses, "prior")
+    first = next((one for one in alike if attack is not None and one.column == attack["column"]), alike[0])
+    verdict = _verdict(guesses)
+    chance, measure, floor = is_chance(first), first.measure, _floor(first)
+    without = first.without if attack is None else float(attack["without"])
+    marks = [] if attack is None else [_mark("attack", float(attack["error"]), measure, chance, attack)]
+    marks += [] if without is None else [_mark("without", without, measure, chance)]
+    marks += [] if floor is None else [_mark("floor", floor, measure, chance)]
+    sentences = [] if attack is None else [_attack_sentence(attack, measure, chance)]
+    if verdict:
+        sentences.append("On made-up records an attack did better than is proven: the floor is broken.")
     return ColumnView(
-        column=numbers.column,
-        law=numbers.law_in_words,
-        epsilon="" if numbers.epsilon is None else formatting.number(numbers.epsilon, rounding="up"),
-        sentences=[numbers.sentence, *([sentence] if sentence else [])],
-        warning=warning,
+        column=first.column,
+        columns=[numbers.column for numbers in alike],
+        law=first.law_in_words,
+        epsilon="" if first.epsilon is None else formatting.number(first.epsilon, rounding="up"),
+        sentences=[*sentences, first.sentence],
         figures=[_figure(mark, measure, chance) for mark in marks],
-        verdict=_verdict(guesses),
-        strain=least / numbers.without if numbers.without else 0.0,
+        verdict=verdict,
+        strain=min((m.error for m in marks if m.kind != "without"), default=0.0) / (without or 1.0),
         key=key,
         marks=marks,
         chance=chance,
@@ -141,7 +161,8 @@ def _floor(numbers: ColumnNumbers) -> float | None:
 def _mark(
     kind: str, error: float, measure: str | None, chance: bool, guess: Mapping[str, Any] | None = None
 ) -> Mark:
-    """Return one mark of the bar; `guess` gives the interval of a measured error."""
+    """Return one mark of the bar; `guess` gives the interval of a measured error, if it was measured."""
+    sampled = guess is not None and guess["lower"] != guess["upper"]
     amount = formatting.quantity(
         error, measure, chance=chance, rounding="down" if kind == "floor" else "nearest"
     )
@@ -149,8 +170,8 @@ def _mark(
         kind=kind,
         error=error,
         words=f"{_TITLES[kind]}: {amount}{' wrong' if chance else ''}.",
-        lower=float(guess["lower"]) if guess else None,
-        upper=float(guess["upper"]) if guess else None,
+        lower=float(guess["lower"]) if guess and sampled else None,
+        upper=float(guess["upper"]) if guess and sampled else None,
     )
 
 
@@ -168,45 +189,24 @@ def _figure(mark: Mark, measure: str | None, chance: bool) -> Figure:
 
 
 def _verdict(guesses: Sequence[Mapping[str, Any]]) -> str:
-    verdicts = {str(guess["verdict"]) for guess in guesses if guess["on"] == "prior"}
-    return next((v for v in ("broken", "holds", "no floor") if v in verdicts), "")
+    return "broken" if any(guess["verdict"] == "broken" for guess in guesses) else ""
 
 
-def describe_error(error: float, measure: str | None, chance: bool) -> str:
-    """Return a clause about an error: how often a guess was wrong, or how far off it was."""
-    amount = formatting.quantity(error, measure, chance=chance)
-    return f"was wrong {amount} of the time" if chance else f"was off by {amount}"
+_ATTACKED = {
+    "rows": "On the real rows, an attacker who knows {} {}; without the person's published row, {}.",
+    "file": "From the file alone, the best attacker expects an error of {1}; without the person's row, {2}.",
+    "prior": "On made-up records, an attacker who knows {} {}; without the person's published row, {}.",
+}
 
 
-def _attack_sentence(
-    guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
-) -> str:
-    """Return a sentence about the best attack on made-up records; empty where none was run."""
-    attack = best_attack(guesses, on="prior")
-    if attack is None:
-        return ""
-    count = sum(guess["on"] == "prior" for guess in guesses)
-    of = "The one attack" if count == 1 else f"The best of {count} attacks"
-    error = describe_error(float(attack["error"]), measure, chance)
-    line = f"{of} on made-up records ({attack['attack']}) {error}"
-    if attack["verdict"] == "broken":
-        return f"{line}: the floor is broken."
-    return f"{line}." if floor is None else f"{line}; the floor held."
-
-
-def _row_warning(
-    guesses: Sequence[Mapping[str, Any]], floor: float | None, measure: str | None, chance: bool
-) -> str:
-    """Return a warning where an attack on real rows came below the floor; empty elsewhere."""
-    attack = best_attack([*guesses], on="rows")
-    if attack is None or floor is None or float(attack["error"]) >= floor:
-        return ""
-    without = formatting.quantity(float(attack["without"]), measure, chance=chance)
-    return (
-        f"On the real rows, an attacker who knows {attack['knowledge']} "
-        f"{describe_error(float(attack['error']), measure, chance)}, and without this file {without}. The "
-        "floor assumes less knowledge."
+def _attack_sentence(attack: Mapping[str, Any], measure: str | None, chance: bool) -> str:
+    """Return a sentence about the best attack, and about the same attacker without the published row."""
+    error, without = (
+        formatting.quantity(float(attack[name]), measure, chance=chance) for name in ("error", "without")
     )
+    if attack["on"] != "file":
+        error = f"is wrong in {error} of cases" if chance else f"is off by {error}"
+    return _ATTACKED[str(attack["on"])].format(attack["knowledge"], error, without)
 
 
 _PICTURES = 12

@@ -9,7 +9,7 @@ from discreet import formatting
 from discreet.privacy.promises import PROMISE_NAMES, describe_promise
 from discreet.report.charts import timeline
 from discreet.report.pages._columns import is_chance
-from discreet.report.pages.tables import HtmlTable, name_markup, two_lines
+from discreet.report.pages.tables import HtmlTable, merge_rows, two_lines
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -80,20 +80,20 @@ def column_table(statement: Statement) -> HtmlTable:
     """Return the table of columns: noise, floor and epsilon."""
     return HtmlTable(
         caption="Column by column",
-        head=("Column", "Mechanism", "Without the release", "Proven floor", "ε"),
-        rows=[_column(n) for n in statement.numbers.columns],
+        head=("Column", "Role", "Mechanism", "Without the release", "Floor under its prior", "ε"),
+        rows=merge_rows((n.column, _column(n)) for n in statement.numbers.columns),
         stack=True,
         noun="more column",
     )
 
 
 def _column(numbers: ColumnNumbers) -> list[Markup | str]:
-    """Return one row of the table of columns."""
+    """Return the cells of one column beside its name."""
     chance, measure = is_chance(numbers), numbers.measure
     wrong = " wrong" if chance else ""
     floor, without = numbers.floor, numbers.without
     return [
-        two_lines(name_markup(numbers.column), "" if numbers.role == "sensitive" else numbers.role),
+        numbers.role,
         formatting.printable(numbers.law_in_words),
         formatting.NONE if without is None else formatting.quantity(without, measure, chance=chance) + wrong,
         formatting.NONE
@@ -108,19 +108,20 @@ def bounds_table(statement: Statement) -> HtmlTable:
     return HtmlTable(
         caption="What each column may contain, and the source of each declaration",
         head=("Column", "Type", "May contain", "Missing cells", "Who says so"),
-        rows=[
-            [
-                name_markup(b.column),
-                b.type,
-                two_lines(_range(b), b.outside),
-                "possible" if b.missing else "no",
-                formatting.printable(b.source or "not given"),
-            ]
-            for b in statement.bounds
-        ],
+        rows=merge_rows((b.column, _bound(b)) for b in statement.bounds),
         stack=True,
         noun="more column",
     )
+
+
+def _bound(bound: DeclaredBound) -> list[Markup | str]:
+    """Return the cells of one declared column beside its name."""
+    return [
+        bound.type,
+        two_lines(_range(bound), bound.outside),
+        "possible" if bound.missing else "no",
+        formatting.printable(bound.source or "not given"),
+    ]
 
 
 def _range(bound: DeclaredBound) -> str:

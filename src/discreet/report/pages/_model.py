@@ -13,7 +13,7 @@ import numpy as np
 
 from discreet import formatting
 from discreet.report.charts import MOST_CLASSES, ColumnEffect, EffectCell, draw_effect, effect_axis
-from discreet.report.pages._summary import SummaryTile
+from discreet.report.pages.tables import SummaryTile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,8 +16,18 @@ import jinja2
 from markupsafe import Markup
 
 from discreet import formatting
-from discreet.report.pages import _attacks, _columns, _declared, _learning, _model, _quality, _summary
-from discreet.report.pages._summary import summary_tiles
+from discreet.audit import Risk
+from discreet.report.pages import (
+    _attacks,
+    _code_example,
+    _columns,
+    _declared,
+    _first_page,
+    _glossary,
+    _learning,
+    _model,
+    _quality,
+)
 from discreet.report.pages.tables import SHOWN, badge, name_markup, verdict_badge
 
 if TYPE_CHECKING:
@@ -76,7 +86,7 @@ def statement_page(statement: Statement, measured: MeasuredTables | None = None)
         "statement.html.j2",
         script="",
         **_common_values(statement),
-        example=_summary.code_example(statement),
+        example=_code_example.code_example(statement),
         measured=None if measured is None else _quality.measured_view(measured),
     )
 
@@ -119,7 +129,6 @@ def _report_page(statement: Statement, findings: Findings) -> str:
         script=_text("what_if.js"),
         **common,
         findings=findings,
-        tiles=summary_tiles(statement, findings),
         what_if=_learning.what_if_view(statement, findings),
         on_prior=_attacks.guess_table(findings.guesses, on="prior"),
         on_file=_attacks.guess_table(findings.guesses, on="file"),
@@ -140,10 +149,15 @@ def _report_page(statement: Statement, findings: Findings) -> str:
 def _common_values(statement: Statement, findings: Findings | None = None) -> dict[str, Any]:
     """Return the template values that both pages share; findings add attacks to the columns."""
     made_up = any(numbers.law["kind"] == "synthetic" for numbers in statement.numbers.columns)
+    risk = None if statement.risk is None else Risk.from_dict(statement.risk)
+    guesses = statement.attacks if findings is None else findings.guesses
     return {
         "statement": statement,
         "facts": _declared.facts(statement),
-        "columns": _columns.protected_columns(statement, findings),
+        "page": _first_page.first_page(statement, risk, findings),
+        "risks": _attacks.risk_table(risk),
+        "words": _glossary.glossary(),
+        "columns": _columns.protected_columns(statement, guesses),
         "clear": _columns.clear_columns(statement),
         "promises": _declared.promise_table(statement),
         "column_table": _declared.column_table(statement),
@@ -210,7 +224,7 @@ def _environment() -> jinja2.Environment:
         "up": lambda value: formatting.number(value, rounding="up"),
         "verdict": verdict_badge,
     }
-    environment.globals |= {"badge": badge, "SHOWN": SHOWN}
+    environment.globals |= {"badge": badge, "SHOWN": SHOWN, "term": _glossary.term}
     return environment
 
 

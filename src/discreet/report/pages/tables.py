@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from discreet import formatting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 SHOWN = 30
 """Number of columns, or rows of a table, that a page shows before it folds the rest."""
@@ -60,8 +60,32 @@ class HtmlTable:
         return self.rows[self.fold_at :]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryTile:
+    """Tile with a title, an amount, a note, and ``kind``, the CSS class of its border."""
+
+    title: str
+    amount: str
+    note: str
+    kind: str = "plain"
+
+
+def merge_rows(rows: Iterable[tuple[str, Sequence[Markup | str]]]) -> list[list[Markup | str]]:
+    """Return one row for all columns whose other cells are equal, in the order of the first of each.
+
+    Parameters
+    ----------
+    rows : iterable of (str, sequence)
+        Name of a column, and the cells beside it.
+    """
+    named: dict[tuple[Markup | str, ...], list[str]] = {}
+    for column, cells in rows:
+        named.setdefault(tuple(cells), []).append(column)
+    return [[names_markup(columns), *cells] for cells, columns in named.items()]
+
+
 VERDICTS = {
-    "holds": ("ok", "holds"),
+    "holds": ("plain", "as proven"),
     "broken": ("bad", "broken"),
     "no floor": ("plain", "no floor"),
     "shown": ("plain", "shown only"),
@@ -83,6 +107,14 @@ def verdict_badge(verdict: str) -> Markup:
 def name_markup(text: str) -> Markup:
     """Return the name of a column, isolated so that right-to-left text does not affect its surroundings."""
     return Markup('<bdi class="name">{}</bdi>').format(escape(formatting.name(text)))
+
+
+def names_markup(columns: Sequence[str]) -> Markup:
+    """Return the name of a column, or the number of columns with all their names below it."""
+    if len(columns) == 1:
+        return name_markup(columns[0])
+    listed = Markup(", ").join(name_markup(column) for column in columns)
+    return Markup('{} columns<span class="under">{}</span>').format(len(columns), listed)
 
 
 def two_lines(first: Markup | str, second: str) -> Markup:

@@ -1,4 +1,4 @@
-"""Head of the report: summary tiles, and the code example for the noise laws of a release."""
+"""Code example of a statement page: how to correct for the noise laws of a release."""
 
 from __future__ import annotations
 
@@ -8,143 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discreet import formatting
-from discreet.report.pages._attacks import exposures, member_verdict
-from discreet.report.pages._learning import original_scores
-
 if TYPE_CHECKING:
-    from discreet.report.findings import Findings
     from discreet.report.statement.documents import ColumnNumbers, Statement
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryTile:
-    """Tile with a title, an amount, a note, and ``kind``, the CSS class of its badge."""
-
-    title: str
-    amount: str
-    note: str
-    kind: str = "plain"
-
-
-def summary_tiles(statement: Statement, findings: Findings) -> list[SummaryTile]:
-    """Return the tiles at the head of the internal report."""
-    return [
-        tile
-        for tile in (
-            _floors(findings),
-            _epsilon(statement),
-            _pair_error(findings),
-            _quality(findings),
-            _exposure(findings),
-            _membership(findings),
-        )
-        if tile
-    ]
-
-
-def _floors(findings: Findings) -> SummaryTile | None:
-    """Return how many floors held against attacks on made-up records."""
-    decided = [g for g in findings.guesses if g["on"] == "prior" and g["verdict"] in ("holds", "broken")]
-    if not decided:
-        return SummaryTile(title="Floors", amount="none", note="No error floor is proven.", kind="warn")
-    all_columns = {str(g["column"]) for g in decided}
-    broken = {str(g["column"]) for g in decided if g["verdict"] == "broken"}
-    attacks = formatting.count_noun(len(decided), "attack")
-    return SummaryTile(
-        title="Floors that held",
-        amount=f"{len(all_columns) - len(broken):,} of {len(all_columns):,}",
-        note=f"against {attacks} on made-up records",
-        kind="bad" if broken else "ok",
-    )
-
-
-def _epsilon(statement: Statement) -> SummaryTile:
-    """Return the epsilon of a whole row, or that none is proven."""
-    numbers = statement.numbers
-    if not statement.definition.differential_privacy or numbers.epsilon is None:
-        return SummaryTile(
-            title="Differential privacy",
-            amount="none",
-            note="No epsilon is proven for the release as a whole.",
-            kind="warn",
-        )
-    delta = f"at δ = {formatting.number(numbers.delta, rounding='up')}" if numbers.delta else "pure"
-    return SummaryTile(
-        title="ε of a whole row",
-        amount=formatting.number(numbers.epsilon, rounding="up"),
-        note=delta + (", large: see the floors" if numbers.epsilon > 8 else ""),
-    )
-
-
-def _pair_error(findings: Findings) -> SummaryTile | None:
-    """Return the mean error of pairs of columns of a synthetic table; None for other releases."""
-    quality = findings.quality
-    errors = [] if quality is None else [error for row in quality.two_way for error in row]
-    if quality is None or not errors:
-        return None
-    by_chance = formatting.small_percent(quality.two_way_chance)
-    return SummaryTile(
-        title="Error of a pair of columns",
-        amount=formatting.small_percent(sum(errors) / len(errors)),
-        note=f"of the rows, on average; by chance {by_chance}",
-    )
-
-
-def _quality(findings: Findings) -> SummaryTile | None:
-    """Return the score of a model trained on the release beside the others; None if not measured."""
-    scores, task = original_scores(findings.learning), findings.learning and findings.learning.task
-    if "release" not in scores:
-        return None
-    format_score = formatting.percent if task == "classification" else formatting.number
-    others = [
-        f"{name} {format_score(scores[key])}"
-        for key, name in (
-            ("aware", "knowing the noise law"),
-            ("original", "original"),
-            ("majority", "no rows at all"),
-        )
-        if key in scores
-    ]
-    return SummaryTile(
-        title="Accuracy" if task == "classification" else "R²",
-        amount=format_score(scores["release"]),
-        note=", ".join(others),
-    )
-
-
-def _exposure(findings: Findings) -> SummaryTile | None:
-    worst = next(iter(exposures(findings.exposures)), None)
-    if worst is None:
-        return None
-    return SummaryTile(
-        title=worst.attack.capitalize(),
-        amount=worst.success,
-        note=f"{worst.verdict}; by chance {worst.chance}",
-        kind=worst.kind,
-    )
-
-
-def _membership(findings: Findings) -> SummaryTile | None:
-    """Return how well people in a synthetic table are told from others, by the best attack on real rows."""
-    areas = [one for one in findings.members if one["on"] == "rows" and one["members"] is None]
-    if not areas:
-        return None
-    best = max(areas, key=lambda one: float(one["value"]))
-    kind, verdict = member_verdict(best)
-    return SummaryTile(
-        title="People told from others",
-        amount=formatting.percent(float(best["value"])),
-        note=f"of pairs, {verdict}; by chance 50{formatting.NO_BREAK}%, at most "
-        f"{formatting.percent(float(best['bound']), rounding='up')}",
-        kind=kind,
-    )
 
 
 _ADDITIVE = ("gaussian", "laplace", "bounded")
 _MADE_FOR = {
     "masked": "Logistic regression",
-    "masked-svm": "The support vector machine with the Huberized hinge (half-width in the dictionary)",
+    "masked-svm": "The support vector machine with the Huberized hinge (half-width in datapackage.json)",
 }
 """Learner that finds the classifier again, by the kind of the law of made-up points."""
 _CORRECTED = (*_ADDITIVE, "spherical", "response", "joint-response", "clear")
@@ -260,9 +131,9 @@ def _advice(columns: list[ColumnNumbers]) -> list[str]:
     if made_for := [_MADE_FOR[kind] for kind in _MADE_FOR if kind in kinds]:
         paragraphs.append(
             f"The rows belong to no real person. {made_for[0]} trained on all coordinates, at "
-            "full precision, without another intercept and with the penalty given in the dictionary, yields "
-            "the released classifier. To apply it to your own rows, transform them by `coordinate = scale "
-            "* cell + shift`. The file contains nothing else about the table: do not compute means or "
+            "full precision, without another intercept and with the penalty given in datapackage.json, "
+            "yields the released classifier. To apply it to your own rows, transform them by `coordinate = "
+            "scale * cell + shift`. The file contains nothing else about the table: do not compute means or "
             "correlations from it."
         )
     if "synthetic" in kinds:
