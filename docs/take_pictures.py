@@ -10,7 +10,6 @@ from tests.report.chromium import Browser, browser
 from tests.server.conftest import running
 
 from discreet import ApproxDP, publish, publish_model
-from discreet.pipeline import Output
 
 if TYPE_CHECKING:
     from tests.server.conftest import RunningService
@@ -86,7 +85,6 @@ if __name__ == "__main__":
                 out=folder / "release",
                 protect={"age": 9},
                 ledger=False,
-                output=Output(csv=False),
             )
             picture_report(page, folder / "release" / "internal" / "report.html")
             publish(
@@ -95,7 +93,6 @@ if __name__ == "__main__":
                 method="synthetic",
                 privacy=ApproxDP(epsilon=1, delta=1e-6),
                 ledger=False,
-                output=Output(csv=False),
             )
             picture_quality(page, folder / "synthetic" / "internal" / "report.html")
             publish_model(

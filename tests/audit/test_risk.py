@@ -1,11 +1,13 @@
 """Records of the risk of a release: thresholds, verdicts and their JSON."""
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
 
 from discreet.audit import AttackRisk, Risk
+from discreet.audit.risk import threshold_of
 from discreet.errors import ParameterError
 
 
@@ -16,11 +18,14 @@ def an_attack(**changes: Any) -> AttackRisk:
         "success": 0.05, "lower": 0.04, "upper": 0.06, "baseline": 0.001, "bound": None, "n": 1000,
         "n_rows": 1000, "failure_probability": 0.05, "sentence": "It links 5 %.",
     }  # fmt: skip
-    return AttackRisk(**{**values, **changes})
+    values |= changes
+    return AttackRisk(threshold=threshold_of(values["attack"], values["baseline"]), **values)
 
 
 def a_risk(*attacks: AttackRisk, verdict: Any = "yes") -> Risk:
-    return Risk(attacks=attacks, sentence="Little.", advice=("Less.",), verdict=verdict, why="Because.")
+    return Risk(
+        attacks=attacks, sentence="Little.", advice=("Less.",), verdict=verdict, why="Because.", people=1
+    )
 
 
 def test_json_round_trip() -> None:
@@ -39,7 +44,7 @@ def test_threshold_is_a_gain_over_the_baseline() -> None:
 
 def test_upper_end_decides() -> None:
     assert an_attack(success=0.08, lower=0.06, upper=0.1).is_above
-    assert not an_attack(success=0.08, lower=0.06, upper=0.09).is_above
+    assert not an_attack(success=0.08, lower=0.06, upper=0.0909).is_above
 
 
 def test_only_an_unaccepted_no_stops() -> None:
@@ -58,6 +63,6 @@ def test_refusals() -> None:
     with pytest.raises(ParameterError, match="verdict of Risk"):
         a_risk(verdict="maybe")
     with pytest.raises(ParameterError, match="attack of AttackRisk"):
-        an_attack(attack="guess")
+        dataclasses.replace(an_attack(), attack="guess")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="was empty"):
         a_risk().accept(" ")

@@ -191,14 +191,14 @@ def test_verify_passes_what_is_whole_and_fails_what_was_changed(made: Path, tmp_
     assert "nothing failed" in done.out
     assert "not checkable" in done.out
     shutil.copytree(made / "release" / "public", tmp_path / "public")
-    page = tmp_path / "public" / "dictionary.csv"
+    page = tmp_path / "public" / "datapackage.json"
     page.write_text(page.read_text().replace("age", "edad"))
     done = discreet("verify", "public", "--json", cwd=tmp_path)
     assert done.code == 1
     found = json.loads(done.out)
     assert not found["ok"]
     assert any(
-        "dictionary.csv" in check["detail"] for check in found["checks"] if check["verdict"] == "failed"
+        "datapackage.json" in check["detail"] for check in found["checks"] if check["verdict"] == "failed"
     )
     assert discreet("verify", "no-such-folder", cwd=tmp_path).code == 1
 

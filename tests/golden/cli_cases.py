@@ -114,7 +114,7 @@ def _forge(folder: Path) -> None:
     (folder / "forged").mkdir()
     for path in (folder / "release" / "public").iterdir():
         (folder / "forged" / path.name).write_bytes(path.read_bytes())
-    with (folder / "forged" / "dictionary.csv").open("a") as file:
+    with (folder / "forged" / "datapackage.json").open("a") as file:
         file.write("x\n")
 
 

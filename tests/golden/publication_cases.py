@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gzip
 import json
 import os
 import re
@@ -54,7 +53,7 @@ fields:
 """
 FAST = ("--attack-records", "200")
 RELEASES: dict[str, tuple[str, ...]] = {
-    "gaussian": ("--protect", "age=9", "--csv"),
+    "gaussian": ("--protect", "age=9"),
     "laplace": ("--epsilon", "4"),
     "bounded": ("--method", "bounded", "--epsilon", "4", "--in-range"),
     "bounded additive": ("--method", "bounded", "--support", "age=100,hours=150"),
@@ -140,8 +139,8 @@ def public_files(public: Path, *, bits: bool) -> dict[str, Any]:
             case ".npz":
                 with np.load(path) as arrays:
                     found[path.name] = {name: _array(arrays[name]) for name in sorted(arrays.files)}
-            case ".gz":
-                found[path.name] = of_bytes(gzip.decompress(path.read_bytes())) if bits else "random"
+            case ".csv":
+                found[path.name] = of_bytes(path.read_bytes()) if bits else "random"
             case ".json":
                 found[path.name] = of_json(_portable(json.loads(path.read_text(encoding="utf-8"))))
             case _:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 import os
 import resource
@@ -14,6 +13,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from discreet.release.table import TablePlan
     from discreet.report.findings import Stage
 
-STAGES = ["read", "check", "plan", "test", "release", "learn", "attack", "write"]
-PUBLIC = ["SHA256SUMS", "croissant.json", "data.csv.gz", "data.parquet", "dictionary.csv"]
+STAGES = ["read", "check", "plan", "test", "risk", "release", "learn", "attack", "write"]
+PUBLIC = ["README.txt", "SHA256SUMS", "croissant.json", "data.parquet", "datapackage.json", "readable.csv"]
 PUBLIC += ["statement.html", "statement.json"]
 REPLACE = Output(replace=True)
 
@@ -389,8 +389,8 @@ def differing(a: Any, b: Any, path: str = "") -> set[str]:
 
 
 FROM_THE_FILE = {
-    ".files.data.csv.gz",
     ".files.data.parquet",
+    ".files.readable.csv",
     *(f".attacks[].{name}" for name in ("error", "lower", "upper", "without", "note")),
 }
 
@@ -405,8 +405,9 @@ def leaks(pair: list[Published]) -> set[str]:
                 found.add(name)
     rows = []
     for done in pair:
-        with open_table(done.public / "data.csv.gz"), gzip.open(done.public / "data.csv.gz", "rt") as lines:
-            rows.append(lines.read().splitlines())
+        with duckdb.connect() as connection:
+            path = str(done.public / "data.parquet")
+            rows.append(connection.execute("FROM read_parquet($1)", [path]).fetchall())
     if sum(x != y for x, y in zip(*rows, strict=True)) != 1:
         found.add("data")
     return found

@@ -74,7 +74,7 @@ def test_the_report_explains_members_and_others_and_the_statement_shows_made_up_
     report = (done.internal / "report.html").read_text()
     page = (done.public / "statement.html").read_text()
     assert "the whole release was rehearsed on made-up rows" in report
-    assert "People told from others" in report
+    assert "May it be published?" in report
     assert "Real people: a random half makes a table anew" in report
     assert "Only the difference is about the people in the table" in page
     assert "Real people" not in page

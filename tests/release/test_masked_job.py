@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -69,9 +68,10 @@ def test_the_statement_says_what_the_points_carry_and_what_not(done: Published) 
     assert "made-up points" in statement.numbers.columns[0].sentence
 
 
-def test_the_dictionary_is_all_that_it_takes_to_train_and_to_use_the_classifier(done: Published) -> None:
-    with (done.public / "dictionary.csv").open(newline="", encoding="utf-8") as file:
-        laws = {line["name"]: json.loads(line["law_json"]) for line in csv.DictReader(file)}
+def test_the_data_package_is_all_that_it_takes_to_train_and_to_use_the_classifier(done: Published) -> None:
+    package = json.loads((done.public / "datapackage.json").read_text(encoding="utf-8"))
+    (fields,) = [one["schema"]["fields"] for one in package["resources"] if one["name"] == "data"]
+    laws = {field["name"]: field["privacy"]["law"] for field in fields}
     *names, target = laws
     with open_table(done.public / "data.parquet") as table:
         (batch,) = table.batches(_published())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -285,9 +284,10 @@ def test_a_stranger_finds_nothing_wrong_and_is_told_the_learner(done: Published)
     assert statement.what.rows_published == 200
 
 
-def test_the_dictionary_is_all_that_it_takes_to_train(done: Published) -> None:
-    with (done.public / "dictionary.csv").open(newline="", encoding="utf-8") as file:
-        laws = {line["name"]: json.loads(line["law_json"]) for line in csv.DictReader(file)}
+def test_the_data_package_is_all_that_it_takes_to_train(done: Published) -> None:
+    package = json.loads((done.public / "datapackage.json").read_text(encoding="utf-8"))
+    (fields,) = [one["schema"]["fields"] for one in package["resources"] if one["name"] == "data"]
+    laws = {field["name"]: field["privacy"]["law"] for field in fields}
     *names, target = laws
     assert laws["age"]["kind"] == "masked-svm"
     with open_table(done.public / "data.parquet") as table:

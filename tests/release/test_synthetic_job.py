@@ -26,7 +26,7 @@ from discreet import (
 )
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError, SourceError
 from discreet.noise import Stream
-from discreet.pipeline.options import KeyEscrow, Output
+from discreet.pipeline.options import KeyEscrow
 from discreet.pipeline.plan import dry_run
 from discreet.privacy import Spending
 from discreet.query.calibration import QueryNoise
@@ -196,8 +196,8 @@ def test_readme_warns_and_its_lines_run(
 ) -> None:
     text = (done.public / "README.txt").read_text(encoding="utf-8")
     assert "18 to 64 % of cases instead of 95 %" in text
-    with_library = text.split("at once:\n")[1].split("\nPython:")[0]
-    lines = text.split("Python:\n")[1].split("\nR:")[0]
+    with_library = text.split("pip install discreet:\n")[1].split("\n\n")[0]
+    lines = text.split("\nPython:\n")[1].split("\n\nR:")[0]
     monkeypatch.chdir(done.public)
     for part in (with_library, lines):
         exec("\n".join(line.strip() for line in part.splitlines()), {})
@@ -210,7 +210,7 @@ def test_the_lines_of_r_in_the_readme_run(done: Published) -> None:
     if shutil.which("Rscript") is None or subprocess.run(["Rscript", "-e", "library(jsonlite)"]).returncode:
         pytest.skip("NOT CHECKED: the lines of R in README.txt. Install r-base-core and r-cran-jsonlite.")
     text = (done.public / "README.txt").read_text(encoding="utf-8")
-    lines = [line.strip() for line in text.split("\nR:\n")[1].split("\n\n")[0].splitlines()]
+    lines = [line.strip() for line in text.split("\nR:\n")[2].split("\n\n")[0].splitlines()]
     # Every table is read as the page reads one of them, and printed for a program instead of a person.
     lines.insert(3, "for (t in q$tables) {")
     lines[-1] = lines[-1].replace("print(", "write.csv(", 1)
@@ -335,7 +335,6 @@ def test_the_same_release_again_is_free_and_says_that_its_key_drew_nothing(
         n_records=500,
         ledger=ledger,
         escrow=KeyEscrow(tmp_path / "key", PASSPHRASE),
-        output=Output(csv=False),
         out=tmp_path / "again",
     )
     assert len(ledger.history()) == before
@@ -461,7 +460,6 @@ def test_a_changed_record_is_caught_even_with_new_hashes(name: str, done: Publis
 def test_a_changed_cell_of_the_data_is_caught_even_with_new_hashes(done: Published, tmp_path: Path) -> None:
     folder = tmp_path / "public"
     shutil.copytree(done.public, folder)
-    (folder / "data.csv.gz").unlink()
     with duckdb.connect() as connection:
         data = f"'{folder / 'data.parquet'}'"
         connection.execute(f"CREATE TABLE t AS SELECT row_number() OVER () AS i, * FROM {data}")

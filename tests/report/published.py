@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import shutil
@@ -10,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.audit import attack_file
+from discreet.errors import DiscreetError
 from discreet.noise import Stream
-from discreet.release import BoundedRelease, published_schema
+from discreet.release import BoundedRelease, method_from_dict, published_schema
 from discreet.release.publication import published_fields
+from discreet.release.readable import readable_columns, write_readable
 from discreet.report.folder.folder import (
-    CSV,
     DATA,
+    READABLE,
     STATEMENT,
-    add_csv,
     data_digests,
     read_statement,
     write_public,
@@ -27,6 +29,7 @@ from discreet.report.folder.model_files import write_answers, write_classifier
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import About, Statement, Tuning
 from discreet.report.statement.table import TableSubject
+from discreet.schema import Schema
 from discreet.tables import open_table, write_table
 from tests.contracts.cases import RELEASES, ROWS, SCHEMA
 
@@ -59,13 +62,12 @@ def publish(
     about: About | None = None,
     ledger: Ledger | None = None,
     written_by: ReleaseMethod | None = None,
-    csv: bool = False,
 ) -> Statement:
     """Publish a table into an empty folder; `written_by` is the method that really draws, if another."""
     folder.mkdir(parents=True, exist_ok=True)
     publication = (written_by or method).publish(dict(rows), folder / DATA, stream=Stream.for_replay(key))
     write_answers(folder, written_by or method)
-    add_csv(folder, publication.n_rows, wanted=csv)
+    write_readable(folder / DATA, folder / READABLE, readable_columns(publication))
     statement = build_statement(
         TableSubject(
             publication,
@@ -108,9 +110,13 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def hash_again(folder: Path) -> None:
-    """Do what a forger can: make the CSV again, hash the data, say so in the statement, and so on."""
-    if (folder / CSV).exists():
-        add_csv(folder, 0, wanted=True)
+    """Do what a forger can: make the copy again, hash the data, say so in the statement, and so on."""
+    statement = read_statement(folder)
+    schema = Schema.from_dict(statement.declared)
+    method = method_from_dict(statement.what.method.model_dump(), schema=schema)
+    with contextlib.suppress(DiscreetError):  # where the forgery is no such table, the old copy stays
+        plan = method.plan(schema, statement.what.rows_read or 0)
+        write_readable(folder / DATA, folder / READABLE, readable_columns(plan))
     edit(folder, lambda values: values.update(files=data_digests(folder)))
     write_public(folder, read_statement(folder))
 
@@ -118,7 +124,7 @@ def hash_again(folder: Path) -> None:
 @functools.cache
 def _honest(name: str, where: Path) -> Path:
     folder = where / name
-    publish(folder, METHODS[name](), csv=name == "gaussian")
+    publish(folder, METHODS[name]())
     return folder
 
 

@@ -77,7 +77,7 @@ def statement_of(
         ),
         ledger=[*earlier, charge],
         tuning=Tuning(on_private_rows="no", why="The floor was asked for beforehand."),
-        files={"data.parquet": "5e" * 32, "data.csv.gz": "7a" * 32},
+        files={"data.parquet": "5e" * 32, "readable.csv": "7a" * 32},
         created=WHEN,
     )  # fmt: skip
 
@@ -101,7 +101,7 @@ def clinic() -> tuple[Statement, Findings]:
     statement = statement_of(method, 569)
     findings = findings_for(statement)
     exposed = {
-        "kind": "exposed", "attack": "invariants", "success": 0.982, "lower": 0.968, "upper": 0.992,
+        "kind": "exposed", "attack": "linkage", "success": 0.982, "lower": 0.968, "upper": 0.992,
         "chance": 1 / 569, "n": 569, "failure_probability": 1e-6,
         "knowledge": "the exact row of somebody and the published model",
         "sentence": "By the exact score alone, which this release keeps for every row, 559 of 569 people are "

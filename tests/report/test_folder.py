@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import csv
-import io
 import json
 import subprocess
 import sys
@@ -21,15 +19,14 @@ from cryptography.hazmat.primitives.serialization import (
 from discreet import Column, GaussianRelease, Schema
 from discreet.errors import ParameterError, SourceError
 from discreet.noise_law import law_from_dict
+from discreet.release.readable import readable_columns, write_readable
 from discreet.report.folder.folder import (
     CROISSANT,
-    CSV,
     DATA,
-    DICTIONARY,
-    LARGEST_CSV,
+    PACKAGE,
+    READABLE,
     SIGNATURE,
     SUMS,
-    add_csv,
     is_signed_by,
     read_bytes,
     read_statement,
@@ -40,7 +37,6 @@ from discreet.report.folder.folder import (
 )
 from discreet.report.statement.documents import About
 from discreet.report.verify import verify
-from discreet.report.verify.cells import first_difference
 from tests.report.published import METHODS, publish
 
 if TYPE_CHECKING:
@@ -74,13 +70,14 @@ def key_pair(password: bytes | None = None) -> tuple[bytes, bytes]:
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("odd") / "public"
     about = About(curator="A census", license="https://creativecommons.org/licenses/by/4.0/")
-    publish(folder, GaussianRelease(scale=9, schema=ODD), ODD_ROWS, about=about, csv=True)
+    publish(folder, GaussianRelease(scale=9, schema=ODD), ODD_ROWS, about=about)
     return folder
 
 
 def test_the_same_table_and_statement_give_the_same_bytes(odd: Path, tmp_path: Path) -> None:
     (tmp_path / DATA).write_bytes((odd / DATA).read_bytes())
-    assert add_csv(tmp_path, 4)
+    plan = GaussianRelease(scale=9, schema=ODD).plan(ODD, 4)
+    write_readable(tmp_path / DATA, tmp_path / READABLE, readable_columns(plan))
     write_public(tmp_path, read_statement(odd))
     assert {entry.name for entry in tmp_path.iterdir()} == {entry.name for entry in odd.iterdir()}
     for entry in odd.iterdir():
@@ -115,38 +112,31 @@ def test_hashes_of_anything_but_plain_names_are_refused(content: bytes) -> None:
         read_sums(content)
 
 
-def test_the_csv_file_holds_the_same_cells_and_is_left_out_of_large_tables(odd: Path, tmp_path: Path) -> None:
-    schema = GaussianRelease(scale=9, schema=ODD).plan(ODD, 4).schema
-    assert first_difference(odd / DATA, odd / CSV, schema) == []
-    (tmp_path / DATA).write_bytes((odd / DATA).read_bytes())
-    assert not add_csv(tmp_path, LARGEST_CSV)
-    assert not add_csv(tmp_path, 4, wanted=False)
-    assert not (tmp_path / CSV).exists()
-    assert add_csv(tmp_path, LARGEST_CSV, wanted=True)
-
-
 @names
-def test_a_dictionary_has_a_line_for_each_column_from_which_its_law_is_made_again(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_data_package_describes_both_files_of_every_method(name: str, tmp_path: Path) -> None:
     method = METHODS[name]()
-    publish(tmp_path / "public", method)
-    text = (tmp_path / "public" / DICTIONARY).read_text(encoding="utf-8")
-    lines = list(csv.DictReader(io.StringIO(text)))
+    statement = publish(tmp_path / "public", method)
+    package = json.loads((tmp_path / "public" / PACKAGE).read_text(encoding="utf-8"))
+    readable, data, *_ = package["resources"]
+    for resource in package["resources"]:
+        assert resource["hash"] == f"sha256:{statement.files[resource['path']]}"
     assert method.schema is not None
     plan = method.plan(method.schema, 100)
-    assert [line["name"] for line in lines] == [summary.column for summary in plan.columns]
-    for line, summary in zip(lines, plan.columns, strict=True):
-        assert law_from_dict(json.loads(line["law_json"])) == summary.law
-        assert line["law"] == summary.law.words()
-        floor = None if summary.floor is None else summary.floor.error
-        assert (float(line["floor"]) if line["floor"] else None) == floor
-        assert (float(line["epsilon"]) if line["epsilon"] else None) == summary.epsilon
+    fields = zip(data["schema"]["fields"], readable["schema"]["fields"], plan.columns, strict=True)
+    for field, shown, summary in fields:
         column = plan.schema.column(summary.column)
+        assert field["name"] == shown["name"] == column.name
+        assert law_from_dict(field["privacy"]["law"]) == summary.law
+        assert field["privacy"]["law_in_words"] == summary.law.words()
+        floor = None if summary.floor is None else summary.floor.error
+        assert field["privacy"].get("floor", {}).get("error") == floor
+        assert field["privacy"].get("epsilon") == summary.epsilon
+        limits = shown["constraints"]
         if column.is_category:
-            assert tuple(json.loads(line["levels"])) == column.levels
+            assert limits["enum"] == [level for level in column.levels if level is not None]
         else:
-            assert (float(line["lower"]), float(line["upper"])) == column.range
+            assert (limits["minimum"], limits["maximum"]) == column.range
+            assert "minimum" not in field["constraints"]  # noise may leave the range
 
 
 CROISSANT_CHECK = """
@@ -155,7 +145,7 @@ import mlcroissant
 dataset = mlcroissant.Dataset(jsonld=sys.argv[1])
 assert not dataset.metadata.ctx.issues.errors, dataset.metadata.ctx.issues.errors
 assert not dataset.metadata.ctx.issues.warnings, dataset.metadata.ctx.issues.warnings
-print(len(list(dataset.records("rows"))))
+print(len(list(dataset.records("rows"))), len(list(dataset.records("readable"))))
 """
 
 
@@ -171,7 +161,7 @@ def test_mlcroissant_accepts_the_metadata_and_reads_the_rows_with_it(odd: Path) 
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "4"
+    assert done.stdout.split() == ["4", "4"]
 
 
 def test_a_signed_folder_is_verified_with_the_public_key(odd: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import pytest
 from discreet import Column, GaussianRelease, NoiseAwareClassifier, Schema, load_release
 from discreet.errors import DiscreetError, SourceError
 from discreet.noise_law import ResponseLaw, SampledLaw
-from discreet.report.folder._metadata import dictionary
-from discreet.report.folder.folder import DATA, DICTIONARY, STATEMENT, SUMS, write_sums
+from discreet.report.folder._data_package import data_package
+from discreet.report.folder.folder import DATA, STATEMENT, SUMS, write_sums
 from discreet.report.folder.loading import noise_law_of
 from tests.contracts.cases import SCHEMA
 from tests.report.published import METHODS, publish
@@ -77,7 +78,7 @@ def test_an_analyst_learns_in_three_lines(tmp_path: Path) -> None:
     assert release.data["x"].dtype == np.float64
 
 
-@pytest.mark.parametrize("name", [DATA, STATEMENT, DICTIONARY])
+@pytest.mark.parametrize("name", [DATA, STATEMENT])
 def test_a_file_that_was_changed_is_refused(name: str, tmp_path: Path) -> None:
     publish(tmp_path, GaussianRelease(scale={"x": 3.0}, schema=LEARNABLE), rows())
     path = tmp_path / name
@@ -94,10 +95,6 @@ def test_another_table_under_fresh_hashes_is_refused_as_well(tmp_path: Path) -> 
     write_sums(tmp_path / "one")
     with pytest.raises(SourceError, match=f"is not the file that {STATEMENT} speaks of"):
         load_release(tmp_path / "one")
-    (tmp_path / "two" / DICTIONARY).write_text("name\n")
-    write_sums(tmp_path / "two")
-    with pytest.raises(SourceError, match=f"does not say what {STATEMENT} says"):
-        load_release(tmp_path / "two")
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -109,7 +106,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
         load_release(tmp_path)
 
 
-def test_a_sampled_column_goes_through_statement_and_dictionary(tmp_path: Path) -> None:
+def test_a_sampled_column_goes_through_statement_and_data_package(tmp_path: Path) -> None:
     statement = publish(tmp_path, GaussianRelease(scale={"x": 3.0}, schema=LEARNABLE), rows())
     (job,) = [c for c in statement.numbers.columns if c.column == "job"]
     law = SampledLaw(law=ResponseLaw(levels=4, keep=0.75), picked=1, among=1)
@@ -122,7 +119,8 @@ def test_a_sampled_column_goes_through_statement_and_dictionary(tmp_path: Path) 
     (read,) = [c for c in noise_law_of(other).columns if c.name == "job"]
     assert read.law == law
     assert read.levels == ("clerk", "nurse", "other", None)
-    line = next(text for text in dictionary(other).splitlines() if text.startswith("job,"))
-    assert ",0.75," in line
-    assert '""kind"": ""sampled""' in line
+    _, data = json.loads(data_package(other))["resources"]
+    (field,) = [field for field in data["schema"]["fields"] if field["name"] == "job"]
+    assert field["privacy"]["law"] == law.to_dict()
+    assert field["constraints"]["enum"] == ["clerk", "nurse", "other", "not published"]
     assert dataclasses.is_dataclass(read)

@@ -7,7 +7,6 @@ everything that follows from the statement is written anew.
 from __future__ import annotations
 
 import datetime
-import gzip
 import json
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,8 @@ from discreet.ledger.records import charge_hash
 from discreet.privacy import ApproxDP, GaussianDP, PureDP, Receipt, promise_from_dict
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease
 from discreet.report.folder.folder import (
-    CSV,
     DATA,
+    READABLE,
     STATEMENT,
     SUMS,
     data_digests,
@@ -71,7 +70,7 @@ class Folders:
                 for mu in (0.5, 0.75):
                     ledger.charge(GaussianDP(mu=mu), what="a table of wages")
                 method = METHODS[name](ledger=None if name == "invariant" else ledger)
-                publish(folder, method, ledger=method.ledger, csv=True)
+                publish(folder, method, ledger=method.ledger)
             self.methods[name] = method
         return shutil.copytree(folder, target / "public"), self.methods[name]
 
@@ -235,18 +234,17 @@ def gap(folder: Path, method: ReleaseMethod) -> None:
     _hash_bytes(folder)
 
 
-def repacked(change: Callable[[bytes], bytes]) -> Forge:
+def readable(change: Callable[[list[bytes]], list[bytes]]) -> Forge:
     def forge(folder: Path, method: ReleaseMethod) -> None:
-        (folder / CSV).write_bytes(change((folder / CSV).read_bytes()))
+        lines = (folder / READABLE).read_bytes().split(b"\n")
+        (folder / READABLE).write_bytes(b"\n".join(change(lines)))
         _hash_bytes(folder)
 
     return forge
 
 
-def other_digits(content: bytes) -> bytes:
-    head, first, rest = gzip.decompress(content).split(b"\n", 2)
-    age, others = first.split(b",", 1)
-    return gzip.compress(b"\n".join([head, age + b"0," + others, rest]), mtime=0)
+def first_age(text: bytes) -> Callable[[list[bytes]], list[bytes]]:
+    return lambda lines: [lines[0], text + b"," + lines[1].split(b",", 1)[1], *lines[2:]]
 
 
 CONTAINERS: dict[str, Forge] = {
@@ -254,11 +252,14 @@ CONTAINERS: dict[str, Forge] = {
     "another compression": written("COMPRESSION snappy"),
     "NaN for NULL": written("COMPRESSION zstd", "* REPLACE (coalesce(income, 'nan'::DOUBLE) AS income)"),
     "a gap in Parquet": gap,
-    "a name in gzip": repacked(lambda c: c[:3] + b"\x08" + c[4:10] + b"somebody\0" + c[10:]),
-    "a time in gzip": repacked(lambda c: c[:4] + b"\x01" + c[5:]),
-    "a second gzip member": repacked(lambda c: c + gzip.compress(b"", mtime=0)),
-    "digits in CSV": repacked(other_digits),
-    "another gzip level": repacked(lambda c: gzip.compress(gzip.decompress(c), 1, mtime=0)),
+    "a changed readable cell": readable(first_age(b"33")),
+    "digits in a readable cell": readable(first_age(b"34.0")),
+    "an unclamped readable cell": readable(first_age(b"-36")),
+    "a dropped readable row": readable(lambda lines: [*lines[:7], *lines[8:]]),
+    "a doubled readable row": readable(lambda lines: [*lines[:-1], lines[-2], b""]),
+    "swapped readable rows": readable(lambda lines: [lines[0], lines[2], lines[1], *lines[3:]]),
+    "other line ends": readable(lambda lines: [line + b"\r" for line in lines[:-1]] + [b""]),
+    "a note after the rows": readable(lambda lines: [*lines, b"# somebody"]),
 }
 
 
@@ -267,12 +268,10 @@ def test_nothing_is_hidden_beside_the_cells(forgery: str, folders: Folders, tmp_
     folder, method = folders.copy("gaussian", tmp_path)
     CONTAINERS[forgery](folder, method)
     found = failed(folder)
-    assert found.keys() & {"bytes", "cells", CSV}, found
+    assert found.keys() & {"bytes", "cells", READABLE}, found
 
 
-@pytest.mark.parametrize(
-    "forgery", ["notes in Parquet", "a gap in Parquet", "a name in gzip", "a second gzip member"]
-)
+@pytest.mark.parametrize("forgery", ["notes in Parquet", "a gap in Parquet", "a changed readable cell"])
 def test_another_version_of_the_engine_is_no_way_out(forgery: str, folders: Folders, tmp_path: Path) -> None:
     folder, method = folders.copy("gaussian", tmp_path)
     edit(folder, lambda values: values["implementation"]["versions"].update(duckdb="0.0.1"))
@@ -280,7 +279,7 @@ def test_another_version_of_the_engine_is_no_way_out(forgery: str, folders: Fold
     plain = {check.name: check.verdict for check in verify(folder).checks}
     assert plain["bytes"] == "not checkable"
     CONTAINERS[forgery](folder, method)
-    assert "bytes" in failed(folder)
+    assert failed(folder).keys() & {"bytes", READABLE}
 
 
 # What can be done to the statement.

@@ -10,7 +10,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 from scipy.special import logsumexp
 
 from discreet.audit._guess import FAILURE, Reidentification, share_interval
@@ -209,7 +209,7 @@ def score_linkage(
         return None
     true, shown = scores
     # Rows that share a score, as on a margin, must not be distinguished by rounding errors.
-    distance, place = cKDTree(shown).query(true, k=2)
+    distance, place = scipy.spatial.cKDTree(shown).query(true, k=2)
     # A link counts only if the nearest score is clearly nearer than the second.
     apart = distance[:, 1] - distance[:, 0] > _TIED * float(np.abs(shown).max())
     hits = (place[:, 0] == np.arange(len(true))) & apart
@@ -310,7 +310,7 @@ def membership(
     # The likelihood of each row under the population.
     baseline = _log_mean(_blockwise_likelihoods(targets, others, published), axis=0)
     scores = [_statistics(targets, people, published, baseline) for people in (inside, outside)]
-    hits = max((_classify(a, b) for a, b in zip(*scores, strict=True)), key=lambda pair: pair[0])[1]
+    hits = max((decide_membership(a, b) for a, b in zip(*scores, strict=True)), key=lambda pair: pair[0])[1]
     return _membership_result(
         hits, each, f"a person's true cells in {len(targets)} columns, and the published laws"
     )
@@ -340,17 +340,7 @@ def score_membership(
     if each < _FEWEST:
         return None
     inside, outside = ({k: v[i * each : (i + 1) * each] for k, v in rows.items()} for i in range(2))
-    # A plan of its own, so that the report of the real release is not overwritten.
-    again = InvariantPlan(
-        schema=plan.schema,
-        learner=plan.learner,
-        variance=plan.variance,
-        scales=plan.scales,
-        outward=plan.outward,
-        precision=plan.precision,
-        label="",
-        report=lambda _: None,
-    )
+    again = plan.without_report()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DiscreetWarning)
@@ -363,8 +353,8 @@ def score_membership(
         if scores is None:
             return None
         # The smaller the distance, the likelier a member; the constant stands for an exact match.
-        distances.append(-np.log(cKDTree(scores[1]).query(scores[0])[0] + 1e-300))
-    _, hits = _classify(*distances)
+        distances.append(-np.log(scipy.spatial.cKDTree(scores[1]).query(scores[0])[0] + 1e-300))
+    _, hits = decide_membership(*distances)
     knowledge = "a person's true record, the published file, and which learner it was made for"
     return _membership_result(hits, each, knowledge)
 
@@ -400,7 +390,7 @@ def _statistics(
     return _log_mean(relative, axis=1), logs.max(axis=1)
 
 
-def _classify(inside: Floats, outside: Floats) -> tuple[float, Bools]:
+def decide_membership(inside: Floats, outside: Floats) -> tuple[float, Bools]:
     """Choose a threshold on every second person and apply it to the others.
 
     Parameters

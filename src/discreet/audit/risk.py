@@ -11,15 +11,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_a
 
 from discreet.audit._guess import AttackRecord
 from discreet.errors import ParameterError
+from discreet.formatting import percent, small_percent
 from discreet.json_record import JsonRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 RiskAttack: TypeAlias = Literal["linkage", "membership", "attribute inference"]
 RiskVerdict: TypeAlias = Literal["yes", "with care", "no"]
 LIMITS: dict[RiskAttack, float] = {"linkage": 0.09, "membership": 0.2, "attribute inference": 0.2}
 """Largest gain over the baseline with which a table may be published; reasons in decision 0042."""
+_CERTAIN = 0.9
+"""Largest gain that a promise may allow any attacker where the verdict is yes."""
+DIGITS = 6
+"""Decimals of the stated shares: what another processor computes is the same to these digits."""
+
+
+def threshold_of(attack: RiskAttack, baseline: float) -> float:
+    """Return the largest share of people about whom an attack may be right, from that without the release."""
+    return round(baseline + LIMITS[attack] * (1 - baseline), DIGITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +57,8 @@ class AttackRisk(AttackRecord):
         Share without the person's row: by chance, or by the best guess from the same knowledge.
     bound : float or None
         Largest share that the promise allows any attacker; None if no promise bounds it.
+    threshold : float
+        Largest share with which a table may be published, as :func:`threshold_of` returns it.
     n : int
         Number of made-up people that were attacked.
     n_rows : int
@@ -77,6 +89,7 @@ class AttackRisk(AttackRecord):
     upper: float
     baseline: float
     bound: float | None
+    threshold: float
     n: int
     n_rows: int
     failure_probability: float
@@ -86,11 +99,6 @@ class AttackRisk(AttackRecord):
         self._check("attack", get_args(RiskAttack))
         self._check("prior", ("independent", "correlated", "declared"))
         self._check_interval(self.failure_probability, self.lower, self.success, self.upper)
-
-    @property
-    def threshold(self) -> float:
-        """Largest share with which a table may be published."""
-        return self.baseline + LIMITS[self.attack] * (1 - self.baseline)
 
     @property
     def gain(self) -> float:
@@ -123,6 +131,8 @@ class Risk(JsonRecord):
         no promise of differential privacy bounds what other attackers gain.
     why : str
         Reason of the verdict, in one sentence.
+    people : int
+        Number of made-up people that were to be attacked; who measures again takes as many.
     not_covered : tuple of str
         Attacks that were not run, and why.
     accepted : str or None
@@ -144,6 +154,7 @@ class Risk(JsonRecord):
     advice: tuple[str, ...]
     verdict: RiskVerdict
     why: str
+    people: int
     not_covered: tuple[str, ...] = ()
     accepted: str | None = None
 
@@ -183,3 +194,81 @@ class Risk(JsonRecord):
         plain["attacks"] = tuple(AttackRisk.from_dict(one) for one in plain.get("attacks", ()))
         # Named in full: a class with slots is made anew, and super() would look in the old one.
         return super(Risk, cls).from_dict(plain)
+
+
+def judge(
+    attacks: Sequence[AttackRisk],
+    left_out: Sequence[str],
+    *,
+    gain_bound: float | None,
+    people: int,
+    row_level: bool,
+) -> Risk:
+    """Return the verdict on some attacks, with the reason and the sentence about most of a record.
+
+    Parameters
+    ----------
+    attacks : sequence of AttackRisk
+        Results of the attacks on made-up people.
+    left_out : sequence of str
+        Sentences about what was not attacked.
+    gain_bound : float or None
+        Largest gain that the promise of the release allows any attacker; None if it does not bound it.
+    people : int
+        Number of made-up people that were to be attacked.
+    row_level : bool
+        Whether every published row is that of a person.
+    """
+    verdict: RiskVerdict = "yes"
+    above = [one for one in attacks if one.is_above]
+    if above:
+        verdict = "no"
+        worst = max(above, key=lambda one: one.gain / LIMITS[one.attack])
+        why = (
+            f"{worst.attack.capitalize()} is above its threshold: {small_percent(worst.success)} of made-up "
+            f"people, and at most {small_percent(worst.threshold)} may be."
+        )
+    elif not attacks:
+        verdict, why = "with care", "The attacks could not be run on made-up rows."
+    elif gain_bound is None or gain_bound > _CERTAIN:
+        verdict = "with care"
+        why = (
+            "Every attack stays below its threshold, and no promise of differential privacy bounds what "
+            "somebody gains who knows more than these attackers."
+        )
+    else:
+        why = (
+            "Every attack stays below its threshold, and whatever else an attacker knows, the promise lets "
+            f"nobody gain more than {percent(gain_bound, rounding='up')}."
+        )
+    risk = Risk(
+        attacks=tuple(attacks), sentence="", advice=(), verdict=verdict, why=why, people=people,
+        not_covered=tuple(left_out),
+    )  # fmt: skip
+    return replace(risk, sentence=_summarize(risk, row_level=row_level))
+
+
+def _summarize(risk: Risk, *, row_level: bool) -> str:
+    """Return what somebody who knows most of a record gains, in one sentence."""
+    link, member = risk.worst("linkage"), risk.worst("membership")
+    guess = risk.worst("attribute inference")
+    parts = []
+    if link is not None:
+        what, beside = "that person's row", "by chance"
+        if not row_level:
+            what, beside = "a row like that person's", "for people who are not in the table"
+        shares = [small_percent(share) for share in (link.success, link.baseline)]
+        parts.append(f"finds {what} in {shares[0]} of cases ({shares[1]} {beside})")
+    if guess is not None:
+        what = "an unknown cell" if guess.column is None else f"an unknown {guess.column}"
+        parts.append(
+            f"guesses {what} right in {percent(guess.success)} of cases ({percent(guess.baseline)} without)"
+        )
+    if member is not None:
+        parts.append(
+            f"tells whether the person is in the table in {percent(member.success)} of cases (50 % by chance)"
+        )
+    if not parts:
+        return "What somebody who knows most of a person's record gains could not be measured."
+    text = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+    return f"Somebody who knows most of a person's record {text}."

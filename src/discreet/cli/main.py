@@ -26,6 +26,7 @@ from discreet.cli import (
     verify,
 )
 from discreet.cli.console import EXIT_SCHEMA, Ended, describe_unexpected, write_out
+from discreet.cli.risk import EXIT_RISK
 
 EXIT_OTHER, EXIT_BROKEN, EXIT_BUDGET = 1, 3, 4
 _USAGE, _INTERRUPTED, _TERMINATED = 2, 130, 143  # how typer, Ctrl-C and `kill` end a process
@@ -34,7 +35,8 @@ HELP = """Let others learn from a table without exposing the people in it.
 
 Exit codes: 0 ok; 1 any other error, with a message; 2 the schema is missing, incomplete or wrong (if it is
 missing, a draft is written), or `check` found a problem; 3 an attack broke a promise, and nothing was
-published; 4 the budget does not allow it.
+published; 4 the budget does not allow it; 5 attackers would gain too much, and nothing was charged or
+published.
 """
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -102,14 +104,21 @@ def main() -> None:
 
 def _report_error(problem: Exception) -> int:
     """Print the error as a sentence, and return the exit code."""
-    from discreet.errors import BudgetExceeded, DiscreetError, SchemaError, SelfAttackFailed
+    from discreet.errors import BudgetExceeded, DiscreetError, RiskTooHigh, SchemaError, SelfAttackFailed
 
     sentence = str(problem) if isinstance(problem, DiscreetError) else describe_unexpected(problem)
     print_error(sentence)
-    codes = {SchemaError: EXIT_SCHEMA, SelfAttackFailed: EXIT_BROKEN, BudgetExceeded: EXIT_BUDGET}
+    codes = {
+        SchemaError: EXIT_SCHEMA,
+        SelfAttackFailed: EXIT_BROKEN,
+        BudgetExceeded: EXIT_BUDGET,
+        RiskTooHigh: EXIT_RISK,
+    }
     code = next((code for kind, code in codes.items() if isinstance(problem, kind)), EXIT_OTHER)
     if "--json" in sys.argv:
-        error = {"kind": type(problem).__name__, "message": sentence, "exit": code}
+        error: dict[str, Any] = {"kind": type(problem).__name__, "message": sentence, "exit": code}
+        if isinstance(problem, RiskTooHigh):
+            error["risk"] = problem.risk.to_dict()
         write_out(json.dumps({"error": error}, indent=2) + "\n")
     return code
 

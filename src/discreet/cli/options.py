@@ -191,7 +191,7 @@ def load_declaration(table: str, schema: Path | None, target: str | None) -> "Sc
 
     place = schema or schema_path(table)
     if schema is None and not place.exists() and not table.startswith("demo:"):
-        lines = draft_schema(table, place)
+        lines = draft_schema(table, place).open_lines
         raise SchemaError(
             f"{table} has no schema; a draft was written to {str(place)!r}. {_list_open_lines(lines)} Do "
             "not read bounds off the rows: a bound found in the data reveals the value of a person. Then "

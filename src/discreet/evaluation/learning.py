@@ -429,7 +429,7 @@ def _notes(run: LearningRun, schema: Schema, rows: Rows, published: Rows, plan: 
     if isinstance(law, ResponseLaw):
         notes.append(
             f"The released target was kept in {law.keep:.0%} of the rows, so a model trained on it is less "
-            "sure of every class than it should be; its law is in the dictionary, to correct for."
+            "sure of every class than it should be; its law is in datapackage.json, to correct for."
         )
     if not plan.row_level:
         notes.append(

@@ -426,12 +426,13 @@ class MaskedLaw(Law):
         how = "exactly" if self.exact else "nearly"
         rest = f", beside {self.beside}" if self.beside else ""
         return (
-            f"a coordinate of made-up points on which {self._learner} with a penalty of "
+            f"a coordinate of made-up points on which {self.learner} with a penalty of "
             f"{short(self.regularization)} finds {how} one released classifier{rest}"
         )
 
     @property
-    def _learner(self) -> str:
+    def learner(self) -> str:
+        """Learner that finds the released classifier on the points."""
         return "logistic regression"
 
 
@@ -449,7 +450,8 @@ class MaskedSvmLaw(MaskedLaw):
     smoothing: float
 
     @property
-    def _learner(self) -> str:
+    def learner(self) -> str:
+        """Learner that finds the released classifier on the points."""
         return f"a support vector machine with a Huberized hinge of half-width {short(self.smoothing)}"
 
 

@@ -15,8 +15,9 @@ from discreet.pipeline._stages import Stages, describe_tuning, parse_about
 from discreet.pipeline.options import Output, RunOptions, check_floors, check_one_target, resolve_method
 from discreet.pipeline.result import Published, build_notes, select_sentences
 from discreet.release import SyntheticRelease
+from discreet.release.readable import readable_columns, write_readable
 from discreet.report.findings import Findings
-from discreet.report.folder.folder import DATA, add_csv, data_digests, date_files, sign, write_public
+from discreet.report.folder.folder import DATA, READABLE, data_digests, date_files, sign, write_public
 from discreet.report.folder.model_files import write_answers
 from discreet.report.pages.render import write_report
 from discreet.report.statement.build import build_statement
@@ -119,6 +120,9 @@ def publish_answers(
             _, audits = _release_stages.attack_plan(
                 releasing, plan, sums.n_rows or 0, run.attack_records, report
             )
+        with stages.stage("risk") as report:
+            risk = _release_stages.assess_risk(releasing, plan, sums.n_rows, run.attack_records, report)
+        risk = _release_stages.check_risk(risk, run.accept_risk)
         with stages.stage("release") as report:
             publication = releasing.publish_database(sums, public / DATA)
             write_answers(public, releasing)
@@ -129,9 +133,9 @@ def publish_answers(
             names = count_noun(len({one.attack for one in attacks}), "attack")
             report(f"{names} on the people in tables made anew from published answers; on real rows none")
         with stages.stage("write") as report:
-            add_csv(public, publication.n_rows, wanted=output.csv)
+            write_readable(public / DATA, public / READABLE, readable_columns(publication))
             statement = build_statement(
-                TableSubject(publication, releasing, attacks),
+                TableSubject(publication, releasing, attacks, risk=risk),
                 about=texts,
                 ledger=charged,
                 tuning=describe_tuning(run.tuned, False, publication.receipts[0], charged),
@@ -159,6 +163,7 @@ def publish_answers(
         internal=folder / INTERNAL,
         statement=statement,
         findings=findings,
+        risk=risk,
         receipt=publication.receipt,
         rows=(),
         sentences=select_sentences(statement.definition, statement.numbers, {}),

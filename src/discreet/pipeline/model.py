@@ -149,7 +149,7 @@ def publish_model(
     signing : Signing, optional
         Ed25519 private key that signs the hashes. None: they are not signed.
     output : Output
-        Whether what was published at `out` may be replaced; a model has no CSV file.
+        Whether what was published at `out` may be replaced.
     run : RunOptions
         Whether parameters were tuned on private rows, and the command line; a model is not attacked.
     on_stage : callable, optional
@@ -196,7 +196,7 @@ def publish_model(
     ['no', 'yes']
     """
     folder = Path(out)
-    _check_options(escrow, output)
+    _check_options(escrow)
     check_target_folder(folder, replace=output.replace)
     answering = isinstance(source, PrivateTable)
     declared = _own_schema(source, schema, target) if answering else find_schema(source, schema)
@@ -379,14 +379,10 @@ def _describe_training(training: Training, receipts: tuple[Receipt, ...], ledger
     return f"{name}, {where}"
 
 
-def _check_options(escrow: KeyEscrow | None, output: Output) -> None:
+def _check_options(escrow: KeyEscrow | None) -> None:
     """Refuse options that a release has and a model has not."""
     if escrow is not None:
         raise ParameterError(
             "escrow must be None for a model: it is not replayed from a key, so there is none to keep. Leave "
             "it out."
-        )
-    if output.csv is not None:
-        raise ParameterError(
-            "csv of output must be None for a model, which has no rows to write. Leave it out."
         )

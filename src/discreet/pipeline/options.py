@@ -87,25 +87,22 @@ class Signing:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Files that a job writes beside those that it always writes.
+    """How a job writes its folders.
 
     Parameters
     ----------
-    csv : bool, optional
-        Whether to write ``data.csv.gz`` too; None: below a million rows. A model has no rows to write.
     replace : bool
         Whether an earlier publication at the same place may be replaced.
 
     Privacy
     -------
-    The CSV file holds the cells of ``data.parquet`` and nothing else.
+    Changes nothing of what is published.
 
     Reference
     ---------
     ``docs/reference/cli.md``.
     """
 
-    csv: bool | None = None
     replace: bool = False
 
 
@@ -123,6 +120,9 @@ class RunOptions:
         are faster and reveal only larger mistakes. A model is not attacked.
     command : str
         Command line that runs the job again, for the internal report and the audit log.
+    accept_risk : str, optional
+        Reason for which a table is released though attacks on made-up people are above their thresholds; the
+        statement holds it as it is. None: such a release stops before it is charged.
 
     Privacy
     -------
@@ -136,6 +136,7 @@ class RunOptions:
     tuned: bool = False
     attack_records: int = ATTACK_RECORDS
     command: str = ""
+    accept_risk: str | None = None
 
 
 def method_class(name: str) -> type[ReleaseMethod]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,15 @@ from discreet.schema import Schema
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from discreet.pipeline.sources import LedgerPlace
     from discreet.query.calibration import Law
+    from discreet.schema.dialect import Dialect
 
 _NOTICED = 20  # a cell with this part of the rows has to be noticed
-_MORE = 1.05  # factor between the epsilons that are tried for a message
-_MOST_TRIALS = 400
+_CLOSE = 1.05  # factor between an epsilon that is recommended and one that is too small
+_LARGEST_EPSILON = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +41,19 @@ class BoundsRequest:
         Promise of all columns together.
     delta : float or None
         With it the noise is Gaussian; None for Laplace noise and pure differential privacy.
-    privacy : mapping of str to object
-        Keys of the ``privacy`` block of a file: dataset, unit, neighbors, id column and rows of a unit.
+    table : mapping of str to object
+        Keys of a schema file about the table: ``missingValues``, and ``privacy`` with dataset, unit,
+        neighbors, id column and rows of a unit.
+    dialect : Dialect or None
+        How the table is written as text; None where it is no text.
     ledger : Ledger, path, URL or None
         Ledger that is charged; None for the file beside the table.
     """
 
     epsilon: float
     delta: float | None
-    privacy: Mapping[str, Any]
+    table: Mapping[str, Any]
+    dialect: Dialect | None = None
     ledger: LedgerPlace = None
 
     def promise(self, schema: Schema, epsilon: float) -> ApproxDP | PureDP:
@@ -98,8 +104,8 @@ def estimate_bounds(
     docs/explanation/theorems/private-bounds.md.
     """
     cells = {name: RangeCells.from_type(name, str(field["type"])) for name, field in fields.items()}
-    schema = _wide_schema(cells, fields, request.privacy)
-    question = Marginals([(name,) for name in cells], edges={name: one.starts for name, one in cells.items()})
+    schema = replace(_wide_schema(cells, fields, request.table), dialect=request.dialect)
+    question = bounds_question(cells)
     n_cells = max(len(one.ends) for one in cells.values())
     _check_epsilon(source, schema, question, request, n_cells)
     with QuerySession(source, schema=schema, ledger=request.ledger) as session:
@@ -107,7 +113,7 @@ def estimate_bounds(
         answer = database.ask(question, privacy=request.promise(schema, request.epsilon))
         counts = question.split(np.asarray(answer.value), database.curation)
         n_rows = database.n_rows if schema.row_count == "public" else None
-    limit = noise_limit(float(np.max(answer.sd)), answer.law, n_cells, len(cells))
+    limit = noise_limit(float(np.ravel(answer.sd)[0]), answer.law, n_cells, len(cells))
     found = {
         name: estimate_range(one, noisy, limit, n_rows)
         for (name, one), noisy in zip(cells.items(), counts, strict=True)
@@ -122,17 +128,20 @@ def estimate_bounds(
     }
 
 
+def bounds_question(cells: Mapping[str, RangeCells]) -> Marginals:
+    """Return the one question whose answer bounds follow from: the counts of all cells of each column."""
+    return Marginals([(name,) for name in cells], edges={name: one.starts for name, one in cells.items()})
+
+
 def _wide_schema(
-    cells: Mapping[str, RangeCells], fields: Mapping[str, Mapping[str, Any]], privacy: Mapping[str, Any]
+    cells: Mapping[str, RangeCells], fields: Mapping[str, Mapping[str, Any]], table: Mapping[str, Any]
 ) -> Schema:
     """Return the schema under which the cells are counted: the widest bounds, and the column of ids."""
-    columns: list[dict[str, Any]] = [
-        {**{key: value for key, value in fields[name].items() if key != "privacy"}, **one.column.to_dict()}
-        for name, one in cells.items()
-    ]
-    if privacy.get("id_column") is not None:
-        columns.append({"name": privacy["id_column"], "type": "any", "privacy": {"role": "id"}})
-    return Schema.from_dict({"privacy": dict(privacy), "fields": columns})
+    columns: list[dict[str, Any]] = [{**fields[name], **one.column.to_dict()} for name, one in cells.items()]
+    id_column = table["privacy"].get("id_column")
+    if id_column is not None:
+        columns.append({"name": id_column, "privacy": {"role": "id"}})
+    return Schema.from_dict({**table, "fields": columns})
 
 
 def _check_epsilon(
@@ -141,26 +150,38 @@ def _check_epsilon(
     """Refuse a promise that is too strong to notice cells with many rows; by public facts alone."""
     if schema.row_count != "public" or schema.neighbors != "replace-one":
         return
-    with open_table(resolve_source(source)) as table:
+    with open_table(resolve_source(source), schema=schema) as table:
         n_rows = table.count()
     model, columns = CostModel(schema, n_rows), len(question.tables)
 
     def rows_needed(epsilon: float) -> float:
         sd = model.expected_sd(question, privacy=request.promise(schema, epsilon))
-        return noise_limit(float(np.max(sd)), request.law, n_cells, columns)
+        return noise_limit(float(np.ravel(sd)[0]), request.law, n_cells, columns)
 
     needed = rows_needed(request.epsilon)
     if needed <= n_rows / _NOTICED:
         return
-    tried = (request.epsilon * _MORE**i for i in range(1, _MOST_TRIALS))
-    enough = next((epsilon for epsilon in tried if rows_needed(epsilon) <= n_rows / _NOTICED), None)
-    least = "" if enough is None else f" at least {formatting.number(enough, digits=2, rounding='up')}"
+    least = _least_epsilon(lambda epsilon: rows_needed(epsilon) <= n_rows / _NOTICED, request.epsilon)
+    must = "larger" if least is None else f"at least {formatting.number(least, digits=2, rounding='up')}"
     raise PromiseError(
-        f"--epsilon of private bounds must be{least or ' larger'} for "
+        f"--epsilon of private bounds must be {must} for "
         f"{formatting.count_noun(columns, 'column')} and {n_rows:,} rows, was {request.epsilon:g}: values "
         f"would be noticed only where {needed:,.0f} rows have them. Declare more bounds in a codebook, so "
         "that fewer are estimated, or give more."
     )
+
+
+def _least_epsilon(is_enough: Callable[[float], bool], too_small: float) -> float | None:
+    """Return an epsilon that is enough, up to 5 % above the least; None if even a very large one is not."""
+    low, high = too_small, 2 * too_small
+    while not is_enough(high):
+        low, high = high, 2 * high
+        if high > _LARGEST_EPSILON:
+            return None
+    while high > _CLOSE * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def _declare(cells: RangeCells, found: EstimatedRange, source: str) -> dict[str, Any]:

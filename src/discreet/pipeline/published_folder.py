@@ -14,12 +14,13 @@ from discreet.pipeline.options import Output
 from discreet.pipeline.release import ATTACKS, REPORT
 from discreet.release import SyntheticRelease, method_from_dict
 from discreet.release.publication import published_fields
+from discreet.release.readable import readable_columns, write_readable
 from discreet.release.synthetic.repetition import repeat_release
 from discreet.report.findings import Findings
 from discreet.report.folder.folder import (
     DATA,
+    READABLE,
     TABLES,
-    add_csv,
     data_digests,
     date_files,
     find_folder,
@@ -84,7 +85,7 @@ def redraw_release(
     draw : int
         Index of the draw; 0 draws the rows of the release, as far as they go.
     output : Output, optional
-        Whether to write a CSV file too, and whether a release at `out` may be replaced; None for the usual.
+        Whether a release at `out` may be replaced; None for no.
 
     Returns
     -------
@@ -115,7 +116,8 @@ def redraw_release(
         folder = draft / PUBLIC
         n_rows = write_table(folder / DATA, published_fields(table.schema, typed=True), [table.columns])
         write_answers(folder, again)
-        add_csv(folder, n_rows, wanted=chosen.csv)
+        n_read: Any = statement.what.rows_read
+        write_readable(folder / DATA, folder / READABLE, readable_columns(method.plan(schema, n_read)))
         method.sampling_seed_ = seed
         name = release_name(schema, statement.implementation.key_commitment, method)
         written = Method(name=method.name, parameters=method.parameters())

@@ -52,7 +52,10 @@ def rows_from_schema(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArr
     No row is read. Accuracy on these rows shows how noise and learning go together, not how well the true
     table can be learned.
     """
-    rows = {c.name: _cells(c, _uniform(n, stream), stream) for c in schema.released}
+    rows = {
+        c.name: remove_cells(c, cells_at_shares(c, uniform_shares(n, stream)), stream)
+        for c in schema.released
+    }
     if schema.target is not None:
         column = schema.column(schema.target)
         protected = [c for c in schema.features if c.role == "sensitive"] or list(schema.features)
@@ -61,27 +64,31 @@ def rows_from_schema(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArr
             rank = np.empty(n)
             rank[np.argsort(places.mean(axis=1), kind="stable")] = (np.arange(n) + 0.5) / n
             random = uniform_integers(ONE_IN, n, stream) == 0
-            rank[random] = _uniform(n, stream)[random]
+            rank[random] = uniform_shares(n, stream)[random]
             rows[column.name] = _answers(column, rank)
     return rows
 
 
-def _uniform(n: int, stream: Stream) -> Floats:
+def uniform_shares(n: int, stream: Stream) -> Floats:
+    """Return n numbers that are uniform on [0, 1)."""
     return np.asarray((stream.words(n) >> np.uint64(11)) * 2.0**-53)
 
 
-def _cells(column: Column, share: Floats, stream: Stream) -> AnyArray:
+def cells_at_shares(column: Column, share: Floats) -> AnyArray:
     """Return the encoded cells at shares in [0, 1) of the declared range or levels."""
     if column.is_category:
         return np.asarray(np.floor(share * len(column.levels)).astype(np.int32))
     lower, upper = column.range
     if column.type == "number":
-        values = lower + share * (upper - lower)
-    else:
-        values = lower + np.floor(share * column.n_integers)
-    if not column.required:
-        values[uniform_integers(ONE_IN, len(share), stream) == 0] = np.nan
-    return np.asarray(values)
+        return np.asarray(lower + share * (upper - lower))
+    return np.asarray(lower + np.floor(share * column.n_integers))
+
+
+def remove_cells(column: Column, values: AnyArray, stream: Stream) -> AnyArray:
+    """Return the cells with one number in :data:`ONE_IN` missing where it may be."""
+    if column.is_number and not column.required:
+        values[uniform_integers(ONE_IN, len(values), stream) == 0] = np.nan
+    return values
 
 
 def _place(column: Column, values: AnyArray) -> Floats:

@@ -149,7 +149,7 @@ def _read_line(cells: dict[str, str], label: str, where: str, problems: list[str
         "type": kind,
         "title": read.get("label"),
         "description": ". ".join(filter(None, (read.get("description"), _describe_values(read)))),
-        "missingValues": ["", *missing] if missing else None,
+        "missingValues": missing,
         "constraints": constraints,
         "privacy": {key: value for key, value in privacy.items() if value is not None},
     }

@@ -32,6 +32,14 @@ _EXCLUDED = {
     "privacy.scale": (*_LIST, "privacy.cells"),
 }
 """For a key, those that a column cannot have beside it: the stronger rule says which it has."""
+_OF_TYPES = {
+    **dict.fromkeys(_BOUNDS, ("number", "integer", "date")),
+    **dict.fromkeys(("decimalChar", "groupChar", "units", "censored"), ("number", "integer")),
+    **dict.fromkeys(("trueValues", "falseValues"), ("boolean",)),
+    "constraints.enum": ("string", "integer"),
+    "format": ("date",),
+}
+"""Keys that only columns of some types can have."""
 _OF_UNPUBLISHED = ("type", "title", "description", "privacy.role")
 PROPOSED = "proposed by name"
 """Mark in ``bounds_source`` of a range that a draft took from the name of a column, until it is confirmed."""
@@ -150,10 +158,8 @@ def _fits(key: str, settings: Settings) -> bool:
     if settings.get("privacy.role") in ("id", "drop"):
         return key in _OF_UNPUBLISHED
     kind = settings.get("type")
-    if key in _BOUNDS:
-        return kind in ("number", "integer", "date")
-    if key == "constraints.enum":
-        return kind in ("string", "integer")
+    if key in _OF_TYPES:
+        return kind in _OF_TYPES[key]
     if key == "privacy.closed":
         return "constraints.enum" in settings
     return key != "privacy.protect" or settings.get("privacy.role") != "public"

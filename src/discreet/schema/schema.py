@@ -346,7 +346,7 @@ class Schema:
         come from a row. Columns whose names look like identifiers get a role with which they are not
         published.
         """
-        from discreet.schema._draft import draft
+        from discreet.schema.draft import draft
 
         return draft(
             types,

@@ -56,6 +56,11 @@ def row_group_size(n_columns: int) -> int:
     return max(_VECTOR, min(_LARGEST_GROUP, _GROUP_BYTES // (8 * n_columns) // _VECTOR * _VECTOR))
 
 
+def is_wide(n_columns: int) -> bool:
+    """Return whether a table has so many columns that one thread alone may hold rows of it."""
+    return row_group_size(n_columns) < _LARGEST_GROUP
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """Column of a written table.
@@ -339,7 +344,7 @@ class _Writer:
         if options == _FORMATS[".parquet"]:
             options += f", ROW_GROUP_SIZE {rows}"
         with contextlib.closing(connect()) as connection:
-            if rows < _LARGEST_GROUP:
+            if is_wide(len(self._fields)):
                 # Each thread holds buffers for every column of a row group.
                 connection.execute("SET GLOBAL threads = 1")
             command = f"COPY ({self.select}) TO {literal(file)} ({options}, USE_TMP_FILE false)"

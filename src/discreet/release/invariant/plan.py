@@ -249,6 +249,19 @@ class InvariantPlan(ReleasePlan):
         )
         self.promises = (self._promise(),)
 
+    def without_report(self) -> InvariantPlan:
+        """Return the same plan for an attack, which must not overwrite the exposure of the real release."""
+        return InvariantPlan(
+            schema=self.schema,
+            learner=self.learner,
+            variance=self.variance,
+            scales=self.scales,
+            outward=self.outward,
+            precision=self.precision,
+            label="",
+            report=lambda _: None,
+        )
+
     @property
     def _noised_columns(self) -> list[str]:
         return [c.name for c in self.schema.numeric_features if c.role == "sensitive"]

@@ -1,73 +1,21 @@
-"""Files that follow from a statement alone: data dictionary, Croissant metadata, model card."""
+"""Files that follow from a statement alone: Croissant metadata of a table, card of a model."""
 
 from __future__ import annotations
 
-import csv
 import inspect
-import io
 import json
-import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from discreet import learn
 from discreet.formatting import count_noun, date, name, number, printable
-from discreet.learn import METHODS
+from discreet.report.folder._data_package import caution, readable_type
 from discreet.report.statement.documents import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet.report.statement.documents import ColumnNumbers, DeclaredBound, ModelStatement, Statement
-
-HEADER = (
-    "name", "role", "type", "holds", "measure", "origin", "lower", "upper", "levels", "missing", "law",
-    "law_json", "mean", "variance", "keep", "missing_keep", "floor", "statistic", "prior",
-    "without", "epsilon",
-)  # fmt: skip
-"""Columns of the dictionary; ``docs/reference/statement.md`` explains them."""
-
-
-def dictionary(statement: Statement) -> str:
-    """Return the content of ``dictionary.csv``: a function of the statement alone.
-
-    Empty means that there is no such number. ``levels`` and ``law_json`` hold JSON.
-    """
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEADER)
-    for column in statement.numbers.columns:
-        line = _line(column)
-        writer.writerow("" if line[name] is None else line[name] for name in HEADER)
-    return out.getvalue()
-
-
-def _line(column: ColumnNumbers) -> dict[str, Any]:
-    """Return one line of the dictionary by the names of its columns."""
-    # Where only some rows show a column, the numbers are those of the cells that are shown.
-    law, floor = column.law.get("law", column.law), column.floor or {}
-    return {
-        "name": column.column,
-        **column.model_dump(include={"role", "type", "holds", "measure", "origin", "without", "epsilon"}),
-        "lower": column.lower,
-        "upper": column.upper,
-        "levels": None if column.levels is None else _json(column.levels),
-        "missing": "yes" if column.missing else "no",
-        "law": column.law_in_words,
-        "law_json": _json(column.law),
-        "mean": law.get("mean"),
-        "variance": law.get("variance"),
-        "keep": law.get("keep"),
-        "missing_keep": law.get("missing_keep"),
-        "floor": floor.get("error"),
-        "statistic": floor.get("statistic"),
-        "prior": floor.get("prior"),
-    }
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
-
 
 _TERMS = (
     "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileObject",
@@ -99,7 +47,7 @@ _DATA_TYPES = {
 }
 _FORMATS: dict[str, Any] = {
     "data.parquet": "application/x-parquet",
-    "data.csv.gz": ["text/csv", "application/gzip"],
+    "readable.csv": "text/csv",
     "tables.json": "application/json",
     "model.json": "application/json",
 }
@@ -108,6 +56,7 @@ _FORMATS: dict[str, Any] = {
 def croissant(statement: Statement) -> str:
     """Return the content of ``croissant.json``."""
     what, numbers = statement.what, statement.numbers
+    rows = count_noun(what.rows_published, "row")
     protected = [c.column for c in numbers.columns if c.role in ("sensitive", "target")]
     described: dict[str, Any] = {
         "@context": _CONTEXT,
@@ -121,8 +70,8 @@ def croissant(statement: Statement) -> str:
             [
                 what.purpose or f"A table of {what.rows_published} rows, released by discreet.",
                 *statement.definition.sentences,
-                "See statement.json for everything that is promised, and dictionary.csv for the noise of "
-                "each column.",
+                "See statement.json for everything that is promised, and datapackage.json for the noise "
+                "of each column.",
             ]
         ),
         "citeAs": f"{what.curator or 'The curator'} ({what.created[:4]}). {what.release}.",
@@ -131,13 +80,14 @@ def croissant(statement: Statement) -> str:
         "isLiveDataset": False,
         "distribution": [_file(name, digest) for name, digest in sorted(statement.files.items())],
         "recordSet": [
-            {
-                "@type": "cr:RecordSet",
-                "@id": "rows",
-                "name": "rows",
-                "description": f"{what.rows_published} rows, one for each line of the released table.",
-                "field": [_field(column) for column in numbers.columns],
-            }
+            _record_set(
+                "rows", f"{rows} as published.", [(c, "data.parquet", c.holds) for c in numbers.columns]
+            ),
+            _record_set(
+                "readable",
+                f"{rows} to read and plot. {caution(statement)}",
+                [(c, "readable.csv", readable_type(c)) for c in numbers.columns],
+            ),
         ],
         "rai:personalSensitiveInformation": protected,
         "rai:dataLimitations": statement.not_protected,
@@ -161,35 +111,26 @@ def _file(name: str, digest: str) -> dict[str, Any]:
     }
 
 
-def _field(column: ColumnNumbers) -> dict[str, Any]:
+def _record_set(name: str, text: str, columns: list[tuple[ColumnNumbers, str, str]]) -> dict[str, Any]:
+    """Return a record set: for each column, the file that it is read from and what its cells are there."""
     return {
-        "@type": "cr:Field",
-        # A name may hold anything; an identifier may not.
-        "@id": f"rows/{quote(column.column, safe='')}",
-        "name": column.column,
-        "description": f"{column.sentence} Law of what is published: {column.law_in_words}.",
-        "dataType": _DATA_TYPES[column.holds],
-        "source": {"fileObject": {"@id": "data.parquet"}, "extract": {"column": column.column}},
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "description": text,
+        "field": [
+            {
+                "@type": "cr:Field",
+                # A name may hold anything; an identifier may not.
+                "@id": f"{name}/{quote(column.column, safe='')}",
+                "name": column.column,
+                "description": f"{column.sentence} Law of what is published: {column.law_in_words}.",
+                "dataType": _DATA_TYPES[kind],
+                "source": {"fileObject": {"@id": file}, "extract": {"column": column.column}},
+            }
+            for column, file, kind in columns
+        ],
     }
-
-
-def readme(statement: Statement) -> str:
-    """Return the content of ``README.txt`` of a synthetic release: what the rows are good for.
-
-    Privacy
-    -------
-    Says what the statement says, and nothing else.
-    """
-    what, promised = statement.what, statement.definition.sentences
-    column = next((c.column for c in statement.numbers.columns if c.levels is not None), None)
-    template = Path(__file__).parents[1] / "templates" / "readme.txt"
-    return template.read_text(encoding="utf-8").format(
-        release=what.release,
-        rows=count_noun(what.rows_published, "row"),
-        promise="\n".join(textwrap.fill(printable(sentence), 100) for sentence in promised),
-        groups=textwrap.fill(printable(statement.not_protected[0]), 100),
-        column=json.dumps(column or statement.numbers.columns[0].column, ensure_ascii=False),
-    )
 
 
 _LONGEST = 200  # characters of a parameter that are shown; the statement has all of them
@@ -209,7 +150,7 @@ def _lines(statement: ModelStatement) -> Iterator[str]:
     """Yield the lines of a model card, in the order of its sections."""
     what, model = statement.what, statement.what.model
     yield f"# {_text(what.release)}\n"
-    kind = METHODS.get(model.name)
+    kind = learn.METHODS.get(model.name)
     summary = "" if kind is None else (inspect.getdoc(kind) or "").partition("\n")[0]
     yield f"`{_code(model.name)}` ({_code(model.learner)}). {summary}\n"
     yield from _about(statement)

@@ -14,18 +14,18 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import duckdb
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
+from discreet import learn
 from discreet.errors import DiscreetError, ParameterError, SourceError
-from discreet.learn import PrivateClassifier
-from discreet.report.folder._metadata import croissant, dictionary, model_card, readme
+from discreet.report.folder._data_package import data_package
+from discreet.report.folder._metadata import croissant, model_card
+from discreet.report.folder._readme import readme
 from discreet.report.noisy_tables import read_tables
 from discreet.report.pages.render import model_page, statement_page
 from discreet.report.statement.documents import MODEL_KIND, Statement, read_json
-from discreet.tables.duckdb import connect, literal, quote_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,21 +35,20 @@ if TYPE_CHECKING:
     from discreet.report.noisy_tables import MeasuredTables
     from discreet.report.statement.documents import ModelStatement
 
-DATA, CSV = "data.parquet", "data.csv.gz"
-DICTIONARY, STATEMENT, PAGE = "dictionary.csv", "statement.json", "statement.html"
-CROISSANT, SUMS, SIGNATURE = "croissant.json", "SHA256SUMS", "SHA256SUMS.sig"
+DATA, READABLE = "data.parquet", "readable.csv"
+STATEMENT, PAGE, README = "statement.json", "statement.html", "README.txt"
+PACKAGE, CROISSANT = "datapackage.json", "croissant.json"
+SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 CLASSIFIER = "classifier.json"
 """File of the classifier of a masked release."""
-TABLES, DEPENDENCES, README = "tables.json", "model.json", "README.txt"
-"""Files of a synthetic release: its noisy answers, the model made of them, and how to use both."""
+TABLES, DEPENDENCES = "tables.json", "model.json"
+"""Files of a synthetic release: its noisy answers, and the model made of them."""
 MODEL, CARD = "model.npz", "model-card.md"
 MODEL_PAGE = "model.html"
 """Page of a classifier with the effect of each column; other models have none."""
 
-DATA_FILES = (CSV, DATA, DEPENDENCES, TABLES)
+DATA_FILES = (DATA, DEPENDENCES, READABLE, TABLES)
 """Files of data, whose hashes are in the statement."""
-LARGEST_CSV = 1_000_000
-"""Number of rows from which on ``data.csv.gz`` is written on request only."""
 LARGEST_TEXT = 1 << 26
 """Largest size in bytes of any file but the data, as they are read into memory."""
 
@@ -65,13 +64,13 @@ class FolderFiles:
     ----------
     required, optional : tuple of str
         Names of files that must be there, and of files that may be there.
-    content : str
-        Name of the file that the statement is about, the only one that may be large.
+    content : tuple of str
+        Names of the files that the statement is about, the only ones that may be large.
     """
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
-    content: str
+    content: tuple[str, ...]
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -80,11 +79,11 @@ class FolderFiles:
 
 
 TABLE_FILES = FolderFiles(
-    (DATA, DICTIONARY, STATEMENT, PAGE, CROISSANT, SUMS),
-    (CSV, SIGNATURE, CLASSIFIER, TABLES, DEPENDENCES, README),
-    DATA,
+    (DATA, READABLE, README, PACKAGE, CROISSANT, STATEMENT, PAGE, SUMS),
+    (SIGNATURE, CLASSIFIER, TABLES, DEPENDENCES),
+    (DATA, READABLE),
 )
-MODEL_FILES = FolderFiles((MODEL, STATEMENT, CARD, SUMS), (SIGNATURE, MODEL_PAGE), MODEL)
+MODEL_FILES = FolderFiles((MODEL, STATEMENT, CARD, SUMS), (SIGNATURE, MODEL_PAGE), (MODEL,))
 
 
 def find_folder(path: Path) -> Path:
@@ -103,40 +102,6 @@ def find_folder(path: Path) -> Path:
     return inside if inside.is_dir() and not (path / STATEMENT).exists() else path
 
 
-def add_csv(folder: Path, n_rows: int, *, wanted: bool | None = None) -> bool:
-    """Write ``data.csv.gz`` from ``data.parquet``, cell for cell.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder that holds ``data.parquet``.
-    n_rows : int
-        Number of rows of ``data.parquet``.
-    wanted : bool, optional
-        Whether to write it; by default below a million rows.
-
-    Returns
-    -------
-    bool
-        Whether it was written.
-    """
-    if not (n_rows < LARGEST_CSV if wanted is None else wanted):
-        return False
-    with contextlib.closing(connect()) as connection:
-        # One thread, because the ends of compressed blocks must not depend on the scheduling.
-        connection.execute("SET threads = 1")
-        relation = f"read_parquet({quote_path(folder / DATA)}, hive_partitioning=false)"
-        options = "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION gzip, USE_TMP_FILE false"
-        try:
-            connection.execute(f"COPY (FROM {relation}) TO {literal(str(folder / CSV))} ({options})")
-        except duckdb.Error as problem:
-            raise SourceError(
-                f"The file {CSV} cannot be written: the engine stopped with {type(problem).__name__}. Check "
-                "that the folder may be written to and has room."
-            ) from None
-    return True
-
-
 def data_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file of data, as a statement carries them."""
     return {name: digest_of(folder / name) for name in DATA_FILES if (folder / name).is_file()}
@@ -152,7 +117,7 @@ def digest_of(path: Path) -> str:
 
 
 def write_public(folder: Path, statement: Statement) -> None:
-    """Write the files that go with the data: dictionary, statement, page, Croissant and hashes.
+    """Write the files that go with the data: statement and page, README, data package, Croissant and hashes.
 
     Parameters
     ----------
@@ -181,12 +146,12 @@ def derived(statement: Statement, folder: Path) -> dict[str, str]:
         Folder that holds the answers of a synthetic release; of others nothing is read.
     """
     has_answers = TABLES in statement.files
-    content = {
-        DICTIONARY: dictionary(statement),
+    return {
+        README: readme(statement),
+        PACKAGE: data_package(statement),
         PAGE: statement_page(statement, _read_measured(folder) if has_answers else None),
         CROISSANT: croissant(statement),
     }
-    return {**content, README: readme(statement)} if has_answers else content
 
 
 def _read_measured(folder: Path) -> MeasuredTables:
@@ -340,7 +305,7 @@ def write_model_folder(folder: Path, statement: ModelStatement, learner: Learner
 def derived_of_model(statement: ModelStatement, learner: Learner) -> dict[str, str]:
     """Return the files that follow from the statement of a model and from the model, by name."""
     content = {CARD: model_card(statement)}
-    if isinstance(learner, PrivateClassifier):
+    if isinstance(learner, learn.PrivateClassifier):
         content[MODEL_PAGE] = model_page(statement, learner)
     return content
 

@@ -18,10 +18,8 @@ from discreet.noise_law import ColumnLaw, NoiseLaw, SampledLaw, law_from_dict
 from discreet.release import method_from_dict
 from discreet.release.publication import decode_cells
 from discreet.release.statistics import ReleaseStatistics, RowStatistics, TableStatistics
-from discreet.report.folder._metadata import dictionary
 from discreet.report.folder.folder import (
     DATA,
-    DICTIONARY,
     STATEMENT,
     SUMS,
     TABLES,
@@ -30,10 +28,9 @@ from discreet.report.folder.folder import (
     read_statement,
     read_sums,
 )
-from discreet.schema import Column, Dialect, Schema, unclipped_column
+from discreet.schema import Column, Schema, unclipped_column
 from discreet.tables import Table, open_table
 from discreet.tables.files import ParquetSource
-from discreet.tables.text_files import CsvSource
 
 if TYPE_CHECKING:
     import os
@@ -187,7 +184,7 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
             f"{STATEMENT}. Unpack the release first."
         )
     hashes = read_sums(read_bytes(folder / SUMS))
-    for name in (STATEMENT, DICTIONARY, DATA, *([TABLES] if (folder / TABLES).exists() else [])):
+    for name in (STATEMENT, DATA, *([TABLES] if (folder / TABLES).exists() else [])):
         if hashes.get(name) != digest_of(folder / name):
             raise SourceError(
                 f"{name} is not the file that {SUMS} lists: it was changed after it was published. Ask for "
@@ -196,8 +193,6 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
     statement = read_statement(folder)
     if statement.files.get(DATA) != hashes[DATA]:
         raise SourceError(f"{DATA} is not the file that {STATEMENT} speaks of. Ask for the folder again.")
-    if read_bytes(folder / DICTIONARY) != dictionary(statement).encode("utf-8"):
-        raise SourceError(f"{DICTIONARY} does not say what {STATEMENT} says. Ask for the folder again.")
     law = noise_law_of(statement)
     with open_table(folder / DATA) as table:
         names = [column.name for column in law.columns]
@@ -253,7 +248,7 @@ def published_batches(path: Path, schema: Schema, *, typed: bool = False) -> Ite
     Parameters
     ----------
     path : Path
-        File of data, Parquet or gzipped CSV.
+        Published Parquet file that is read.
     schema : Schema
         Schema of the published table, as a plan has it.
     typed : bool
@@ -264,16 +259,13 @@ def published_batches(path: Path, schema: Schema, *, typed: bool = False) -> Ite
     dict of str to array
         Columns of a batch by name: numbers, codes of levels, days since the declared lower bound.
     """
-    csv = path.name.endswith(".gz")
-    columns = [_unbounded_column(column, typed) for column in schema.plain.released]
-    wide = Schema(columns=columns, dialect=Dialect(delimiter=","))
-    source = CsvSource(path, wide) if csv else ParquetSource(path)
+    wide = Schema(columns=[_unbounded_column(column, typed) for column in schema.plain.released])
     shifts = {
         column.name: float((column.lower - _FIRST_DAY).days)
         for column in schema.released
         if _holds_dates(column, typed) and isinstance(column.lower, datetime.date)
     }
-    with Table(source) as table:
+    with Table(ParquetSource(path)) as table:
         for batch in table.batches(wide):
             yield {
                 name: values - shifts[name] if name in shifts else values for name, values in batch.items()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from discreet import formatting
 from discreet.privacy.promises import describe_promise
 from discreet.report.charts import error_curve
@@ -15,6 +13,8 @@ from discreet.report.pages.tables import HtmlTable, badge, names_markup, two_lin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from markupsafe import Markup
 
     from discreet.audit import AttackRisk, Risk
     from discreet.report.findings import Findings
@@ -59,9 +59,7 @@ def guess_table(guesses: Sequence[Mapping[str, Any]], *, on: str) -> HtmlTable |
     )
 
 
-def _group(
-    guesses: Sequence[Mapping[str, Any]], *, by_attack: bool = False
-) -> list[list[Mapping[str, Any]]]:
+def _group(guesses: Sequence[Mapping[str, Any]], *, by_attack: bool = False) -> list[list[Mapping[str, Any]]]:
     """Return groups of guesses about columns alike, the smallest error of each group first."""
     names = ("statistic", "measure", "without", "floor", "verdict", *(("attack",) if by_attack else ()))
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}

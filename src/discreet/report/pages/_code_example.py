@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _ADDITIVE = ("gaussian", "laplace", "bounded")
 _MADE_FOR = {
     "masked": "Logistic regression",
-    "masked-svm": "The support vector machine with the Huberized hinge (half-width in the dictionary)",
+    "masked-svm": "The support vector machine with the Huberized hinge (half-width in datapackage.json)",
 }
 """Learner that finds the classifier again, by the kind of the law of made-up points."""
 _CORRECTED = (*_ADDITIVE, "spherical", "response", "joint-response", "clear")
@@ -131,9 +131,9 @@ def _advice(columns: list[ColumnNumbers]) -> list[str]:
     if made_for := [_MADE_FOR[kind] for kind in _MADE_FOR if kind in kinds]:
         paragraphs.append(
             f"The rows belong to no real person. {made_for[0]} trained on all coordinates, at "
-            "full precision, without another intercept and with the penalty given in the dictionary, yields "
-            "the released classifier. To apply it to your own rows, transform them by `coordinate = scale "
-            "* cell + shift`. The file contains nothing else about the table: do not compute means or "
+            "full precision, without another intercept and with the penalty given in datapackage.json, "
+            "yields the released classifier. To apply it to your own rows, transform them by `coordinate = "
+            "scale * cell + shift`. The file contains nothing else about the table: do not compute means or "
             "correlations from it."
         )
     if "synthetic" in kinds:

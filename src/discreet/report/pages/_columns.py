@@ -14,7 +14,7 @@ from discreet.report.pages.tables import SHOWN, HtmlTable, name_markup
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.report.findings import ColumnComparison, Correlations, Findings
+    from discreet.report.findings import ColumnComparison, Correlations
     from discreet.report.statement.documents import ColumnNumbers, Statement
 
 _TITLES = {"attack": "Best attack", "without": "Without the row", "floor": "Floor under its prior"}
@@ -36,8 +36,10 @@ class ColumnView:
 
     Attributes
     ----------
+    column : str
+        Column that the sentences are about: the one that is guessed best.
     columns : list of str
-        Names of the columns; the sentences are about the first one.
+        Names of all columns of the view.
     sentences : list of str
         What the best attack achieves, and then what is proven under which prior.
     verdict : str
@@ -48,6 +50,7 @@ class ColumnView:
         Identifier, marks and kind of error of the bar.
     """
 
+    column: str
     columns: list[str]
     law: str
     epsilon: str
@@ -58,11 +61,6 @@ class ColumnView:
     key: str
     marks: list[Mark]
     chance: bool
-
-    @property
-    def column(self) -> str:
-        """Name of the column that the sentences are about."""
-        return self.columns[0]
 
     @property
     def bar(self) -> Markup:
@@ -131,9 +129,8 @@ def _view(
     """Return the view of columns with the same noise; of the attacks on them the best one is shown."""
     guesses = [guess for numbers in alike for guess in attacks.get(numbers.column, [])]
     attack = best_attack(guesses, "rows", "file") or best_attack(guesses, "prior")
-    if attack is not None:
-        alike = sorted(alike, key=lambda numbers: numbers.column != attack["column"])
-    first, verdict = alike[0], _verdict(guesses)
+    first = next((one for one in alike if attack is not None and one.column == attack["column"]), alike[0])
+    verdict = _verdict(guesses)
     chance, measure, floor = is_chance(first), first.measure, _floor(first)
     without = first.without if attack is None else float(attack["without"])
     marks = [] if attack is None else [_mark("attack", float(attack["error"]), measure, chance, attack)]
@@ -143,6 +140,7 @@ def _view(
     if verdict:
         sentences.append("On made-up records an attack did better than is proven: the floor is broken.")
     return ColumnView(
+        column=first.column,
         columns=[numbers.column for numbers in alike],
         law=first.law_in_words,
         epsilon="" if first.epsilon is None else formatting.number(first.epsilon, rounding="up"),
@@ -163,7 +161,8 @@ def _floor(numbers: ColumnNumbers) -> float | None:
 def _mark(
     kind: str, error: float, measure: str | None, chance: bool, guess: Mapping[str, Any] | None = None
 ) -> Mark:
-    """Return one mark of the bar; `guess` gives the interval of a measured error."""
+    """Return one mark of the bar; `guess` gives the interval of a measured error, if it was measured."""
+    sampled = guess is not None and guess["lower"] != guess["upper"]
     amount = formatting.quantity(
         error, measure, chance=chance, rounding="down" if kind == "floor" else "nearest"
     )
@@ -171,8 +170,8 @@ def _mark(
         kind=kind,
         error=error,
         words=f"{_TITLES[kind]}: {amount}{' wrong' if chance else ''}.",
-        lower=float(guess["lower"]) if guess else None,
-        upper=float(guess["upper"]) if guess else None,
+        lower=float(guess["lower"]) if guess and sampled else None,
+        upper=float(guess["upper"]) if guess and sampled else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet import formatting
@@ -11,13 +11,14 @@ from discreet.audit.risk import LIMITS
 from discreet.report.pages._columns import is_protected
 from discreet.report.pages._learning import original_scores
 from discreet.report.pages.tables import SummaryTile
+from discreet.report.statement.quotation import quote_promise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from discreet.audit import AttackRisk, Risk
     from discreet.report.findings import Findings, Learning, TableQuality
-    from discreet.report.statement.documents import ModelStatement, Statement
+    from discreet.report.statement.documents import Statement
 
 _MOST_TILES = 3
 _TWO_SIDED = 1.96  # standard deviations of a 95 % interval
@@ -135,43 +136,6 @@ def _whom(statement: Statement, *, ask: bool) -> list[tuple[str, str]]:
     return [(title, formatting.shorten(text, _MOST_TEXT)) for title, text in pairs if text]
 
 
-def quote_promise(statement: Statement | ModelStatement) -> str:
-    """Return the promise in one sentence that can be quoted by itself."""
-    numbers, definition = statement.numbers, statement.definition
-    unit = formatting.printable(statement.unit.unit)
-    if definition.differential_privacy and numbers.epsilon is not None:
-        epsilon = formatting.number(numbers.epsilon, digits=4, rounding="up")
-        slack, delta = "", ""
-        if numbers.delta:
-            small = formatting.number(numbers.delta, rounding="up")
-            slack, delta = f", but for a probability of at most {small}", f" and delta {small}"
-        return (
-            f"Whatever anyone knows already, replacing all that is protected about one {unit} makes no "
-            f"published result more than {formatting.format_factor(numbers.epsilon)} times as "
-            f"probable{slack} (differential privacy with epsilon {epsilon}{delta})."
-        )
-    columns = getattr(numbers, "columns", [])
-    floors = [one for one in columns if one.floor is not None]
-    if not floors:
-        return definition.sentences[0]
-    first = next((one for one in floors if not formatting.is_chance(str(one.floor["statistic"]))), floors[0])
-    others = f"; {formatting.count_noun(len(floors) - 1, 'more column')} below" if len(floors) > 1 else ""
-    return (
-        f"Somebody who knows nothing about a {unit} but the declared range of a column guesses it from this "
-        f"file with at least the error of its floor ({formatting.name(first.column)}: "
-        f"{_floor_text(first)}{others}); nothing is promised against somebody who knows more, and this is "
-        "not differential privacy."
-    )
-
-
-def _floor_text(numbers: Any) -> str:
-    chance = formatting.is_chance(str(numbers.floor["statistic"]))
-    error = formatting.quantity(
-        float(numbers.floor["error"]), numbers.measure, chance=chance, rounding="down"
-    )
-    return f"wrong in {error} of cases" if chance else f"{error}, root mean square"
-
-
 def _uses(statement: Statement, findings: Findings | None) -> Iterator[SummaryTile]:
     """Yield what the release is good for, the most telling numbers first; without findings, public ones."""
     if findings is None:
@@ -231,7 +195,9 @@ def _learning_tiles(learning: Learning) -> Iterator[SummaryTile]:
         )
     areas = {s.trained_on: s.auc for s in learning.scores if s.tested_on == "original" and s.auc is not None}
     if "release" in areas:
-        original = f"; {formatting.percent(areas['original'])} from the true rows" if "original" in areas else ""
+        original = (
+            f"; {formatting.percent(areas['original'])} from the true rows" if "original" in areas else ""
+        )
         yield SummaryTile(
             title="Pairs ranked right",
             amount=formatting.percent(areas["release"]),
@@ -242,9 +208,9 @@ def _learning_tiles(learning: Learning) -> Iterator[SummaryTile]:
 def _precision_tiles(statement: Statement) -> Iterator[SummaryTile]:
     """Yield how precisely a mean and a share can be computed, which follows from the noise laws.
 
-    A mean of n cells with noise of variance v has the variance v / n from the noise. With randomized response
-    that keeps a cell with probability p and makes any other of k levels of it with probability q, the share of
-    a level is (s - q) / (p - q) for an observed share s, whose variance is at most 1 / (4 n).
+    A mean of n cells with noise of variance v has the variance v / n from the noise. If randomized response
+    keeps a cell with probability p and makes it any other level with probability q each, the share of a level
+    is (s - q) / (p - q) for an observed share s, whose variance is at most 1 / (4 n).
     """
     columns, n = statement.numbers.columns, statement.what.rows_published
     plain = [one for one in columns if one.law.get("missing_keep") is None]
@@ -318,7 +284,7 @@ def _share(share: float) -> str:
 
 def _real_results(findings: Findings, attack: str) -> list[Mapping[str, Any]]:
     """Return the attacks of one kind on real rows, those on people of synthetic tables included."""
-    found = [one for one in findings.exposures if one["attack"] == attack]
+    found: list[Mapping[str, Any]] = [one for one in findings.exposures if one["attack"] == attack]
     if attack == "membership":
         found += [one for one in findings.members if one["on"] == "rows" and one["members"] is None]
     return found
@@ -335,22 +301,25 @@ def _is_above(attack: str, result: Mapping[str, Any]) -> bool:
 
 
 def _verdict(statement: Statement, risk: Risk | None, findings: Findings | None) -> Verdict:
-    """Return whether the release may be published; attacks on real rows can only make it worse."""
-    if statement.implementation.seeded:
-        return Verdict(
-            kind="bad",
-            answer="No",
-            why="The noise was made from a seed, for a test: whoever knows the seed can remove it.",
-        )
+    """Return whether the release may be published; what the curator finds can only make it worse."""
+    if against := _objection(statement, findings):
+        return Verdict(kind="bad", answer="No", why=against)
     if risk is None:
         return Verdict(kind="warn", answer="Not assessed", why="No attack was run before the release.")
     kind, answer = _ANSWERS[risk.verdict]
-    verdict = Verdict(kind=kind, answer=answer, why=risk.why)
-    if findings is None or risk.verdict == "no":
-        return verdict
+    return Verdict(kind=kind, answer=answer, why=risk.why)
+
+
+def _objection(statement: Statement, findings: Findings | None) -> str:
+    """Return what forbids publishing whatever the risk on made-up rows is; empty if nothing does."""
+    if statement.implementation.seeded:
+        return "The noise was made from a seed, for a test: whoever knows the seed can remove it."
+    if findings is None:
+        return ""
+    if any(one["verdict"] == "broken" for one in (*findings.guesses, *findings.audits)):
+        return "An attack on made-up records did better than is proven: a floor or a promise is broken."
     for attack in _ATTACKS:
         above = [one for one in _real_results(findings, attack) if _is_above(attack, one)]
         if above:
-            why = f"On the real rows: {max(above, key=_success)['sentence']} That is above the limit."
-            return replace(verdict, kind="bad", answer="No", why=why)
-    return verdict
+            return f"On the real rows: {max(above, key=_success)['sentence']} That is above the limit."
+    return ""

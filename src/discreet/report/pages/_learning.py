@@ -212,6 +212,7 @@ def _number(number: float | None) -> str:
 
 
 _SHOWN = 12
+_NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +230,7 @@ class WhatIfView:
     columns: list[str]
     hidden: int
     quality: str
+    measured: bool
     curve: Markup
     table: HtmlTable
 
@@ -275,6 +277,7 @@ def what_if_view(statement: Statement, findings: Findings) -> WhatIfView | None:
         columns=[_name_alike(equal) for equal in alike.values()][:_SHOWN],
         hidden=max(0, len(alike) - _SHOWN),
         quality=quality,
+        measured=bool(points),
         curve=curve,
         table=_table(positions, shown, quality),
     )
@@ -291,7 +294,7 @@ def _position(at: WhatIf, shown: list[ColumnNumbers], quality: str, *, here: boo
     if at.epsilon is not None and at.delta:
         epsilon += f" at δ = {formatting.number(at.delta, rounding='up')}"
     if at.accuracy is None:
-        accuracy = "not measured"
+        accuracy = _NOT_MEASURED
     else:
         accuracy = (
             formatting.percent(at.accuracy) if quality == "Accuracy" else formatting.number(at.accuracy)
@@ -339,18 +342,25 @@ def _proven(at: WhatIf, numbers: ColumnNumbers) -> str:
 def _table(positions: list[dict[str, Any]], shown: list[ColumnNumbers], quality: str) -> HtmlTable:
     """Return all positions of the slider as a table, with the floors of the first four columns."""
     few = shown[:4]
+    measured = any(position["accuracy"] != _NOT_MEASURED for position in positions)
     rows = [
         [
             p["factor"] + (" (chosen)" if p["here"] else ""),
             p["epsilon"],
-            p["accuracy"],
+            *([p["accuracy"]] if measured else []),
             *(p["columns"][k][1] for k in range(len(few))),
         ]
         for p in positions
     ]
+    head = (
+        "Noise",
+        "ε",
+        *([quality] if measured else []),
+        *(f"{formatting.name(n.column)}, floor" for n in few),
+    )
     return HtmlTable(
         caption="What if: more or less noise",
-        head=("Noise", "ε", quality, *(f"{formatting.name(n.column)}, proven" for n in few)),
+        head=head,
         rows=rows,
-        numbers=range(1, 3 + len(few)),
+        numbers=range(1, len(head)),
     )

@@ -12,6 +12,7 @@ from discreet.privacy import ErrorFloor, NoPromise, Receipt
 from discreet.privacy.receipt import installed_versions
 from discreet.release import Publication
 from discreet.release.publication import published_fields
+from discreet.release.readable import ReadableColumn
 from discreet.report.statement._sentences import (
     DEPLOYMENT,
     LATTICES,
@@ -41,7 +42,7 @@ from discreet.report.statement.documents import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.audit import MemberComparison
+    from discreet.audit import MemberComparison, Risk
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.release import ColumnSummary, ReleaseMethod
@@ -67,12 +68,15 @@ class TableSubject:
         rows or on chance and are refused.
     shuffled : bool
         Whether rows were published in random order.
+    risk : Risk, optional
+        What attackers gain, measured on made-up people; None leaves the block out.
     """
 
     planned: Publication | ReleasePlan
     method: ReleaseMethod
     attacks: Sequence[Guess | MemberComparison] = ()
     shuffled: bool = True
+    risk: Risk | None = None
 
     def __post_init__(self) -> None:
         if self.method.schema is None:
@@ -194,7 +198,8 @@ class TableSubject:
             else attack.to_dict()
             for attack in self.attacks
         ]
-        return Statement(**blocks, attacks=attacks)
+        risk = None if self.risk is None else self.risk.to_dict()
+        return Statement(**blocks, risk=risk, attacks=attacks)
 
 
 def release_name(schema: Schema, commitment: str, method: ReleaseMethod) -> str:
@@ -216,6 +221,7 @@ def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: s
     numeric = column.is_number
     as_days = column.type == "date" and field.type == "number"
     without = None if summary.floor is None or summary.prior is None else summary.prior.largest
+    step = ReadableColumn.from_column(column, summary.law, field).step
     return ColumnNumbers(
         column=column.name,
         role=column.role,
@@ -225,6 +231,7 @@ def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: s
         origin=str(column.lower) if as_days else None,
         lower=column.range[0] if numeric else None,
         upper=column.range[1] if numeric else None,
+        step=None if step is None else float(step),
         levels=None if numeric else list(column.levels),
         missing=not column.required,
         law=summary.law.to_dict(),

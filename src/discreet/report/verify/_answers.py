@@ -22,7 +22,7 @@ from discreet.release import method_from_dict
 from discreet.release.publication import published_fields
 from discreet.release.synthetic import SyntheticRelease
 from discreet.release.synthetic.repetition import repeat_release
-from discreet.report.folder.folder import DATA, DEPENDENCES, README, TABLES, read_bytes
+from discreet.report.folder.folder import DATA, DEPENDENCES, TABLES, read_bytes
 from discreet.report.folder.model_files import write_compact_json
 from discreet.report.statement.documents import read_json
 from discreet.report.verify.cells import first_difference
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 _DIGEST = re.compile("[0-9a-f]{64}")
-_FILES = (TABLES, DEPENDENCES, README)
+_FILES = (TABLES, DEPENDENCES)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 Checks that the files of data hold, byte for byte, the cells of the table and nothing else.
 
-A Parquet or gzip file has parts that no reader of cells uses: notes, names, gaps, the division into row
+A Parquet file has parts that no reader of cells uses: notes, names, gaps, the division into row
 groups, the bits of NaN. So the cells are written again, by the code that publishes, and the bytes must be the
 same. That needs the version of the engine that wrote them; in another one, only the known parts are checked.
 """
@@ -12,22 +12,22 @@ from __future__ import annotations
 import contextlib
 import stat
 import tempfile
-import zlib
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import duckdb
 
 from discreet.privacy.receipt import product_version
 from discreet.release.publication import published_fields
+from discreet.release.readable import readable_columns, write_readable
 from discreet.report.folder.folder import (
-    CSV,
     DATA,
     LARGEST_TEXT,
+    READABLE,
     SIGNATURE,
     STATEMENT,
     SUMS,
-    add_csv,
     derived,
     digest_of,
     is_signed_by,
@@ -42,6 +42,8 @@ from discreet.tables.duckdb import connect, quote_path
 from discreet.tables.writers import row_group_size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from discreet.release import ReleasePlan
     from discreet.report.folder.folder import FolderFiles
     from discreet.report.verify._result import Checks
@@ -64,13 +66,13 @@ def check_files(folder: Path, checks: Checks, files: FolderFiles) -> bool:
         elif not stat.S_ISREG(entry.lstat().st_mode):
             wrong.append(f"{entry.name} is a link or something else than a plain file.")
             plain = False
-        elif entry.name not in (files.content, CSV) and entry.lstat().st_size > LARGEST_TEXT:
+        elif entry.name not in files.content and entry.lstat().st_size > LARGEST_TEXT:
             wrong.append(f"{entry.name} is larger than any such file of a release.")
             plain = False
     missing = [name for name in files.required if name not in present]
     wrong += [f"{name} is missing." for name in missing]
     checks.settle("files", wrong, f"{len(present)} files are there, and nothing else.")
-    return plain and not {files.content, STATEMENT} & set(missing)
+    return plain and not {*files.content, STATEMENT} & set(missing)
 
 
 def check_hashes(folder: Path, checks: Checks, files: FolderFiles) -> None:
@@ -183,7 +185,6 @@ def check_container(folder: Path, statement: Statement, plan: ReleasePlan, check
         written, here = statement.implementation.versions.get("duckdb", ""), duckdb.__version__
         if written != here:
             wrong = _parquet_faults(folder / DATA)
-            wrong += _gzip_faults(folder / CSV) if (folder / CSV).is_file() else []
             if wrong:
                 checks.settle("bytes", wrong, "")
                 return
@@ -205,11 +206,41 @@ def check_container(folder: Path, statement: Statement, plan: ReleasePlan, check
                 wrong.append(
                     f"{DATA} is not what the release writes for its cells: something is beside them."
                 )
-            if (folder / CSV).is_file():
-                add_csv(room, 0, wanted=True)
-                if digest_of(room / CSV) != digest_of(folder / CSV):
-                    wrong.append(f"{CSV} is not what the release writes for the cells of {DATA}.")
-        checks.settle("bytes", wrong, "Written again, the cells give the same files, byte for byte.")
+        checks.settle("bytes", wrong, "Written again, the cells give the same file, byte for byte.")
+
+
+def check_readable(folder: Path, plan: ReleasePlan, checks: Checks) -> None:
+    """Check that the readable copy is, byte for byte, what its rule makes of the published cells.
+
+    Privacy
+    -------
+    Reads published files alone.
+    """
+    with checks.attempt(READABLE), tempfile.TemporaryDirectory(prefix="discreet-") as name:
+        again = Path(name) / READABLE
+        write_readable(folder / DATA, again, readable_columns(plan))
+        wrong = []
+        if digest_of(again) != digest_of(folder / READABLE):
+            line = _first_other_line(again, folder / READABLE)
+            wrong.append(f"{READABLE} is not the clamped and rounded copy of {DATA}: line {line} differs.")
+        checks.settle(
+            READABLE,
+            wrong,
+            f"It is {DATA} again, clamped to the declared ranges and rounded to public steps.",
+        )
+
+
+def _first_other_line(one: Path, other: Path) -> int:
+    """Return the number of the first line in which two files differ, one after the end of the shorter one."""
+    with one.open("rb") as here, other.open("rb") as there:
+        pairs = enumerate(zip_longest(_lines(here), _lines(there)), 1)
+        return next(number for number, (line, its_line) in pairs if line != its_line)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of an untrusted file, cut where they are longer than any of ours."""
+    while line := file.readline(_BLOCK):
+        yield line
 
 
 def _parquet_faults(path: Path) -> list[str]:
@@ -232,21 +263,3 @@ def _parquet_faults(path: Path) -> list[str]:
     if sum(size for _, _, size, _ in parts) + footer + _AROUND != path.stat().st_size:
         wrong.append(f"{DATA} has bytes that belong to no column.")
     return wrong
-
-
-def _gzip_faults(path: Path) -> list[str]:
-    """Return the faults of header and end of a gzip file: one member, no name, no note, nothing after it."""
-    with path.open("rb") as file:
-        header = file.read(10)
-        if header[:4] != b"\x1f\x8b\x08\x00" or header[4:8] != b"\0\0\0\0":
-            return [f"{CSV} has a name, a time or a note in its header."]
-        unpacked = zlib.decompressobj(-zlib.MAX_WBITS)
-        while block := file.read(_BLOCK):
-            rest = block
-            while rest and not unpacked.eof:
-                unpacked.decompress(rest, _BLOCK)
-                rest = unpacked.unconsumed_tail
-            if unpacked.eof:
-                after = len(unpacked.unused_data) + len(file.read(9))
-                return [] if after == 8 else [f"{CSV} goes on after its end."]
-    return [f"{CSV} does not end."]

@@ -48,6 +48,10 @@ _NOTES = {
     "censored": "what cells such as <5 mean: missing, limit (5) or half (2.5)",
     "format": "which comes first: %d/%m/%Y or %m/%d/%Y",
 }
+_MISSING_NOTE = """\
+  # texts of an empty cell; codes such as 99 belong to a field or a pattern,
+# where missingValues: ["", "99"] and constraints: {required: false} say that they are no numbers.
+"""
 _RULES_NOTE = """\
 # What holds for all columns, and under patterns for those whose names fit; a field's own keys are stronger.
 # Roles (privacy: {role: ...}) are sensitive, target, public, id or drop.
@@ -90,14 +94,7 @@ def draft(
     missing_values: Sequence[str] = ("",),
 ) -> str:
     """Return the text of a schema file; the parameters are those of :meth:`Schema.draft`."""
-    columns = [
-        _draft_column(
-            name,
-            field if isinstance(field, str) else field.type,
-            {**({} if isinstance(field, str) else draft_keys(field)), **(declared or {}).get(name, {})},
-        )
-        for name, field in types.items()
-    ]
+    columns = _draft_columns(types, declared or {}, (privacy or {}).get("id_column"))
     patterns = _group(columns)
     fields = [column.field for column in columns] + [rule for _, rule in patterns]
     proposed = any(field.get("privacy", {}).get("bounds_source") == PROPOSED for field in fields)
@@ -109,9 +106,7 @@ def draft(
             f"proposals: {UNFILLED}  # check the ranges below that are called '{PROPOSED}', then write: "
             "confirmed\n"
         )
-    text += (
-        f"missingValues: {write_flow(list(missing_values))}  # what stands for an empty cell in a text file\n"
-    )
+    text += f"missingValues: {write_flow(list(missing_values))}{_MISSING_NOTE}"
     block = dialect_document(dialect)
     if block:
         text += f"# How the file is written, by its first lines; check it.\ndialect: {write_flow(block)}\n"
@@ -122,6 +117,48 @@ def draft(
             line for match, rule in patterns for line in _pattern_lines(match, rule)
         )
     return text + "fields:\n" + "".join(line for column in columns for line in _field_lines(column))
+
+
+def open_numbers(
+    types: Mapping[str, str | FieldDraft],
+    declared: Mapping[str, Mapping[str, Any]],
+    id_column: str | None,
+) -> dict[str, dict[str, Any]]:
+    """Return the fields of numbers and dates of which a draft would know everything but their bounds.
+
+    Parameters
+    ----------
+    types, declared
+        As for :meth:`Schema.draft`.
+    id_column : str or None
+        Name of the column that tells whose a row is; None where there is none.
+    """
+    columns = (column.field for column in _draft_columns(types, declared, id_column))
+    return {
+        field["name"]: {key: value for key, value in field.items() if key not in ("constraints", "privacy")}
+        for field in columns
+        if field["type"] in ("number", "integer", "date")
+        and _is_open(field)
+        and UNFILLED not in field.values()
+    }
+
+
+def _draft_columns(
+    types: Mapping[str, str | FieldDraft], declared: Mapping[str, Mapping[str, Any]], id_column: str | None
+) -> list[_Draft]:
+    """Return what is known about each column; what is declared is stronger than what its file says."""
+    columns = []
+    for name, field in types.items():
+        own = {} if isinstance(field, str) else draft_keys(field)
+        known = declared.get(name, {})
+        constraints = known.get("constraints", {})
+        if not constraints.keys() & {"minimum", "enum"}:
+            constraints = {**own.get("constraints", {}), **constraints}
+        merged = {**own, **known, **({"constraints": constraints} if constraints else {})}
+        if name == id_column:
+            merged = {"privacy": {"role": "id"}}
+        columns.append(_draft_column(name, field if isinstance(field, str) else field.type, merged))
+    return columns
 
 
 def _draft_column(name: str, type_: str, declared: Mapping[str, Any]) -> _Draft:
@@ -138,7 +175,8 @@ def _draft_column(name: str, type_: str, declared: Mapping[str, Any]) -> _Draft:
         return _Draft(_complete(field, {}, kind))
     role = guess_role(name, kind)
     if role is not None:
-        return _Draft({**field, "privacy": {"role": role.role}}, f"by its name {role.reason}")
+        kept = {key: value for key, value in field.items() if key in ("name", "type", "title", "description")}
+        return _Draft({**kept, "privacy": {"role": role.role}}, f"by its name {role.reason}")
     guess = guess_range(name, kind)
     if guess is None:
         return _Draft(_complete(field, {}, kind))

@@ -1,0 +1,165 @@
+"""The law of a published cell of somebody unknown: that of a made-up person's cell, mixed over people."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.audit.channel import AdditiveChannel, ClearChannel, cell_log_likelihood
+
+if TYPE_CHECKING:
+    from discreet._types import AnyArray, Floats
+    from discreet.audit.channel import Channel, Target
+
+_BINS = 64
+_POINTS = 2048
+"""Published numbers at which a density is computed; between them its logarithm is interpolated."""
+_LEAST = 1e-300
+_UNIQUE = 1e6
+"""Values of a number that is published as it is and is no integer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Law of a published cell of a random person, given the person's hidden factor.
+
+    Attributes
+    ----------
+    target : Target
+        Published column with its channel.
+    values : array of shape (cells,)
+        True cells of a grid over the declared range or list, encoded as they are published.
+    weights : array of shape (cells, nodes)
+        Probability of each of them given the factor.
+    """
+
+    target: Target
+    values: AnyArray
+    weights: Floats
+
+    @property
+    def channel(self) -> Channel:
+        """Likelihood of published cells."""
+        assert self.target.channel is not None
+        return self.target.channel
+
+    def states(self) -> tuple[AnyArray, Floats]:
+        """Return at most 64 true values that stand for all, NaN for a missing one, and their probabilities.
+
+        Values of a list and few integers are complete; of other numbers they are the middles of parts.
+        """
+        there = ~np.isnan(self.values) if self.target.column.is_number else np.ones(len(self.values), bool)
+        values, place = np.unique(self.values[there], return_inverse=True)
+        if not self.target.is_list and len(values) > _BINS:
+            parts = np.array_split(np.flatnonzero(there), _BINS)
+            values = np.array([self.values[part].mean() for part in parts])
+            place = np.repeat(np.arange(_BINS), [len(part) for part in parts])
+        weights = np.zeros((len(values), self.weights.shape[1]))
+        np.add.at(weights, place, self.weights[there])
+        if there.all() or not self.weights[~there].any():
+            return values, weights
+        return np.append(values, np.nan), np.concatenate([weights, self.weights[~there].sum(axis=0)[None]])
+
+    def log_density(self, published: AnyArray) -> Floats:
+        """Return the log likelihood of published cells given each factor, of shape (cells, nodes)."""
+        if self.target.is_list:
+            return self._log_shares()[published]
+        if isinstance(self.channel, ClearChannel):
+            return self._log_clear(published)
+        present = published[~np.isnan(published)]
+        lowest, highest = (present.min(), present.max()) if len(present) else (0.0, 0.0)
+        points = np.linspace(lowest, highest, _POINTS)
+        values, weights = self.states()
+        there = ~np.isnan(values)
+        weights = weights[there] / weights[there].sum(axis=0)
+        table = np.einsum("pv,vz->pz", np.exp(self._log_given_numbers(points, values[there])), weights)
+        place = np.nan_to_num(published, nan=lowest)
+        logs = np.log(np.maximum(table, _LEAST))
+        density = np.column_stack([np.interp(place, points, one) for one in logs.T])
+        if isinstance(self.channel, AdditiveChannel) and self.channel.law.clamped:
+            for end in self.channel.bounds:
+                density[place == end] = np.log(np.maximum(self._end_masses(end), _LEAST))
+        return self._add_flags(published, density)
+
+    def log_given_states(self, published: AnyArray) -> Floats:
+        """Return the log likelihood of published cells given each of the states, along a new last axis."""
+        values, _ = self.states()
+        if self.target.is_list:
+            return self.channel.log_likelihood(published[..., None], values)
+        hidden = np.isnan(published)
+        there = ~np.isnan(values)
+        filled = np.where(hidden, self.target.column.fill, published)
+        number = self._log_given_numbers(filled, values[there])
+        if not there.all():
+            middle = self.channel.log_likelihood(filled, np.full(1, self.target.column.fill))
+            number = np.concatenate([number, middle[..., None]], axis=-1)
+        keep = self.target.missing_keep
+        if keep is None:
+            return number
+        with np.errstate(divide="ignore"):
+            same, changed = np.log([keep, 1 - keep])
+        flag = np.where(hidden[..., None] == ~there, same, changed)
+        return np.asarray(flag + np.where(hidden[..., None], 0.0, number))
+
+    def _log_shares(self) -> Floats:
+        """Return the log probability of each published code of a list, of shape (codes, nodes)."""
+        column = self.target.column
+        values, weights = self.states()
+        codes = np.arange(len(column.levels))
+        chances = np.exp(self.channel.log_likelihood(codes[:, None], values[None, :]))
+        return np.asarray(np.log(np.maximum(np.einsum("cv,vz->cz", chances, weights), _LEAST)))
+
+    def _log_clear(self, published: AnyArray) -> Floats:
+        """Return the log probability of numbers that are published as they are."""
+        column = self.target.column
+        missing = self.weights[-1] if not column.required else np.zeros(self.weights.shape[1])
+        cells = len(self.values) - 1
+        lower, width = column.range[0], max(column.width, 1e-300)
+        place = np.floor((np.nan_to_num(published, nan=lower) - lower) / width * cells)
+        shares = self.weights[np.clip(place, 0, cells - 1).astype(np.int64)]
+        each = (_UNIQUE if column.type == "number" else column.n_integers) / cells
+        shares = np.where(np.isnan(published)[:, None], missing, shares / max(each, 1.0))
+        return np.asarray(np.log(np.maximum(shares, _LEAST)))
+
+    def _log_given_numbers(self, published: Floats, values: Floats) -> Floats:
+        """Return the log density of published numbers given each true value, along a new last axis."""
+        column, channel = self.target.column, self.channel
+        if not isinstance(channel, AdditiveChannel):
+            return channel.log_likelihood(published[..., None], values)
+        lower, upper = column.range if column.type == "number" else np.add(column.range, (-0.5, 0.5))
+        step = (upper - lower) / _BINS
+        if len(values) < _BINS or math.sqrt(channel.law.variance) >= 2 * step:
+            return channel.log_likelihood(published[..., None], values)
+        # Noise that is finer than the parts: its mean over each of them, from the distribution.
+        edges = lower + step * np.arange(_BINS + 1)
+        mean = -np.diff(channel.cumulative(published[..., None] - edges), axis=-1) / step
+        return np.asarray(np.log(np.maximum(mean, _LEAST)))
+
+    def _end_masses(self, end: float) -> Floats:
+        """Return the probability of a number that is clamped to an end of its range, given each factor."""
+        there = ~np.isnan(self.values)
+        chances = np.exp(self.channel.log_likelihood(np.full(1, end), self.values[there]))
+        weights = self.weights[there]
+        return np.asarray(np.einsum("v,vz->z", chances, weights) / weights.sum(axis=0))
+
+    def _add_flags(self, published: AnyArray, density: Floats) -> Floats:
+        """Return log densities of numbers that may be missing, from those of numbers that are not."""
+        keep = self.target.missing_keep
+        if keep is None:
+            return density
+        missing = self.weights[np.isnan(self.values)].sum(axis=0)
+        column, hidden = self.target.column, np.isnan(published)
+        filled = np.where(hidden, column.fill, published)
+        middle = np.exp(self.channel.log_likelihood(filled, np.full(1, column.fill)))[:, None]
+        shown = (1 - missing) * keep * np.exp(density) + missing * (1 - keep) * middle
+        not_shown = (1 - missing) * (1 - keep) + missing * keep
+        return np.asarray(np.log(np.maximum(np.where(hidden[:, None], not_shown, shown), _LEAST)))
+
+    def log_likelihood(self, published: AnyArray, values: AnyArray) -> Floats:
+        """Return the log likelihood of published cells given true ones, broadcast against each other."""
+        return cell_log_likelihood(
+            self.channel, self.target.column, self.target.missing_keep, published, values
+        )

@@ -1,0 +1,387 @@
+"""Attacks on made-up people whose rows are published one by one with noise, stated for a table of any size.
+
+A published row y is scored for a person with the known cells x by ``L = log f(y | x) - log f(y)``, with f(y)
+the law of a row of somebody unknown. A stranger's row scores at least t with the probability
+``E[exp(-L); L >= t]``, the expectation taken over rows of the person: what is rare among strangers is common
+there. So some rows of each person say how the person fares among millions of strangers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special, stats
+
+from discreet.audit._made_up_people import PEOPLE, grid_rows
+from discreet.audit._mixture import Mixture
+from discreet.audit.channel import plan_targets
+from discreet.query.dummy import uniform_shares
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.audit._made_up_people import PeopleLaw
+    from discreet.noise import Stream
+    from discreet.release import ReleasePlan
+    from discreet.schema import Schema
+
+DRAWS = 64
+"""Number of rows that are drawn of each of them."""
+_CANDIDATES = 24
+"""Expected number of strangers' rows that are looked at one by one where a cell is guessed."""
+_CLOSE = 0.05
+"""Share of its range within which a guess at a number counts as right."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowScores:
+    """Published rows of made-up people, and the likelihoods of their cells.
+
+    Attributes
+    ----------
+    columns : list of Mixture
+        Published columns, with the law of their cells.
+    truth : list of array of shape (people,)
+        True cells of the people, encoded as they are published.
+    published : list of array of shape (people, draws)
+        Published cells of each person, drawn again and again.
+    given_cell : list of array of shape (people, draws)
+        Log likelihood of each published cell given the person's true one.
+    given_factor : list of array of shape (people, draws, nodes)
+        The same given only a hidden factor.
+    place : array of shape (people,)
+        Place of each person's hidden factor.
+    n_rows : int
+        Number of rows of the table.
+    """
+
+    columns: list[Mixture]
+    truth: list[AnyArray]
+    published: list[AnyArray]
+    given_cell: list[Floats]
+    given_factor: list[Floats]
+    place: Ints
+    n_rows: int
+
+    @classmethod
+    def draw(
+        cls,
+        plan: ReleasePlan,
+        schema: Schema,
+        law: PeopleLaw,
+        n_rows: int,
+        stream: Stream,
+        people: int = PEOPLE,
+    ) -> RowScores:
+        """Draw people from a law and their rows from a plan, and compute all likelihoods.
+
+        Parameters
+        ----------
+        plan : ReleasePlan
+            Plan of the release, in which every row is noised by itself.
+        schema : Schema
+            Declaration of the table.
+        law : PeopleLaw
+            Law of the made-up people.
+        n_rows : int
+            Number of rows of the table.
+        stream : Stream
+            Source of the people and of the noise.
+        people : int
+            Number of made-up people that are attacked.
+        """
+        place, rows = law.draw(schema, people, stream.derive("people"))
+        truth = plan.truth(rows)
+        grid = plan.truth(grid_rows(schema))
+        copies = {name: np.repeat(values, DRAWS) for name, values in truth.items()}
+        drawn = plan.noise(copies, stream.derive("noise"))
+        columns, cells, shown, given_cell, given_factor = [], [], [], [], []
+        for target in plan_targets(plan):
+            if target.channel is None:
+                continue
+            declared = schema.column(target.name)
+            one = Mixture(target, grid[target.name], law.cell_weights(declared))
+            own = drawn[target.name]
+            columns.append(one)
+            cells.append(truth[target.name])
+            shown.append(own.reshape(people, DRAWS))
+            given_cell.append(one.log_likelihood(own, copies[target.name]).reshape(people, DRAWS))
+            given_factor.append(one.log_density(own).reshape(people, DRAWS, -1))
+        return cls(columns, cells, shown, given_cell, given_factor, place, n_rows)
+
+    @property
+    def always_known(self) -> list[int]:
+        """Columns that are published as they are, and that everybody may know."""
+        return [j for j, one in enumerate(self.columns) if one.target.is_clear]
+
+    def by_information(self) -> list[int]:
+        """Return the protected columns, those that tell most about a person first."""
+        gains = {
+            j: float(np.mean(self.given_cell[j] - special.logsumexp(self.given_factor[j], axis=2)))
+            for j, one in enumerate(self.columns)
+            if not one.target.is_clear
+        }
+        return sorted(gains, key=lambda j: (-gains[j], j))
+
+    def scores(self, known: Sequence[int]) -> Floats:
+        """Return the score L of every row for its own person, by some columns; shape (people, draws)."""
+        cells, factors = self._sums(known)
+        return np.asarray(cells - _log_mean(factors))
+
+    def _sums(self, known: Sequence[int]) -> tuple[Floats, Floats]:
+        """Return the log likelihoods of some cells together, given the person's and given each factor."""
+        cells = np.zeros((len(self.place), DRAWS))
+        factors = np.zeros_like(self.given_factor[0])
+        for j in known:
+            cells += self.given_cell[j]
+            factors += self.given_factor[j]
+        return cells, factors
+
+    def link(self, known: Sequence[int]) -> Floats:
+        """Return the chance that the likeliest row of the table is the person's, for each person.
+
+        Notes
+        -----
+        With p the chance that a stranger's row scores more, and p' at least as much, the chance is
+        ``((1 - p)**n - (1 - p')**n) / (n (p' - p))``: of equal scores one is taken at random.
+        """
+        above, with_ties, _ = tails(self.scores(known))
+        n = self.n_rows
+        high, low = n * np.log1p(-above), n * np.log1p(-with_ties)
+        own = np.maximum(n * (with_ties - above), 1e-300)
+        return np.asarray((np.exp(high) * -np.expm1(low - high) / own).mean(axis=1))
+
+    def recognize(self, known: Sequence[int]) -> Floats:
+        """Return the chance to say correctly whether each person is in the table, being so for half of them.
+
+        Notes
+        -----
+        The attacker counts the rows that score at least t. With q and p the chances of the person's own and
+        of a stranger's row, the decision by the best count is right with probability
+        ``(1 + (q - p) max_k P(k)) / 2``, P the binomial law of n - 1 rows with p; t is the best one.
+        """
+        _, chance, own = tails(self.scores(known))
+        n = self.n_rows
+        mode = np.minimum(np.floor(n * chance), n - 1)
+        gain = (own - chance) * stats.binom.pmf(mode, n - 1, chance)
+        return np.asarray((1 + np.maximum(gain.max(axis=1), 0.0)) / 2)
+
+    def guess(self, unknown: int, stream: Stream) -> tuple[Floats, Floats]:
+        """Return the chance that each person's cell in a column is guessed right, with the table and without.
+
+        The attacker knows all other columns and how people are distributed, and follows Bayes' rule, which
+        states its own chance to be right. Strangers' rows that look most like the person's are drawn; all
+        others count with their expectation, which says nothing.
+
+        Parameters
+        ----------
+        unknown : int
+            Place of the column whose cells are guessed.
+        stream : Stream
+            Source of the strangers' rows.
+
+        Returns
+        -------
+        with_table, without : array of shape (people,)
+            Chance that the best guess is right.
+        """
+        column = self.columns[unknown]
+        known = [j for j in range(len(self.columns)) if j != unknown]
+        cells, factors = self._sums(known)
+        prior = known_prior([self.columns[j] for j in known], [self.truth[j] for j in known], column)
+        scores = cells - _log_mean(factors)
+        rows = _draw_strangers(scores, self.n_rows, stream.derive("which"))
+        # The person's own row, and what stands there in strangers' rows that look like it.
+        shown = np.concatenate(
+            [self.published[unknown][:, :1], self._strangers(unknown, factors, rows, stream)], 1
+        )
+        look = np.concatenate([np.zeros((len(self.place), 1), np.int64), rows.draws], axis=1)
+        score = np.take_along_axis(scores, look, axis=1)
+        score[:, 1:][~rows.there] = -np.inf
+        by_factor = np.take_along_axis(factors, look[:, :, None], axis=1)
+        by_factor -= special.logsumexp(by_factor, axis=2, keepdims=True)
+        own = column.log_density(shown.ravel()).reshape(*shown.shape, -1)
+        expected = special.logsumexp(by_factor + own, axis=2)
+        ratio = column.log_given_states(shown) + (score - expected)[:, :, None]
+        posterior = update_prior(prior, special.logsumexp(ratio, axis=1), rows.others)
+        return best_guess(posterior, column)[1], best_guess(prior, column)[1]
+
+    def _strangers(self, unknown: int, factors: Floats, rows: _Strangers, stream: Stream) -> AnyArray:
+        """Return published cells of strangers whose other cells are given: drawn by their hidden factor."""
+        logs = np.take_along_axis(factors, rows.draws[:, :, None], axis=1)
+        below = np.cumsum(np.exp(logs - special.logsumexp(logs, axis=2, keepdims=True)), axis=2)
+        pick = uniform_shares(rows.draws.size, stream.derive("factor")).reshape(rows.draws.shape)
+        place = np.minimum((pick[:, :, None] > below).sum(axis=2), logs.shape[2] - 1)
+        pool = self.published[unknown]
+        cells = np.empty(rows.draws.shape, pool.dtype)
+        at = uniform_shares(rows.draws.size, stream.derive("cell")).reshape(rows.draws.shape)
+        for z in range(logs.shape[2]):
+            held = pool[self.place == z].ravel()
+            mine = place == z
+            cells[mine] = held[np.floor(at[mine] * len(held)).astype(np.int64)]
+        return cells
+
+
+def tails(scores: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the chances that a stranger's row scores more than each score, or at least as much.
+
+    Parameters
+    ----------
+    scores : array of shape (people, draws)
+        Scores L of each person's own rows.
+
+    Returns
+    -------
+    above, with_ties, own : array of shape (people, draws)
+        Chance that a stranger's row scores more, that it scores at least as much, and that another row of
+        the person does; by falling scores of each person.
+    """
+    ordered = -np.sort(-scores, axis=1)
+    draws = scores.shape[1]
+    total = np.minimum(np.cumsum(np.exp(-ordered), axis=1) / draws, 1 - 1e-12)
+    index = np.arange(draws)
+    # Scores of lists repeat, up to rounding errors of their sums.
+    starts = np.ones(ordered.shape, bool)
+    starts[:, 1:] = ordered[:, :-1] - ordered[:, 1:] > 1e-9
+    first = np.maximum.accumulate(np.where(starts, index, 0), axis=1)
+    ends = np.ones(ordered.shape, bool)
+    ends[:, :-1] = starts[:, 1:]
+    last = np.minimum.accumulate(np.where(ends, index, draws)[:, ::-1], axis=1)[:, ::-1]
+    before = np.concatenate([np.zeros((len(total), 1)), total], axis=1)
+    above = np.take_along_axis(before, first, axis=1)
+    with_ties = np.take_along_axis(total, last, axis=1)
+    return above, with_ties, (last + 1) / draws
+
+
+@dataclass(frozen=True, eq=False)
+class _Strangers:
+    """Rows of strangers that look like a person's.
+
+    Attributes
+    ----------
+    draws : array of int, shape (people, most)
+        Draw of the person that each such row equals in the known columns.
+    there : array of bool, shape (people, most)
+        Whether there is such a row: people have different numbers of them.
+    others : array of shape (people,)
+        Expected sum of ``exp(L)`` over all other rows.
+    """
+
+    draws: Ints
+    there: AnyArray
+    others: Floats
+
+
+def _draw_strangers(scores: Floats, n_rows: int, stream: Stream) -> _Strangers:
+    """Draw the rows of strangers with the highest scores, about two dozen for each person.
+
+    Notes
+    -----
+    Their number is Poisson with the mean ``(n - 1) E[exp(-L); L >= t]``, and each equals a row of the person
+    that is drawn with weights ``exp(-L)``. The others have ``E[exp(L); L < t] = P(L < t)`` each.
+    """
+    people, draws = scores.shape
+    order = np.argsort(-scores, axis=1, kind="stable")
+    rate = (n_rows - 1) * np.cumsum(np.exp(-np.take_along_axis(scores, order, axis=1)), axis=1) / draws
+    used = (rate <= _CANDIDATES).sum(axis=1)
+    mean = np.where(used > 0, np.take_along_axis(rate, np.maximum(used - 1, 0)[:, None], axis=1)[:, 0], 0.0)
+    count = stats.poisson.ppf(uniform_shares(people, stream.derive("count")), mean)
+    count = np.where(mean > 0, count, 0).astype(np.int64)
+    most = max(1, int(count.max(initial=0)))
+    at = uniform_shares(people * most, stream.derive("row")).reshape(people, most) * mean[:, None]
+    place = np.minimum((at[:, :, None] > rate[:, None, :]).sum(axis=2), draws - 1)
+    there = np.arange(most) < count[:, None]
+    return _Strangers(np.take_along_axis(order, place, axis=1), there, (n_rows - 1) * (1 - used / draws))
+
+
+def known_prior(known: Sequence[Mixture], cells: Sequence[AnyArray], column: Mixture) -> Floats:
+    """Return the probability of each value of a column for people whose other cells are known.
+
+    Parameters
+    ----------
+    known : sequence of Mixture
+        Columns that are known of each person.
+    cells : sequence of array of shape (people,)
+        True cells of the people in those columns.
+    column : Mixture
+        Column whose values are wanted.
+    """
+    _, weights = column.states()
+    logs = np.zeros((len(cells[0]) if cells else 1, weights.shape[1]))
+    for one, own in zip(known, cells, strict=True):
+        values, shares = one.states()
+        logs += np.log(np.maximum(shares[nearest_state(own, values)], 1e-300))
+    chances = np.exp(logs - special.logsumexp(logs, axis=1, keepdims=True))
+    return np.asarray(np.einsum("pz,vz->pv", chances, weights))
+
+
+def update_prior(prior: Floats, likelihood: Floats, others: Floats) -> Floats:
+    """Return the probability of each value of a column given a table.
+
+    Parameters
+    ----------
+    prior : array of shape (people, values)
+        Probability of each value without the table.
+    likelihood : array of shape (people, values)
+        Logarithm of the sum of ``exp(L)`` over the rows that are looked at, for each value.
+    others : array of shape (people,)
+        The same sum over all other rows, which does not depend on the value.
+    """
+    with np.errstate(divide="ignore"):
+        total = np.logaddexp(likelihood, np.log(others)[:, None]) + np.log(prior)
+    posterior = np.exp(total - total.max(axis=1, keepdims=True))
+    return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))
+
+
+def best_guess(chances: Floats, column: Mixture) -> tuple[Ints, Floats, int]:
+    """Return the best guess at a cell of each person, and the chance that it is right.
+
+    Parameters
+    ----------
+    chances : array of shape (people, values)
+        Probability of each of the column's states.
+    column : Mixture
+        Column whose cells are guessed.
+
+    Returns
+    -------
+    guess : array of int, shape (people,)
+        Place of the value that is guessed.
+    right : array of shape (people,)
+        Probability that it is right: of a number with many values, that it is at most 5 % of its range off.
+    reach : int
+        Number of places that a right guess at a number may be off.
+    """
+    values, _ = column.states()
+    present = len(values) if column.target.is_list else int(np.count_nonzero(~np.isnan(values)))
+    reach = 0
+    if not column.target.is_list and present > 1:
+        step = float(values[present - 1] - values[0]) / (present - 1)
+        reach = math.floor(_CLOSE * column.target.column.width / step)
+    # A missing cell is right only by itself.
+    zero = np.zeros((len(chances), 1))
+    sums = np.cumsum(np.concatenate([zero, chances[:, :present]], axis=1), axis=1)
+    index = np.arange(present)
+    window = sums[:, np.minimum(index + reach + 1, present)] - sums[:, np.maximum(index - reach, 0)]
+    window = np.concatenate([window, chances[:, present:]], axis=1)
+    guess = np.argmax(window, axis=1)
+    return guess, window[np.arange(len(window)), guess], reach
+
+
+def _log_mean(logs: Floats) -> Floats:
+    """Return the logarithm of the mean over the last axis."""
+    return np.asarray(special.logsumexp(logs, axis=-1) - math.log(logs.shape[-1]))
+
+
+def nearest_state(cells: AnyArray, values: AnyArray) -> Ints:
+    """Return the place of the value that is nearest to each cell; that of NaN for a missing one."""
+    if np.issubdtype(np.asarray(values).dtype, np.integer):
+        return np.asarray(np.searchsorted(values, cells))
+    present = values[~np.isnan(values)]
+    middles = (present[1:] + present[:-1]) / 2
+    place = np.searchsorted(middles, np.nan_to_num(cells, nan=present[0]))
+    return np.where(np.isnan(cells), len(values) - 1, place)

@@ -1,0 +1,204 @@
+"""Attacks on made-up people in a whole made-up table, for noise that the cells of a row share.
+
+Every published row is compared with every attacked person. A table of more rows is attacked in part, which is
+easier: what is found is then an overestimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from discreet.audit._made_up_people import PEOPLE, grid_rows
+from discreet.audit._mixture import Mixture
+from discreet.audit._reidentification import decide_membership
+from discreet.audit._row_risk import best_guess, known_prior, nearest_state, update_prior
+from discreet.audit.channel import noise_covariance, plan_targets
+from discreet.noise_law import GaussianLaw
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.audit._made_up_people import PeopleLaw
+    from discreet.noise import Stream
+    from discreet.release import ReleasePlan
+    from discreet.schema import Schema
+
+MOST_ROWS = 1_500
+"""Largest number of rows of a table that is attacked whole."""
+MOST_PEOPLE = 300
+"""Largest number of people in the table, and of others, that are attacked."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableScores:
+    """A made-up table, and the likelihoods of its cells for some people.
+
+    Attributes
+    ----------
+    columns : list of Mixture
+        Published columns, with the law of their cells.
+    truth : list of array of shape (2 people,)
+        True cells of people in the table, whose rows come first in it, and of others.
+    given_cell : list of array of shape (2 people, rows)
+        Log likelihood of each published cell given the true one.
+    given_factor : list of array of shape (rows, nodes)
+        The same given only a hidden factor.
+    published : list of array of shape (rows,)
+        Published cells of the table.
+    covariance : array or None
+        Covariance of the noise of the columns that are numbers; None where it is not Gaussian or diagonal.
+    """
+
+    columns: list[Mixture]
+    truth: list[AnyArray]
+    given_cell: list[Floats]
+    given_factor: list[Floats]
+    published: list[AnyArray]
+    covariance: Floats | None = None
+
+    @classmethod
+    def draw(
+        cls,
+        plan: ReleasePlan,
+        schema: Schema,
+        law: PeopleLaw,
+        n_rows: int,
+        stream: Stream,
+        people: int = PEOPLE,
+    ) -> TableScores:
+        """Draw a table from a law and its published rows from a plan, and compute all likelihoods.
+
+        Parameters
+        ----------
+        plan, schema, law, n_rows, stream, people
+            As for :meth:`~discreet.audit._row_risk.RowScores.draw`; at most 300 people are attacked.
+        """
+        rows = min(n_rows, MOST_ROWS)
+        people = min(rows, people, MOST_PEOPLE)
+        _, drawn = law.draw(schema, rows + people, stream.derive("people"))
+        truth = plan.truth(drawn)
+        grid = plan.truth(grid_rows(schema))
+        published = plan.noise({name: cells[:rows] for name, cells in truth.items()}, stream.derive("noise"))
+        made = cls([], [], [], [], [])
+        for target in plan_targets(plan):
+            if target.channel is None:
+                continue
+            one = Mixture(target, grid[target.name], law.cell_weights(schema.column(target.name)))
+            cells = np.concatenate([truth[target.name][:people], truth[target.name][rows:]])
+            made.columns.append(one)
+            made.truth.append(cells)
+            made.published.append(published[target.name])
+            made.given_cell.append(one.log_likelihood(published[target.name][None, :], cells[:, None]))
+            made.given_factor.append(one.log_density(published[target.name]))
+        numbers = [one.target.name for one in made.columns if made._is_gaussian(one)]
+        return replace(made, covariance=noise_covariance(plan, numbers) if numbers else None)
+
+    @property
+    def people(self) -> int:
+        """Number of people in the table, and of others, that are attacked."""
+        return len(self.truth[0]) // 2
+
+    @staticmethod
+    def _is_gaussian(column: Mixture) -> bool:
+        return isinstance(column.target.summary.law, GaussianLaw)
+
+    @property
+    def always_known(self) -> list[int]:
+        """Columns that are published as they are, and that everybody may know."""
+        return [j for j, one in enumerate(self.columns) if one.target.is_clear]
+
+    def by_information(self) -> list[int]:
+        """Return the protected columns, those that tell most about a person first."""
+        own = np.arange(self.people)
+        gains = {
+            j: float(np.mean(self.given_cell[j][own, own] - special.logsumexp(self.given_factor[j][own], 1)))
+            for j, one in enumerate(self.columns)
+            if not one.target.is_clear
+        }
+        return sorted(gains, key=lambda j: (-gains[j], j))
+
+    def scores(self, known: Sequence[int]) -> Floats:
+        """Return the score of every row for every person, by some columns; of shape (2 people, rows)."""
+        shape = (2 * self.people, len(self.published[0]))
+        gaussian = [j for j in known if self.covariance is not None and self._is_gaussian(self.columns[j])]
+        cells = sum((self.given_cell[j] for j in known if j not in gaussian), np.zeros(shape))
+        if gaussian:
+            cells = cells + self._joint_gaussian(gaussian)
+        return np.asarray(cells - self._log_strangers(known)[None, :])
+
+    def _log_strangers(self, known: Sequence[int]) -> Floats:
+        nodes = self.given_factor[0].shape[1]
+        factors = sum((self.given_factor[j] for j in known), np.zeros((len(self.published[0]), nodes)))
+        return np.asarray(special.logsumexp(factors, axis=1) - np.log(nodes))
+
+    def _joint_gaussian(self, known: Sequence[int]) -> Floats:
+        """Return the log likelihood of numbers whose noise is correlated, but for a constant."""
+        assert self.covariance is not None
+        order = [j for j, one in enumerate(self.columns) if self._is_gaussian(one)]
+        at = [order.index(j) for j in known]
+        inverse = np.linalg.inv(self.covariance[np.ix_(at, at)])
+        middles = [self.columns[j].target.column.fill for j in known]
+        shift = np.stack(
+            [
+                np.where(np.isnan(self.published[j]), m, self.published[j])[None, :]
+                - np.where(np.isnan(self.truth[j]), m, self.truth[j])[:, None]
+                for j, m in zip(known, middles, strict=True)
+            ]
+        )
+        total = np.zeros(shift.shape[1:])
+        for a in range(len(known)):
+            for b in range(len(known)):
+                total -= 0.5 * inverse[a, b] * shift[a] * shift[b]
+        return total
+
+    def link(self, known: Sequence[int]) -> Floats:
+        """Return for each person the chance that the likeliest row, or one of several, is the person's."""
+        scores = self.scores(known)[: self.people]
+        likeliest = scores > scores.max(axis=1, keepdims=True) - 1e-9
+        own = np.arange(self.people)
+        return np.asarray(likeliest[own, own] / likeliest.sum(axis=1))
+
+    def recognize(self, known: Sequence[int]) -> Floats:
+        """Return whether the attacker is right about who is in the table, for people in it and others.
+
+        Notes
+        -----
+        By the mean over rows of ``exp(L)``, the likelihood ratio of a table with the person and one without.
+        """
+        evidence = special.logsumexp(self.scores(known), axis=1)
+        return decide_membership(evidence[: self.people], evidence[self.people :])[1].astype(np.float64)
+
+    def guess(self, unknown: int, stream: Stream) -> tuple[Floats, Floats]:
+        """Return whether each person's cell in a column is guessed right, with the table and without.
+
+        Parameters
+        ----------
+        unknown : int
+            Place of the column whose cells are guessed.
+        stream : Stream
+            Not used: the whole table is looked at.
+        """
+        column, n = self.columns[unknown], self.people
+        known = [j for j in range(len(self.columns)) if j != unknown]
+        prior = known_prior([self.columns[j] for j in known], [self.truth[j][:n] for j in known], column)
+        logs = self.scores(known)[:n] + self._log_strangers(known) - self._log_strangers([*known, unknown])
+        given = column.log_given_states(self.published[unknown])
+        likelihood = np.stack([special.logsumexp(logs + one, axis=1) for one in given.T], axis=1)
+        truth = nearest_state(self.truth[unknown][:n], column.states()[0])
+        return tuple(  # type: ignore[return-value]
+            _is_right(chances, truth, column)
+            for chances in (update_prior(prior, likelihood, np.zeros(n)), prior)
+        )
+
+
+def _is_right(chances: Floats, truth: Ints, column: Mixture) -> Floats:
+    """Return 1 for each person whose cell the best guess hits, and 0 for the others."""
+    guess, _, reach = best_guess(chances, column)
+    last = len(column.states()[0]) - (not column.target.is_list and not column.target.column.required)
+    near = (np.abs(guess - truth) <= reach) & (guess < last) & (truth < last)
+    return np.asarray((near | (guess == truth)).astype(np.float64))
