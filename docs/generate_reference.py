@@ -83,10 +83,11 @@ commands, options and the names of methods and models. `discreet --version` prin
 | 2 | the schema is missing, incomplete or wrong; if it was missing, a draft is written |
 | 3 | an attack on made-up records did better than promised; nothing was charged or published |
 | 4 | the budget does not allow it; nothing was charged |
+| 5 | attackers would gain [too much](../explanation/risk.md); nothing was charged or published |
 | 130, 143 | stopped by Ctrl-C or by `kill`; no files remain, and a charge that was already made stands |
 
 With `--json` one object is written to standard output, also for an error:
-`{"error": {"kind", "message", "exit"}}`.
+`{"error": {"kind", "message", "exit"}}`, with `risk` for exit code 5.
 `DISCREET_DEBUG=1` shows the traceback of an unexpected error, whose text may quote rows.
 
 ## Methods

@@ -19,6 +19,7 @@
     │   ├── LedgerUnavailable               disk full, folder read-only, file locked, server gone
     │   └── LedgerTampered                  the record does not agree with itself
     ├── SelfAttackFailed    (RuntimeError)  our own attack beat our own promise; nothing is published
+    ├── RiskTooHigh         (RuntimeError)  attackers would gain too much; nothing was charged
     ├── EngineFailed        (RuntimeError)  a question could not be answered; its charge stands
     │   └── TableChanged                    the rows are not those that were registered
     ├── ServiceError        (RuntimeError)  a service does not answer as one of this version would
@@ -273,6 +274,20 @@ class SelfAttackFailed(DiscreetError, RuntimeError):
     def __init__(self, message: str, *, broken: tuple[str, ...]) -> None:
         super().__init__(message)
         self.broken = broken
+
+
+class RiskTooHigh(DiscreetError, RuntimeError):
+    """An attack on made-up people is above its threshold. Nothing was charged, drawn or published.
+
+    Attributes
+    ----------
+    risk : Risk
+        The figures of all attacks, with what would lower them.
+    """
+
+    def __init__(self, message: str, *, risk: Any) -> None:
+        super().__init__(message)
+        self.risk = risk
 
 
 class EngineFailed(DiscreetError, RuntimeError):

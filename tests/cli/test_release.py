@@ -60,7 +60,7 @@ def test_a_release_prints_its_stages_the_table_and_what_is_promised_and_what_not
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     stages = [re.split(r"\s+", line.strip())[0] for line in lines if re.search(r"\d\.\d\d s$", line)]
-    assert stages == ["read", "check", "plan", "test", "release", "learn", "attack", "write"]
+    assert stages == ["read", "check", "plan", "test", "risk", "release", "learn", "attack", "write"]
     head = next(line for line in lines if line.startswith("column"))
     assert re.split(r"\s{2,}", head.strip()) == [
         "column",

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from discreet.release.table import TablePlan
     from discreet.report.findings import Stage
 
-STAGES = ["read", "check", "plan", "test", "release", "learn", "attack", "write"]
+STAGES = ["read", "check", "plan", "test", "risk", "release", "learn", "attack", "write"]
 PUBLIC = ["README.txt", "SHA256SUMS", "croissant.json", "data.parquet", "datapackage.json", "readable.csv"]
 PUBLIC += ["statement.html", "statement.json"]
 REPLACE = Output(replace=True)

@@ -62,6 +62,7 @@ ALLOWED = {
     },
     "query.results:QueryResult.group_words": "a sentence about a result",
     "cli.query:query": "the help text of a command",
+    "query.range_cells:estimate_range": "over the places of public cells, chosen by noisy counts",
     "query.answers:Answer.merge": "over the public noise of several answers, not over rows",
     "report.verify._model:_score_faults": "over published noisy answers and their noise, not over rows",
     "tables.writers:_is_within": "checks that codes about to be written are inside their list",

@@ -18,11 +18,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
 
 from discreet.confidence import clopper_pearson
 from discreet.errors import ParameterError
 from discreet.privacy.promises import ApproxDP, PureDP
+from discreet.privacy.roots import find_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -196,7 +196,7 @@ def _rejected_mean(x: Floats, mean: float, stake: float, needed: float) -> float
         if reach > 60:
             return 0.0
         bottom = top - reach
-    return math.exp(float(brentq(surplus, bottom, top, xtol=1e-12)))
+    return math.exp(float(find_root(surplus, bottom, top, xtol=1e-12)))
 
 
 @dataclass(frozen=True, slots=True)

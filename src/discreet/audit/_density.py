@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy import optimize
 
 from discreet.audit._base import AuditResult
 from discreet.errors import ParameterError
 from discreet.privacy.promises import ApproxDP, Promise, PureDP
+from discreet.privacy.roots import find_root
 
 if TYPE_CHECKING:
     from discreet._types import Floats
@@ -420,7 +420,7 @@ def _edges(p: Density, q: Density, epsilon: float | None) -> Floats:
     with np.errstate(invalid="ignore"):
         sign = np.sign(p.logpdf(fine) - q.logpdf(fine) - epsilon)
     turns = np.flatnonzero((sign[1:] * sign[:-1]) == -1)
-    roots = [optimize.brentq(gap, fine[i], fine[i + 1], xtol=1e-14) for i in turns]
+    roots = [find_root(gap, fine[i], fine[i + 1], xtol=1e-14) for i in turns]
     return np.unique(np.concatenate([edges, roots]))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from discreet.audit._guess import FAILURE, AttackRecord, max_roc_area
 from discreet.audit._masked_shadows import MaskedShadow
@@ -24,6 +24,7 @@ from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.privacy import ApproxDP, GaussianDP, PureDP
 from discreet.query.dummy import rows_from_schema
+from discreet.ranks import rank_values
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.synthetic.plan import LEAST_ROWS
 from discreet.release.synthetic.synthesis import sampling_stream
@@ -360,9 +361,9 @@ def roc_area(members: Floats, others: Floats) -> tuple[float, float, float]:
     """
     if not (len(members) and len(others)):
         raise ParameterError("members and others of roc_area must each have at least one score.")
-    ranks = stats.rankdata(np.concatenate([members, others]))
-    above = (ranks[: len(members)] - stats.rankdata(members)) / len(others)
-    below = 1 - (ranks[len(members) :] - stats.rankdata(others)) / len(members)
+    ranks = rank_values(np.concatenate([members, others]))
+    above = (ranks[: len(members)] - rank_values(members)) / len(others)
+    below = 1 - (ranks[len(members) :] - rank_values(others)) / len(members)
     area = float(above.mean())
     spread = math.sqrt(above.var() / len(members) + below.var() / len(others))
     reach = -float(special.ndtri(FAILURE / 2)) * spread

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from discreet.audit._base import AuditResult
 from discreet.audit._bounds import check_failure_probability, usual_epsilon
@@ -355,9 +355,9 @@ def _check_noise(
             z = np.nan_to_num((np.ravel(one.answer.value) - exact) / np.ravel(one.answer.sd), nan=0.0)
         entries += z.size
         if one.answer.law == "laplace":
-            least, drawn = stats.gamma.ppf(share, z.size), math.sqrt(2.0) * float(np.abs(z).sum())
+            least, drawn = special.gammaincinv(z.size, share), math.sqrt(2.0) * float(np.abs(z).sum())
         else:
-            least, drawn = math.sqrt(stats.chi2.ppf(share, z.size)), float(np.linalg.norm(z))
+            least, drawn = math.sqrt(2 * special.gammaincinv(z.size / 2, share)), float(np.linalg.norm(z))
         found = max(found, float(least) / drawn if drawn > 0 else math.inf)
     broken = found > 1
     return AuditResult(

@@ -10,7 +10,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 from scipy.special import logsumexp
 
 from discreet.audit._guess import FAILURE, Reidentification, share_interval
@@ -209,7 +209,7 @@ def score_linkage(
         return None
     true, shown = scores
     # Rows that share a score, as on a margin, must not be distinguished by rounding errors.
-    distance, place = cKDTree(shown).query(true, k=2)
+    distance, place = scipy.spatial.cKDTree(shown).query(true, k=2)
     # A link counts only if the nearest score is clearly nearer than the second.
     apart = distance[:, 1] - distance[:, 0] > _TIED * float(np.abs(shown).max())
     hits = (place[:, 0] == np.arange(len(true))) & apart
@@ -353,7 +353,7 @@ def score_membership(
         if scores is None:
             return None
         # The smaller the distance, the likelier a member; the constant stands for an exact match.
-        distances.append(-np.log(cKDTree(scores[1]).query(scores[0])[0] + 1e-300))
+        distances.append(-np.log(scipy.spatial.cKDTree(scores[1]).query(scores[0])[0] + 1e-300))
     _, hits = decide_membership(*distances)
     knowledge = "a person's true record, the published file, and which learner it was made for"
     return _membership_result(hits, each, knowledge)

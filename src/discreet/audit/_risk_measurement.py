@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -105,7 +106,9 @@ def measure_risk(
     """
     schema = method.schema
     assert schema is not None
-    stream = sampling_stream("risk", schema.digest, method.name, method.parameters(), n_rows)
+    # Which rows are drawn from answers does not change what the answers tell.
+    facts = {name: value for name, value in method.parameters().items() if name not in ("draw", "n_records")}
+    stream = sampling_stream("risk", schema.digest, method.name, facts, n_rows)
     game = _Game(schema, n_rows, people, stream)
     if isinstance(method, SyntheticRelease | MaskedRelease):
         attacks, left_out = _attack_made_tables(method, game)
@@ -158,6 +161,7 @@ class _RowRisk:
     """
 
     def __init__(self, plan: ReleasePlan, game: _Game) -> None:
+        """Draw made-up people and their rows under each law."""
         schema, n_rows, stream = game.schema, game.n_rows, game.stream
         assert n_rows is not None
         joint = any(_is_joint(summary.law) for summary in plan.columns)
@@ -341,6 +345,10 @@ def _attack_made_tables(
 ) -> tuple[list[AttackRisk], list[str]]:
     """Attack people in tables that are made anew from made-up rows, and others."""
     size, n_rows = game.made_rows, game.n_rows
+    if isinstance(method, SyntheticRelease):
+        # Other rows from the same answers have the same risk.
+        method = copy.copy(method)
+        method.draw = 0
     _, rows = LAWS[-1].draw(game.schema, 2 * size, game.stream.derive("people"))
     found = _repeat_attacks(method, rows, game)
     left_out = []

@@ -21,13 +21,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special, stats
+import scipy
+from scipy import special
 
 from discreet.audit._base import AuditResult, Mechanism, MechanismPair
 from discreet.audit._bounds import check_failure_probability
 from discreet.audit._distinguishing import MOST_COORDINATES, likelier_cells, try_events
 from discreet.errors import ParameterError
 from discreet.noise.stream import Stream, stream_or_fresh
+from discreet.ranks import rank_values
 
 if TYPE_CHECKING:
     from discreet._types import AnyArray, Ints
@@ -101,11 +103,11 @@ def position(
     groups, freedom = table.shape[0], table.shape[1] - 1
     # All groups together detect a drift, the worst one alone detects a single bad position. In logarithms,
     # because a p-value underflows below 1e-308.
-    together = stats.chi2.logsf(parts.sum(), (groups - 1) * freedom)
+    together = scipy.stats.chi2.logsf(parts.sum(), (groups - 1) * freedom)
     worst = int(np.argmax(parts))
     # A group's part is (1 - its share of draws) times chi-squared, because it has a part in the margins: the
     # p-value is a little too large. log(groups) is the union bound over groups.
-    alone = stats.chi2.logsf(parts[worst], freedom) + math.log(groups)
+    alone = scipy.stats.chi2.logsf(parts[worst], freedom) + math.log(groups)
     # The smaller of two tests: each has half of the failure probability.
     log_p = min(0.0, min(float(together), float(alone)) + math.log(2))
     broken = log_p < math.log(failure_probability)
@@ -269,7 +271,7 @@ def check_timing(subject: SingleDraws, *, failure_probability: float = 1e-6) -> 
     # Constant values or times have no ranks to correlate.
     correlation = 0.0
     if np.ptp(values) > 0 and np.ptp(times) > 0:
-        ranks = stats.rankdata(values), stats.rankdata(times)
+        ranks = rank_values(values), rank_values(times)
         correlation = float(np.corrcoef(*ranks)[0, 1])
     allowed = -float(special.ndtri(failure_probability / 2)) / math.sqrt(subject.calls - 1)
     broken = abs(correlation) > allowed

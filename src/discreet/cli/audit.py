@@ -8,7 +8,7 @@ import typer
 from discreet.cli import options
 from discreet.cli.console import Console
 from discreet.cli.options import MethodFlags, expand_flags
-from discreet.cli.release import print_rows
+from discreet.cli.summary import print_rows
 
 Command = options.MethodCommand
 

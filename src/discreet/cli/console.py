@@ -12,10 +12,22 @@ if TYPE_CHECKING:
     from rich.console import Console as RichConsole
     from rich.progress import Progress
 
-    from discreet.pipeline.result import Row
     from discreet.report.findings import Stage
 
-_PIPED_WIDTH = 110  # of lines that no terminal wraps
+_PIPED_WIDTH = 110  # of tables that no terminal wraps
+_TEXT_WIDTH = 80  # of stages and sentences
+
+
+EXIT_SCHEMA = 2
+"""Exit code for a schema that is missing, incomplete or wrong, or that a table does not keep."""
+
+
+class Ended(Exception):
+    """The end of a command that has said everything, with its exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 def stop_printing() -> None:
@@ -87,11 +99,11 @@ class Console:
         self._stop_bar()
         if self.as_json:
             return
-        width = max(20, min(self.rich.width, _PIPED_WIDTH) - 20)
+        width = max(20, min(self.rich.width, _TEXT_WIDTH) - 18)
         first, *rest = textwrap.wrap(stage.said, width) or [""]
-        self.line(f" {stage.name:9s} {first:<{width}s} {stage.seconds:6.2f} s")
+        self.line(f" {stage.name:8s} {first:<{width}s}{stage.seconds:5.1f} s")
         for more in rest:
-            self.line(f" {'':9s} {more}")
+            self.line(f" {'':8s} {more}")
 
     def progress(self, name: str, share: float) -> None:
         """Show the share of a stage that is done, on a terminal only."""
@@ -119,7 +131,7 @@ class Console:
 
     def paragraph(self, text: str, *, bullet: str = "") -> None:
         """Print sentences, wrapped."""
-        width = min(self.rich.width, _PIPED_WIDTH)
+        width = min(self.rich.width, _TEXT_WIDTH)
         indent = " " * len(bullet)
         for line in textwrap.wrap(bullet + text, width, subsequent_indent=indent, break_long_words=False):
             self.line(line)
@@ -164,55 +176,3 @@ class Console:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-HEADINGS = ("column", "without release", "proven floor", "best attack", "interval", "unit", "verdict")
-
-
-def format_row(row: "Row") -> tuple[str, ...]:
-    """Return the cells of one line of the table about guesses, in the unit of its column."""
-    from discreet.formatting import format_interval, name, quantity
-    from discreet.pipeline.result import CHANCE
-
-    chance = row.unit == CHANCE
-
-    def format_error(value: float | None, rounding: Any = "nearest") -> str:
-        if value is None:
-            return "-"
-        text = quantity(value, None, chance=chance, rounding=rounding)
-        return f"wrong {text}" if chance else text
-
-    interval = "-"
-    if row.lower is not None and row.upper is not None:
-        interval = format_interval(row.lower, row.upper, None, chance=chance)
-    cells = (
-        name(row.column),
-        format_error(row.without),
-        format_error(row.floor, "down"),
-        format_error(row.attack),
-        interval,
-        row.unit,
-        VERDICTS.get(row.verdict, row.verdict),
-    )
-    return tuple(cell.replace("\u00a0", " ") for cell in cells)
-
-
-VERDICTS = {
-    "holds": "floor holds",
-    "broken": "FLOOR BROKEN",
-    "no floor": "no floor is proven",
-    "public": "published as it is",
-}
-
-
-def print_promises(console: Console, notes: Any, sentences: Any, open_: Any) -> None:
-    """Print the decisions, the promises and what is not protected."""
-    console.line()
-    for note in notes:
-        console.paragraph(note)
-    console.line("What is promised")
-    for sentence in sentences:
-        console.paragraph(sentence, bullet=" - ")
-    console.line("What is not protected")
-    for sentence in open_:
-        console.paragraph(sentence, bullet=" - ")

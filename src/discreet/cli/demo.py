@@ -30,7 +30,11 @@ def demo(
             out=out,
             protect=FLOORS[name],
             output=Output(replace=True),
-            run=RunOptions(attack_records=attack_records, command=command_line()),
+            run=RunOptions(
+                attack_records=attack_records,
+                command=command_line(),
+                accept_risk="The bundled tables are public or made up, and this release is an example.",
+            ),
             on_stage=console.stage,
             on_progress=console.progress,
         )

@@ -10,9 +10,10 @@ import typer
 from typer.core import TyperCommand
 
 from discreet.cli import options
-from discreet.cli.console import Console, print_promises
+from discreet.cli.console import Console
 from discreet.cli.options import AboutFlags, LedgerFlags, PromiseFlags, expand_flags
 from discreet.cli.release import Sign, command_line, make_signing
+from discreet.cli.summary import print_promise
 
 if TYPE_CHECKING:
     from discreet.client.database import RemoteDatabase
@@ -178,6 +179,8 @@ def _list_models(console: Console) -> None:
 
 def _show(console: Console, result: "PublishedModel") -> None:
     """Print the promises of a model and where its folders are."""
+    from discreet.report.statement.quotation import quote_promise
+
     statement = result.statement
     quality = statement.quality
     if quality is not None:
@@ -186,13 +189,13 @@ def _show(console: Console, result: "PublishedModel") -> None:
         # What was to be expected has been printed before the charge.
         for sentence in quality.sentences[1:] or quality.sentences:
             console.paragraph(sentence, bullet=" - ")
-    print_promises(console, (), statement.definition.sentences, statement.not_protected)
-    console.line()
+    print_promise(console, (), quote_promise(statement))
     console.paragraph(f"So far: {statement.composition.total}")
-    console.line(f"Publish only {result.public}. Anyone can re-check it: discreet verify {result.public}")
-    console.line(f"How to use it: {result.public / 'model-card.md'}")
+    card = result.public / "model-card.md"
+    console.paragraph(f"How to use it, and what is not protected: {card}")
     if quality is not None:
         console.line(f"What each column does, as pictures: {result.public / 'model.html'}")
+    console.line(f"Publish only {result.public}; to check it: discreet verify {result.public}")
     console.json(
         {
             "public": str(result.public),

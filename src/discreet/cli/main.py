@@ -10,17 +10,33 @@ from typing import Annotated, Any
 
 import typer
 
-from discreet.cli import audit, demo, init, learn, ledger, plan, query, release, report, serve, token, verify
-from discreet.cli.console import describe_unexpected, write_out
+from discreet.cli import (
+    audit,
+    check,
+    demo,
+    init,
+    learn,
+    ledger,
+    plan,
+    query,
+    release,
+    report,
+    serve,
+    token,
+    verify,
+)
+from discreet.cli.console import EXIT_SCHEMA, Ended, describe_unexpected, write_out
+from discreet.cli.risk import EXIT_RISK
 
-EXIT_OTHER, EXIT_SCHEMA, EXIT_BROKEN, EXIT_BUDGET = 1, 2, 3, 4
+EXIT_OTHER, EXIT_BROKEN, EXIT_BUDGET = 1, 3, 4
 _USAGE, _INTERRUPTED, _TERMINATED = 2, 130, 143  # how typer, Ctrl-C and `kill` end a process
 
 HELP = """Let others learn from a table without exposing the people in it.
 
 Exit codes: 0 ok; 1 any other error, with a message; 2 the schema is missing, incomplete or wrong (if it is
-missing, a draft is written); 3 an attack broke a promise, and nothing was published; 4 the budget does not
-allow it.
+missing, a draft is written), or `check` found a problem; 3 an attack broke a promise, and nothing was
+published; 4 the budget does not allow it; 5 attackers would gain too much, and nothing was charged or
+published.
 """
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -46,6 +62,7 @@ def _global_options(
 
 
 app.command()(init.init)
+app.command()(check.check)
 app.command(cls=plan.Command)(plan.plan)
 app.command(cls=release.Command)(release.release)
 app.command(cls=audit.Command)(audit.audit)
@@ -78,6 +95,8 @@ def main() -> None:
             )
         # Typer ends wrong usage with 2, which means something else here; our own 2 does not come this way.
         raise SystemExit(EXIT_OTHER if end.code == _USAGE else end.code) from None
+    except Ended as end:
+        raise SystemExit(end.code) from None
     except Exception as problem:
         # Any error at all: a traceback on the screen could quote rows.
         raise SystemExit(_report_error(problem)) from None
@@ -85,14 +104,21 @@ def main() -> None:
 
 def _report_error(problem: Exception) -> int:
     """Print the error as a sentence, and return the exit code."""
-    from discreet.errors import BudgetExceeded, DiscreetError, SchemaError, SelfAttackFailed
+    from discreet.errors import BudgetExceeded, DiscreetError, RiskTooHigh, SchemaError, SelfAttackFailed
 
     sentence = str(problem) if isinstance(problem, DiscreetError) else describe_unexpected(problem)
     print_error(sentence)
-    codes = {SchemaError: EXIT_SCHEMA, SelfAttackFailed: EXIT_BROKEN, BudgetExceeded: EXIT_BUDGET}
+    codes = {
+        SchemaError: EXIT_SCHEMA,
+        SelfAttackFailed: EXIT_BROKEN,
+        BudgetExceeded: EXIT_BUDGET,
+        RiskTooHigh: EXIT_RISK,
+    }
     code = next((code for kind, code in codes.items() if isinstance(problem, kind)), EXIT_OTHER)
     if "--json" in sys.argv:
-        error = {"kind": type(problem).__name__, "message": sentence, "exit": code}
+        error: dict[str, Any] = {"kind": type(problem).__name__, "message": sentence, "exit": code}
+        if isinstance(problem, RiskTooHigh):
+            error["risk"] = problem.risk.to_dict()
         write_out(json.dumps({"error": error}, indent=2) + "\n")
     return code
 

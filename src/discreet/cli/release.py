@@ -6,12 +6,12 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from discreet.cli import options
-from discreet.cli.console import HEADINGS, Console, format_row, print_promises
+from discreet.cli.console import Console
 from discreet.cli.options import (
     PASSPHRASE,
     AboutFlags,
@@ -22,6 +22,8 @@ from discreet.cli.options import (
     open_service,
     passphrase_for,
 )
+from discreet.cli.risk import EXIT_RISK, print_risk
+from discreet.cli.summary import print_floors, print_promise, print_rows
 
 if TYPE_CHECKING:
     from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
@@ -57,6 +59,14 @@ class ReleaseFileFlags:
     tuned: Annotated[
         bool, typer.Option("--tuned", help="State that the noise was chosen by looking at private rows.")
     ] = False
+    accept_risk: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Release the table though an attack on made-up people is above its threshold, for this "
+            "reason, which the statement holds.",
+        ),
+    ] = None
 
     def escrow(self) -> "KeyEscrow | None":
         """Return where the key is kept, after asking for its passphrase; None if it is forgotten."""
@@ -83,7 +93,12 @@ class ReleaseFileFlags:
         """Return the facts about this run."""
         from discreet.pipeline.options import RunOptions
 
-        return RunOptions(tuned=self.tuned, attack_records=attack_records, command=command_line())
+        return RunOptions(
+            tuned=self.tuned,
+            attack_records=attack_records,
+            command=command_line(),
+            accept_risk=self.accept_risk,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +147,7 @@ def release(
     json: options.Json = False,
 ) -> None:
     """Release a table with noise, attack it, and state what is promised."""
+    from discreet.errors import RiskTooHigh
     from discreet.pipeline.release import publish
 
     if made_up.from_tables is not None:
@@ -146,25 +162,29 @@ def release(
         if dry_run and database is not None:
             raise typer.BadParameter("a service is planned with `discreet plan`", param_hint="--dry-run")
         if dry_run:
-            print_dry_run(console, table, request, attack_records)
+            print_dry_run(console, table, request, files.run(attack_records))
             return
         arguments = request.to_dict()
         if database is not None:
             arguments |= {"schema": method.schema, "target": method.target}
-        result = publish(
-            table if database is None else database,
-            out=out,
-            ledger=ledger.place,
-            new_ledger=ledger.new_ledger,
-            about=about.to_dict(),
-            escrow=files.escrow(),
-            signing=make_signing(files.sign),
-            output=files.output(),
-            run=files.run(attack_records),
-            on_stage=console.stage,
-            on_progress=console.progress,
-            **arguments,
-        )
+        try:
+            result = publish(
+                table if database is None else database,
+                out=out,
+                ledger=ledger.place,
+                new_ledger=ledger.new_ledger,
+                about=about.to_dict(),
+                escrow=files.escrow(),
+                signing=make_signing(files.sign),
+                output=files.output(),
+                run=files.run(attack_records),
+                on_stage=console.stage,
+                on_progress=console.progress,
+                **arguments,
+            )
+        except RiskTooHigh as stopped:
+            print_risk(console, stopped.risk)
+            raise
         print_release(console, result)
 
 
@@ -190,19 +210,25 @@ def print_redrawn(
         console.json({"public": str(public), "charged": []})
 
 
-def print_dry_run(console: Console, table: str, request: ReleaseRequest, attack_records: int) -> None:
-    """Print what a release would do: names, plan and attacks on made-up records; no cell is read."""
+def print_dry_run(console: Console, table: str, request: ReleaseRequest, options: "RunOptions") -> None:
+    """Print what a release would do: names, plan and attacks on made-up records; no cell is read.
+
+    The exit code is that of the release, if its risk would stop it.
+    """
     from discreet.pipeline.plan import dry_run as run
 
     result = run(
         table,
-        attack_records=attack_records,
+        attack_records=options.attack_records,
         on_stage=console.stage,
         on_progress=console.progress,
         **request.to_dict(),
     )
+    print_risk(console, result.risk)
+    for advice in result.risk.advice:
+        console.paragraph(advice, bullet=" - ")
     print_rows(console, result.rows)
-    print_promises(console, result.notes, result.sentences, result.open)
+    print_promise(console, result.notes, " ".join(result.sentences[:1] + result.sentences[-1:]))
     console.line("Dry run: no cell was read, and nothing was charged, drawn or written.")
     console.json(
         {
@@ -210,19 +236,26 @@ def print_dry_run(console: Console, table: str, request: ReleaseRequest, attack_
             "columns": [row.to_dict() for row in result.rows],
             "notes": list(result.notes),
             "promises": [promise.to_dict() for promise in result.plan.promises],
+            "risk": result.risk.to_dict(),
         }
     )
+    if result.risk.stops and options.accept_risk is None:
+        console.line("The release would stop here: its risk is above a threshold.")
+        raise typer.Exit(EXIT_RISK)
 
 
 def print_release(console: Console, result: "Published") -> None:
     """Print the promises of a release and where its folders are."""
+    from discreet.report.statement.quotation import quote_promise
+
     statement = result.statement
-    print_rows(console, result.rows)
-    print_promises(console, result.notes, result.sentences, statement.not_protected)
-    console.line()
+    print_risk(console, result.risk)
+    print_floors(console, statement)
+    print_promise(console, result.notes, quote_promise(statement))
     console.paragraph(f"So far: {statement.composition.total}")
-    console.line(f"Publish only {result.public}. Anyone can re-check it: discreet verify {result.public}")
-    console.line(f"Do not publish the internal report: {result.internal / 'report.html'}")
+    console.paragraph(f"What is not protected: {result.public / 'statement.html'}")
+    console.line(f"Publish only {result.public}; to check it: discreet verify {result.public}")
+    console.line(f"Read, and do not publish: {result.internal / 'report.html'}")
     console.json(
         {
             "public": str(result.public),
@@ -235,24 +268,9 @@ def print_release(console: Console, result: "Published") -> None:
             "delta": statement.numbers.delta,
             "composition": statement.composition.total,
             "receipt": statement.composition.receipt,
+            "risk": result.risk.to_dict(),
             "stages": [stage.model_dump() for stage in result.findings.stages],
         }
-    )
-
-
-def print_rows(console: Console, rows: Any) -> None:
-    """Print how well anyone can guess each column; nothing if published rows belong to no one."""
-    if not rows:
-        return
-    console.line()
-    console.table(
-        (
-            "How well can anyone guess a cell? (attacks on made-up records; a floor above the interval is "
-            "broken)"
-        ),
-        HEADINGS,
-        (format_row(row) for row in rows),
-        right=2,
     )
 
 

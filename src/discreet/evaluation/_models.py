@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
-from scipy.special import expit, softmax
+import scipy
 
 from discreet.release.invariant import LogisticLearner, MultinomialLearner, RidgeLearner
 
@@ -274,8 +274,8 @@ class LinearModel:
         if scores.shape[1] == 1:
             # Both signs, because expit(-s) is 1 - expit(s) without cancellation.
             both = np.column_stack([-scores[:, 0], scores[:, 0]])
-            return np.asarray(expit(both)) if self.chances else both
-        return np.asarray(softmax(scores, axis=1)) if self.chances else np.asarray(scores)
+            return np.asarray(scipy.special.expit(both)) if self.chances else both
+        return np.asarray(scipy.special.softmax(scores, axis=1)) if self.chances else np.asarray(scores)
 
     def distance(self, other: LinearModel) -> float:
         """Return the largest difference of a weight, relative to the largest weight."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
+import scipy
 
 from discreet.errors import DiscreetError
 from discreet.evaluation._models import PredictionTask, fit_linear, fit_majority
@@ -208,5 +208,5 @@ def _chances(X: Floats, weights: Floats) -> Floats:
     """Return the probability of each class, of shape (n, n_classes), or what rises with its score."""
     scores = X @ weights.T
     if len(weights) == 1:
-        return np.asarray(special.expit(np.hstack([-scores, scores])))
-    return np.asarray(special.softmax(scores, axis=1))
+        return np.asarray(scipy.special.expit(np.hstack([-scores, scores])))
+    return np.asarray(scipy.special.softmax(scores, axis=1))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import softmax
+import scipy
 
 from discreet.errors import DataError, InsufficientInformation, ParameterError
 from discreet.evaluation._models import PredictionTask
@@ -80,7 +80,7 @@ class AwareModel:
         classes = self.estimator.classes_.tolist()
         # The estimator sorts its classes; the task has them in their declared order.
         places = [classes.index(level) for level in column.levels]
-        return np.asarray(softmax(scores[:, places], axis=1))
+        return np.asarray(scipy.special.softmax(scores[:, places], axis=1))
 
 
 def published_law(plan: ReleasePlan) -> NoiseLaw:

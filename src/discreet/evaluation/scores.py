@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.stats import rankdata
 
 from discreet.confidence import clopper_pearson
+from discreet.ranks import rank_values
 from discreet.report.findings import Score, Subgroup
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _auc(predicted: Floats, y: AnyArray) -> float | None:
         inside = y == k
         n, rest = int(inside.sum()), int((~inside).sum())
         if n and rest:
-            ranks = rankdata(predicted[:, k])
+            ranks = rank_values(predicted[:, k])
             areas.append((float(ranks[inside].sum()) - n * (n + 1) / 2) / (n * rest))
     return float(np.mean(areas)) if areas else None
 

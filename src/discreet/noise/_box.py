@@ -13,10 +13,8 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.polynomial import legendre
-from scipy import sparse
-from scipy.linalg import cholesky, inv
-from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from discreet.errors import NoiseError, ParameterError
 from discreet.noise.bounded import BoundedDensity
@@ -199,18 +197,18 @@ class BoxDensity:
         p, half = self.lower.size, self._half
         middle = 0.5 * (self.lower + self.upper)
         inverse = _check_inverse(self.weights, "BoxDensity")
-        mass = sparse.csc_matrix(_drop_rounding(mass_matrix(size)))
-        slope = sparse.csc_matrix(_drop_rounding(_slope_matrix(size)))
-        moments = [sparse.csc_matrix(_drop_rounding(moment_matrix(size, power))) for power in (1, 2)]
+        mass = scipy.sparse.csc_matrix(_drop_rounding(mass_matrix(size)))
+        slope = scipy.sparse.csc_matrix(_drop_rounding(_slope_matrix(size)))
+        moments = [scipy.sparse.csc_matrix(_drop_rounding(moment_matrix(size, power))) for power in (1, 2)]
 
-        def tensor(**special: sparse.csc_matrix) -> sparse.csc_matrix:
+        def tensor(**special: scipy.sparse.csc_matrix) -> scipy.sparse.csc_matrix:
             factors = [special.get(f"at{j}", mass) for j in range(p)]
-            return sparse.csc_matrix(reduce(sparse.kron, factors))
+            return scipy.sparse.csc_matrix(reduce(scipy.sparse.kron, factors))
 
-        energy = sparse.csc_matrix((size**p, size**p))
+        energy = scipy.sparse.csc_matrix((size**p, size**p))
         for j in range(p):
             energy = energy + 4 * inverse[j, j] / half[j] ** 2 * tensor(
-                **{f"at{j}": sparse.eye(size, format="csc")}
+                **{f"at{j}": scipy.sparse.eye(size, format="csc")}
             )
             square = half[j] ** 2 * moments[1] + 2 * half[j] * middle[j] * moments[0] + middle[j] ** 2 * mass
             energy = energy + self.regularization * tensor(**{f"at{j}": square})
@@ -220,14 +218,14 @@ class BoxDensity:
                 cross = tensor(**{f"at{j}": slope, f"at{k}": -slope})
                 energy = energy + 8 * inverse[j, k] / (half[j] * half[k]) * cross
         total_mass = tensor()
-        solver = splu(sparse.csc_matrix(energy))
+        solver = scipy.sparse.linalg.splu(scipy.sparse.csc_matrix(energy))
         # The largest nu of mass v = nu energy v keeps digits that the smallest of the inverse problem loses.
         # With a start vector given, the result is the same at every call.
-        nu, vectors = eigsh(
+        nu, vectors = scipy.sparse.linalg.eigsh(
             total_mass,
             k=1,
             M=energy,
-            Minv=LinearOperator(energy.shape, solver.solve),
+            Minv=scipy.sparse.linalg.LinearOperator(energy.shape, solver.solve),
             which="LA",
             v0=np.ones(size**p),
             tol=1e-15,
@@ -436,13 +434,13 @@ def _check_inverse(weights: Floats, where: str) -> Floats:
     try:
         if weights.ndim != 2 or not np.allclose(weights, weights.T, rtol=1e-12, atol=0):
             raise np.linalg.LinAlgError
-        cholesky(weights)
+        scipy.linalg.cholesky(weights)
     except (np.linalg.LinAlgError, ValueError):
         raise ParameterError(
             f"weights of {where} must be a symmetric positive definite matrix. "
             "Give a vector if the columns are weighed one by one."
         ) from None
-    return np.asarray(inv(weights))
+    return np.asarray(scipy.linalg.inv(weights))
 
 
 def _slope_matrix(size: int) -> Floats:

@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 from numpy.polynomial import legendre
-from scipy.linalg import eigh
 
 from discreet.errors import ParameterError
 from discreet.noise.polynomial import basis, legendre_rule, mass_matrix, moment_matrix, solve_ground_state
@@ -186,7 +186,7 @@ class InRange:
         center = (x - self.lower) / half - 1.0
         # In the variable of [-1, 1] the factor of the potential is regularization * half**4 / 4.
         strength = self.kappa / 64
-        nu, vectors = eigh(mass_matrix(_SIZE), _stiffness(center, strength))
+        nu, vectors = scipy.linalg.eigh(mass_matrix(_SIZE), _stiffness(center, strength))
         energy = 1 / nu[::-1]
         # eigh makes vectors' H vectors = 1; divided by sqrt(nu) they are normalized in the mean square.
         vectors = vectors[:, ::-1] * np.sqrt(energy)
@@ -218,7 +218,7 @@ def _cumulative_table(kappa: float, inputs: int, cells: int) -> Words:
     centers = np.linspace(-1.0, 1.0, inputs)[:rows]
     vectors = np.empty((rows, _SIZE))
     for i, center in enumerate(centers):
-        _, vector = eigh(
+        _, vector = scipy.linalg.eigh(
             mass_matrix(_SIZE), _stiffness(float(center), kappa / 64), subset_by_index=[_SIZE - 1, _SIZE - 1]
         )
         # Neither sign nor length matters: values are squared, and rows are scaled to 2**63.

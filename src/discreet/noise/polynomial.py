@@ -23,8 +23,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.polynomial import legendre
-from scipy.linalg import eigh
 
 from discreet.errors import NoiseError
 from discreet.noise.deviates import DeviateTable
@@ -153,7 +153,7 @@ def _lowest_eigenpair(size: int, shift: float, strength: float) -> tuple[float, 
     if strength > 0:
         potential = moment_matrix(size, 2) + 2 * shift * moment_matrix(size, 1) + (shift**2 - least) * mass
         stiffness = stiffness + strength * potential
-    nu, vectors = eigh(mass, stiffness, subset_by_index=[size - 1, size - 1])
+    nu, vectors = scipy.linalg.eigh(mass, stiffness, subset_by_index=[size - 1, size - 1])
     vector = vectors[:, 0] / math.sqrt(float(vectors[:, 0] @ mass @ vectors[:, 0]))
     return 1 / float(nu[0]) + strength * least, vector * math.copysign(1.0, vector[0])
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
+import scipy
 
 from discreet.errors import ParameterError
 from discreet.noise import samplers
@@ -101,7 +101,7 @@ class SphericalLaplace:
         if self.dimension == 1:
             return 1.0
         shape = (self.dimension + 1) / 2
-        return math.sqrt(2 * float(special.gammaincinv(shape, TAIL / 2))) * (1 - 1e-9)
+        return math.sqrt(2 * float(scipy.special.gammaincinv(shape, TAIL / 2))) * (1 - 1e-9)
 
     @property
     def step(self) -> float:
@@ -124,7 +124,7 @@ class SphericalLaplace:
         shift = math.sqrt(d + 1) / 2 ** (_LOG2_RADIUS_LATTICE + 1)
         # d + 1 squares and their sum, a root, a product and a quotient, each rounded once.
         kappa = 2 * math.log1p(shift / (self.least_radius - shift)) + (d + 8) * _UNIT
-        farthest = 2 * float(special.gammainccinv(d / 2, TAIL / 2)) * (1 + 1e-9) * math.exp(kappa)
+        farthest = 2 * float(scipy.special.gammainccinv(d / 2, TAIL / 2)) * (1 + 1e-9) * math.exp(kappa)
         return kappa / 2 * farthest * math.exp(kappa) * (1 + 1e-9)
 
     @property

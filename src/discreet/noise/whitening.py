@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from discreet.errors import ParameterError
 from discreet.noise import samplers
@@ -227,7 +227,7 @@ class Whitening:
         lattice = np.zeros(rows.shape)
         residual = rows - self.lower
         for _ in range(_CORRECTIONS):
-            lattice += np.rint(linalg.solve(self._backward.T, residual.T, check_finite=False).T)
+            lattice += np.rint(scipy.linalg.solve(self._backward.T, residual.T, check_finite=False).T)
             residual = rows - self.restore(lattice)
         images = self.restore(lattice)
         fits = same_bits(images, rows)

@@ -17,8 +17,9 @@ from discreet.audit import (
     attack_questions,
     attack_records,
     attack_rows,
+    measure_risk,
 )
-from discreet.errors import DataError, SelfAttackFailed
+from discreet.errors import DataError, RiskTooHigh, SelfAttackFailed
 from discreet.evaluation.columns import compare_columns, correlate
 from discreet.evaluation.distances import TableTally
 from discreet.evaluation.exact_models import check_masked_model
@@ -43,15 +44,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray
-    from discreet.audit import AuditResult, Guess, MemberComparison, Reidentification
+    from discreet.audit import AuditResult, Guess, MemberComparison, Reidentification, Risk
     from discreet.evaluation.noise_aware import AwareRows
-    from discreet.evaluation.scores import Trained
     from discreet.ledger import Ledger
     from discreet.pipeline._stages import StageReport
     from discreet.release import Publication, ReleaseMethod, ReleasePlan
     from discreet.report.findings import Learning, WhatIf
     from discreet.schema import Schema
 
+_FEWEST_PEOPLE, _MOST_PEOPLE = 50, 1_000
+"""Numbers of made-up people on whom the risk of a release is measured."""
 _KINDS = {
     "gaussian": "with Gaussian noise",
     "laplace": "with Laplace noise",
@@ -92,10 +94,8 @@ def check_cells(source: Any, schema: Schema, n_rows: int, report: StageReport) -
     """Read every declared cell once, so that a bad one is named before anything is charged."""
     check_every_cell(source, schema, lambda n_read: report.progress(n_read / n_rows))
     unnamed = sum(c.bounds_source is None for c in schema.released)
-    sources = "every column names the source of its bounds"
-    if unnamed:
-        sources = f"no source is given for the bounds of {count_noun(unnamed, 'column')} (bounds_source)"
-    report(f"{READABLE}; {sources}")
+    sources = f"; no source is given for the bounds of {count_noun(unnamed, 'column')} (bounds_source)"
+    report(READABLE + (sources if unnamed else ""))
 
 
 def plan_release(
@@ -173,23 +173,64 @@ def attack_plan(
     floors = len({guess.column for guess in guesses if guess.verdict == "holds"})
     others = len({str(audit.claim) for audit in audits if audit.verdict == "holds"})
     if isinstance(method, SyntheticRelease) and others:
-        report(
-            "all questions asked about made-up rows: their noise hides every row as promised, and the table "
-            "follows from the noisy answers alone"
-        )
+        report("rehearsed on made-up rows: the noise is as large as promised")
     elif floors + others:
-        report(
-            f"{count_noun(floors, 'floor')} and {count_noun(others, 'other promise')} attacked on made-up "
-            "records: all hold"
-        )
+        proven = f"{count_noun(floors, 'floor')} and {count_noun(others, 'promise')}"
+        report(f"attacked on made-up records: {proven} hold")
     elif not plan.row_level:
-        report(
-            "published rows will belong to no real person, so no made-up record can be followed through "
-            "the release"
-        )
+        report("published rows will be nobody's: there is no record to follow")
     else:
         report("nothing is promised that an attack on made-up records could break")
     return guesses, audits
+
+
+def assess_risk(
+    method: ReleaseMethod, plan: ReleasePlan, n_rows: int | None, n_records: int, report: StageReport
+) -> Risk:
+    """Measure on made-up people what a planned release lets an attacker do, and return it.
+
+    Parameters
+    ----------
+    method : ReleaseMethod
+        Method of the release, with its schema.
+    plan : ReleasePlan
+        Plan of the release by this method.
+    n_rows : int or None
+        Number of rows of the table; None where nobody knows it here.
+    n_records : int
+        Number of made-up records that the plan is attacked on; people are a twentieth of it.
+    report : StageReport
+        Report of the stage; gets the verdict.
+    """
+    assert method.schema is not None
+    public = None if n_rows is None else public_length(method.schema, n_rows)
+    people = min(max(n_records // 20, _FEWEST_PEOPLE), _MOST_PEOPLE)
+    risk = measure_risk(method, plan, public, people=people, progress=report.progress)
+    attacks = count_noun(len(risk.attacks), "attack")
+    report(f"{attacks} on made-up people; may be published: {risk.verdict}")
+    return risk
+
+
+def check_risk(risk: Risk, accepted: str | None) -> Risk:
+    """Return the risk, with the reason for which it is accepted; raise RiskTooHigh if there is none.
+
+    Parameters
+    ----------
+    risk : Risk
+        Risk of the release, as :func:`assess_risk` returns it.
+    accepted : str or None
+        Reason for which the curator accepts figures above their thresholds; not used where none is.
+    """
+    if risk.verdict != "no":
+        return risk
+    if accepted is not None:
+        return risk.accept(accepted)
+    raise RiskTooHigh(
+        f"The release is stopped: {risk.why} {' '.join(risk.advice)} Nothing was charged, drawn or "
+        "published. To release it all the same, say why with --accept-risk TEXT, or "
+        "RunOptions(accept_risk=...): the statement will hold the reason.",
+        risk=risk,
+    )
 
 
 def make_watch(
@@ -262,15 +303,14 @@ def describe_charge(method: ReleaseMethod, publication: Publication, ledger: Led
     # The address of a server may hold a password.
     place = "the ledger" if "://" in ledger.url else Path(ledger.url).name
     if earlier:
-        rows = ", ".join(str(receipt.seq) for receipt in publication.receipts)
         assert isinstance(method, SyntheticRelease)
         paid = sum(question["earlier"] for question in method.tables_["questions"])
         count = len(earlier) + 1
         if paid == count:
-            return f"nothing charged: {count} questions were, by an earlier run, as rows {rows} of {place}"
-        when = f"{paid} of them answered by an earlier run" if paid else "each before its first draw"
-        return f"{count} questions charged as rows {rows} of {place}, {when}"
-    return f"charged as row {last.seq} of {place} before the first draw"
+            return f"nothing charged: {count} questions were, by an earlier run"
+        when = f", {paid} of them by an earlier run" if paid else ""
+        return f"charged before as {count} rows of {place}{when}"
+    return f"charged before as row {last.seq} of {place}"
 
 
 def measure_worth(
@@ -348,30 +388,23 @@ def usual_delta(method: ReleaseMethod) -> float:
 
 
 def _describe_learning(learning: Learning | None) -> str:
-    """Return the scores of the learners, one after another, in words."""
+    """Return the score of a model of the release beside those of the original and of the majority."""
     if learning is None:
         return "no target is declared (--target), so nothing is learned"
     scores = {s.trained_on: s for s in learning.scores if s.tested_on == "original"}
     if not scores:
         return f"{learning.target}: {learning.note or 'nothing can be learned'}"
-    parts = []
-    names: dict[Trained, str] = {
-        "original": "trained on the original",
-        "release": "trained on the release",
-        "aware": "knowing its noise law",
-        "majority": "by majority",
-    }
-    for side, text in names.items():
-        score = scores.get(side)
-        if score is not None and (score.accuracy is not None or score.r2 is not None):
-            worth = f"{score.accuracy:.1%}" if score.accuracy is not None else f"R2 {score.r2:.3f}"
-            more = score.train_rows is not None and score.train_rows > learning.train_rows
-            parts.append(f"{worth} {text}" + (f" ({score.train_rows:,} rows)" if more else ""))
-    equals = learning.equals_share
-    share = ""
-    if equals is not None and equals < 1:
-        share = f"; as good as {equals:.0%} of {learning.train_rows:,} original rows"
-    return f"{learning.target}: {', '.join(parts) or learning.note}{share}"
+    worth = {
+        side: (f"{score.accuracy:.1%}", score.accuracy) if score.accuracy is not None
+        else (f"R2 {score.r2:.3f}", score.r2)
+        for side, score in scores.items()
+        if score.accuracy is not None or score.r2 is not None
+    }  # fmt: skip
+    # A learner that knows the noise law may be better or worse than one that does not.
+    ours = [worth[side] for side in ("release", "aware") if side in worth]
+    parts = [f"{max(ours, key=lambda one: one[1] or 0.0)[0]} trained on it"] if ours else []
+    parts += [f"{side} {worth[side][0]}" for side in ("original", "majority") if side in worth]
+    return f"{learning.target}: {', '.join(parts) or learning.note}"
 
 
 def attack_real_rows(
@@ -415,20 +448,14 @@ def describe_attacks(
     """Return how many attacks were run and where their results are, in words."""
     if compared:
         attacks = count_noun(len({one.attack for one in compared}), "attack")
-        if not any(one.on == "rows" for one in compared):
-            return f"{attacks} on the people in tables made anew, of made-up rows"
-        return (
-            f"{attacks} on the people in tables made anew, of made-up and of real rows; the latter are in "
-            "the internal report alone"
-        )
+        real = " and real" if any(one.on == "rows" for one in compared) else ""
+        return f"{attacks} on tables made anew from made-up{real} people"
     if not plan.row_level:
         return "published rows belong to no real person, and no attack on people was run"
     names = {guess.attack for guess in (*on_rows, *on_file)} | {one.attack for one in exposed}
     columns = {guess.column for guess in (*on_rows, *on_file)}
-    return (
-        f"{count_noun(len(names), 'kind')} of attack on {count_noun(len(columns), 'column')} of the file and "
-        "of real rows; the latter are in the internal report alone"
-    )
+    kinds, attacked = count_noun(len(names), "kind"), count_noun(len(columns), "column")
+    return f"{kinds} of attack on {attacked} of the file and of real rows"
 
 
 def first_rows(path: Path, schema: Schema, *, typed: bool = False) -> dict[str, AnyArray]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     OnStage: TypeAlias = Callable[[Stage], None]
     OnProgress: TypeAlias = Callable[[str, float], None]
 
-READABLE = "every cell can be read as declared; values outside their bounds are clamped"
+READABLE = "every cell can be read; what is outside its bounds is clamped"
 """Result of :func:`check_every_cell`. Numbers outside their bounds are no error: no row widens a bound."""
 
 

@@ -120,6 +120,9 @@ def publish_answers(
             _, audits = _release_stages.attack_plan(
                 releasing, plan, sums.n_rows or 0, run.attack_records, report
             )
+        with stages.stage("risk") as report:
+            risk = _release_stages.assess_risk(releasing, plan, sums.n_rows, run.attack_records, report)
+        risk = _release_stages.check_risk(risk, run.accept_risk)
         with stages.stage("release") as report:
             publication = releasing.publish_database(sums, public / DATA)
             write_answers(public, releasing)
@@ -132,7 +135,7 @@ def publish_answers(
         with stages.stage("write") as report:
             write_readable(public / DATA, public / READABLE, readable_columns(publication))
             statement = build_statement(
-                TableSubject(publication, releasing, attacks),
+                TableSubject(publication, releasing, attacks, risk=risk),
                 about=texts,
                 ledger=charged,
                 tuning=describe_tuning(run.tuned, False, publication.receipts[0], charged),
@@ -160,6 +163,7 @@ def publish_answers(
         internal=folder / INTERNAL,
         statement=statement,
         findings=findings,
+        risk=risk,
         receipt=publication.receipt,
         rows=(),
         sentences=select_sentences(statement.definition, statement.numbers, {}),

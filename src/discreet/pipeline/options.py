@@ -120,6 +120,9 @@ class RunOptions:
         are faster and reveal only larger mistakes. A model is not attacked.
     command : str
         Command line that runs the job again, for the internal report and the audit log.
+    accept_risk : str, optional
+        Reason for which a table is released though attacks on made-up people are above their thresholds; the
+        statement holds it as it is. None: such a release stops before it is charged.
 
     Privacy
     -------
@@ -133,6 +136,7 @@ class RunOptions:
     tuned: bool = False
     attack_records: int = ATTACK_RECORDS
     command: str = ""
+    accept_risk: str | None = None
 
 
 def method_class(name: str) -> type[ReleaseMethod]:

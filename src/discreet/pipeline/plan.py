@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray
-    from discreet.audit import AuditResult, Guess
+    from discreet.audit import AuditResult, Guess, Risk
     from discreet.evaluation.sample_size import Recommendation
     from discreet.pipeline._stages import OnProgress, OnStage
     from discreet.privacy import Promise
@@ -303,6 +303,8 @@ class DryRun:
         Plan that the release would be drawn by.
     guesses, audits : tuple of Guess, tuple of AuditResult
         Attacks on made-up records, and attacks on the other promises.
+    risk : Risk
+        What attackers would gain, measured on made-up people; a release stops if it is too much.
     rows : tuple of Row
         Lines of the table that the command line prints, one per column to publish.
     notes : tuple of str
@@ -314,6 +316,7 @@ class DryRun:
     plan: ReleasePlan
     guesses: tuple[Guess, ...]
     audits: tuple[AuditResult, ...]
+    risk: Risk
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     sentences: tuple[str, ...]
@@ -372,11 +375,14 @@ def dry_run(
         plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
     with stages.stage("test") as report:
         guesses, audits = _release_stages.attack_plan(releasing, plan, n_rows, attack_records, report)
+    with stages.stage("risk") as report:
+        risk = _release_stages.assess_risk(releasing, plan, n_rows, attack_records, report)
     blocks = promised_blocks(TableSubject(plan, releasing))
     return DryRun(
         plan=plan,
         guesses=guesses,
         audits=audits,
+        risk=risk,
         rows=build_rows(plan, guesses),
         notes=build_notes(
             plan,

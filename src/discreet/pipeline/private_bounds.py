@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +20,15 @@ from discreet.schema import Schema
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from discreet.pipeline.sources import LedgerPlace
     from discreet.query.calibration import Law
     from discreet.schema.dialect import Dialect
 
 _NOTICED = 20  # a cell with this part of the rows has to be noticed
-_MORE = 1.05  # factor between the epsilons that are tried for a message
-_MOST_TRIALS = 400
+_CLOSE = 1.05  # factor between an epsilon that is recommended and one that is too small
+_LARGEST_EPSILON = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,7 @@ def estimate_bounds(
         answer = database.ask(question, privacy=request.promise(schema, request.epsilon))
         counts = question.split(np.asarray(answer.value), database.curation)
         n_rows = database.n_rows if schema.row_count == "public" else None
-    limit = noise_limit(float(np.max(answer.sd)), answer.law, n_cells, len(cells))
+    limit = noise_limit(float(np.ravel(answer.sd)[0]), answer.law, n_cells, len(cells))
     found = {
         name: estimate_range(one, noisy, limit, n_rows)
         for (name, one), noisy in zip(cells.items(), counts, strict=True)
@@ -155,20 +156,32 @@ def _check_epsilon(
 
     def rows_needed(epsilon: float) -> float:
         sd = model.expected_sd(question, privacy=request.promise(schema, epsilon))
-        return noise_limit(float(np.max(sd)), request.law, n_cells, columns)
+        return noise_limit(float(np.ravel(sd)[0]), request.law, n_cells, columns)
 
     needed = rows_needed(request.epsilon)
     if needed <= n_rows / _NOTICED:
         return
-    tried = (request.epsilon * _MORE**i for i in range(1, _MOST_TRIALS))
-    enough = next((epsilon for epsilon in tried if rows_needed(epsilon) <= n_rows / _NOTICED), None)
-    least = "" if enough is None else f" at least {formatting.number(enough, digits=2, rounding='up')}"
+    least = _least_epsilon(lambda epsilon: rows_needed(epsilon) <= n_rows / _NOTICED, request.epsilon)
+    must = "larger" if least is None else f"at least {formatting.number(least, digits=2, rounding='up')}"
     raise PromiseError(
-        f"--epsilon of private bounds must be{least or ' larger'} for "
+        f"--epsilon of private bounds must be {must} for "
         f"{formatting.count_noun(columns, 'column')} and {n_rows:,} rows, was {request.epsilon:g}: values "
         f"would be noticed only where {needed:,.0f} rows have them. Declare more bounds in a codebook, so "
         "that fewer are estimated, or give more."
     )
+
+
+def _least_epsilon(is_enough: Callable[[float], bool], too_small: float) -> float | None:
+    """Return an epsilon that is enough, up to 5 % above the least; None if even a very large one is not."""
+    low, high = too_small, 2 * too_small
+    while not is_enough(high):
+        low, high = high, 2 * high
+        if high > _LARGEST_EPSILON:
+            return None
+    while high > _CLOSE * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def _declare(cells: RangeCells, found: EstimatedRange, source: str) -> dict[str, Any]:

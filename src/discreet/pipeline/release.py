@@ -125,8 +125,8 @@ def publish(
     output : Output
         Whether a release at `out` may be replaced.
     run : RunOptions
-        Whether the noise was tuned on private rows, how many records the plan is attacked on, and the command
-        line.
+        Whether the noise was tuned on private rows, how many records the plan is attacked on, the command
+        line, and why a risk above the thresholds is accepted.
     on_stage : callable, optional
         Called with each stage when it is done.
     on_progress : callable, optional
@@ -144,6 +144,9 @@ def publish(
         The schema is incomplete or wrong.
     SelfAttackFailed
         An attack on made-up records beat what was promised. Nothing was charged, drawn or published.
+    RiskTooHigh
+        An attack on made-up people is above its threshold, and ``run.accept_risk`` gives no reason to accept
+        it. Nothing was charged, drawn or published.
     BudgetExceeded
         The ledger's limit would be passed. Nothing was charged, drawn or published.
     OtherLedger
@@ -237,6 +240,10 @@ def publish(
             verdicts, audits = _release_stages.attack_plan(
                 releasing, plan, n_rows, run.attack_records, report
             )
+        with stages.stage("risk") as report:
+            risk = _release_stages.assess_risk(releasing, plan, n_rows, run.attack_records, report)
+        risk = _release_stages.check_risk(risk, run.accept_risk)
+        log.write("risk", verdict=risk.verdict, why=risk.why, accepted=risk.accepted)
         log.write("promise", promises=[kept.to_dict() for kept in plan.promises])
         with stages.stage("release") as report:
             beside = AwareRows(plan, n_rows, Stream())
@@ -276,7 +283,7 @@ def publish(
         with stages.stage("write") as report:
             write_readable(public / DATA, public / READABLE, readable_columns(publication))
             statement = build_statement(
-                TableSubject(publication, releasing, (*on_file, *on_made_up)),
+                TableSubject(publication, releasing, (*on_file, *on_made_up), risk=risk),
                 about=texts,
                 ledger=table_ledger,
                 tuning=describe_tuning(run.tuned, tuned_before, publication.receipts[0], table_ledger),
@@ -318,6 +325,7 @@ def publish(
         internal=folder / INTERNAL,
         statement=statement,
         findings=findings,
+        risk=risk,
         receipt=publication.receipt,
         rows=build_rows(plan, verdicts),
         sentences=select_sentences(statement.definition, statement.numbers, floors),

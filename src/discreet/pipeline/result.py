@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from discreet.formatting import list_names, plain_number
+from discreet.formatting import count_noun, list_names, plain_number
 from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, PureDP
 from discreet.privacy.calibration import gaussian_epsilon, response_epsilon
 from discreet.release.coarse import CoarsePlan
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from discreet.audit import Guess
+    from discreet.audit import Guess, Risk
     from discreet.privacy import Promise, Receipt
     from discreet.release import ColumnSummary, ReleasePlan
     from discreet.report.findings import Findings
     from discreet.report.statement.documents import Definition, Numbers, Statement
 
+_MOST_PARTS = 4  # of an epsilon that is split over columns
 CHANCE = "of guesses"
 """Unit of the error of a column with listed values: the share of wrong guesses."""
 
@@ -69,6 +70,8 @@ class Published:
         Content of ``public/statement.json``: every promise with its proof.
     findings : Findings
         Content of ``internal/attacks.json``: attacks and comparisons on real rows.
+    risk : Risk
+        What attackers gain, measured on made-up people before the charge.
     receipt : Receipt
         Receipt of the charge; it names no ledger if nothing was counted.
     rows : tuple of Row
@@ -94,6 +97,7 @@ class Published:
     internal: Path
     statement: Statement
     findings: Findings
+    risk: Risk
     receipt: Receipt
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
@@ -179,12 +183,13 @@ def build_notes(
     others = [done for done in protected if done.column not in floors]
     if isinstance(privacy, ErrorFloor) and others:
         notes.append(
-            f"{list_names([done.column for done in others])} had no request of their own and got the same "
-            "share of what can be proven for them; see the table. To change that, write `protect` or "
-            "`role: public` in the schema."
+            f"Without a request of their own: {count_noun(len(others), 'column')}, each with the same share "
+            "of what can be proven for it (`protect` and `role: public` in the schema change that)."
         )
     if isinstance(privacy, ApproxDP | PureDP) and (parts := _split(plan, privacy)):
-        notes.append(f"Split of epsilon {_up(privacy.epsilon, digits=6)}: {'; '.join(parts)}.")
+        more = f"; {len(parts) - _MOST_PARTS} more in the statement" if len(parts) > _MOST_PARTS else ""
+        split = "; ".join(parts[:_MOST_PARTS])
+        notes.append(f"Split of epsilon {_up(privacy.epsilon, digits=6)}: {split}{more}.")
     if not counted:
         notes.append(
             "No ledger is charged for this release (--no-ledger): a second release would halve the "

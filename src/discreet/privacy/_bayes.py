@@ -17,8 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
-from scipy.special import gammainc
+import scipy
 
 from discreet.privacy.rounding import UNIT
 
@@ -61,7 +60,7 @@ def _gram_rule(points: int) -> tuple[Floats, Floats]:
     k = np.arange(1, _PANEL, dtype=np.float64)
     n = float(points)
     off = np.sqrt(k * k * (n - k) * (n + k) / (4.0 * (4.0 * k * k - 1.0)))
-    nodes, vectors = eigh_tridiagonal(np.full(_PANEL, 0.5 * (n - 1.0)), off)
+    nodes, vectors = scipy.linalg.eigh_tridiagonal(np.full(_PANEL, 0.5 * (n - 1.0)), off)
     return nodes, n * vectors[0] ** 2
 
 
@@ -270,9 +269,9 @@ def _laplace_spread(left: Floats, right: Floats) -> Floats:
     ``M2 - M1^2 / M0`` with the moments of the posterior about the output; the moment of order k of
     ``exp(-t)`` on [0, a] is k! times the regularized incomplete gamma function P(k + 1, a).
     """
-    mass = 0.5 * (gammainc(1.0, left) + gammainc(1.0, right))
-    first = 0.5 * (gammainc(2.0, right) - gammainc(2.0, left))
-    second = gammainc(3.0, left) + gammainc(3.0, right)
+    mass = 0.5 * (scipy.special.gammainc(1.0, left) + scipy.special.gammainc(1.0, right))
+    first = 0.5 * (scipy.special.gammainc(2.0, right) - scipy.special.gammainc(2.0, left))
+    second = scipy.special.gammainc(3.0, left) + scipy.special.gammainc(3.0, right)
     return np.asarray(second - first * first / mass)
 
 

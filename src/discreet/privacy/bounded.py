@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise.bounded import BoundedDensity
@@ -21,6 +20,7 @@ from discreet.noise.in_range import CELLS, INPUTS, LARGEST_KAPPA, InRange, end_s
 from discreet.privacy import _bayes_bounded
 from discreet.privacy.floors import root_floor
 from discreet.privacy.priors import UniformPrior
+from discreet.privacy.roots import find_root
 from discreet.privacy.rounding import UNIT, finite, step_until
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def additive_epsilon(density: BoundedDensity, delta: float, shift: float) -> flo
                 "bounded support excludes values that often, at any epsilon. Widen the support, or use "
                 "Gaussian noise or in_range=True."
             )
-    root = brentq(lambda e: additive_delta(density, e, shift) - delta, 0.0, high, xtol=1e-12)
+    root = find_root(lambda e: additive_delta(density, e, shift) - delta, 0.0, high, xtol=1e-12)
     return min(high, step_until(lambda e: e >= high or additive_delta(density, e, shift) <= delta, root, 1.0))
 
 
@@ -349,7 +349,7 @@ def in_range_law(
             "The parameters lower and upper of in_range_law must be 1e-70 to 1e70 apart, and were "
             f"{lower!r} and {upper!r}. Count the column in another unit."
         )
-    log_kappa = brentq(
+    log_kappa = find_root(
         lambda log_kappa: ideal_in_range_epsilon(math.exp(log_kappa)) - epsilon,
         math.log(1e-5),
         math.log(LARGEST_KAPPA) - 1e-12,

@@ -17,12 +17,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from scipy.optimize import brentq
-
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy import _bayes
 from discreet.privacy._error_floor import ColumnFloor
 from discreet.privacy.priors import IntegerPrior, ListPrior, Prior, UniformPrior
+from discreet.privacy.roots import find_root
 from discreet.privacy.rounding import (
     UNIT,
     finite,
@@ -490,14 +489,14 @@ def least_noise(
     while low == high or floor(low) >= error:
         low, high = low / growth, low
     # In logarithms, because the bracket may span many orders of magnitude.
-    log_size = brentq(
+    log_size = find_root(
         lambda log_size: floor(math.exp(log_size)) - error,
         math.log(low),
         math.log(high),
         xtol=1e-15,
         rtol=8.0 * UNIT,
     )
-    # brentq may stop just below the root, where the floor is not reached.
+    # find_root may stop just below the root, where the floor is not reached.
     size = step_until(lambda size: size >= high or floor(size) >= error, math.exp(log_size), 1.0)
     size = shorter_up(min(size, high))
     while floor(size) < error:

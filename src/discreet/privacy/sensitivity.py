@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from scipy import linalg, optimize
+import scipy
 
 from discreet.errors import ParameterError
 from discreet.privacy.rounding import UNIT, finite, round_up, sqrt_up, whole
@@ -324,7 +324,7 @@ def linear_box_diameter(matrix: Floats, widths: Floats) -> BoxDiameter:
     square = scaled.T @ scaled
     # Rounding of the product and of its eigenvalues, which are multiplied by p.
     gap = p * (2 * p + 8) * UNIT * float(np.linalg.norm(scaled)) ** 2 * 1.01
-    norms = min(float(np.abs(square).sum()), p * float(linalg.eigvalsh(square)[-1]))
+    norms = min(float(np.abs(square).sum()), p * float(scipy.linalg.eigvalsh(square)[-1]))
     if p > _DUAL:
         return BoxDiameter(upper=math.sqrt(norms + gap), lower=lower, how="norms")
     dual = _dual_bound(square)
@@ -354,7 +354,7 @@ def _search_corner(scaled: Floats) -> float:
     With ``Q = scaled' scaled``, flipping x_j changes ``x' Q x`` by ``4 (Q_jj - x_j (Q x)_j)``.
     """
     square = scaled.T @ scaled
-    _, vectors = linalg.eigh(square)
+    _, vectors = scipy.linalg.eigh(square)
     best = 0.0
     for k in range(1, min(5, scaled.shape[1]) + 1):
         x = np.where(vectors[:, -k] >= 0, 1.0, -1.0)
@@ -381,10 +381,10 @@ def _dual_bound(square: Floats) -> float:
     p = len(square)
 
     def bound(d: Floats) -> float:
-        return float(d.sum()) + p * float(linalg.eigvalsh(square - np.diag(d))[-1])
+        return float(d.sum()) + p * float(scipy.linalg.eigvalsh(square - np.diag(d))[-1])
 
     def smooth(d: Floats, heat: float) -> tuple[float, Floats]:
-        values, vectors = linalg.eigh(square - np.diag(d))
+        values, vectors = scipy.linalg.eigh(square - np.diag(d))
         weight = np.exp((values - values[-1]) / heat)
         largest = values[-1] + heat * math.log(weight.sum())
         share = (vectors**2) @ (weight / weight.sum())
@@ -393,9 +393,9 @@ def _dual_bound(square: Floats) -> float:
     # With row sums of absolute values Q - diag(d) is negative semidefinite: the bound sum |Q| to start from.
     d = np.abs(square).sum(axis=1)
     best = bound(d)
-    size = float(linalg.eigvalsh(square)[-1])
+    size = float(scipy.linalg.eigvalsh(square)[-1])
     for heat in (0.03, 0.01, 0.003, 0.001):
-        d = optimize.minimize(smooth, d, args=(heat * size,), jac=True, method="L-BFGS-B").x
+        d = scipy.optimize.minimize(smooth, d, args=(heat * size,), jac=True, method="L-BFGS-B").x
         best = min(best, bound(d))
     return best
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from scipy import special
+import scipy
 
 from discreet.errors import ParameterError
 from discreet.privacy import Promise, Receipt
@@ -146,7 +146,7 @@ class Answer:
         """Return half the width of an interval, in standard deviations."""
         if not 0 < level < 1:
             raise ParameterError(f"level of Answer.interval must be between 0 and 1, was {level!r}.")
-        gaussian = float(special.ndtri((1 + level) / 2))
+        gaussian = float(scipy.special.ndtri((1 + level) / 2))
         if self.law == "gaussian":
             return gaussian
         laplace = -float(np.log1p(-level)) / 2**0.5

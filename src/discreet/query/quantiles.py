@@ -13,9 +13,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from discreet.errors import ParameterError
+from discreet.privacy.roots import find_root
 from discreet.query.intervals import LEVEL
 
 if TYPE_CHECKING:
@@ -299,14 +300,14 @@ def tail_quantile(law: Law, terms: int, failure: float) -> float:
     unequal ones, none of which has more than a share ``1 / terms`` of the variance, is less often larger.
     """
     if law == "gaussian":
-        return -float(special.ndtri(failure))
-    nodes, weights = special.roots_genlaguerre(_NODES, terms - 1)
+        return -float(scipy.special.ndtri(failure))
+    nodes, weights = scipy.special.roots_genlaguerre(_NODES, terms - 1)
     weights = weights / weights.sum()
 
     def excess(x: float) -> float:
-        return float(weights @ special.gammaincc(terms, x + nodes)) / failure - 1
+        return float(weights @ scipy.special.gammaincc(terms, x + nodes)) / failure - 1
 
-    return float(optimize.brentq(excess, 0.0, 10 * terms - 4 * math.log(failure))) / math.sqrt(2 * terms)
+    return float(find_root(excess, 0.0, 10 * terms - 4 * math.log(failure))) / math.sqrt(2 * terms)
 
 
 def _cell_intervals(tree: CountTree, excess: Floats, margins: Sequence[Floats]) -> tuple[Ints, Ints]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import SphericalLaplace, samplers
@@ -96,7 +96,7 @@ class SphericalColumn:
 @lru_cache(maxsize=64)
 def _radius_quantiles(dimension: int) -> tuple[float, ...]:
     """Return the lower ends of the parts of the law of ``sqrt(2 g)``, rounded down."""
-    quantiles = special.gammaincinv((dimension + 1) / 2, np.arange(_PARTS) / _PARTS)
+    quantiles = scipy.special.gammaincinv((dimension + 1) / 2, np.arange(_PARTS) / _PARTS)
     return tuple((np.sqrt(2 * quantiles) * (1 - 1e-12)).tolist())
 
 

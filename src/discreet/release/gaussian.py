@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import linalg, stats
+import scipy
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import Whitening, samplers
@@ -437,14 +437,14 @@ def trace_bounds(covariance: Floats, weights: Floats, widths: Floats) -> TraceBo
     """
     V = np.diag(covariance) if covariance.ndim == 1 else covariance
     Pi = np.diag(weights) if weights.ndim == 1 else weights
-    information = linalg.inv(V)
+    information = scipy.linalg.inv(V)
     prior = np.diag(4 * np.pi**2 / np.asarray(widths, float) ** 2)
     return TraceBounds(
         unbiased=float(np.trace(V)),
         half=float(np.trace(Pi @ V)),
         full=float(np.trace(Pi @ V @ Pi)),
-        weak=len(V) ** 2 / float(np.trace(linalg.solve(Pi, information))),
-        anyone=float(np.trace(linalg.inv(information + prior))),
+        weak=len(V) ** 2 / float(np.trace(scipy.linalg.solve(Pi, information))),
+        anyone=float(np.trace(scipy.linalg.inv(information + prior))),
     )
 
 
@@ -464,10 +464,11 @@ def clamped_information(sd: float, value: float, lower: float, upper: float) -> 
     docs/explanation/theorems/fisher-cramer-rao.md
     """
     a, b = (lower - value) / sd, (upper - value) / sd
-    below, above = stats.norm.cdf(a), stats.norm.sf(b)
+    below, above = scipy.special.ndtr(a), scipy.special.ndtr(-b)
     # Clamping leaves a density inside and an atom at each end, whose information is (dP/dvalue)^2 / P.
-    inside = (1 - below - above) + a * stats.norm.pdf(a) - b * stats.norm.pdf(b)
-    atoms = stats.norm.pdf(a) ** 2 / below + stats.norm.pdf(b) ** 2 / above
+    at_lower, at_upper = (np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) for z in (a, b))
+    inside = (1 - below - above) + a * at_lower - b * at_upper
+    atoms = at_lower**2 / below + at_upper**2 / above
     return float(inside + atoms) / sd**2
 
 
@@ -485,4 +486,4 @@ def informed_error(covariance: Floats, population: Floats) -> float:
     docs/explanation/theorems/fisher-cramer-rao.md
     """
     V = np.diag(covariance) if covariance.ndim == 1 else covariance
-    return float(np.trace(population - population @ linalg.solve(population + V, population)))
+    return float(np.trace(population - population @ scipy.linalg.solve(population + V, population)))

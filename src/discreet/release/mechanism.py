@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from discreet.errors import ParameterError
 from discreet.noise.linear_algebra import product, symmetric_eigen
@@ -101,7 +101,7 @@ def check_weights(given: Any, columns: Sequence[Column], where: str) -> Floats:
     # Relative to the largest entry: an inverse computed in floating point is symmetric up to rounding.
     if weights.ndim == 2 and np.abs(weights - weights.T).max() > 1e-12 * np.abs(weights).max():
         raise ParameterError(f"weights of {where} must be a symmetric matrix.")
-    least = float(weights.min() if weights.ndim == 1 else linalg.eigvalsh(weights)[0])
+    least = float(weights.min() if weights.ndim == 1 else scipy.linalg.eigvalsh(weights)[0])
     if not least > 0:
         raise ParameterError(
             f"weights of {where} must be positive definite, and their smallest eigenvalue is {least:.6g}. "

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from discreet.schema.dialect import FieldDraft
 
 
-class Block(BaseModel):
+class KeyBlock(BaseModel):
     """A block of keys and values, in which a key that is not known is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class DialectBlock(Block):
+class DialectBlock(KeyBlock):
     """The block ``dialect`` of a table."""
 
     delimiter: Any = None
@@ -31,7 +31,7 @@ class DialectBlock(Block):
     skip_blank_rows: Any = Field(default=False, alias="skipBlankRows")
 
 
-class TextKeys(Block):
+class TextKeys(KeyBlock):
     """The keys of a field that say how its cells are written."""
 
     date_format: Any = Field(default=None, alias="format")

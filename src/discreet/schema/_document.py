@@ -17,8 +17,8 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from discreet.errors import SchemaError
 from discreet.schema._dialect_document import (
-    Block,
     DialectBlock,
+    KeyBlock,
     TextKeys,
     dialect_document,
     read_dialect,
@@ -55,6 +55,8 @@ _FILLINGS = {
     "maximum": "<largest possible>",
     "enum": "[<first>, <second>]",
     "bounds_source": "<who says so>",
+    "censored": "<missing, limit or half>",
+    "format": "<%d/%m/%Y or %m/%d/%Y>",
     "proposals": "confirmed",
     "max_rows_per_unit": "<most rows of one person>",
     "dataset": "<name>-<year>",
@@ -62,25 +64,25 @@ _FILLINGS = {
 }
 
 
-_Model = TypeVar("_Model", bound=Block)
+_Model = TypeVar("_Model", bound=KeyBlock)
 
 
 _Names = Annotated[list[str], BeforeValidator(lambda key: [key] if isinstance(key, str) else key)]
 
 
-class _Constraints(Block):
+class _Constraints(KeyBlock):
     minimum: Any = None
     maximum: Any = None
     enum: list[Any] | None = None
     required: Any = True
 
 
-class _Protect(Block):
+class _Protect(KeyBlock):
     error: Any = None
     share: Any = None
 
 
-class _FieldPrivacy(Block):
+class _FieldPrivacy(KeyBlock):
     role: Any = "sensitive"
     closed: Any = None
     measure: Any = None
@@ -103,7 +105,7 @@ class _Field(_Settings):
     name: str
 
 
-class _TablePrivacy(Block):
+class _TablePrivacy(KeyBlock):
     kind: Literal["schema"] = "schema"
     dataset: Any = None
     unit: Any = "person"
@@ -113,7 +115,7 @@ class _TablePrivacy(Block):
     row_count: Any = "public"
 
 
-class _Table(Block):
+class _Table(KeyBlock):
     fields: list[Any]
     profile: str | None = Field(default=None, alias="$schema")  # Frictionless's own version mark
     title: Any = None

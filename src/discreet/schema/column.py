@@ -313,8 +313,9 @@ def _normalize(column: Column) -> None:
     values: object = column.values
     if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str):
         set_field("values", tuple(_plain(value) for value in values))
-    if isinstance(column.missing_values, list):
-        set_field("missing_values", tuple(column.missing_values))
+    marks: object = column.missing_values
+    if isinstance(marks, list):
+        set_field("missing_values", tuple(marks))
     if column.type == "id" and column.role == "sensitive":
         set_field("role", "id")
     if column.role == "id":

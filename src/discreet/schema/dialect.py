@@ -1,9 +1,9 @@
 """How a table is written as text: its dialect, the format of the cells of a column, and what a draft holds.
 
-The keys are those of Frictionless: ``delimiter``, ``header``, ``headerRows`` and ``encoding`` of a dialect and
-a resource; ``decimalChar``, ``groupChar``, ``format``, ``trueValues``, ``falseValues``, ``missingValues`` of a
-field. Everything here is declared, hence public: a release reads the table as its schema says, and not as its
-rows suggest.
+The keys are those of Frictionless: ``delimiter``, ``header``, ``headerRows`` and ``encoding`` of a dialect
+and a resource; ``decimalChar``, ``groupChar``, ``format``, ``trueValues``, ``falseValues``,
+``missingValues`` of a field. Everything here is declared, hence public: a release reads the table as its
+schema says, and not as its rows suggest.
 """
 
 from __future__ import annotations
@@ -187,12 +187,13 @@ def dialect_problems(dialect: Any, notation: Notation) -> Iterator[str]:
         if value is not None and value not in choices:
             example = nearest(value, choices) or choices[0]
             yield (
-                f"{notation.dialect(key)} must be one of {_listed(choices)}, was {quote_value(value)}. "
+                f"{notation.dialect(key)} must be one of {_join_choices(choices)}, was {quote_value(value)}. "
                 f"Write {notation.dialect_line(key, example)}, or leave it out."
             )
     if dialect.group_char is not None and dialect.group_char == (dialect.decimal_char or "."):
         yield _same_signs(notation.dialect("group_char"), dialect.group_char)
-    for key, flag in (("header", dialect.header), ("skip_blank_rows", dialect.skip_blank_rows)):
+    for key in ("header", "skip_blank_rows"):
+        flag: Any = getattr(dialect, key)
         if not isinstance(flag, bool):
             yield f"{notation.dialect(key)} must be true or false, was {quote_value(flag)}. Leave it out."
     row = dialect.header_row
@@ -208,10 +209,10 @@ def text_format_problems(column: Any, notation: Notation) -> Iterator[str]:
     marks = column.missing_values
     if marks is not None and not (isinstance(marks, tuple) and all(isinstance(mark, str) for mark in marks)):
         yield (
-            f"{notation['missing_values']} must be a list of strings, was {_shown(marks)}. "
+            f"{notation['missing_values']} must be a list of strings, was {_show(marks)}. "
             f"Write {notation.column(column.name, missing_values=('99',))}."
         )
-    text = column.text
+    text: Any = column.text
     if text is None:
         return
     if not isinstance(text, TextFormat):
@@ -225,7 +226,7 @@ def text_format_problems(column: Any, notation: Notation) -> Iterator[str]:
     ):
         if value is not None and value not in choices:
             yield (
-                f"{notation.text(key)} must be one of {_listed(choices)}, was {quote_value(value)}. "
+                f"{notation.text(key)} must be one of {_join_choices(choices)}, was {quote_value(value)}. "
                 "Correct it, or leave it out."
             )
     if text.group_char is not None and text.group_char == text.decimal_char:
@@ -241,13 +242,13 @@ def text_format_problems(column: Any, notation: Notation) -> Iterator[str]:
         words: Any = getattr(text, key)
         if not isinstance(words, tuple) or not all(isinstance(word, str) and word.strip() for word in words):
             yield (
-                f"{notation.text(key)} must be a list of strings that are not empty, was {_shown(words)}. "
+                f"{notation.text(key)} must be a list of strings that are not empty, was {_show(words)}. "
                 "Put numbers and words such as yes in quotes."
             )
         elif key == "units" and any(re.match(r"[0-9.,<>+-]", word) for word in words):
             yield (
                 f"{notation.text(key)} must be texts that begin with no digit or sign, was "
-                f"{_shown(words)}. Declare signs inside a number as decimalChar and groupChar."
+                f"{_show(words)}. Declare signs inside a number as decimalChar and groupChar."
             )
     if isinstance(text.true_values, tuple) and isinstance(text.false_values, tuple):
         both = set(text.true_values) & set(text.false_values)
@@ -281,9 +282,9 @@ def _same_signs(key: str, sign: str) -> str:
     )
 
 
-def _listed(choices: tuple[str, ...]) -> str:
+def _join_choices(choices: tuple[str, ...]) -> str:
     return ", ".join(quote_value(choice) for choice in choices)
 
 
-def _shown(words: object) -> str:
+def _show(words: object) -> str:
     return quote_value(list(words) if isinstance(words, tuple) else words)

@@ -48,6 +48,10 @@ _NOTES = {
     "censored": "what cells such as <5 mean: missing, limit (5) or half (2.5)",
     "format": "which comes first: %d/%m/%Y or %m/%d/%Y",
 }
+_MISSING_NOTE = """\
+  # texts of an empty cell; codes such as 99 belong to a field or a pattern,
+# where missingValues: ["", "99"] and constraints: {required: false} say that they are no numbers.
+"""
 _RULES_NOTE = """\
 # What holds for all columns, and under patterns for those whose names fit; a field's own keys are stronger.
 # Roles (privacy: {role: ...}) are sensitive, target, public, id or drop.
@@ -102,9 +106,7 @@ def draft(
             f"proposals: {UNFILLED}  # check the ranges below that are called '{PROPOSED}', then write: "
             "confirmed\n"
         )
-    text += (
-        f"missingValues: {write_flow(list(missing_values))}  # what stands for an empty cell in a text file\n"
-    )
+    text += f"missingValues: {write_flow(list(missing_values))}{_MISSING_NOTE}"
     block = dialect_document(dialect)
     if block:
         text += f"# How the file is written, by its first lines; check it.\ndialect: {write_flow(block)}\n"

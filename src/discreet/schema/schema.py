@@ -172,7 +172,7 @@ class Schema:
         return tuple(column for column in self.features if column.is_number)
 
     def missing_values_of(self, column: Column) -> tuple[str, ...]:
-        """Return the texts that stand for a missing cell of a column; an empty cell does if it does anywhere."""
+        """Return the texts that stand for a missing cell of a column; an empty one does as in the table."""
         if column.missing_values is None:
             return self.missing_values
         return tuple(
@@ -328,7 +328,7 @@ class Schema:
         ----------
         types : mapping of str to str or FieldDraft
             Name of each column and its type, one of ``number``, ``integer``, ``string``, ``boolean``,
-            ``date``; or what else its table says of it.
+            ``date``; or all that its table says of it.
         declared : mapping of str to mapping, optional
             What is known about some columns, from a codebook for example, as the keys of a field of a file.
         privacy : mapping of str to object, optional

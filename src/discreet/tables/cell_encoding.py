@@ -147,7 +147,7 @@ def _null_if_missing(cell: str, cells: Cells, column: Column, schema: Schema) ->
     if cells == "text":
         text = f"CAST({cell} AS VARCHAR)"
         if not _keeps_blanks(column):
-            text, missing_values = f"trim({text}, {BLANKS})", [mark.strip() for mark in missing_values]
+            text, missing_values = f"trim({text}, {BLANKS})", tuple(m.strip() for m in missing_values)
         tokens = literals(missing_values)
         conditions = [_is_listed(text, tokens)] if tokens else []
         if schema.text_format(column).censored == "missing":

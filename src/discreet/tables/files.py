@@ -79,7 +79,8 @@ def _list_parquet(path: Path, label: str) -> list[Path]:
     elif path.exists() or not glob.has_magic(str(path)):
         return [path]
     else:
-        files = sorted(map(Path, glob.glob(str(path), recursive=True)))
+        root = Path(path.anchor)
+        files = sorted(root.glob(str(path.relative_to(root)) if path.anchor else str(path)))
     if not files:
         raise SourceError(f"{label} must hold Parquet files, and there is none. Check the path.")
     return files
@@ -177,6 +178,6 @@ def open_file(path: Path, *, table: str | None, schema: Schema | None, header: b
     if kind in STATISTICS:
         return StatisticsSource(path)
     raise SourceError(
-        f"open_table: source must end in .csv, .tsv (also with .gz), .parquet, .duckdb, .xlsx, .sav or .dta, was "
-        f"{str(path)!r}. Rename or convert the file."
+        "open_table: source must end in .csv, .tsv (also with .gz), .parquet, .duckdb, .xlsx, .sav or .dta, "
+        f"was {str(path)!r}. Rename or convert the file."
     )

@@ -1,7 +1,7 @@
 """Sources in files of other programs: spreadsheets of Excel, and tables of SPSS and Stata.
 
-These formats hold at most some million rows, and are read into memory as a whole. A column whose cells are all of
-one type keeps it; in any other one every cell is text, and is written as the schema says that text is written.
+These formats hold at most some million rows, and are read into memory as a whole. A column whose cells are
+all of one type keeps it; in any other one every cell is text, written as the schema says that text is.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def _read_sheet(path: Path, sheet: str | None, label: str) -> tuple[str, list[li
 class StatisticsSource(MemorySource):
     """A table of SPSS or Stata; cells with a value label are read as their label.
 
-    A column is read by its labels if these name each code of a run of whole numbers, besides special codes such
-    as 99; a scale of which only the ends have labels stays numeric. Missing values that the file declares are
-    missing.
+    A column is read by its labels if these name each code of a run of whole numbers, besides special codes
+    such as 99; a scale of which only the ends have labels stays numeric. Missing values that the file
+    declares are missing.
     """
 
     def __init__(self, path: Path) -> None:

@@ -44,6 +44,7 @@ def pipe_from(feed: Callable[[int], None]) -> Iterator[int]:
 
 
 def write_all(end: int, block: bytearray) -> None:
+    """Write a block into a pipe, which takes as much at a time as it has room for."""
     rest = memoryview(block)
     while rest:
         rest = rest[os.write(end, rest) :]

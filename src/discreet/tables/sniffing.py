@@ -1,8 +1,8 @@
 """What a text file suggests about how it is written, for the draft of a schema.
 
-Everything found is one of a fixed, public list: encodings, delimiters, signs in numbers, formats of dates, words
-for true, false and missing, units. A draft therefore never quotes a cell. Nothing here is used once a schema
-declares the dialect.
+Everything found is one of a fixed, public list: encodings, delimiters, signs in numbers, formats of dates,
+words for true, false and missing, units. A draft therefore never quotes a cell. Nothing here is used once a
+schema declares the dialect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from discreet.schema.dialect import DELIMITERS, Dialect, FieldDraft, TableDraft, TextFormat
 from discreet.schema.notation import UNFILLED
@@ -41,12 +41,12 @@ _UNITS = (
 )  # fmt: skip
 _INFINITE = ("inf", "-inf", "+inf", "infinity", "-infinity")  # which the engine reads as numbers
 _WORDS = (
-    ("true", "false"), ("yes", "no"), ("ja", "nein"), ("oui", "non"), ("sí", "no"), ("si", "no"), ("sim", "não"),
-    ("wahr", "falsch"), ("vrai", "faux"), ("y", "n"), ("j", "n"), ("t", "f"),
+    ("true", "false"), ("yes", "no"), ("ja", "nein"), ("oui", "non"), ("sí", "no"), ("si", "no"),
+    ("sim", "não"), ("wahr", "falsch"), ("vrai", "faux"), ("y", "n"), ("j", "n"), ("t", "f"),
 )  # fmt: skip
 _DAYS = (
-    "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y", "%d/%m/%y",
-    "%m/%d/%y", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y",
+    "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y",
+    "%d/%m/%y", "%m/%d/%y", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y",
 )  # fmt: skip
 _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S", " %H:%M:%S.%f")
 # Each way to write numbers includes those before it with the same sign before decimals.
@@ -71,7 +71,7 @@ class _Layout(NamedTuple):
     row: int
 
 
-def sniff_dialect(file: IO[bytes], *, header: bool | None, delimiter: str | None) -> Dialect:
+def sniff_dialect(file: Any, *, header: bool | None, delimiter: str | None) -> Dialect:
     """Return the dialect of a text file, from its encoding, its first lines, and which lines are blank.
 
     Parameters
@@ -114,7 +114,7 @@ def _first_lines(lines: io.TextIOWrapper) -> Iterator[str]:
             return
 
 
-def _sniff_encoding(file: IO[bytes]) -> tuple[str, str]:
+def _sniff_encoding(file: Any) -> tuple[str, str]:
     """Return the encoding of a file as a schema declares it and as Python calls it; all of it is read."""
     head = file.read(BLOCK)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -194,7 +194,7 @@ def cell_error(source: Source, column: str, line: int, must: str, way_out: str) 
     """Return the error that names row and column of a cell, but not its content."""
     return DataError(
         f"{source.label}: column {column!r} must {must} in every row, and does not in row {line} "
-        f"(the first row of data is row 1). {way_out}",
+        f"(the first row of data is row 1). {way_out} `discreet check` lists every such cell.",
         column=column,
         line=line,
     )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from discreet._types import AnyArray, Words
+    from discreet.schema import TextFormat
     from discreet.schema.dialect import TableDraft
 
     Piece: TypeAlias = list[AnyArray]
@@ -101,13 +102,15 @@ class Table:
     names_look_like_data : bool
         Whether the names were read from a line of text that may hold a person's cells: messages then show
         none of them.
+    source : Source
+        Where the rows are read from.
     """
 
     def __init__(self, source: Source) -> None:
         self.label = source.label
         self.names = tuple(source.names)
         self.names_look_like_data: bool = getattr(source, "names_look_like_data", False)
-        self._source = source
+        self.source = source
         _check_names(self.names, self.label)
 
     def draft(self) -> TableDraft:
@@ -116,11 +119,11 @@ class Table:
         Taken from the table's own description, so that no cell is read. A text file has none: there types
         and formats, not bounds, are guessed from the first 20,480 rows, out of fixed lists.
         """
-        return self._source.draft()
+        return self.source.draft()
 
     def texts(self, most: int = 100_000) -> Iterator[tuple[str | None, ...]]:
         """Yield the first rows as texts, None for an empty cell; for public tables such as codebooks."""
-        yield from read_texts(self._source, most)
+        yield from read_texts(self.source, most)
 
     def extra(self, schema: Schema) -> tuple[str, ...]:
         """Return the columns that `schema` does not declare: never read, never published."""
@@ -128,7 +131,7 @@ class Table:
 
     def count(self) -> int:
         """Return the number of rows."""
-        return self._source.count()
+        return self.source.count()
 
     def batches(
         self,
@@ -183,17 +186,17 @@ class Table:
                     "which column tells the units apart."
                 )
             columns.append(schema.column(schema.id_column))
-        if isinstance(self._source, CsvSource):
-            self._source.check_schema(schema)
-        places = self._find_columns(columns)
-        types = [self._source.sql_types[place] for place in places]
+        if isinstance(self.source, CsvSource):
+            self.source.check_schema(schema)
+        places = self.find_columns(columns)
+        types = [self.source.sql_types[place] for place in places]
         # Built here once so that a declaration that does not fit is an error before anything is read.
         projection(columns, places, types, schema, "")
         return self._read_batches(
             schema, columns, places, types, rows=rows, ids=ids, id_texts=id_texts, id_salt=id_salt
         )
 
-    def _find_columns(self, columns: Sequence[Column]) -> list[int]:
+    def find_columns(self, columns: Sequence[Column]) -> list[int]:
         """Return the position of each column; raise SchemaError for those that are absent."""
         positions = {name: i for i, name in enumerate(self.names)}
         problems = [
@@ -252,36 +255,38 @@ class Table:
     ) -> Generator[Piece]:
         """Yield arrays as the engine delivers them, every cell checked."""
         start = 0
-        source = self._source
+        source = self.source
         with translate_errors(source), source.scan(places) as (connection, relation):
             query = projection(columns, places, types, schema, relation, id_texts=id_texts, id_salt=id_salt)
             with contextlib.closing(read_stream(connection.sql(query).__arrow_c_stream__())) as stream:
                 for piece, first_null in stream:
                     for column, values, null in zip(columns, piece, first_null, strict=False):
-                        self._check_cells(column, values, null, start)
+                        self._check_cells(column, schema.text_format(column), values, null, start)
                     yield piece
                     start += len(piece[0])
 
-    def _check_cells(self, column: Column, values: AnyArray, null: int | None, start: int) -> None:
+    def _check_cells(
+        self, column: Column, text: TextFormat, values: AnyArray, null: int | None, start: int
+    ) -> None:
         """Raise DataError at the first cell that does not fit, or is missing where one is required."""
         if null is not None:
-            must, way_out = _UNFIT[column.type or "number"]
-            raise cell_error(self._source, column.name, start + null + 1, must, way_out)
+            must, way_out = describe_fit(column, text)
+            raise cell_error(self.source, column.name, start + null + 1, must, way_out)
         if not column.required or column.type == "id":
             return
         missing = values == MISSING_CODE if column.is_category else np.isnan(values)
         if missing.any():
             raise cell_error(
-                self._source,
+                self.source,
                 column.name,
                 start + int(missing.argmax()) + 1,
                 "hold something",
-                "Declare required: false to publish that a cell is missing as one more value.",
+                WAY_OUT_MISSING,
             )
 
     def close(self) -> None:
         """Close files and connections."""
-        self._source.close()
+        self.source.close()
 
     def __enter__(self) -> Self:
         return self
@@ -295,21 +300,29 @@ class Table:
         self.close()
 
 
-_UNFIT = {
-    "number": ("hold a number", "Correct it, or list what stands for a missing cell there."),
-    "integer": (
-        "hold a whole number",
-        "Correct it, declare type: number, or list what stands for a missing cell.",
-    ),
-    "date": (
-        "hold a date like 2024-12-31",
-        "Correct it, or list what stands for a missing cell there.",
-    ),
-    "category": (
-        "hold one of the declared values",
-        "Complete the list, or declare closed: false to read the rest as 'other'.",
-    ),
-}
+WAY_OUT_MISSING = "Declare required: false to publish that a cell is missing as one more value."
+
+
+def describe_fit(column: Column, text: TextFormat) -> tuple[str, str]:
+    """Return what a cell of a column must do to fit, and the way out for one that does not."""
+    if column.is_category:
+        return (
+            "hold one of the declared values",
+            "Complete the list, or declare closed: false to read the rest as 'other'.",
+        )
+    if column.type == "date":
+        written = "like 2024-12-31" if text.date_format is None else f"written as {text.date_format}"
+        return f"hold a date {written}", "Correct it, or list what stands for a missing cell there."
+    written = "" if text.decimal_char in (None, ".") else f" with {text.decimal_char!r} before decimals"
+    if column.type == "integer":
+        return (
+            f"hold a whole number{written}",
+            "Correct it, declare type: number, or list what stands for a missing cell.",
+        )
+    return (
+        f"hold a number{written}",
+        "Correct it, list what stands for a missing cell, or declare units or censored.",
+    )
 
 
 def open_table(source: Any, *, schema: Schema | None = None, header: bool | None = None) -> Table:

@@ -56,6 +56,8 @@ class CsvSource(DuckSource):
     ----------
     names_look_like_data : bool
         Whether a name is a number or a date: the file may have no header, and its names be a person's cells.
+    skips_ragged : bool
+        Whether lines with too few or too many cells are left out instead of being an error.
     """
 
     def __init__(self, path: Path, schema: Schema | None, header: bool | None = None) -> None:
@@ -83,8 +85,8 @@ class CsvSource(DuckSource):
         self.names_look_like_data = self.dialect.header and any(map(looks_like_data, names))
         self._delimiter = delimiter
         self._piped = self._codec != "utf-8-sig" or self.dialect.skip_blank_rows
-        self._file = quote_path(path)
-        super().__init__(connect(), self._clause(self._file), label=label, names=names)
+        self.skips_ragged = False
+        super().__init__(connect(), self._clause(quote_path(path)), label=label, names=names)
 
     def check_schema(self, schema: Schema) -> None:
         """Raise ParameterError if the file was opened in another dialect than this schema declares."""
@@ -107,19 +109,20 @@ class CsvSource(DuckSource):
             f"read_csv({file}, auto_detect=false, columns={{{types}}}, delim={literal(self._delimiter)}, "
             "quote='\"', escape='\"', comment='', nullstr='', hive_partitioning=false, encoding='utf-8', "
             f"header={'true' if self.dialect.header and not piped else 'false'}, skip={first}, "
-            f"compression={literal('gzip' if zipped else 'none')})"
+            f"compression={literal('gzip' if zipped else 'none')}"
+            f"{', ignore_errors=true' if self.skips_ragged else ''})"
         )
 
     @contextlib.contextmanager
     def scan(self, places: Sequence[int]) -> Iterator[tuple[DuckDBPyConnection, str]]:
         """Yield a connection and a FROM clause; where it needs one, a pipe is written meanwhile."""
+        aliases = ", ".join(f"c{i}" for i in range(self._n_cells))
         if not self._piped:
-            with super().scan(places) as opened:
-                yield opened
+            with self._cursor() as cursor:
+                yield cursor, f"{self._clause(quote_path(self._path))} AS source({aliases})"
             return
         # DuckDB closes its end of the pipe before the thread at the other end is joined.
         with pipe_from(self._feed) as end, self._cursor() as cursor:
-            aliases = ", ".join(f"c{i}" for i in range(self._n_cells))
             yield cursor, f"{self._clause(literal(f'/dev/fd/{end}'))} AS source({aliases})"
 
     def _feed(self, end: int) -> None:
@@ -147,7 +150,11 @@ class CsvSource(DuckSource):
 
     def draft(self) -> TableDraft:
         """Return names, types and formats, guessed from the first rows; no other cells are read for it."""
-        rows = list(read_texts(self, ROWS_SNIFFED))
+        self.skips_ragged = True
+        try:
+            rows = list(read_texts(self, ROWS_SNIFFED))
+        finally:
+            self.skips_ragged = False
         return draft_fields(self.names, rows, self.dialect)
 
     def records(self) -> Iterator[tuple[int, int]]:
@@ -159,8 +166,10 @@ class CsvSource(DuckSource):
             start = 0
             for record in reader:
                 blank = not any(map(str.strip, record)) if skipped else not record and self._n_cells > 1
+                # A delimiter at the end of a line begins no cell.
+                spare = len(record) == self._n_cells + 1 and not record[-1]
                 if not blank:
-                    yield above + start, len(record) or 1
+                    yield above + start, (len(record) or 1) - spare
                 start = reader.line_num
 
     @property
@@ -183,7 +192,7 @@ class CsvSource(DuckSource):
     def _open(self) -> io.TextIOWrapper:
         """Return the file as text, with one kind of line ends."""
         opened = gzip.open if self._zipped else open
-        return opened(self._path, "rt", encoding=self._codec)  # type: ignore[operator, no-any-return]
+        return opened(self._path, "rt", encoding=self._codec)
 
     def _read_header(self) -> str:
         """Return the record of the names, or the first row where there are none, without its line end."""

@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from discreet.errors import DataError, ParameterError
-from discreet.learn.base import check_finite
+from discreet.learn.arguments import check_finite
 from discreet.learn.noise_aware._coordinates import write_indicators
 from discreet.noise_law import Additive, NoiseLaw, SampledLaw
 from discreet.schema import Column, Schema, nearest, unclipped_column

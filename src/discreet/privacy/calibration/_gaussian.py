@@ -16,10 +16,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from scipy.optimize import brentq
-from scipy.special import erfcx
+import scipy
 
 from discreet.errors import ParameterError
+from discreet.privacy.roots import find_root
 from discreet.privacy.rounding import (
     UNIT,
     check_delta,
@@ -64,7 +64,7 @@ _WEIGHTS = (
 
 def _mills(x: float) -> float:
     """Return Mills' ratio (1 - Phi(x)) / phi(x), within 8 units in the last place for x >= -1/8."""
-    return float(math.sqrt(0.5 * math.pi) * erfcx(x * math.sqrt(0.5)))
+    return float(math.sqrt(0.5 * math.pi) * scipy.special.erfcx(x * math.sqrt(0.5)))
 
 
 def _mills_arguments(epsilon: float, mu: float) -> tuple[float, float]:
@@ -261,7 +261,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         low /= 8.0
     while _delta_score(epsilon, high, delta) < 0.0:
         high *= 8.0
-    log_root = brentq(
+    log_root = find_root(
         lambda log_mu: _delta_score(epsilon, math.exp(log_mu), delta),
         math.log(low),
         math.log(high),
@@ -309,7 +309,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         )
     root = 0.0
     if _delta_score(0.0, mu, delta) > 0.0:
-        root = brentq(
+        root = find_root(
             lambda epsilon: _delta_score(epsilon, mu, delta), 0.0, high, xtol=1e-18 * mu, rtol=8.0 * UNIT
         )
     # The first units are taken of epsilon + mu: near 0 epsilon has no scale of its own.

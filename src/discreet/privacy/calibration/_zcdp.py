@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.optimize import brentq
-
+from discreet.privacy.roots import find_root
 from discreet.privacy.rounding import (
     UNIT,
     check_delta,
@@ -57,7 +56,7 @@ def _minimize_epsilon(rho: float, delta: float) -> float:
     log_inverse = -math.log(delta) * (1.0 + 2.0 * UNIT)
     # The root is below each end at which one of the two terms alone reaches the right side.
     high = min(math.sqrt(log_inverse / rho), math.expm1(log_inverse)) * (1.0 + 1e-12)
-    root = brentq(
+    root = find_root(
         lambda t: t * t * rho + math.log1p(t) - log_inverse,
         0.0,
         high,
@@ -102,7 +101,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
     # Negative at the lower end, where log(1 + 1/t) is above 3 rho + 2, and positive at the upper one.
     low, high = -(3.0 * rho + 2.0), math.log(max(1.0, (epsilon + 1.0) / rho))
-    log_t = brentq(slope, max(low, -700.0), high, xtol=1e-14) if slope(max(low, -700.0)) < 0 else low
+    log_t = find_root(slope, max(low, -700.0), high, xtol=1e-14) if slope(max(low, -700.0)) < 0 else low
     # Every t gives a valid delta: an inexact root costs tightness alone.
     t = max(math.exp(log_t), 1e-300)
     terms = (t * (1.0 + t) * rho, -t * epsilon, -t * math.log1p(1.0 / t), -math.log1p(t))
@@ -149,7 +148,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     low = high - 1.0
     while excess(low) < 0.0:
         low -= 2.0
-    rho = rho_at(math.exp(brentq(excess, low, high, xtol=1e-16, rtol=8.0 * UNIT)))
+    rho = rho_at(math.exp(find_root(excess, low, high, xtol=1e-16, rtol=8.0 * UNIT)))
     return step_until(lambda r: r > 0.0 and _minimize_epsilon(r, delta) <= epsilon, rho, -1.0)
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from scipy import special
+import scipy
 
 from discreet._types import Floats
 from discreet.errors import ParameterError
@@ -56,7 +56,7 @@ class CrossProducts:
         """Return the ends between which each sum lies with probability ``level``, for dozens of sketches."""
         if not 0 < level < 1:
             raise ParameterError(f"level of CrossProducts.interval must be between 0 and 1, was {level!r}.")
-        half = float(special.ndtri((1 + level) / 2))
+        half = float(scipy.special.ndtri((1 + level) / 2))
         return self.value - half * self.sd, self.value + half * self.sd
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from scipy import linalg
-from scipy.special import expit, log_softmax, softmax
+import scipy
 
 from discreet.errors import DataError, ParameterError
 
@@ -202,8 +201,8 @@ def positive_solver(matrix: Floats) -> Callable[[Floats], Floats]:
     """Return a function that solves with a positive definite matrix, scaled to a unit diagonal first."""
     # Columns in units of very different size would otherwise cost digits.
     size = 1.0 / np.sqrt(np.diag(matrix))
-    factor = linalg.cho_factor(matrix * size * size[:, None])
-    return lambda right: np.asarray(size * linalg.cho_solve(factor, size * right))
+    factor = scipy.linalg.cho_factor(matrix * size * size[:, None])
+    return lambda right: np.asarray(size * scipy.linalg.cho_solve(factor, size * right))
 
 
 def check_classes(y: AnyArray, n_classes: int, where: str) -> None:
@@ -254,7 +253,7 @@ class LogisticLearner:
             return float(np.logaddexp(0.0, -signs * (columns @ w)).sum() + penalty @ w**2 / 2)
 
         def derivatives(w: Floats) -> Floats:
-            return np.asarray(-signs * expit(-signs * (columns @ w)))
+            return np.asarray(-signs * scipy.special.expit(-signs * (columns @ w)))
 
         def step(w: Floats) -> tuple[Floats, float]:
             pull = derivatives(w)
@@ -311,12 +310,12 @@ class MultinomialLearner:
         # One number added to all intercepts changes no probability; a penalty holds their sum at zero.
         def value(w: Floats) -> float:
             table = w.reshape(k, width)
-            loss = -(true * log_softmax(columns @ table.T, axis=1)).sum()
+            loss = -(true * scipy.special.log_softmax(columns @ table.T, axis=1)).sum()
             return float(loss + (penalty * table**2).sum() / 2 + table[:, -1].sum() ** 2 / 2)
 
         def step(w: Floats) -> tuple[Floats, float]:
             table = w.reshape(k, width)
-            chance = softmax(columns @ table.T, axis=1)
+            chance = scipy.special.softmax(columns @ table.T, axis=1)
             pull = chance - true
             gradient = pull.T @ columns + penalty * table
             gradient[:, -1] += table[:, -1].sum()
@@ -333,7 +332,7 @@ class MultinomialLearner:
 
         table = _newton(np.zeros(k * width), value, step).reshape(k, width)
         weights = np.ascontiguousarray(table[:, :-1].T)
-        pull = softmax(columns @ table.T, axis=1) - true
+        pull = scipy.special.softmax(columns @ table.T, axis=1) - true
         return LearnerSolution(
             weights=weights,
             derivatives=pull,
@@ -371,7 +370,10 @@ def _newton(
 
 _ACTIVATIONS: dict[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
     "identity": (lambda z: z, np.ones_like),
-    "logistic": (lambda z: np.asarray(expit(z)), lambda z: np.asarray(expit(z) * expit(-z))),
+    "logistic": (
+        lambda z: np.asarray(scipy.special.expit(z)),
+        lambda z: np.asarray(scipy.special.expit(z) * scipy.special.expit(-z)),
+    ),
     "tanh": (np.tanh, lambda z: np.asarray(1 - np.tanh(z) ** 2)),
     "relu": (lambda z: np.maximum(z, 0.0), lambda z: (z > 0).astype(np.float64)),
 }
@@ -466,8 +468,8 @@ class NetworkLearner:
     def _output_derivatives(self, score: Floats, y: AnyArray) -> Floats:
         """Return the derivative of the loss by the scores of the last layer: output minus target."""
         if self.wants == "classes":
-            chance = np.asarray(softmax(score, axis=1))
+            chance = np.asarray(scipy.special.softmax(score, axis=1))
             chance[np.arange(len(y)), y] -= 1.0
             return chance
-        out = score if self.wants == "number" else expit(score)
+        out = score if self.wants == "number" else scipy.special.expit(score)
         return np.asarray(out - y[:, None])

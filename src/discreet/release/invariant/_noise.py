@@ -18,7 +18,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg.blas import dgemm
+import scipy
 
 from discreet.errors import DataError
 from discreet.noise import NormalSampler, standard_maxwell, standard_normal
@@ -264,7 +264,7 @@ def _subtract_product(block: Floats, left: Floats, right: Floats) -> None:
     """Write ``block - left @ right`` over ``block``, passing over its memory once."""
     if right.shape[0]:
         # BLAS counts by columns: it sees the transposes, which lie in memory as it wants them.
-        dgemm(-1.0, right.T, left.T, beta=1.0, c=block.T, overwrite_c=1)
+        scipy.linalg.blas.dgemm(-1.0, right.T, left.T, beta=1.0, c=block.T, overwrite_c=1)
 
 
 def _length_error(n_rows: int) -> DataError:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize
 
 from discreet.noise.linear_algebra import least_squares, norm, product, row_space, symmetric_eigen
+from discreet.privacy.roots import find_root
 from discreet.release.masked._starts import linear_program_start, tilted_shares, tilted_start
 from discreet.release.masked.encoding import model_shares, public_ball
 from discreet.release.masked.existence import blocks, sample_ball
@@ -346,7 +346,7 @@ class PointEquations:
         for low, high in itertools.pairwise(_ALPHAS.tolist()):
             value = excess(high)
             if value >= 0:
-                return np.asarray(q + optimize.brentq(excess, low, high, xtol=1e-6) * directions)
+                return np.asarray(q + find_root(excess, low, high, xtol=1e-6) * directions)
             most, best = max((most, best), (value, high))
         return np.asarray(q + best * directions)
 

@@ -12,9 +12,9 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize
 
 from discreet.noise.linear_algebra import norm, product
+from discreet.privacy.roots import find_root
 from discreet.release.masked.existence import SPREAD, blocks, sample_ball
 from discreet.release.masked.losses import LOGISTIC
 
@@ -145,7 +145,7 @@ def _choose_margins(
     ends = np.linspace(0.0, 2.0, _STEPS)
     for low, high in itertools.pairwise(ends):
         if excess(high) >= 0:
-            return margins_at(float(optimize.brentq(excess, low, high, xtol=1e-16, rtol=1e-15)))
+            return margins_at(float(find_root(excess, low, high, xtol=1e-16, rtol=1e-15)))
     # Only rounding separates the required gain from that of all points at the best margin.
     return margins_at(2.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from discreet.noise.linear_algebra import least_squares, norm, product
 from discreet.release.masked.encoding import apportion
@@ -82,8 +82,8 @@ def _tilt(parts: Floats, counts: Ints, target: Floats) -> Floats | None:
 
     def evaluate(tilt: Floats) -> tuple[float, Floats]:
         scores = np.einsum("lpe,e->lp", parts, tilt)
-        value = float(np.sum(counts * special.logsumexp(scores, axis=1)) - np.sum(target * tilt))
-        return value, special.softmax(scores, axis=1)
+        value = float(np.sum(counts * scipy.special.logsumexp(scores, axis=1)) - np.sum(target * tilt))
+        return value, scipy.special.softmax(scores, axis=1)
 
     tilt = np.zeros(len(target))
     value, chances = evaluate(tilt)
@@ -162,7 +162,7 @@ def linear_program_start(system: PointEquations, q: Floats) -> Floats | None:
     # The last rows of the program say that every label has as many points as it must have.
     shares = np.kron(np.eye(len(present)), np.ones(len(places)))
     counts = np.bincount(system.codes, minlength=system.n_classes)[present]
-    solution = optimize.linprog(
+    solution = scipy.optimize.linprog(
         np.tile(np.einsum("ij,ij->i", places, places), len(present)),
         A_eq=np.vstack([effects.T, shares]),
         b_eq=np.concatenate([system.target.reshape(-1), counts]),

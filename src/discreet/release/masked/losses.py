@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from discreet.learn.logistic.constants import LogisticConstants
 from discreet.learn.logistic.problem import SoftmaxProblem, problem_for
@@ -153,7 +153,7 @@ class LogisticLoss(MaskedLoss):
 
     def pull(self, margins: Floats) -> Floats:
         """Return the probability of the other class."""
-        return np.asarray(special.expit(-margins))
+        return np.asarray(scipy.special.expit(-margins))
 
     def largest_norm(self, regularization: float, radius: float) -> float:
         """See :func:`~discreet.learn.logistic.sensitivity.largest_norm`."""
@@ -166,22 +166,22 @@ class LogisticLoss(MaskedLoss):
     def residuals(self, scores: Floats, codes: Ints) -> Floats:
         """Return one-hot labels minus probabilities."""
         if scores.shape[1] == 1:
-            return np.asarray((codes == 1)[:, np.newaxis] - special.expit(scores))
-        result: Floats = -special.softmax(scores, axis=1)
+            return np.asarray((codes == 1)[:, np.newaxis] - scipy.special.expit(scores))
+        result: Floats = -scipy.special.softmax(scores, axis=1)
         result[np.arange(len(codes)), codes] += 1
         return result
 
     def bend(self, scores: Floats, codes: Ints, A: Floats) -> Floats:
         """Return ``(diag p - p p^T) A`` for probabilities p of several classes."""
-        p = special.softmax(scores, axis=1)
+        p = scipy.special.softmax(scores, axis=1)
         return np.asarray(p[:, :, np.newaxis] * (A - product(p, A)[:, np.newaxis, :]))
 
     def bend_at(self, scores: Floats, code: int, v: Floats) -> Floats:
         """Return ``(diag p - p p^T) v``, or ``p (1 - p) v`` for two classes."""
         if len(scores) == 1:
-            chance = special.expit(scores)
+            chance = scipy.special.expit(scores)
             return np.asarray(chance * (1 - chance) * v)
-        p = special.softmax(scores)
+        p = scipy.special.softmax(scores)
         return np.asarray(p * v - p * float(np.sum(p * v)))
 
     def basis(self, n_scores: int) -> Floats:
@@ -195,9 +195,9 @@ class LogisticLoss(MaskedLoss):
     def intercept_shares(self, scores: Floats, offsets: Floats) -> Floats:
         """Return the mean probability of each class plus the residual that is needed."""
         if scores.shape[1] == 1:
-            one = float(special.expit(scores).mean()) + float(offsets[0])
+            one = float(scipy.special.expit(scores).mean()) + float(offsets[0])
             return np.array([1 - one, one])
-        return np.asarray(special.softmax(scores, axis=1).mean(axis=0) + offsets)
+        return np.asarray(scipy.special.softmax(scores, axis=1).mean(axis=0) + offsets)
 
     def problem(self, rows: Floats, codes: Ints, regularization: float, n_classes: int) -> MeanLossProblem:
         """Return the training problem on some rows."""

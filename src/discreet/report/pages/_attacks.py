@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from discreet import formatting
 from discreet.privacy.promises import describe_promise
 from discreet.report.charts import error_curve
@@ -15,6 +13,8 @@ from discreet.report.pages.tables import HtmlTable, badge, names_markup, two_lin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from markupsafe import Markup
 
     from discreet.audit import AttackRisk, Risk
     from discreet.report.findings import Findings

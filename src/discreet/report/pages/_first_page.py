@@ -11,13 +11,14 @@ from discreet.audit.risk import LIMITS
 from discreet.report.pages._columns import is_protected
 from discreet.report.pages._learning import original_scores
 from discreet.report.pages.tables import SummaryTile
+from discreet.report.statement.quotation import quote_promise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from discreet.audit import AttackRisk, Risk
     from discreet.report.findings import Findings, Learning, TableQuality
-    from discreet.report.statement.documents import ModelStatement, Statement
+    from discreet.report.statement.documents import Statement
 
 _MOST_TILES = 3
 _TWO_SIDED = 1.96  # standard deviations of a 95 % interval
@@ -133,45 +134,6 @@ def _whom(statement: Statement, *, ask: bool) -> list[tuple[str, str]]:
         ("Protected", f"each {statement.unit.unit} in the table"),
     ]
     return [(title, formatting.shorten(text, _MOST_TEXT)) for title, text in pairs if text]
-
-
-def quote_promise(statement: Statement | ModelStatement) -> str:
-    """Return the promise in one sentence that can be quoted by itself."""
-    numbers, definition = statement.numbers, statement.definition
-    unit = formatting.printable(statement.unit.unit)
-    if definition.differential_privacy and numbers.epsilon is not None:
-        epsilon = formatting.number(numbers.epsilon, digits=4, rounding="up")
-        slack, delta = "", ""
-        if numbers.delta:
-            small = formatting.number(numbers.delta, rounding="up")
-            slack, delta = f", but for a probability of at most {small}", f" and delta {small}"
-        return (
-            f"Whatever anyone knows already, replacing all that is protected about one {unit} makes no "
-            f"published result more than {formatting.format_factor(numbers.epsilon)} times as "
-            f"probable{slack} (differential privacy with epsilon {epsilon}{delta})."
-        )
-    if definition.kinds == ["no-promise"]:
-        return f"Nothing is promised about any {unit} in this file."
-    columns = getattr(numbers, "columns", [])
-    floors = [one for one in columns if one.floor is not None]
-    if not floors:
-        return definition.sentences[0]
-    first = next((one for one in floors if not formatting.is_chance(str(one.floor["statistic"]))), floors[0])
-    others = f"; {formatting.count_noun(len(floors) - 1, 'more column')} below" if len(floors) > 1 else ""
-    return (
-        f"Somebody who knows nothing about a {unit} but the declared range of a column guesses it from this "
-        f"file with at least the error of its floor ({formatting.name(first.column)}: "
-        f"{_floor_text(first)}{others}); nothing is promised against somebody who knows more, and this is "
-        "not differential privacy."
-    )
-
-
-def _floor_text(numbers: Any) -> str:
-    chance = formatting.is_chance(str(numbers.floor["statistic"]))
-    error = formatting.quantity(
-        float(numbers.floor["error"]), numbers.measure, chance=chance, rounding="down"
-    )
-    return f"wrong in {error} of cases" if chance else f"{error}, root mean square"
 
 
 def _uses(statement: Statement, findings: Findings | None) -> Iterator[SummaryTile]:

@@ -149,7 +149,7 @@ def _report_page(statement: Statement, findings: Findings) -> str:
 def _common_values(statement: Statement, findings: Findings | None = None) -> dict[str, Any]:
     """Return the template values that both pages share; findings add attacks to the columns."""
     made_up = any(numbers.law["kind"] == "synthetic" for numbers in statement.numbers.columns)
-    risk = _stated_risk(statement)
+    risk = None if statement.risk is None else Risk.from_dict(statement.risk)
     guesses = statement.attacks if findings is None else findings.guesses
     return {
         "statement": statement,
@@ -168,11 +168,6 @@ def _common_values(statement: Statement, findings: Findings | None = None) -> di
         "public_members": _attacks.member_table(statement.attacks, on="made-up", synthetic=made_up),
         "made_up": made_up,
     }
-
-
-def _stated_risk(statement: Statement) -> Risk | None:
-    values = getattr(statement, "risk", None)
-    return None if values is None else Risk.from_dict(values)
 
 
 def _page(template: str, *, script: str, more_style: str | None = None, **values: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from scipy.special import expit, ndtr
+import scipy
 
 from discreet.formatting import format_factor, is_chance, name, number, percent, printable
 from discreet.noise_law import Clear, InvariantLaw, MaskedLabelLaw, MaskedLaw, SyntheticLaw
@@ -239,9 +239,9 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
             f"{number(floor.error, rounding='down')}{unit_said}"
         )
     return (
-        f"If {whose}'s {called} could equally well be {_prior_phrase(column, summary.prior)}, {cannot}; "
-        f"anyone who knows more about the {printable(unit)}, including how {called} goes with the other "
-        "columns, may do better."
+        f"Whoever knows more about {whose}, such as how {called} goes with the other columns, may guess "
+        f"{called} better than this: if it could equally well be {_prior_phrase(column, summary.prior)}, "
+        f"{cannot}."
     )
 
 
@@ -280,11 +280,14 @@ def attacker_sentence(promise: Promise, epsilon: float | None) -> str | None:
     """
     if isinstance(promise, GaussianDP):
         curve = f"Phi(Phi^-1(f) + {_up(promise.mu)})"
-        area, height = ndtr(promise.mu / math.sqrt(2)), 2 * ndtr(promise.mu / 2) - 1
+        area, height = (
+            scipy.special.ndtr(promise.mu / math.sqrt(2)),
+            2 * scipy.special.ndtr(promise.mu / 2) - 1,
+        )
     elif isinstance(promise, PureDP):
         factor = format_factor(promise.epsilon)
         curve = f"min({factor} f, 1 - (1 - f) / {factor})"
-        area, height = expit(promise.epsilon), math.tanh(promise.epsilon / 2)
+        area, height = scipy.special.expit(promise.epsilon), math.tanh(promise.epsilon / 2)
     else:
         return None
     warning = ""

@@ -316,6 +316,10 @@ class Statement(Document):
     ----------
     declared : mapping
         The whole schema, as :meth:`discreet.Schema.to_dict` writes it, and ``digest`` its hash.
+    risk : mapping or None
+        What attackers gain, measured on made-up people before the charge, as
+        :meth:`discreet.audit.Risk.to_dict` writes it. It follows from the schema, the method and the number
+        of rows. Older statements leave it out.
     attacks : list of mappings
         Attacks that anybody can run from the published file and the schema alone, as
         :meth:`discreet.audit.Guess.to_dict` writes them; how long they took is left out, written as 0. For
@@ -343,8 +347,18 @@ class Statement(Document):
     composition: Composition
     tuning: Tuning
     implementation: Implementation
+    risk: dict[str, Any] | None = None
     attacks: list[dict[str, Any]]
     files: dict[str, str]
+
+    # A return type would replace the published JSON Schema by its own.
+    @model_serializer(mode="wrap")
+    def _leave_out_risk(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        """Write no empty block, so that older statements are as they were."""
+        content = write(self)
+        if content.get("risk") is None:
+            content.pop("risk", None)
+        return content
 
 
 def statement_schema() -> str:

@@ -42,7 +42,7 @@ from discreet.report.statement.documents import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.audit import MemberComparison
+    from discreet.audit import MemberComparison, Risk
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
     from discreet.release import ColumnSummary, ReleaseMethod
@@ -68,12 +68,15 @@ class TableSubject:
         rows or on chance and are refused.
     shuffled : bool
         Whether rows were published in random order.
+    risk : Risk, optional
+        What attackers gain, measured on made-up people; None leaves the block out.
     """
 
     planned: Publication | ReleasePlan
     method: ReleaseMethod
     attacks: Sequence[Guess | MemberComparison] = ()
     shuffled: bool = True
+    risk: Risk | None = None
 
     def __post_init__(self) -> None:
         if self.method.schema is None:
@@ -195,7 +198,8 @@ class TableSubject:
             else attack.to_dict()
             for attack in self.attacks
         ]
-        return Statement(**blocks, attacks=attacks)
+        risk = None if self.risk is None else self.risk.to_dict()
+        return Statement(**blocks, risk=risk, attacks=attacks)
 
 
 def release_name(schema: Schema, commitment: str, method: ReleaseMethod) -> str:

@@ -54,6 +54,7 @@ from discreet.report.verify._model import (
     model_schema_faults,
 )
 from discreet.report.verify._result import Checks, Verification
+from discreet.report.verify._risk import check_risk
 from discreet.report.verify.cells import check_classifier, check_data, first_difference
 from discreet.report.verify.claims import check_claims, check_schema, differences, replan, table_charge_faults
 
@@ -216,6 +217,7 @@ class _TableVerifier(_Verifier[Statement]):
             self._check_method,
             self._check_answers,
             self._check_claims,
+            self._check_risk,
             self._check_ledger,
             self._check_data,
             self._check_noise,
@@ -264,6 +266,10 @@ class _TableVerifier(_Verifier[Statement]):
             check_readable(self.folder, self.plan, self.checks)
             check_classifier(self.folder, self.plan, self.checks)
             self._check_attacks(rows)
+
+    def _check_risk(self) -> None:
+        with self.checks.attempt("risk"):
+            check_risk(self.statement, self.method, self.plan, self.checks)
 
     def _check_attacks(self, rows: dict[str, AnyArray]) -> None:
         """Check that the attacks that anyone can run, run again, give the stated results."""
