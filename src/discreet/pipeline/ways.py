@@ -131,7 +131,7 @@ def plan_ways(
     floors = resolve_floors(declared, protect)
     n_rows = basis.n_rows
     if n_rows is None:
-        with open_table(resolve_source(source)) as table:
+        with open_table(resolve_source(source), schema=declared) as table:
             n_rows = max(1, table.count())
     train, test, measured_on = _draw_rows(source, declared, n_rows, ledger, basis, new_ledger=new_ledger)
     rows = ComparedRows(declared, train, test, Stream() if basis.on_rows else Stream.from_seed(_SEED))
