@@ -126,7 +126,7 @@ def test_an_impossible_way_says_why_from_public_facts(
 def test_rows_of_one_person_and_pure_promises_are_possible() -> None:
     schema = Schema(
         dataset="visits",
-        columns=[Column("patient", type="string", role="id"), *SCHEMA.columns[:2], SCHEMA.columns[4]],
+        columns=[Column("patient", role="id"), *SCHEMA.columns[:2], SCHEMA.columns[4]],
         id_column="patient",
         max_rows_per_unit=3,
     )
