@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
-import narwhals as nw
 import numpy as np
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
@@ -232,6 +231,8 @@ def open_memory(source: Any) -> MemorySource:
         return MemorySource(_ArrowOnly(source), source.columns, "The DuckDB relation")
     if isinstance(source, Mapping):
         return _open_arrays(source)
+    import narwhals as nw  # loaded here, since most tables are files
+
     try:
         frame = nw.from_native(source)
     except TypeError:
