@@ -339,8 +339,8 @@ class RowStatistics(ReleaseStatistics):
                 raise ParameterError(f"columns of a correlation must hold numbers, and {name!r} does not.")
             if self._laws[name].missing or getattr(self._laws[name].law, "grid", None) is not None:
                 raise ParameterError(
-                    f"columns of a correlation must hold numbers in every row, with noise that is not rounded, "
-                    f"and {name!r} does not. Ask for its mean, or a query."
+                    "columns of a correlation must hold numbers in every row, with noise that is not "
+                    f"rounded, and {name!r} does not. Ask for its mean, or a query."
                 )
         cells = self._number(first), self._number(second)
         one_noise, other_noise = (part.variance for part in cells)
