@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 
 from discreet.errors import DataError, ParameterError
@@ -313,6 +312,8 @@ def names_of(source: Any) -> list[str] | None:
     if isinstance(rows, Mapping):
         return list(rows)
     try:
+        import narwhals as nw
+
         return list(nw.from_native(rows).columns)
     except TypeError:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from discreet import formatting
+from discreet.report.statement._sentences import LARGE_EPSILON
 
 if TYPE_CHECKING:
     from discreet.report.statement.documents import ColumnNumbers, ModelStatement, Statement
@@ -14,7 +15,10 @@ def quote_promise(statement: Statement | ModelStatement) -> str:
     """Return the promise in one sentence that can be quoted by itself."""
     numbers, definition = statement.numbers, statement.definition
     unit = formatting.printable(statement.unit.unit)
-    if definition.differential_privacy and numbers.epsilon is not None:
+    columns = getattr(numbers, "columns", [])
+    floors = [one for one in columns if one.floor is not None]
+    large = numbers.epsilon is not None and numbers.epsilon > LARGE_EPSILON
+    if definition.differential_privacy and numbers.epsilon is not None and not (large and floors):
         epsilon = formatting.number(numbers.epsilon, digits=4, rounding="up")
         slack, delta = "", ""
         if numbers.delta:
@@ -27,8 +31,6 @@ def quote_promise(statement: Statement | ModelStatement) -> str:
         )
     if definition.kinds == ["no-promise"]:
         return f"Nothing is promised about any {unit} in this file."
-    columns = getattr(numbers, "columns", [])
-    floors = [one for one in columns if one.floor is not None]
     if not floors:
         return definition.sentences[0]
     first = next((one for one in floors if not formatting.is_chance(str(one.floor["statistic"]))), floors[0])
@@ -40,8 +42,8 @@ def quote_promise(statement: Statement | ModelStatement) -> str:
     return (
         f"Somebody who knows nothing about a {unit} but the declared range of a column guesses it from this "
         f"file with at least the error of its floor ({formatting.name(first.column)}: "
-        f"{_floor_text(first)}{others}); nothing is promised against somebody who knows more, and this is "
-        "not differential privacy."
+        f"{_floor_text(first)}{others}); nothing is promised against somebody who knows more, and "
+        f"{'an epsilon that large says little' if large else 'this is not differential privacy'}."
     )
 
 
