@@ -85,8 +85,8 @@ class _Numbers(NamedTuple):
     A number is shown with probability ``p`` if it is there and ``1 - p`` if it is missing, in which case the
     noise is added to the middle ``m``. So ``s (y - m) / p`` has the mean ``x - m`` or 0,
     ``s ((y - m)^2 - v) / p`` has ``(x - m)^2`` or 0, and ``(s - 1 + p) / (2 p - 1)`` has 1 or 0, where ``s``
-    is 1 if a cell is shown. Rounding to steps of ``g`` moves a cell by at most ``g / 2``: so much more is the mean uncertain,
-    and the standard deviation of the noise.
+    is 1 if a cell is shown. Rounding to steps of ``g`` moves a cell by at most ``g / 2``: so much more is the
+    mean uncertain, and the standard deviation of the noise.
     """
 
     offsets: Floats
