@@ -59,10 +59,10 @@ def test_every_model_is_trained_verified_and_used_on_bundled_rows(name: str, tmp
     told = () if name == "ridge" else TOLD.get(name, ())
     done = learn(tmp_path, "--model", name, *PRICE, *target, *told, table="demo:clinic")
     assert done.code == 0, done.err
-    stages = [line.split()[0] for line in done.out.splitlines() if re.search(r"\d\.\d\d s$", line)]
+    stages = [line.split()[0] for line in done.out.splitlines() if re.search(r"\d\.\d s$", line)]
     is_default = name == "classifier"
     assert stages == ["check", *(["plan"] if is_default else []), "learn", "write"]
-    assert done.out.index("What is promised") < done.out.index("What is not protected")
+    assert done.out.index("Promise: ") < done.out.index("what is not protected")
     assert ("The model is right for" in done.out) == is_default
     public = tmp_path / "model" / "public"
     assert sorted(p.name for p in public.iterdir()) == [
