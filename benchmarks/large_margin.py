@@ -38,7 +38,7 @@ from discreet import ApproxDP, LargeMarginGaussianClassifier, NoPromise, PureDP,
 from discreet.learn.large_margin._constants import LargeMarginConstants, make_large_margin_plan
 from discreet.learn.large_margin._problem import MarginProblem
 from discreet.learn.large_margin._solver import accelerated_projection, minimize
-from discreet.learn.perturbation.base import Embedding
+from discreet.learn.perturbation.embedding import Embedding
 from discreet.noise import Stream
 
 if TYPE_CHECKING:

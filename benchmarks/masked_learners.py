@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 from discreet import ApproxDP, NoPromise
-from discreet.learn.logistic import Embedding
+from discreet.learn.perturbation.embedding import Embedding
 from discreet.release import MaskedRelease
 
 if TYPE_CHECKING:

@@ -20,9 +20,10 @@ from measure import save
 import discreet
 
 SOURCE = Path(discreet.__file__).parent.parent
-ROWS, ROUNDS = 1_000, 1
+ROWS, ROUNDS = 1_000, 5
 BARS = {"help": 0.12, "query": 0.5, "verify": 0.8, "plan": 1.2, "release": 2.5}  # seconds
 COMPILED = Path(tempfile.gettempdir()) / "discreet-startup"
+RELEASE = ["release", "hospital.csv", "--protect", "age=9", "--accept-risk", "made-up rows", "--out", "out"]
 PROMISE = ["--epsilon", "1", "--delta", "1e-6"]
 
 
@@ -67,7 +68,7 @@ def _measure_round(source: Path) -> dict[str, float]:
             "help": ["--help"],
             "query": ["query", "hospital.csv", "count where age > 40", *PROMISE],
             "plan": ["plan", "hospital.csv", *PROMISE],
-            "release": ["release", "hospital.csv", "--protect", "age=9", "--out", "out"],
+            "release": RELEASE,
             "synthetic release": ["release", "hospital.csv", *PROMISE, "--out", "made"],
             "verify": ["verify", "out/public"],
         }

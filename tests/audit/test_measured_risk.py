@@ -167,11 +167,11 @@ def test_same_facts_give_the_same_figures() -> None:
 
 
 def test_more_noise_lowers_every_figure_and_is_advised() -> None:
-    risk = risk_of(GaussianRelease(scale=0.3, schema=a_schema()), 1_000)
+    risk = risk_of(GaussianRelease(scale=0.15, schema=a_schema()), 1_000)
     more = risk_of(GaussianRelease(scale=2.0, schema=a_schema()), 1_000)
     for name in ("linkage", "membership", "attribute inference"):
         assert more.worst(name).success < risk.worst(name).success
-    assert any("times the noise" in advice or "times as much" in advice for advice in risk.advice)
+    assert any("times the noise" in advice for advice in risk.advice)
     assert "synthetic" in risk.advice[0]
 
 

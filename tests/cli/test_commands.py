@@ -15,6 +15,7 @@ import pytest
 from docs.generate_reference import cli_page
 
 from discreet import Schema
+from discreet.evaluation.ways import TITLES
 from discreet.ledger.audit_log import check_log
 from discreet.release import METHODS
 from discreet.tables import Table
@@ -129,22 +130,51 @@ def test_a_plan_reads_no_cell_and_writes_nothing(made: Path, monkeypatch: pytest
 
     monkeypatch.setattr(Table, "_read_pieces", refuse)
     before = sorted(made.iterdir())
-    done = discreet("plan", "people.csv", "--protect", "age=9", cwd=made)
+    levels = ("plan", "people.csv", "--method", "gaussian", "--protect", "age=9")
+    done = discreet(*levels, cwd=made)
     assert done.code == 0, done.err
     assert "<- chosen" in done.out
-    assert re.search(r"^noise +age +hours +sex +epsilon +lambda +accuracy", done.out, re.MULTILINE)
+    assert re.search(r"^noise +age +hours +sex +epsilon +lambda *$", done.out, re.MULTILINE)
     assert re.search(r"^x 1 +[\d.]+ / 9 ", done.out, re.MULTILINE)
     assert sorted(made.iterdir()) == before
-    found = json.loads(discreet("plan", "people.csv", "--protect", "age=9", "--json", cwd=made).out)
+    found = json.loads(discreet(*levels, "--json", cwd=made).out)
     factors = [position["factor"] for position in found["positions"]]
     assert factors == sorted(factors)
     assert 1.0 in factors
 
 
-def test_a_plan_of_nothing_says_how_to_ask(made: Path) -> None:
-    done = discreet("plan", "people.csv", cwd=made)
+def test_a_plan_without_a_method_shows_the_ways_and_recommends_one(tmp_path: Path) -> None:
+    # There is no table: with --rows it is not even opened.
+    (tmp_path / "people.schema.yaml").write_text(DECLARED)
+    done = discreet("plan", "people.csv", "--rows", "3000", "--protect", "age=9", cwd=tmp_path)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    table = lines[2:9]
+    assert [line.split("  ")[0] for line in table] == ["way", *TITLES.values()]
+    assert all(len(line.rstrip()) <= 80 for line in table)
+    assert re.search(r"^rows with noise +error floors, local", done.out, re.MULTILINE)
+    assert re.search(r"^ - a model: A model predicts a target, and none is declared", done.out, re.MULTILINE)
+    assert "made-up rows, not yours" in done.out
+    assert re.search(r"^Recommended: .*because", done.out, re.MULTILINE)
+    asked = ("--epsilon", "2", "--delta", "1e-5", "--task", "means", "--rows", "3000", "--json")
+    found = json.loads(discreet("plan", "people.csv", *asked, cwd=tmp_path).out)
+    assert [way["name"] for way in found["ways"]] == list(TITLES)
+    assert found["recommended"]["way"] == "questions"
+    assert found["recommended"]["command"] == "discreet query people.csv --epsilon 2 --delta 1e-5"
+    assert found["promise"]["delta"] == 1e-5
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (("--method", "gaussian"), "--protect age=7"),
+        (("--scale", "3"), "--scale is an option of a method"),
+    ],
+)
+def test_a_plan_of_nothing_says_how_to_ask(words: tuple[str, ...], match: str, made: Path) -> None:
+    done = discreet("plan", "people.csv", *words, cwd=made)
     assert done.code == 1
-    assert "--protect age=7" in done.err
+    assert match in done.err
 
 
 # audit, report, verify

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer.main
 
 from tests.golden._entry_points import command, typer_app
-from tests.golden.publication_cases import FAST, workplace
+from tests.golden.publication_cases import ACCEPTED, FAST, workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +34,9 @@ CALLS: dict[str, tuple[str, ...]] = {
     "release undeclared": ("release", "other.csv", "--protect", "age=9", "--json"),
     "release wrongly declared": ("release", "people.csv", "--schema", "wrong.yaml", "--protect", "age=9",
                                  "--json"),
-    "release dry": ("release", "people.csv", "--protect", "age=9", "--dry-run", *FAST, "--json"),
-    "release": ("release", "people.csv", "--protect", "age=9", *FAST, "--ledger", "a.ledger", "--json"),
-    "release again": ("release", "people.csv", "--protect", "age=9", *FAST, "--ledger", "a.ledger", "--json"),
+    "release dry": ("release", "people.csv", "--protect", "age=9", "--dry-run", *FAST, *ACCEPTED, "--json"),
+    "release": ("release", "people.csv", "--protect", "age=9", *FAST, *ACCEPTED, "--ledger", "a.ledger", "--json"),
+    "release again": ("release", "people.csv", "--protect", "age=9", *FAST, *ACCEPTED, "--ledger", "a.ledger", "--json"),
     "release by an unknown method": ("release", "people.csv", "--method", "magic", "--json"),
     "release with an unknown flag": ("release", "people.csv", "--magic"),
     "release with an unknown option": ("release", "people.csv", "--protect", "age=9", "--set", "magic=1",

@@ -68,7 +68,7 @@ GROUPS: dict[str, Group] = {
     "learners on duckdb": Group(query_cases.learner_on_database_cases),
     "aggregates on postgresql": Group(query_cases.postgres_cases, slow=True, absent=no_postgres),
     "ledger": Group(ledger_cases.ledger_cases),
-    "model folders": Group(publication_cases.model_folder_cases),
+    "model folders": Group(publication_cases.model_folder_cases, slow=True),
     "gaussian folder": Group(lambda: publication_cases.release_folder_cases(("gaussian",))),
     "other release folders": Group(
         lambda: publication_cases.release_folder_cases(
@@ -76,7 +76,7 @@ GROUPS: dict[str, Group] = {
         ),
         slow=True,
     ),
-    "responses": Group(http_cases.http_cases),
+    "responses": Group(http_cases.http_cases, slow=True),
     "flags": Group(cli_cases.flag_cases),
     "commands": Group(cli_cases.command_cases, slow=True),
 }

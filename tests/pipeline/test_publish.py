@@ -270,10 +270,10 @@ def test_whoever_compared_noise_on_private_rows_has_it_in_every_later_statement(
         people(),
         schema=SCHEMA,
         protect={"age": 9},
-        basis=PlanBasis(on_private_rows=True),
+        basis=PlanBasis(on_rows=True),
         ledger=tmp_path / "survey.ledger",
     )
-    assert "private rows" in found.measured_on
+    assert "true rows" in found.measured_on
     assert released(tmp_path).statement.tuning.on_private_rows == "yes"
 
 

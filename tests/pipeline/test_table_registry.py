@@ -77,7 +77,7 @@ def model(path: Any, schema: Schema, **how: Any) -> Any:
 def tuning(path: Any, schema: Schema, **how: Any) -> Any:
     """Look at private rows before a release."""
     return plan_noise_levels(
-        path, schema=schema, privacy=ONE, method="laplace", basis=PlanBasis(on_private_rows=True), **how
+        path, schema=schema, privacy=ONE, method="laplace", basis=PlanBasis(on_rows=True), **how
     )
 
 

@@ -227,13 +227,14 @@ def test_the_sentence_of_a_floor_says_whom_it_does_not_bind() -> None:
         ErrorFloor(age=FLOOR)
         .sentence()
         .startswith(
-            "If a person's age could equally well be anything from 17 to 90, no method can guess it from "
-            "this file with a root-mean-square error below 9 years; anyone who knows more about the "
-            "person, including how age goes with the other columns, may do better."
+            "Whoever knows more about a person, such as how age goes with the other columns, may guess age "
+            "better than this: if it could equally well be anything from 17 to 90, no method can guess it "
+            "from this file with a root-mean-square error below 9 years."
         )
     )
     other = ErrorFloor(entries=ColumnFloor(error=1, prior="cosine squared"), unit="household")
-    assert "one household's entries followed the public prior 'cosine squared'" in other.sentence()
+    assert "about one household" in other.sentence()
+    assert "if it followed the public prior 'cosine squared'" in other.sentence()
     assert "covers age, income and nothing else" in EVERY[1].sentence()
     assert "rows are independent" in EVERY[3].sentence()
     assert "2.72" in PureDP(epsilon=1).sentence()

@@ -85,7 +85,8 @@ def test_a_column_without_proven_rows_gets_no_bounds() -> None:
 def noisy_trials(counts: Floats, sd: float, seed: int) -> Floats:
     words = Stream.from_seed(seed).words(TRIALS * counts.size) >> np.uint64(12)
     noise = special.ndtri((words.astype(np.float64) + 0.5) * 2.0**-52)
-    return counts + sd * noise.reshape(TRIALS, -1)
+    noisy: Floats = counts + sd * noise.reshape(TRIALS, -1)
+    return noisy
 
 
 def spread_counts(cells: RangeCells) -> Floats:

@@ -36,7 +36,8 @@ Z = 6.5
 """A normal number passes it, in absolute value, less than once in 10**10 times."""
 
 # Rows of a synthetic table follow from noisy answers, whose noise test_synthetic_job.py looks at.
-methods = pytest.mark.parametrize("name", sorted(set(RELEASES) - {"synthetic"}))
+METHODS = sorted(set(RELEASES) - {"synthetic"})
+methods = pytest.mark.parametrize("name", METHODS)
 
 
 def published(
@@ -125,7 +126,10 @@ def test_plan_schema_part_and_batch_each_give_another_stream() -> None:
 # Neighboring tables under one key
 
 
-@methods
+@pytest.mark.parametrize(
+    "name",
+    [n if n in ("coarse", "gaussian") else pytest.param(n, marks=pytest.mark.slow) for n in METHODS],
+)
 def test_two_neighboring_tables_under_one_key_share_no_noise(name: str, tmp_path: Path) -> None:
     """Every published number of every row differs, not that of the changed person alone."""
     other = changed(ROWS, 10)

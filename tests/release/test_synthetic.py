@@ -293,7 +293,7 @@ def odd_tables() -> dict[str, tuple[dict[str, Any], Schema]]:
     }
 
 
-@pytest.mark.parametrize("mu", [0.002, 0.3, 30.0])
+@pytest.mark.parametrize("mu", [0.002, 0.3, pytest.param(30.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", odd_tables())
 def test_odd_tables_do_not_break_it(name: str, mu: float) -> None:
     rows, schema = odd_tables()[name]

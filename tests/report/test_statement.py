@@ -109,9 +109,9 @@ def test_the_sentence_of_a_floor_is_the_one_that_is_true(tmp_path: Path) -> None
     made = stated(GaussianRelease(privacy=ErrorFloor(age=9), schema=AGES), FEW, tmp_path)
     (column,) = made.numbers.columns
     assert column.sentence == (
-        "If a person's age could equally well be anything from 17 to 90, no method can guess it from this "
-        "file with a root-mean-square error below 9 years; anyone who knows more about the person, including "
-        "how age goes with the other columns, may do better."
+        "Whoever knows more about a person, such as how age goes with the other columns, may guess age "
+        "better than this: if it could equally well be anything from 17 to 90, no method can guess it from "
+        "this file with a root-mean-square error below 9 years."
     )
     assert column.floor is not None
     assert column.without == pytest.approx(73 / 12**0.5)
@@ -182,7 +182,8 @@ def test_whole_numbers_dates_and_lists_are_named_as_such(tmp_path: Path) -> None
     }
     method = GaussianRelease(privacy=ErrorFloor(age=9), schema=schema)
     age, born, job = stated(method, rows, tmp_path).numbers.columns
-    assert "If one household's age could equally well be any whole number from 17 to 90" in age.sentence
+    assert "Whoever knows more about one household" in age.sentence
+    assert "if it could equally well be any whole number from 17 to 90" in age.sentence
     assert "any day from 1930-01-01 to 2010-12-31" in born.sentence
     assert "days" in born.sentence
     assert (born.holds, born.origin, born.measure) == ("number", "1930-01-01", "days")

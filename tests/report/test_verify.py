@@ -15,7 +15,7 @@ from tests.contracts.cases import BY_QUESTIONS, IN_LEVELS, OF_NOBODY, RELEASES, 
 from tests.report.published import KEY, METHODS, cells, edit, hash_again, honest, publish, rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from discreet._types import AnyArray
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 OTHER_KEY = bytes(32)
 names = pytest.mark.parametrize("name", METHODS)
 registered = pytest.mark.parametrize("name", RELEASES)
+
+
+def of_each_kind(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Run a test for one method of each kind, and for all others in the slow tier."""
+    quick = {"gaussian", "coarse", "synthetic"}
+    marked = (name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names)
+    return pytest.mark.parametrize("name", list(marked))
 
 
 @pytest.fixture(scope="session")
@@ -54,14 +61,14 @@ def test_what_every_method_publishes_is_verified_and_what_a_file_cannot_show_is_
     assert "the key" in open_["noise"]
 
 
-@names
+@of_each_kind(METHODS)
 def test_the_key_and_the_source_give_the_same_file_again(public: Path) -> None:
     found = verify(public, key=KEY, source=dict(ROWS))
     assert found.ok, found
     assert {"key", "replay"} <= {check.name for check in found.checks if check.verdict == "passed"}
 
 
-@names
+@of_each_kind(METHODS)
 def test_another_source_under_the_same_key_is_found_by_row_and_column_without_quoting_a_cell(
     public: Path, name: str
 ) -> None:
@@ -179,7 +186,7 @@ def test_a_forgery_is_not_the_file_that_was_hashed(forgery: str, public: Path, n
         assert "not the file that the statement speaks of" in detail(found, "data files")
 
 
-@registered
+@of_each_kind(RELEASES)
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forgery_is_found_although_everything_was_hashed_again(
     forgery: str, public: Path, name: str

@@ -22,34 +22,48 @@ Query answers: ``reconstruction`` attacks the answers of a private database. ``s
 ``_guess`` bounds what differential privacy lets any guess reach.
 """
 
-from discreet.audit._base import AuditResult, MechanismDraws, MechanismPair, SingleDraws
-from discreet.audit._bounds import epsilon_lower_bound, mean_bounds
-from discreet.audit._claims import attack_claims
-from discreet.audit._density import (
-    Density,
-    Lattice,
-    LawPair,
-    density,
-    fisher_information,
-    hockey_stick,
-    largest_loss,
-    pushforward,
-    shift_law,
-)
-from discreet.audit._distinguishing import distinguish
-from discreet.audit._enumeration import EveryRow, row_law
-from discreet.audit._guess import Guess, Reidentification, max_roc_area, max_success_probability, min_error
-from discreet.audit._members import MemberComparison, attack_members, attack_published
-from discreet.audit._prior import PlannedAttacks, attack_prior
-from discreet.audit._published_file import attack_file
-from discreet.audit._real_rows import attack_rows
-from discreet.audit._rehearsal import attack_questions
-from discreet.audit._reidentification import attack_records
-from discreet.audit._risk_measurement import measure_risk
-from discreet.audit._sampler_checks import check_timing, position, precision
-from discreet.audit._suite import ATTACKS, Attack, run_audit
-from discreet.audit.reconstruction import ReconstructedColumn, Reconstruction, reconstruct
-from discreet.audit.risk import AttackRisk, Risk
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from discreet.lazy_names import load_on_use
+
+if TYPE_CHECKING:
+    from discreet.audit._base import AuditResult, MechanismDraws, MechanismPair, SingleDraws
+    from discreet.audit._bounds import epsilon_lower_bound, mean_bounds
+    from discreet.audit._claims import attack_claims
+    from discreet.audit._density import (
+        Density,
+        Lattice,
+        LawPair,
+        density,
+        fisher_information,
+        hockey_stick,
+        largest_loss,
+        pushforward,
+        shift_law,
+    )
+    from discreet.audit._distinguishing import distinguish
+    from discreet.audit._enumeration import EveryRow, row_law
+    from discreet.audit._guess import (
+        Guess,
+        Reidentification,
+        max_roc_area,
+        max_success_probability,
+        min_error,
+    )
+    from discreet.audit._members import MemberComparison, attack_members, attack_published
+    from discreet.audit._prior import PlannedAttacks, attack_prior
+    from discreet.audit._published_file import attack_file
+    from discreet.audit._real_rows import attack_rows
+    from discreet.audit._rehearsal import attack_questions
+    from discreet.audit._reidentification import attack_records
+    from discreet.audit._risk_measurement import measure_risk
+    from discreet.audit._sampler_checks import check_timing, position, precision
+    from discreet.audit._suite import ATTACKS, Attack, run_audit
+    from discreet.audit.reconstruction import ReconstructedColumn, Reconstruction, reconstruct
+    from discreet.audit.risk import AttackRisk, Risk
+
 
 __all__ = [
     "ATTACKS",
@@ -98,3 +112,37 @@ __all__ = [
     "run_audit",
     "shift_law",
 ]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "_base": ("AuditResult", "MechanismDraws", "MechanismPair", "SingleDraws"),
+        "_bounds": ("epsilon_lower_bound", "mean_bounds"),
+        "_claims": ("attack_claims",),
+        "_density": (
+            "Density",
+            "Lattice",
+            "LawPair",
+            "density",
+            "fisher_information",
+            "hockey_stick",
+            "largest_loss",
+            "pushforward",
+            "shift_law",
+        ),
+        "_distinguishing": ("distinguish",),
+        "_enumeration": ("EveryRow", "row_law"),
+        "_guess": ("Guess", "Reidentification", "max_roc_area", "max_success_probability", "min_error"),
+        "_members": ("MemberComparison", "attack_members", "attack_published"),
+        "_prior": ("PlannedAttacks", "attack_prior"),
+        "_published_file": ("attack_file",),
+        "_real_rows": ("attack_rows",),
+        "_rehearsal": ("attack_questions",),
+        "_reidentification": ("attack_records",),
+        "_risk_measurement": ("measure_risk",),
+        "_sampler_checks": ("check_timing", "position", "precision"),
+        "_suite": ("ATTACKS", "Attack", "run_audit"),
+        "reconstruction": ("ReconstructedColumn", "Reconstruction", "reconstruct"),
+        "risk": ("AttackRisk", "Risk"),
+    },
+)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special, stats
+import scipy
+from scipy import special
 
 from discreet.audit._made_up_people import PEOPLE, grid_rows
 from discreet.audit._mixture import Mixture
@@ -167,7 +168,7 @@ class RowScores:
         _, chance, own = tails(self.scores(known))
         n = self.n_rows
         mode = np.minimum(np.floor(n * chance), n - 1)
-        gain = (own - chance) * stats.binom.pmf(mode, n - 1, chance)
+        gain = (own - chance) * scipy.stats.binom.pmf(mode, n - 1, chance)
         return np.asarray((1 + np.maximum(gain.max(axis=1), 0.0)) / 2)
 
     def guess(self, unknown: int, stream: Stream) -> tuple[Floats, Floats]:
@@ -289,7 +290,7 @@ def _draw_strangers(scores: Floats, n_rows: int, stream: Stream) -> _Strangers:
     rate = (n_rows - 1) * np.cumsum(np.exp(-np.take_along_axis(scores, order, axis=1)), axis=1) / draws
     used = (rate <= _CANDIDATES).sum(axis=1)
     mean = np.where(used > 0, np.take_along_axis(rate, np.maximum(used - 1, 0)[:, None], axis=1)[:, 0], 0.0)
-    count = stats.poisson.ppf(uniform_shares(people, stream.derive("count")), mean)
+    count = scipy.stats.poisson.ppf(uniform_shares(people, stream.derive("count")), mean)
     count = np.where(mean > 0, count, 0).astype(np.int64)
     most = max(1, int(count.max(initial=0)))
     at = uniform_shares(people * most, stream.derive("row")).reshape(people, most) * mean[:, None]

@@ -1,18 +1,20 @@
-"""``discreet plan``: compare more and less noise before a cell is read."""
+"""``discreet plan``: compare the ways to publish a table, or the noise of one of them."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from discreet.cli import options
 from discreet.cli.console import Console
-from discreet.cli.options import MethodFlags, expand_flags, open_service
+from discreet.cli.options import MethodFlags, ReleaseRequest, expand_flags, open_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from discreet.evaluation.ways import Way
     from discreet.formatting import Rounding
     from discreet.pipeline.plan import QuestionPlan
+    from discreet.pipeline.ways import PlannedWays
     from discreet.report.findings import WhatIf
     from discreet.schema import Schema
 
@@ -32,25 +34,29 @@ _QUESTIONS = {
 def plan(
     table: options.Table,
     method: MethodFlags,
+    task: Annotated[
+        Literal["model", "tables", "means"] | None,
+        typer.Option(help="What recipients want: a model of the target, two-way tables, or means."),
+    ] = None,
     rows: Annotated[
         int | None, typer.Option(help="Number of rows, to plan without opening the table.", min=1)
     ] = None,
     public_sample: Annotated[
-        str | None, typer.Option(help="A public table of the same columns, to measure accuracy on.")
+        str | None, typer.Option(help="A public table of the same columns, to measure on.")
     ] = None,
-    on_private_rows: Annotated[
+    on_rows: Annotated[
         bool,
         typer.Option(
-            "--on-private-rows",
-            help="Measure accuracy on the table itself. Internal; it is logged, and the statement of later "
-            "releases says that the noise was tuned on private rows.",
+            "--on-rows",
+            help="Measure on the table itself. Internal; it is logged, and the statement of later releases "
+            "says that the choice is not covered by the promise.",
         ),
     ] = False,
     explained: Annotated[
         float,
         typer.Option(
-            help="Assumed share of the target's variance that the true columns explain, summed over "
-            "columns; for advice on rows and epsilon.",
+            help="Assumed share of the target's variance that the columns explain, for made-up rows and for "
+            "advice on rows and epsilon.",
             min=0.0001,
             max=1.0,
         ),
@@ -59,49 +65,180 @@ def plan(
     new_ledger: options.NewLedger = False,
     json: options.Json = False,
 ) -> None:
-    """Compare noise, floors, epsilon and accuracy; reads no cell and charges nothing."""
-    from discreet.formatting import printable
-    from discreet.pipeline.plan import PlanBasis, plan_noise_levels
+    """Compare the ways to publish a table, or with --method the noise levels of one; charges nothing.
+
+    No cell is read unless --on-rows is given: the ways are tried on made-up rows, the same for all, with the
+    declared columns and as many rows.
+    """
+    from discreet.pipeline.plan import PlanBasis
 
     with open_service(table) as database, Console(as_json=json) as console:
         request = method.read(table, schema=None if database is None else database.schema)
         if database is not None:
             rows = rows or database.n_rows or 1
-        planned = plan_noise_levels(
-            table,
-            ledger=ledger,
-            new_ledger=new_ledger,
-            basis=PlanBasis(
-                n_rows=rows,
-                public_sample=public_sample,
-                on_private_rows=on_private_rows,
-                explained=explained,
-            ),
-            on_progress=console.progress,
-            **request.to_dict(),
-        )
-        console.json(
-            {
-                "measured_on": planned.measured_on,
-                "advice": None if planned.advice is None else planned.advice.to_dict(),
-                "positions": [position.model_dump() for position in planned.positions],
-                "questions": [position.to_dict() for position in planned.questions],
-            }
-        )
-        if planned.questions:
-            show_questions(console, planned.questions)
+        basis = PlanBasis(n_rows=rows, public_sample=public_sample, on_rows=on_rows, explained=explained)
+        common: dict[str, Any] = {
+            "ledger": ledger, "new_ledger": new_ledger, "basis": basis, "on_progress": console.progress,
+        }  # fmt: skip
+        if request.method is not None:
+            _plan_levels(console, table, request, common)
             return
-        show(console, planned.schema, request.protect, planned.positions)
-        console.line()
-        if request.schema.target is not None:
-            console.paragraph(f"Accuracy: {printable(planned.measured_on)}")
-        if planned.advice is not None:
-            console.paragraph(printable(" ".join(planned.advice.sentences)))
-        console.paragraph(
-            "Noise is the standard deviation in the column's unit, or for a list the share of cells that "
-            "are changed; the floor is the smallest error of any guess by an attacker who knows only what "
-            "was declared."
+        from discreet.pipeline.ways import plan_ways
+
+        _check_ways_flags(request)
+        planned = plan_ways(
+            table,
+            schema=request.schema,
+            privacy=request.privacy,
+            protect=request.protect,
+            task=task,
+            answers_only=database is not None,
+            **common,
         )
+        print_ways(console, table, planned)
+
+
+def _check_ways_flags(request: ReleaseRequest) -> None:
+    """Refuse options of a method where no method is named."""
+    from discreet.errors import ParameterError
+
+    for name in request.options:
+        raise ParameterError(
+            f"--{name.replace('_', '-')} is an option of a method, and no method was named. Give --method to "
+            "compare the noise levels of one, or leave it out to compare all ways."
+        )
+
+
+def print_ways(console: Console, table: str, planned: "PlannedWays") -> None:
+    """Print the ways to publish side by side, what is impossible and why, and the recommended way."""
+    from discreet.evaluation.way_choice import TASKS, describe_way
+    from discreet.formatting import number, percent, printable
+
+    promise = f"epsilon {number(planned.privacy.epsilon)}"
+    delta = getattr(planned.privacy, "delta", None)
+    if delta is not None:
+        promise += f", delta {_short(delta)}"
+    rows = f"{planned.n_rows:,} rows, {len(planned.schema.released)} columns"
+    console.line(f"Ways to publish {printable(table)} ({rows}) at {promise}")
+    console.line()
+    is_class = planned.schema.target is not None and planned.schema.column(planned.schema.target).is_category
+
+    def share(value: float | None, rounding: "Rounding" = "nearest") -> str:
+        if value is None:
+            return "-"
+        return "< 0.1 %" if 0 < value < 0.001 else percent(value, rounding=rounding).replace("\u00a0", " ")
+
+    def cells(way: "Way") -> tuple[str, ...]:
+        if way.why_not:
+            return (way.title, "not possible", *("-",) * 4)
+        kept = "no epsilon" if way.epsilon is None else f"epsilon {number(way.epsilon, rounding='up')}"
+        if way.name == "gaussian" and planned.floors:
+            kept = "error floors"
+        accuracy = "-" if way.accuracy is None else f"{way.accuracy:.2f}"
+        return (
+            way.title,
+            f"{kept}, {way.trust}".replace("\u00a0", " "),
+            share(way.accuracy) if is_class else accuracy,
+            share(way.table_error),
+            share(way.mean_error),
+            "no bound" if way.membership is None else share(way.membership, "up"),
+        )
+
+    heading = "model right" if is_class else "model R2"
+    console.table(
+        "",
+        ("way", "promise", heading, "tables off", "means off", "attack"),
+        map(cells, planned.ways),
+        left=2,
+        right=0,
+    )
+    for way in planned.ways:
+        if way.why_not:
+            console.paragraph(printable(f"{way.title}: {way.why_not}"), bullet=" - ")
+    console.line()
+    chosen = planned.choice
+    if chosen.way is None:
+        console.paragraph(f"Recommended: none. {chosen.reason}")
+    else:
+        words = describe_way(chosen.way)
+        console.paragraph(f"Recommended: {words}, because {chosen.reason}".replace("\u00a0", " "))
+        console.line(f"  {printable(ways_command(table, planned, chosen.way))}")
+    alone = [f"{TASKS[task]}: {describe_way(way)}" for task, way in chosen.by_task.items()]
+    if alone:
+        console.paragraph(f"For one purpose alone: {'; '.join(alone)}.")
+    console.line()
+    constant, unprotected = (planned.baselines.get(name) for name in ("constant", "unprotected"))
+    if constant is not None and unprotected is not None and is_class:
+        console.paragraph(
+            f"Without protection a model is {share(unprotected)} right, always the same answer "
+            f"{share(constant)}."
+        )
+    console.paragraph(printable(f"Measured on {planned.measured_on}"))
+    console.paragraph(
+        "tables off: share of rows in the wrong cell of a two-way table. means off: error of a mean as a "
+        "share of its range. Questions have these errors if all of the promise pays for them. attack: the "
+        "largest chance that anyone tells which of two rows a person has; 50 % is chance. local: noise on "
+        "every row; central: noise on sums over all rows."
+    )
+    found = planned.to_dict()
+    found["recommended"]["command"] = None
+    if chosen.way is not None:
+        found["recommended"]["command"] = ways_command(table, planned, chosen.way)
+    console.json(found)
+
+
+def _short(value: float) -> str:
+    """Return a small number as it is typed: 1e-6."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
+def ways_command(table: str, planned: "PlannedWays", way: str) -> str:
+    """Return the command line that publishes a table in one way."""
+    import shlex
+
+    name = shlex.quote(table)
+    delta = getattr(planned.privacy, "delta", None)
+    promise = f"--epsilon {planned.privacy.epsilon:g}"
+    both = promise if delta is None else f"{promise} --delta {_short(delta)}"
+    floors = " ".join(f"--protect {shlex.quote(f'{c}={error:g}')}" for c, error in planned.floors.items())
+    return {
+        "synthetic": f"discreet release {name} {both}",
+        "coarse": f"discreet release {name} --method coarse {promise}",
+        "gaussian": f"discreet release {name} " + (floors or f"--method gaussian {both}"),
+        "masked": f"discreet release {name} --method masked {both}",
+        "model": f"discreet learn {name} {both}",
+        "questions": f"discreet query {name} {both}",
+    }[way]
+
+
+def _plan_levels(console: Console, table: str, request: ReleaseRequest, common: dict[str, Any]) -> None:
+    """Print more and less noise of the named method side by side."""
+    from discreet.formatting import printable
+    from discreet.pipeline.plan import plan_noise_levels
+
+    planned = plan_noise_levels(table, **common, **request.to_dict())
+    console.json(
+        {
+            "measured_on": planned.measured_on,
+            "advice": None if planned.advice is None else planned.advice.to_dict(),
+            "positions": [position.model_dump() for position in planned.positions],
+            "questions": [position.to_dict() for position in planned.questions],
+        }
+    )
+    if planned.questions:
+        show_questions(console, planned.questions)
+        return
+    show(console, planned.schema, request.protect, planned.positions)
+    console.line()
+    if planned.measured_on:
+        console.paragraph(f"Accuracy: {printable(planned.measured_on)}")
+    if planned.advice is not None:
+        console.paragraph(printable(" ".join(planned.advice.sentences)))
+    console.paragraph(
+        "Noise is the standard deviation in the column's unit, or for a list the share of cells that "
+        "are changed; the floor is the smallest error of any guess by an attacker who knows only what "
+        "was declared."
+    )
 
 
 def show_questions(console: Console, positions: "Sequence[QuestionPlan]") -> None:
@@ -149,6 +286,8 @@ def show(
     floored = [c.name for c in schema.released if any(c.name in p.floors for p in positions)]
     shown = [*(c for c in floored if c in requested), *(c for c in floored if c not in requested)][:most]
 
+    measured = any(position.accuracy is not None for position in positions)
+
     def amount(column: str, value: float | None, rounding: "Rounding" = "nearest") -> str:
         if value is None:
             return "-"
@@ -164,16 +303,13 @@ def show(
             *parts,
             "none" if position.epsilon is None else number(position.epsilon, rounding="up"),
             "-" if position.regularization is None else number(position.regularization),
-            "-" if position.accuracy is None else f"{position.accuracy:.3f}",
+            *(() if not measured else ("-" if position.accuracy is None else f"{position.accuracy:.3f}",)),
             "<- chosen" if position.factor == 1 else "",
         ]
         return [cell.replace("\u00a0", " ") for cell in row]
 
-    console.table(
-        "Noise / floor of each column, and the resulting privacy and accuracy",
-        ("noise", *(name(column) for column in shown), "epsilon", "lambda", "accuracy", ""),
-        map(cells, positions),
-    )
+    headings = ("noise", *map(name, shown), "epsilon", "lambda", *(("accuracy",) if measured else ()), "")
+    console.table("Noise / floor of each column, and the resulting privacy", headings, map(cells, positions))
     rest = len(schema.released) - len(shown)
     if rest:
         console.line(f"{rest} more columns are in --json.")

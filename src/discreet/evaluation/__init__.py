@@ -2,7 +2,8 @@
 
 ``learning`` compares models trained on true and on published rows, with ``noise_aware`` and ``exact_models``
 for releases that allow more, and ``scores`` for the measures. ``columns`` compares the columns, ``distances``
-a synthetic table with the rows it was made from. ``samples`` holds the rows that are compared, real or drawn
-from the schema. ``what_if`` plans a release with more or less noise, ``sample_size`` estimates the rows that
-a learner needs.
+a synthetic table with the rows it was made from. ``samples`` holds the rows that are compared. ``what_if``
+plans a release with more or less noise, ``sample_size`` estimates the rows that a learner needs. ``ways``
+tries the ways to publish a table on the same rows, with ``made_up_rows`` and ``question_noise``, and
+``way_choice`` recommends one of them.
 """

@@ -199,9 +199,14 @@ def masked_meter(
             weights = plan.train(rows, stream.derive("what if"), sample=True)
         except DiscreetError:
             return None
-        return accuracy_or_r2(_chances(plan.encoding.rows(rows), weights), task.targets(rows), task)
+        return accuracy_or_r2(score_masked(plan, weights, rows), task.targets(rows), task)
 
     return meter
+
+
+def score_masked(plan: MaskedPlan, weights: Floats, rows: Mapping[str, AnyArray]) -> Floats:
+    """Return the scores of classes that the classifier of a masked release gives to encoded rows."""
+    return _chances(plan.encoding.rows(rows), weights)
 
 
 def _chances(X: Floats, weights: Floats) -> Floats:

@@ -5,35 +5,28 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discreet.errors import DiscreetError, DiscreetWarning, PromiseError
-from discreet.evaluation.learning import choose_meter
-from discreet.evaluation.samples import PairedSample
-from discreet.noise import InRange, Stream
+from discreet.noise import InRange
 from discreet.noise_law import Additive, InRangeLaw, InvariantLaw, JointResponseLaw, ResponseLaw, SampledLaw
 from discreet.privacy import Spending
-from discreet.query.dummy import rows_from_schema
 from discreet.release.gaussian import GaussianNumbers, GaussianRelease
-from discreet.release.invariant.plan import InvariantPlan, encoded_rows
+from discreet.release.invariant.plan import InvariantPlan
 from discreet.release.table import TablePlan
 from discreet.report.findings import WhatIf
-from discreet.tables import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from discreet._types import AnyArray
     from discreet.noise_law import Law
     from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.schema import Schema
 
 FACTORS = tuple(2.0 ** (k / 2) for k in range(-6, 7))
 """Factors of the noise, from an eighth to eight."""
-MADE_UP_ROWS = 6_000
-_SEED = 20_000_101  # rows drawn from a schema hold no data, so their seed may be a constant
 
 
 def what_if(
@@ -102,54 +95,6 @@ def what_if(
         if progress is not None:
             progress((done + 1) / len(others))
     return sorted(entries, key=lambda entry: entry.factor)
-
-
-def plan_table(
-    method: ReleaseMethod,
-    schema: Schema,
-    n_rows: int,
-    *,
-    delta: float = 1e-6,
-    public_sample: Any = None,
-    factors: Sequence[float] = FACTORS,
-    progress: Callable[[float], None] | None = None,
-) -> list[WhatIf]:
-    """Return the what-if table of a release without reading any private cell.
-
-    Parameters
-    ----------
-    method, schema, n_rows, delta, factors, progress
-        As for :func:`what_if`.
-    public_sample : path, URL or frame, optional
-        A public table with the same schema, on which accuracy is measured. Without one, it is measured on
-        rows drawn from the schema with a planted rule, :data:`~discreet.query.dummy.RULE`.
-
-    Privacy
-    -------
-    Nothing is charged and nothing private is read. The sample must be public, because models are trained on
-    it without protection; rows drawn from the schema hold no data.
-    """
-    stream = Stream.from_seed(_SEED)
-    if schema.target is None:
-        return what_if(method, schema, n_rows, delta=delta, factors=factors, progress=progress)
-    if public_sample is None:
-        rows = rows_from_schema(schema, MADE_UP_ROWS, stream.derive("rows"))
-    else:
-        rows = _read_sample(public_sample, schema, stream.derive("sample"))
-    plan = method.plan(schema, n_rows)
-    if isinstance(plan, InvariantPlan):
-        rows = encoded_rows(schema, rows)
-    meter = choose_meter(plan, plan.truth(rows), stream=stream, seconds=60.0)
-    return what_if(method, schema, n_rows, delta=delta, accuracy=meter, factors=factors, progress=progress)
-
-
-def _read_sample(public_sample: Any, schema: Schema, stream: Stream) -> dict[str, AnyArray]:
-    """Return a uniform sample of the rows of a public table, encoded."""
-    sample = PairedSample(schema, stream)
-    with open_table(public_sample, schema=schema) as table:
-        for batch in table.batches(schema):
-            sample(batch, batch)
-    return sample.rows
 
 
 def _is_scalable(plan: ReleasePlan) -> bool:

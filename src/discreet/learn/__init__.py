@@ -6,50 +6,37 @@
 ``perturbation``; ``noise_aware`` learns from a published table and its noise law; ``exact_svm`` is exact and
 promises nothing. ``_quantiles`` and ``_statistical_queries`` answer single queries, and ``_closeness``
 compares models. ``_scalers`` and ``pipelines`` are for learners inside pipelines of scikit-learn. ``METHODS``
-maps the name of each estimator to its class.
+maps the name of each estimator to its class. Names are loaded at first use, and scikit-learn with them.
 """
 
 from __future__ import annotations
 
-from discreet.learn._closeness import Closeness, local_constant, measure_closeness
-from discreet.learn._gradient_logistic import PrivateGradientLogistic
-from discreet.learn._id3 import PrivateID3Classifier
-from discreet.learn._kmeans import PrivateKMeans
-from discreet.learn._naive_bayes import PrivateNaiveBayes
-from discreet.learn._pca import PrivatePCA
-from discreet.learn._perceptron import PrivatePerceptron
-from discreet.learn._quantiles import Quantiles, private_quantiles
-from discreet.learn._ridge import PrivateRidge
-from discreet.learn._scalers import PrivateScaler, PublicScaler
-from discreet.learn._statistical_queries import Statistic, StatisticalQueries
-from discreet.learn.base import Learner
-from discreet.learn.classifier import PrivateClassifier
-from discreet.learn.exact_svm import Certificate, RegularizedSVM
-from discreet.learn.large_margin import LargeMarginGaussianClassifier
-from discreet.learn.logistic import PrivateLogisticRegression
-from discreet.learn.noise_aware import NoiseAwareClassifier, NoiseAwareRidge
-from discreet.learn.pipelines.private_pipeline import PrivatePipeline, check_pipeline, private_pipeline
-from discreet.learn.svm import PrivateSVM
+from typing import TYPE_CHECKING
 
-METHODS: dict[str, type[Learner]] = {
-    method.name: method
-    for method in (
-        PrivateClassifier,
-        RegularizedSVM,
-        PrivateLogisticRegression,
-        PrivateSVM,
-        LargeMarginGaussianClassifier,
-        PrivateID3Classifier,
-        PrivateNaiveBayes,
-        PrivateRidge,
-        PrivateGradientLogistic,
-        PrivatePCA,
-        PrivateKMeans,
-        PrivatePerceptron,
-        NoiseAwareClassifier,
-        NoiseAwareRidge,
-    )
-}
+from discreet.lazy_names import load_on_use
+
+if TYPE_CHECKING:
+    from discreet.learn._closeness import Closeness, local_constant, measure_closeness
+    from discreet.learn._gradient_logistic import PrivateGradientLogistic
+    from discreet.learn._id3 import PrivateID3Classifier
+    from discreet.learn._kmeans import PrivateKMeans
+    from discreet.learn._naive_bayes import PrivateNaiveBayes
+    from discreet.learn._pca import PrivatePCA
+    from discreet.learn._perceptron import PrivatePerceptron
+    from discreet.learn._quantiles import Quantiles, private_quantiles
+    from discreet.learn._ridge import PrivateRidge
+    from discreet.learn._scalers import PrivateScaler, PublicScaler
+    from discreet.learn._statistical_queries import Statistic, StatisticalQueries
+    from discreet.learn.base import Learner
+    from discreet.learn.classifier import PrivateClassifier
+    from discreet.learn.exact_svm import Certificate, RegularizedSVM
+    from discreet.learn.large_margin import LargeMarginGaussianClassifier
+    from discreet.learn.logistic import PrivateLogisticRegression
+    from discreet.learn.methods import METHODS
+    from discreet.learn.noise_aware import NoiseAwareClassifier, NoiseAwareRidge
+    from discreet.learn.pipelines.private_pipeline import PrivatePipeline, check_pipeline, private_pipeline
+    from discreet.learn.svm import PrivateSVM
+
 
 __all__ = [
     "METHODS",
@@ -82,3 +69,29 @@ __all__ = [
     "private_pipeline",
     "private_quantiles",
 ]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "_closeness": ("Closeness", "local_constant", "measure_closeness"),
+        "_gradient_logistic": ("PrivateGradientLogistic",),
+        "_id3": ("PrivateID3Classifier",),
+        "_kmeans": ("PrivateKMeans",),
+        "_naive_bayes": ("PrivateNaiveBayes",),
+        "_pca": ("PrivatePCA",),
+        "_perceptron": ("PrivatePerceptron",),
+        "_quantiles": ("Quantiles", "private_quantiles"),
+        "_ridge": ("PrivateRidge",),
+        "_scalers": ("PrivateScaler", "PublicScaler"),
+        "_statistical_queries": ("Statistic", "StatisticalQueries"),
+        "base": ("Learner",),
+        "classifier": ("PrivateClassifier",),
+        "exact_svm": ("Certificate", "RegularizedSVM"),
+        "large_margin": ("LargeMarginGaussianClassifier",),
+        "logistic": ("PrivateLogisticRegression",),
+        "methods": ("METHODS",),
+        "noise_aware": ("NoiseAwareClassifier", "NoiseAwareRidge"),
+        "pipelines.private_pipeline": ("PrivatePipeline", "check_pipeline", "private_pipeline"),
+        "svm": ("PrivateSVM",),
+    },
+)

@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.learn._sums_base import SumsClassifier
-from discreet.learn.base import Constraint, is_number
+from discreet.learn.arguments import Constraint, is_number
 from discreet.learn.feature_map import FeatureMap
 from discreet.query import NodeTables, TreeNode
 from discreet.query.curation import BITS, Curation

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.learn.base import Constraint, is_number
+from discreet.learn.arguments import Constraint, is_number
 from discreet.query import Moments
 
 if TYPE_CHECKING:

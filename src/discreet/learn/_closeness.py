@@ -21,7 +21,7 @@ from discreet.confidence import clopper_pearson
 from discreet.errors import DataError, ParameterError
 from discreet.json_record import JsonRecord
 from discreet.learn._smooth_problem import SmoothDerivative, smooth_problem, symmetrize
-from discreet.learn.base import is_number
+from discreet.learn.arguments import is_number
 from discreet.learn.exact_svm import RegularizedSVM
 from discreet.noise import Stream
 

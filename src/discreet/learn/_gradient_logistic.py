@@ -11,7 +11,7 @@ from scipy import special
 from discreet.learn._bins import BINS, EDGES, Bins, plain_edges
 from discreet.learn._centering import Centering, spectral_edge
 from discreet.learn._sums_base import SumsClassifier, SumsEstimator
-from discreet.learn.base import POSITIVE, Constraint, is_number
+from discreet.learn.arguments import POSITIVE, Constraint, is_number
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import GradientSums, Gram
 

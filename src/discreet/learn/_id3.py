@@ -12,7 +12,7 @@ from discreet.errors import ParameterError
 from discreet.learn._bins import BINS_OR_NONE, EDGES, Bins, BinsClassifier, root_tables
 from discreet.learn._stopping_rule import StoppingRule, count_error, information
 from discreet.learn._sums_base import SumsEstimator
-from discreet.learn.base import Constraint, is_number
+from discreet.learn.arguments import Constraint, is_number
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import NodeTables, TreeNode
 

@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from discreet.errors import ParameterError
 from discreet.learn._centering import LEAST_COUNT, RADIUS, query_region, shrink_to_zero
 from discreet.learn._sums_base import SumsEstimator
-from discreet.learn.base import Constraint
+from discreet.learn.arguments import Constraint
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import NoPromise

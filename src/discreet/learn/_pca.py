@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from discreet.errors import ParameterError
 from discreet.learn._centering import RADIUS, query_region
 from discreet.learn._sums_base import FLAG, SumsEstimator
-from discreet.learn.base import Constraint
+from discreet.learn.arguments import Constraint
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.privacy import NoPromise
 from discreet.query import Gram

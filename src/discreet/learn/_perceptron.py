@@ -10,7 +10,7 @@ import numpy as np
 from discreet.errors import ParameterError
 from discreet.learn._centering import LEAST_COUNT, Centering
 from discreet.learn._sums_base import SumsClassifier
-from discreet.learn.base import Constraint, is_number
+from discreet.learn.arguments import Constraint, is_number
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import HalfspaceSums
 

@@ -11,7 +11,7 @@ from scipy import optimize, special
 from sklearn.isotonic import isotonic_regression
 
 from discreet.errors import ParameterError
-from discreet.learn.base import is_number
+from discreet.learn.arguments import is_number
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.query import Histogram
 from discreet.query.curation import Curation

@@ -11,7 +11,7 @@ from sklearn.utils.validation import column_or_1d
 from discreet.errors import ParameterError
 from discreet.learn._centering import Centering, spectral_edge
 from discreet.learn._sums_base import SumsEstimator
-from discreet.learn.base import Constraint, is_number
+from discreet.learn.arguments import Constraint, is_number
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.learn.feature_map import FeatureMap
 from discreet.privacy import NoPromise

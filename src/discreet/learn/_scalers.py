@@ -13,7 +13,7 @@ from discreet.errors import ParameterError
 from discreet.learn._centering import query_region
 from discreet.learn._quantiles import plan_search, search_quantiles
 from discreet.learn._sums_base import FLAG, SumsEstimator
-from discreet.learn.base import Constraint, check_finite, is_number, two_vectors
+from discreet.learn.arguments import Constraint, check_finite, is_number, two_vectors
 from discreet.learn.budget_schedule import BudgetSchedule
 
 if TYPE_CHECKING:

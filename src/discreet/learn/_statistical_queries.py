@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from discreet.errors import ParameterError
-from discreet.learn.base import is_number
+from discreet.learn.arguments import is_number
 from discreet.privacy import GaussianDP
 from discreet.privacy.rounding import sqrt_up
 from discreet.query import Sums

@@ -18,7 +18,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from discreet.errors import ParameterError
-from discreet.learn.base import Constraint, Learner, check_finite, declared_classes, label_codes
+from discreet.learn.arguments import Constraint, check_finite, declared_classes, label_codes
+from discreet.learn.base import Learner
 from discreet.learn.budget_schedule import BudgetSchedule, NoiselessSums
 from discreet.learn.feature_map import FeatureMap, schema_of_bounds
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, Receipt, promise_from_dict

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.learn.base import two_vectors
+from discreet.learn.arguments import two_vectors
 from discreet.query.curation import Curation
 from discreet.schema import Column, Schema
 from discreet.tables import open_table

@@ -8,29 +8,37 @@ returns single draws in constant time, ``categorical`` chooses among levels and 
 rows to the lattice and back, and ``linear`` is linear algebra with the same bits on every processor.
 """
 
-from discreet.noise._box import BoxDensity, product_density
-from discreet.noise._pool import Pool
-from discreet.noise.bounded import BoundedDensity
-from discreet.noise.categorical import (
-    permutation,
-    randomized_response,
-    response_threshold,
-    subsample,
-    subsets,
-    uniform_integers,
-)
-from discreet.noise.in_range import InRange
-from discreet.noise.samplers import (
-    NormalSampler,
-    discrete_laplace,
-    rounded_gaussian,
-    rounded_laplace,
-    standard_maxwell,
-    standard_normal,
-)
-from discreet.noise.spherical import SphericalLaplace, spherical_laplace
-from discreet.noise.stream import Stream
-from discreet.noise.whitening import Whitening
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from discreet.lazy_names import load_on_use
+
+if TYPE_CHECKING:
+    from discreet.noise._box import BoxDensity, product_density
+    from discreet.noise._pool import Pool
+    from discreet.noise.bounded import BoundedDensity
+    from discreet.noise.categorical import (
+        permutation,
+        randomized_response,
+        response_threshold,
+        subsample,
+        subsets,
+        uniform_integers,
+    )
+    from discreet.noise.in_range import InRange
+    from discreet.noise.samplers import (
+        NormalSampler,
+        discrete_laplace,
+        rounded_gaussian,
+        rounded_laplace,
+        standard_maxwell,
+        standard_normal,
+    )
+    from discreet.noise.spherical import SphericalLaplace, spherical_laplace
+    from discreet.noise.stream import Stream
+    from discreet.noise.whitening import Whitening
+
 
 __all__ = [
     "BoundedDensity",
@@ -55,3 +63,32 @@ __all__ = [
     "subsets",
     "uniform_integers",
 ]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "_box": ("BoxDensity", "product_density"),
+        "_pool": ("Pool",),
+        "bounded": ("BoundedDensity",),
+        "categorical": (
+            "permutation",
+            "randomized_response",
+            "response_threshold",
+            "subsample",
+            "subsets",
+            "uniform_integers",
+        ),
+        "in_range": ("InRange",),
+        "samplers": (
+            "NormalSampler",
+            "discrete_laplace",
+            "rounded_gaussian",
+            "rounded_laplace",
+            "standard_maxwell",
+            "standard_normal",
+        ),
+        "spherical": ("SphericalLaplace", "spherical_laplace"),
+        "stream": ("Stream",),
+        "whitening": ("Whitening",),
+    },
+)

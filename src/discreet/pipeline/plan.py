@@ -10,7 +10,7 @@ from discreet.errors import DiscreetError
 from discreet.evaluation.learning import choose_meter
 from discreet.evaluation.sample_size import EXPLAINED, recommend
 from discreet.evaluation.samples import PairedSample
-from discreet.evaluation.what_if import plan_table, what_if
+from discreet.evaluation.what_if import what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
 from discreet.pipeline import _release_stages
@@ -29,7 +29,6 @@ from discreet.pipeline.options import (
 from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
-from discreet.query.dummy import RULE
 from discreet.release import SyntheticRelease
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.report.statement.build import promised_blocks
@@ -39,7 +38,7 @@ from discreet.tables import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from discreet._types import AnyArray
     from discreet.audit import AuditResult, Guess, Risk
@@ -60,7 +59,7 @@ class PlannedRelease:
     positions : list of WhatIf
         Noise, floors, epsilon and accuracy at several factors of the noise, the least noise first.
     measured_on : str
-        Rows that the accuracy was measured on, in words.
+        Rows that the accuracy was measured on, in words; "" where it was not measured.
     schema : Schema
         Schema of the table that would be published; the declared one if published rows belong to no one.
     advice : Recommendation or None
@@ -127,18 +126,18 @@ class PlanBasis:
     n_rows : int, optional
         Public number of rows. None: the table is opened to count them.
     public_sample : path, URL or frame, optional
-        Public table of the same columns, to measure accuracy on. None: accuracy follows from a rule.
-    on_private_rows : bool
-        Whether to measure accuracy on the table itself: internal, logged beside the ledger, and stated by
-        every later release.
+        Public table of the same columns, to measure on. None: made-up rows, or no accuracy.
+    on_rows : bool
+        Whether to measure on the table itself: internal, logged beside the ledger, and stated by every later
+        release.
     explained : float
-        Share of the target's variance that the true columns are assumed to explain, from 0 to 1, for advice
-        on the number of rows.
+        Share of the target's variance that the columns are assumed to explain, from 0 to 1: of made-up rows,
+        and for advice on the number of rows.
     """
 
     n_rows: int | None = None
     public_sample: Any = None
-    on_private_rows: bool = False
+    on_rows: bool = False
     explained: float = EXPLAINED
 
 
@@ -180,7 +179,7 @@ def plan_noise_levels(
     method = choose_method(method, declared, privacy=promise, floors=floors)
     check_declared(method, declared)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
-    n_rows, public_sample = basis.n_rows, basis.public_sample
+    n_rows = basis.n_rows
     if n_rows is None:
         with open_table(resolve_source(source), schema=declared) as table:
             n_rows = max(1, table.count())
@@ -194,29 +193,57 @@ def plan_noise_levels(
         "delta": usual_delta(releasing),
         "progress": None if on_progress is None else lambda done: on_progress("plan", done),
     }
-    if not basis.on_private_rows:
-        positions = plan_table(releasing, declared, n_rows, public_sample=public_sample, **common)
-        measured = RULE
-        if public_sample is not None:
-            measured = f"measured on the public table {describe_source(public_sample)}."
-        return PlannedRelease(positions=positions, measured_on=measured, schema=shown, advice=advice)
-    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+    measured, meter = "", None
+    if basis.on_rows:
+        log_tuning(source, declared, ledger, new_ledger=new_ledger)
+        stream = Stream()
+        meter = _make_meter(plan, declared, read_sample(resolve_source(source), declared, stream), stream)
+        measured = "measured on true rows: internal. The statement of every later release says so."
+    elif basis.public_sample is not None and declared.target is not None:
+        stream = Stream.from_seed(_SEED)
+        sample = read_sample(resolve_source(basis.public_sample), declared, stream)
+        meter = _make_meter(plan, declared, sample, stream)
+        measured = f"measured on the public table {describe_source(basis.public_sample)}."
+    positions = what_if(releasing, declared, n_rows, accuracy=meter, **common)
+    return PlannedRelease(positions=positions, measured_on=measured, schema=shown, advice=advice)
+
+
+def log_tuning(source: Any, schema: Schema, ledger: LedgerPlace, *, new_ledger: bool) -> None:
+    """Write into the audit log that true rows are looked at, before they are.
+
+    Parameters
+    ----------
+    source, ledger, new_ledger
+        As for :func:`discreet.publish`; nothing is charged.
+    schema : Schema
+        Declaration of the table.
+    """
+    table_ledger = open_charged_ledger(source, schema, ledger, new_ledger=new_ledger)
     AuditLog(log_path(table_ledger)).write(
-        TUNED, table=describe_source(source), dataset=declared.dataset, schema=declared.digest
+        TUNED, table=describe_source(source), dataset=schema.dataset, schema=schema.digest
     )
     if table_ledger is not None:
         table_ledger.close()
-    stream = Stream()
-    rows = _sample(source, declared, plan, stream)
-    meter = choose_meter(plan, rows, stream=stream, seconds=60.0)
-    return PlannedRelease(
-        positions=what_if(releasing, declared, n_rows, accuracy=meter, **common),
-        measured_on="measured on private rows: internal. The statement of every later release says so.",
-        schema=shown,
-        advice=advice,
-    )
 
 
+def read_sample(source: Any, schema: Schema, stream: Stream) -> dict[str, AnyArray]:
+    """Return a uniform sample of the rows of a table, encoded; all of them if they are few."""
+    sample = PairedSample(schema, stream.derive("sample"))
+    with open_table(source, schema=schema) as table:
+        for batch in table.batches(schema):
+            sample(batch, batch)
+    return sample.rows
+
+
+def _make_meter(
+    plan: ReleasePlan, schema: Schema, rows: Mapping[str, AnyArray], stream: Stream
+) -> Callable[[ReleasePlan, float], float | None]:
+    """Return the meter of accuracy on some rows, encoded as the method publishes them."""
+    shown = encoded_rows(schema, rows) if isinstance(plan, InvariantPlan) else plan.truth(rows)
+    return choose_meter(plan, shown, stream=stream, seconds=60.0)
+
+
+_SEED = 20_000_101  # of a public sample, which holds nothing private
 _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -281,16 +308,6 @@ def _plan_at(
         + (0 if "tables" not in asked.shares else pairs if "more tables" in asked.shares else columns - 1),
         notes=asked.notes,
     )
-
-
-def _sample(source: Any, schema: Schema, plan: ReleasePlan, stream: Stream) -> dict[str, AnyArray]:
-    """Return a sample of true rows, encoded as the method publishes them."""
-    pairs = PairedSample(schema, stream.derive("sample"))
-    with open_table(resolve_source(source), schema=schema) as table:
-        for batch in table.batches(schema):
-            pairs(batch, batch)
-    rows = pairs.rows
-    return dict(encoded_rows(schema, rows) if isinstance(plan, InvariantPlan) else plan.truth(rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

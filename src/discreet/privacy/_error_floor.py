@@ -232,7 +232,7 @@ def _floor_sentence(name: str, floor: ColumnFloor, unit: str) -> str:
     else:
         prior = f"followed the public prior '{floor.prior}'"
     return (
-        f"If {whose}'s {name} {prior}, no method can guess it from this file with a "
-        f"{floor.statistic} below {_format_error(floor)}; anyone who knows more about the person, "
-        f"including how {name} goes with the other columns, may do better."
+        f"Whoever knows more about {whose}, such as how {name} goes with the other columns, may guess {name} "
+        f"better than this: if it {prior}, no method can guess it from this file with a {floor.statistic} "
+        f"below {_format_error(floor)}."
     )

@@ -15,43 +15,49 @@ rows from the schema alone. ``vertical`` queries several databases that hold col
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from discreet.lazy_names import load_on_use
 from discreet.privacy import PosteriorOdds
-from discreet.query.aggregates import (
-    Aggregate,
-    ClassGradients,
-    ClusterSums,
-    Dependence,
-    DistinctUnits,
-    GradientSums,
-    Gram,
-    GroupedSums,
-    HalfspaceSums,
-    HierarchicalHistogram,
-    Histogram,
-    JointAggregate,
-    Marginals,
-    Moments,
-    NodeTables,
-    PredictionCounts,
-    SignSketches,
-    Sums,
-    TreeNode,
-    aggregate_from_dict,
-)
-from discreet.query.answers import Answer, NoisySums, RefinableSums
-from discreet.query.combination import CombinedResult, ResultTerm, combine_results
-from discreet.query.consistency import ConsistentResult
-from discreet.query.costs import CostModel
-from discreet.query.database import Database
-from discreet.query.dummy import dummy_rows
-from discreet.query.frames import Budget, Frame, History
-from discreet.query.interface import PrivateTable
-from discreet.query.language.query import Query, build_query, parse_query
-from discreet.query.previews import LawOption, Preview
-from discreet.query.results import QueryResult, ResultCell
-from discreet.query.text_query import preview_query, run_query
-from discreet.query.vertical import VerticalDatabases
-from discreet.query.vertical._gram import cross_products
+
+if TYPE_CHECKING:
+    from discreet.query.aggregates import (
+        Aggregate,
+        ClassGradients,
+        ClusterSums,
+        Dependence,
+        DistinctUnits,
+        GradientSums,
+        Gram,
+        GroupedSums,
+        HalfspaceSums,
+        HierarchicalHistogram,
+        Histogram,
+        JointAggregate,
+        Marginals,
+        Moments,
+        NodeTables,
+        PredictionCounts,
+        SignSketches,
+        Sums,
+        TreeNode,
+        aggregate_from_dict,
+    )
+    from discreet.query.answers import Answer, NoisySums, RefinableSums
+    from discreet.query.combination import CombinedResult, ResultTerm, combine_results
+    from discreet.query.consistency import ConsistentResult
+    from discreet.query.costs import CostModel
+    from discreet.query.database import Database
+    from discreet.query.dummy import dummy_rows
+    from discreet.query.frames import Budget, Frame, History
+    from discreet.query.interface import PrivateTable
+    from discreet.query.language.query import Query, build_query, parse_query
+    from discreet.query.previews import LawOption, Preview
+    from discreet.query.results import QueryResult, ResultCell
+    from discreet.query.text_query import preview_query, run_query
+    from discreet.query.vertical import VerticalDatabases
+    from discreet.query.vertical._gram import cross_products
+
 
 __all__ = [
     "Aggregate",
@@ -101,3 +107,45 @@ __all__ = [
     "preview_query",
     "run_query",
 ]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "aggregates": (
+            "Aggregate",
+            "ClassGradients",
+            "ClusterSums",
+            "Dependence",
+            "DistinctUnits",
+            "GradientSums",
+            "Gram",
+            "GroupedSums",
+            "HalfspaceSums",
+            "HierarchicalHistogram",
+            "Histogram",
+            "JointAggregate",
+            "Marginals",
+            "Moments",
+            "NodeTables",
+            "PredictionCounts",
+            "SignSketches",
+            "Sums",
+            "TreeNode",
+            "aggregate_from_dict",
+        ),
+        "answers": ("Answer", "NoisySums", "RefinableSums"),
+        "combination": ("CombinedResult", "ResultTerm", "combine_results"),
+        "consistency": ("ConsistentResult",),
+        "costs": ("CostModel",),
+        "database": ("Database",),
+        "dummy": ("dummy_rows",),
+        "frames": ("Budget", "Frame", "History"),
+        "interface": ("PrivateTable",),
+        "language.query": ("Query", "build_query", "parse_query"),
+        "previews": ("LawOption", "Preview"),
+        "results": ("QueryResult", "ResultCell"),
+        "text_query": ("preview_query", "run_query"),
+        "vertical": ("VerticalDatabases",),
+        "vertical._gram": ("cross_products",),
+    },
+)

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 MOST_IN_RULE = 5
 ONE_IN = 10
 """One cell in this many is missing where it may be, and one target value in this many is random."""
-RULE = (
-    "Rows drawn from the schema: every column uniform on what was declared, independent of the others, and "
-    f"one number in {ONE_IN} missing where it may be. The target follows a planted rule: the mean of the "
-    f"first {MOST_IN_RULE} protected columns (a number by its place in its range, a list by its place in its "
-    "levels) is ranked over the rows, and the rank gives the class or the number; one answer in "
-    f"{ONE_IN} is random."
-)
-"""Description of the rows, printed beside an accuracy that was measured on them."""
 
 
 def rows_from_schema(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArray]:
@@ -45,12 +37,18 @@ def rows_from_schema(schema: Schema, n: int, stream: Stream) -> dict[str, AnyArr
     Returns
     -------
     dict of str to array
-        Encoded released columns, as :data:`RULE` describes them.
+        Encoded released columns.
+
+    Notes
+    -----
+    Every column is uniform on what was declared, independent of the others, and one number in
+    :data:`ONE_IN` is missing where it may be. The mean place of the first :data:`MOST_IN_RULE` protected
+    columns in their range or list is ranked over the rows, and the rank gives the target; one in
+    :data:`ONE_IN` is random.
 
     Privacy
     -------
-    No row is read. Accuracy on these rows shows how noise and learning go together, not how well the true
-    table can be learned.
+    No row is read. Accuracy on these rows says nothing about the true table.
     """
     rows = {
         c.name: remove_cells(c, cells_at_shares(c, uniform_shares(n, stream)), stream)

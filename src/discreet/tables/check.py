@@ -159,7 +159,7 @@ def _broken_rules(source: Source, columns: Sequence[Column], schema: Schema) -> 
             rule.text,
             rule.level,
             _bucket(count),
-            tuple(lines[number] for number in numbers),
+            tuple(lines[number] for number in numbers if number in lines),
             rule.way_out,
         )
         for rule, count, numbers in found

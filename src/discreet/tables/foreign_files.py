@@ -7,30 +7,26 @@ all of one type keeps it; in any other one every cell is text, written as the sc
 from __future__ import annotations
 
 import contextlib
-import datetime
 from collections import Counter
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from discreet.errors import MissingExtra, SourceError
-from discreet.schema.dialect import Dialect, FieldDraft, TableDraft, TextFormat
+from discreet.schema.dialect import Dialect, FieldDraft, TableDraft
 from discreet.tables.duckdb import check_readable
+from discreet.tables.python_cells import PLAIN, to_column, to_text
 from discreet.tables.sniffing import draft_fields, find_names, looks_like_data
 from discreet.tables.sources import MemorySource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from discreet._types import AnyArray
-    from discreet.schema import Schema
+    from discreet.schema import Schema, TextFormat
 
 EXCEL = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
 STATISTICS = (".sav", ".zsav", ".dta")
 _TYPES = {"b": "boolean", "i": "integer", "f": "number", "M": "date"}
-_PLAIN = TextFormat()
 _SPECIAL = 90  # codes from here on, and negative ones, stand for answers such as "do not know"
 
 
@@ -56,7 +52,7 @@ class SheetSource(MemorySource):
         check_readable(path)
         label = f"The file {str(path)!r}"
         sheet, rows = _read_sheet(path, sheet, label)
-        texts = [[_to_text(cell) or "" for cell in row] for row in rows]
+        texts = [[to_text(cell) or "" for cell in row] for row in rows]
         if schema is None:
             has_names, row, _ = find_names(list(enumerate(texts, 1)), header)
             dialect = Dialect(header=has_names, header_row=row)
@@ -80,7 +76,7 @@ class SheetSource(MemorySource):
         self.lines = [i + 1 for i in below if any(texts[i][: len(names)])]
         cells = [[rows[line - 1][place] for line in self.lines] for place in range(len(names))]
         columns = [
-            _to_column(column, _text_format(schema, name)) for name, column in zip(names, cells, strict=True)
+            to_column(column, _text_format(schema, name)) for name, column in zip(names, cells, strict=True)
         ]
         self._columns = columns
         held = {f"c{i}": column for i, column in enumerate(columns)}
@@ -88,7 +84,7 @@ class SheetSource(MemorySource):
 
     def draft(self) -> TableDraft:
         """Return names and types; of columns with text, formats as its cells suggest."""
-        texts = [[_to_text(cell) for cell in column.tolist()] for column in self._columns]
+        texts = [[to_text(cell) for cell in column.tolist()] for column in self._columns]
         guessed = draft_fields(self.names, list(zip(*texts, strict=True)), self.dialect)
         fields = {
             name: guessed.fields[name]
@@ -101,13 +97,16 @@ class SheetSource(MemorySource):
 
 
 def _read_sheet(path: Path, sheet: str | None, label: str) -> tuple[str, list[list[Any]]]:
-    """Return the name and all rows of a sheet; an empty cell is an empty string."""
+    """Return the name and all rows of a sheet; an empty cell is None."""
     library = _load("python_calamine", "An Excel file", "excel")
     try:
         with library.CalamineWorkbook.from_path(path) as workbook:
             names = workbook.sheet_names
             sheets = {
-                name: workbook.get_sheet_by_name(name).to_python(skip_empty_area=False)
+                name: [
+                    [None if isinstance(cell, str) and not cell.strip() else cell for cell in row]
+                    for row in workbook.get_sheet_by_name(name).to_python(skip_empty_area=False)
+                ]
                 for name in (names if sheet is None else [name for name in names if name == sheet])
             }
     except Exception:  # the library has no common class for its errors, which may quote cells
@@ -156,7 +155,7 @@ class StatisticsSource(MemorySource):
             if labels:
                 self._values[name] = tuple(labels.values())
                 column = [labels.get(cell, cell) for cell in column]
-            held[f"c{i}"] = _to_column(column, _PLAIN)
+            held[f"c{i}"] = to_column([None if cell == "" else cell for cell in column])
         if not held:
             raise SourceError(f"{label} must have a column, and has none.")
         super().__init__(held, list(cells), label, len(held["c0"]))
@@ -183,7 +182,7 @@ def _label_codes(labels: dict[Any, str]) -> dict[Any, str]:
         return {}
     times = Counter(labels.values())
     return {
-        code: text if times[text] == 1 and text.strip() else f"{text} ({_to_text(code)})".strip()
+        code: text if times[text] == 1 and text.strip() else f"{text} ({to_text(code)})".strip()
         for code, text in labels.items()
     }
 
@@ -199,44 +198,4 @@ def _load(module: str, what: str, extra: str) -> Any:
 
 def _text_format(schema: Schema | None, name: str) -> TextFormat:
     """Return how the text in a column is written."""
-    return schema.text_format(schema.column(name)) if schema is not None and name in schema else _PLAIN
-
-
-def _to_column(cells: Sequence[Any], text: TextFormat) -> AnyArray:
-    """Return the cells of a column as an array of their common type, or of texts."""
-    present = [not _is_empty(cell) for cell in cells]
-    kinds = {type(cell) for cell, there in zip(cells, present, strict=True) if there}
-    missing = ~np.array(present, dtype=bool)
-    if kinds and kinds <= {int, float}:
-        numbers = np.array([cell if there else 0 for cell, there in zip(cells, present, strict=True)], float)
-        whole = bool((numbers == np.rint(numbers)).all() and (np.abs(numbers) < 2**53).all())
-        return np.ma.MaskedArray(numbers.astype(np.int64) if whole else numbers, mask=missing)
-    if kinds == {bool}:
-        flags = [bool(cell) for cell in cells]
-        return np.ma.MaskedArray(np.array(flags, dtype=bool), mask=missing)
-    if kinds and kinds <= {datetime.date, datetime.datetime}:
-        days = [cell if there else "NaT" for cell, there in zip(cells, present, strict=True)]
-        return np.array(days, dtype="datetime64[us]")
-    texts = np.empty(len(cells), dtype=object)
-    texts[:] = [_to_text(cell, text) for cell in cells]
-    return texts
-
-
-def _is_empty(cell: Any) -> bool:
-    return cell is None or (isinstance(cell, str) and not cell.strip()) or cell != cell
-
-
-def _to_text(cell: Any, text: TextFormat = _PLAIN) -> str | None:
-    """Return a cell as a person would type it where text is written so; None for an empty one."""
-    if _is_empty(cell):
-        return None
-    if isinstance(cell, bool):
-        return str(cell).lower()
-    if isinstance(cell, float):
-        whole = cell.is_integer() and abs(cell) < 2**53
-        return str(int(cell)) if whole else repr(cell).replace(".", text.decimal_char or ".")
-    if isinstance(cell, datetime.date) and text.date_format is not None:
-        return cell.strftime(text.date_format)
-    if isinstance(cell, datetime.datetime) and cell.time() == datetime.time():
-        cell = cell.date()
-    return cell.isoformat(" ") if isinstance(cell, datetime.datetime) else str(cell)
+    return schema.text_format(schema.column(name)) if schema is not None and name in schema else PLAIN

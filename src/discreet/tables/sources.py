@@ -7,12 +7,10 @@ packages is needed; frames are recognized through narwhals.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
-import narwhals as nw
 import numpy as np
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
@@ -20,6 +18,7 @@ from discreet.schema.dialect import FieldDraft, TableDraft
 from discreet.tables.arrow import StreamBroken
 from discreet.tables.cell_encoding import declared_type
 from discreet.tables.duckdb import connect, connect_shared, open_cursor
+from discreet.tables.python_cells import to_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -232,6 +231,8 @@ def open_memory(source: Any) -> MemorySource:
         return MemorySource(_ArrowOnly(source), source.columns, "The DuckDB relation")
     if isinstance(source, Mapping):
         return _open_arrays(source)
+    import narwhals as nw  # loaded here, since most tables are files
+
     try:
         frame = nw.from_native(source)
     except TypeError:
@@ -296,10 +297,7 @@ def _to_scannable(name: object, values: Any) -> AnyArray:
     if kind == "M":
         return np.asanyarray(array, "datetime64[us]")
     if kind in "UOT":
-        cells = [None if _is_missing(cell) else str(cell) for cell in array.tolist()]
-        text = np.empty(len(cells), dtype=object)
-        text[:] = cells
-        return text
+        return to_column(array.tolist())
     raise SourceError(
         f"open_table: column {name!r} must hold numbers, booleans, dates or strings, was of dtype "
         f"{array.dtype}. Convert it."
@@ -320,11 +318,3 @@ def _to_array(name: str, values: Any) -> AnyArray:
         column=name,
         line=line,
     )
-
-
-def _is_missing(cell: object) -> bool:
-    if cell is None:
-        return True
-    if isinstance(cell, float):
-        return math.isnan(cell)
-    return not isinstance(cell, str) and str(cell) in ("NaT", "<NA>")

@@ -400,7 +400,8 @@ def _check_names(names: Sequence[str], label: str) -> None:
         if not name.strip():
             raise SourceError(
                 f"{label} must have a name for every column, and column {place} has none. Name it, "
-                "or write the file without row numbers (index=False in pandas)."
+                "or write the file without row numbers (index=False in pandas); if the first line of a file "
+                "holds a row, declare dialect: {header: false}."
             )
         if name in seen:
             # By position: without a header, the names of a text file are the cells of a person.

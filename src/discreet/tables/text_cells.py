@@ -7,6 +7,7 @@ stand between groups of three digits. The patterns are those of RE2, which DuckD
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from discreet.tables.duckdb import literal, literals
@@ -76,6 +77,7 @@ def parse_date(cell: str, text: TextFormat) -> str:
     return f"CASE WHEN regexp_full_match({cell}, {shape}) THEN {date} END"
 
 
+@cache
 def date_pattern(date_format: str) -> str:
     """Return the pattern of dates of a format, with as many digits as a year must have."""
     parts = re.split(r"%([A-Za-z])", date_format)
@@ -83,13 +85,14 @@ def date_pattern(date_format: str) -> str:
 
 
 def parse_boolean(cell: str, text: TextFormat) -> str:
-    """Return the SQL for ``true`` or ``false`` by the declared words, NULL for any other."""
+    """Return the SQL for ``true`` or ``false`` by the declared words or these two, NULL for any other."""
     cases = [
         f"WHEN coalesce(list_position([{literals(words)}], {cell}), 0) > 0 THEN '{name}'"
         for words, name in ((text.true_values, "true"), (text.false_values, "false"))
         if words
     ]
-    return f"CASE {' '.join(cases)} END"
+    # Rows that were made up, or read before, hold the levels and not the words of the file.
+    return f"CASE {' '.join(cases)} WHEN lower({cell}) IN ('true', 'false') THEN lower({cell}) END"
 
 
 def _escape(word: str) -> str:

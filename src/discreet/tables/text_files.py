@@ -1,7 +1,7 @@
 """Sources in text files: CSV and TSV in every dialect that a schema may declare.
 
-UTF-8 is read by DuckDB itself. Other encodings, and files with rows of delimiters alone, pass through a pipe
-from a thread that writes them as UTF-8, so that no decoded row is stored.
+UTF-8 is read by DuckDB itself. Other encodings, and files with a title or with rows of delimiters alone, pass
+through a pipe from a thread that writes the rows as UTF-8, so that no decoded row is stored.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class CsvSource(DuckSource):
             self._check_width(len(names))
         self.names_look_like_data = self.dialect.header and any(map(looks_like_data, names))
         self._delimiter = delimiter
-        self._piped = self._codec != "utf-8-sig" or self.dialect.skip_blank_rows
+        plain = self._codec == "utf-8-sig" and self.dialect.header and self.dialect.header_row == 1
+        self._piped = not plain or self.dialect.skip_blank_rows
         self.skips_ragged = False
         super().__init__(connect(), self._clause(quote_path(path)), label=label, names=names)
 
@@ -102,13 +103,12 @@ class CsvSource(DuckSource):
     def _clause(self, file: str) -> str:
         """Return the clause that reads a file, or the pipe, which brings the lines below the names."""
         piped = self._piped
-        first = 0 if piped else self.dialect.header_row - 1
         types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(self._n_cells))
         zipped = self._zipped and not piped
         return (
             f"read_csv({file}, auto_detect=false, columns={{{types}}}, delim={literal(self._delimiter)}, "
             "quote='\"', escape='\"', comment='', nullstr='', hive_partitioning=false, encoding='utf-8', "
-            f"header={'true' if self.dialect.header and not piped else 'false'}, skip={first}, "
+            f"header={'true' if self.dialect.header and not piped else 'false'}, skip=0, "
             f"compression={literal('gzip' if zipped else 'none')}"
             f"{', ignore_errors=true' if self.skips_ragged else ''})"
         )
@@ -199,7 +199,10 @@ class CsvSource(DuckSource):
         with self._open() as file:
             for _ in range(self.dialect.header_row - 1):
                 file.readline(_LONGEST_HEADER)
-            header = _read_record(file).removesuffix("\n")
+            header = _read_record(file)
+            while header == "\n" and not self.dialect.header:
+                header = _read_record(file)
+            header = header.removesuffix("\n")
         if not header.strip() or "\0" in header or len(header) >= _LONGEST_HEADER:
             raise SourceError(
                 f"{self.label} must have a line of column names as line {self.dialect.header_row}, and has "

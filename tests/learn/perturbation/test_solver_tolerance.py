@@ -18,7 +18,7 @@ from discreet.learn.logistic.constants import LogisticConstants
 from discreet.learn.logistic.problem import problem_for
 from discreet.learn.perturbation import mean_loss as logistic_solver
 from discreet.learn.perturbation._solvers import GradientDescent
-from discreet.learn.perturbation.base import Embedding
+from discreet.learn.perturbation.embedding import Embedding
 from discreet.learn.perturbation.mean_loss_constants import make_linear_plan
 from discreet.learn.perturbation.noise import (
     LARGEST_EXPONENTIAL,

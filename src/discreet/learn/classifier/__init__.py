@@ -6,8 +6,23 @@ step curves from noisy counts; ``_model`` is the estimator.
 
 from __future__ import annotations
 
-from discreet.learn.classifier._curves import Curve
-from discreet.learn.classifier._model import PrivateClassifier
-from discreet.learn.classifier._score import ModelScore
+from typing import TYPE_CHECKING
+
+from discreet.lazy_names import load_on_use
+
+if TYPE_CHECKING:
+    from discreet.learn.classifier._curves import Curve
+    from discreet.learn.classifier._model import PrivateClassifier
+    from discreet.learn.classifier._score import ModelScore
+
 
 __all__ = ["Curve", "ModelScore", "PrivateClassifier"]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "_curves": ("Curve",),
+        "_model": ("PrivateClassifier",),
+        "_score": ("ModelScore",),
+    },
+)

@@ -13,7 +13,7 @@ from scipy import special
 from discreet.errors import DataError, ParameterError
 from discreet.learn._bins import EDGES, Bins, BinsClassifier
 from discreet.learn._sums_base import FLAG, SumsEstimator
-from discreet.learn.base import Constraint
+from discreet.learn.arguments import Constraint
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.learn.classifier._curves import Curve, combine_totals, make_curves, prior_covariance
 from discreet.learn.classifier._rules import (

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from discreet.errors import DataError, DiscreetWarning, ParameterError
 from discreet.json_record import JsonRecord
-from discreet.learn.base import POSITIVE, Constraint, Learner, check_finite
+from discreet.learn.arguments import POSITIVE, Constraint, check_finite
+from discreet.learn.base import Learner
 from discreet.learn.exact_svm._solver import SvmProblem, solve
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from scipy import special
 
 from discreet.errors import ParameterError
 from discreet.learn._kmeans import PrivateKMeans
-from discreet.learn.base import Constraint, is_number
+from discreet.learn.arguments import Constraint, is_number
 from discreet.learn.large_margin._constants import Cone, LargeMarginConstants, make_large_margin_plan
 from discreet.learn.large_margin._problem import (
     MarginProblem,
@@ -20,7 +20,8 @@ from discreet.learn.large_margin._problem import (
     gaussians_in,
     to_coordinates,
 )
-from discreet.learn.perturbation.base import Embedding, PerturbedClassifier, choice
+from discreet.learn.perturbation.base import PerturbedClassifier, choice
+from discreet.learn.perturbation.embedding import Embedding
 from discreet.privacy import ApproxDP, NoPromise, PureDP, Receipt
 
 if TYPE_CHECKING:

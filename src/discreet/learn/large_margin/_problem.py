@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet._types import Floats, Ints
-    from discreet.learn.perturbation.base import Embedding
+    from discreet.learn.perturbation.embedding import Embedding
 
 
 _UNIT = 2.0**-53

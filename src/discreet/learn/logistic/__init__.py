@@ -5,7 +5,21 @@ moves the minimizer; ``constants`` has the public numbers and the defaults that 
 ``utility`` bounds what privacy costs. The mechanisms are those of :mod:`discreet.learn.perturbation`.
 """
 
-from discreet.learn.logistic._model import PrivateLogisticRegression
-from discreet.learn.perturbation.base import Embedding
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from discreet.lazy_names import load_on_use
+from discreet.learn.perturbation.embedding import Embedding
+
+if TYPE_CHECKING:
+    from discreet.learn.logistic._model import PrivateLogisticRegression
 
 __all__ = ["Embedding", "PrivateLogisticRegression"]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "_model": ("PrivateLogisticRegression",),
+    },
+)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import Floats, Ints
-    from discreet.learn.base import Constraint
+    from discreet.learn.arguments import Constraint
     from discreet.learn.logistic.problem import LogisticProblem
-    from discreet.learn.perturbation.base import Embedding
+    from discreet.learn.perturbation.embedding import Embedding
     from discreet.learn.perturbation.mean_loss_constants import LinearMechanism
     from discreet.ledger import Ledger
     from discreet.privacy import ApproxDP, NoPromise, PureDP

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
+import scipy
 
 from discreet.learn.logistic.sensitivity import largest_gain
 from discreet.learn.perturbation._solvers import GradientDescent
@@ -128,12 +128,12 @@ class BinaryProblem(LogisticProblem):
 
     def _slope(self, block: slice, w: Floats) -> Floats:
         x, sign = self.rows[block], self._sign[block]
-        return np.asarray(-(special.expit(-sign * (x @ w)) * sign) @ x)
+        return np.asarray(-(scipy.special.expit(-sign * (x @ w)) * sign) @ x)
 
     def _bend(self, block: slice, w: Floats) -> Floats:
         score = self.rows[block] @ w
         # Not p (1 - p): that loses all digits of 1 - p at large scores.
-        return np.asarray(special.expit(score) * special.expit(-score))
+        return np.asarray(scipy.special.expit(score) * scipy.special.expit(-score))
 
     def _curvature(self, block: slice, w: Floats) -> Floats:
         x = self.rows[block]
@@ -174,10 +174,10 @@ class SoftmaxProblem(LogisticProblem):
     def _loss(self, block: slice, w: Floats) -> float:
         scores = self._scores(block, w)
         own = scores[np.arange(len(scores)), self.codes[block]]
-        return float((special.logsumexp(scores, axis=1) - own).sum())
+        return float((scipy.special.logsumexp(scores, axis=1) - own).sum())
 
     def _slope(self, block: slice, w: Floats) -> Floats:
-        residual = special.softmax(self._scores(block, w), axis=1)
+        residual = scipy.special.softmax(self._scores(block, w), axis=1)
         residual[np.arange(len(residual)), self.codes[block]] -= 1
         return np.asarray(self.basis @ (residual.T @ self.rows[block])).reshape(-1)
 
@@ -190,7 +190,7 @@ class SoftmaxProblem(LogisticProblem):
         of ``(p . (b_a b_b) - (p . b_a) (p . b_b)) x x'``: the covariance of ``b_a`` and ``b_b`` under ``p``.
         """
         x = self.rows[block]
-        p = special.softmax(self._scores(block, w), axis=1)
+        p = scipy.special.softmax(self._scores(block, w), axis=1)
         mean = p @ self.basis.T
         k, d = len(self.basis), x.shape[1]
         out = np.empty((k, d, k, d))
@@ -202,7 +202,7 @@ class SoftmaxProblem(LogisticProblem):
         return out.reshape(k * d, k * d)
 
     def _curvature_times(self, block: slice, w: Floats, v: Floats) -> Floats:
-        p = special.softmax(self._scores(block, w), axis=1)
+        p = scipy.special.softmax(self._scores(block, w), axis=1)
         moved = self._scores(block, v)
         # The softmax Jacobian diag(p) - p p' applied to the change of scores.
         moved = p * (moved - (p * moved).sum(axis=1, keepdims=True))

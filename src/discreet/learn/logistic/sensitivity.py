@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy import integrate, optimize, special
+import scipy
 
 _UP = 1 + 1e-12
 """Covers the rounding of the few operations behind each constant."""
@@ -24,7 +24,7 @@ def largest_gain(n_classes: int) -> float:
     ---------
     docs/explanation/theorems/masked-norm.md
     """
-    return float(special.lambertw((n_classes - 1) / math.e).real)
+    return float(scipy.special.lambertw((n_classes - 1) / math.e).real)
 
 
 def largest_norm(regularization: float, norm_bound: float = 1.0) -> float:
@@ -57,8 +57,8 @@ def largest_norm(regularization: float, norm_bound: float = 1.0) -> float:
     free = math.sqrt(gain / regularization)
     if norm_bound * free >= 1 + gain:
         return free
-    root: float = optimize.brentq(
-        lambda r: regularization * r - norm_bound * special.expit(-norm_bound * r),
+    root: float = scipy.optimize.brentq(
+        lambda r: regularization * r - norm_bound * scipy.special.expit(-norm_bound * r),
         0.0,
         norm_bound / regularization,
         xtol=1e-300,
@@ -84,15 +84,15 @@ def binary_change(norm: float) -> float:
     ---------
     docs/explanation/theorems/masked-sensitivity.md
     """
-    widest = optimize.minimize_scalar(
-        lambda t: -special.expit(norm * math.sin(t)) * math.cos(t),
+    widest = scipy.optimize.minimize_scalar(
+        lambda t: -scipy.special.expit(norm * math.sin(t)) * math.cos(t),
         bounds=(0.0, math.pi / 2),
         method="bounded",
     )
     # The center of the disc lies on the axis, at the height where the curve is widest.
-    center = special.expit(norm * math.sin(widest.x)) * math.sin(widest.x)
+    center = scipy.special.expit(norm * math.sin(widest.x)) * math.sin(widest.x)
     t = np.linspace(-math.pi / 2, math.pi / 2, _ANGLES + 1)
-    size = special.expit(norm * np.sin(t))
+    size = scipy.special.expit(norm * np.sin(t))
     farthest = float(np.hypot(size * np.cos(t), size * np.sin(t) - center).max())
     # No angle is farther than half a step from the grid.
     between = (1 + norm / 4) * math.pi / _ANGLES / 2
@@ -185,10 +185,11 @@ def mean_supremum(n_classes: int) -> float:
 
     def tail(x: float) -> float:
         return float(
-            -special.expm1(n_classes * special.log_ndtr(x)) - np.exp(n_classes * special.log_ndtr(-x))
+            -scipy.special.expm1(n_classes * scipy.special.log_ndtr(x))
+            - np.exp(n_classes * scipy.special.log_ndtr(-x))
         )
 
     # E max = int_0^inf P(max > x) - P(max < -x) dx.
     # Beyond 40 the tail of a normal is below the smallest float.
-    mean, error = integrate.quad(tail, 0.0, 40.0, epsabs=1e-13, limit=200)
+    mean, error = scipy.integrate.quad(tail, 0.0, 40.0, epsabs=1e-13, limit=200)
     return float(2 * (mean + error) * _UP)

@@ -6,7 +6,23 @@ corrected moments and tests whether they mean anything; ``base``, ``_ridge`` and
 learners.
 """
 
-from discreet.learn.noise_aware._classifier import NoiseAwareClassifier
-from discreet.learn.noise_aware._ridge import NoiseAwareRidge
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from discreet.lazy_names import load_on_use
+
+if TYPE_CHECKING:
+    from discreet.learn.noise_aware._classifier import NoiseAwareClassifier
+    from discreet.learn.noise_aware._ridge import NoiseAwareRidge
+
 
 __all__ = ["NoiseAwareClassifier", "NoiseAwareRidge"]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "_classifier": ("NoiseAwareClassifier",),
+        "_ridge": ("NoiseAwareRidge",),
+    },
+)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from discreet.errors import DataError, ParameterError
-from discreet.learn.base import Constraint, check_finite
+from discreet.learn.arguments import Constraint, check_finite
 from discreet.learn.noise_aware import estimators
 from discreet.learn.noise_aware._coordinates import additive_noise
 from discreet.learn.noise_aware.base import FOLDS, LAW, NoiseAwareLearner, one_of

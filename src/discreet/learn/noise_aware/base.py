@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from discreet.errors import DataError, InsufficientInformation, ParameterError
-from discreet.learn.base import Constraint, Learner, check_finite
+from discreet.learn.arguments import Constraint, check_finite
+from discreet.learn.base import Learner
 from discreet.learn.noise_aware import estimators, rows
 from discreet.learn.noise_aware._coordinates import Coordinates
 from discreet.learn.noise_aware._moments import CorrectedMoments, MomentSums, eigenvalue_spread, sum_moments

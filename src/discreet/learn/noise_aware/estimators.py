@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from discreet.learn.noise_aware._moments import CorrectedMoments, eigenvalue_spread
 
@@ -485,4 +485,4 @@ def critical_value(rank: int, n: int, tests: int = 1) -> float:
     left = n - 1 - rank
     if left <= 0 or rank == 0:
         return float("inf")
-    return n * float(stats.beta.isf(LEVEL / tests, rank / 2, left / 2))
+    return n * float(scipy.special.betainccinv(rank / 2, left / 2, LEVEL / tests))

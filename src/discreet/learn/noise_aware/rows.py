@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 
 from discreet.errors import DataError, ParameterError
-from discreet.learn.base import check_finite
+from discreet.learn.arguments import check_finite
 from discreet.learn.noise_aware._coordinates import write_indicators
 from discreet.noise_law import Additive, NoiseLaw, SampledLaw
 from discreet.schema import Column, Schema, nearest, unclipped_column
@@ -313,6 +312,8 @@ def names_of(source: Any) -> list[str] | None:
     if isinstance(rows, Mapping):
         return list(rows)
     try:
+        import narwhals as nw
+
         return list(nw.from_native(rows).columns)
     except TypeError:
         return None

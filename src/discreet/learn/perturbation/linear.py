@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from discreet.learn.base import Constraint, is_number
-from discreet.learn.perturbation.base import Embedding, PerturbedClassifier, choice
+from discreet.learn.arguments import Constraint, is_number
+from discreet.learn.perturbation.base import PerturbedClassifier, choice
+from discreet.learn.perturbation.embedding import Embedding
 from discreet.learn.perturbation.mean_loss_constants import make_linear_plan
 
 if TYPE_CHECKING:

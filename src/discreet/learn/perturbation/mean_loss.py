@@ -11,8 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import linalg
-from scipy.sparse.linalg import LinearOperator, cg
+import scipy
 
 from discreet.learn.perturbation._solvers import quasi_newton, search_line
 
@@ -231,14 +230,14 @@ def _newton_step(problem: MeanLossProblem, w: Floats, gradient: Floats) -> Float
     if problem.size <= LARGEST_MATRIX:
         try:
             # The matrix is positive definite; rounding can make it fail at tiny regularizations.
-            factor = linalg.cho_factor(problem.hessian(w), check_finite=False)
-        except linalg.LinAlgError:
+            factor = scipy.linalg.cho_factor(problem.hessian(w), check_finite=False)
+        except scipy.linalg.LinAlgError:
             return None
-        step = np.asarray(linalg.cho_solve(factor, gradient, check_finite=False))
+        step = np.asarray(scipy.linalg.cho_solve(factor, gradient, check_finite=False))
     else:
-        matrix = LinearOperator(
+        matrix = scipy.sparse.linalg.LinearOperator(
             (problem.size, problem.size), matvec=lambda v: problem.curvature_times(w, v.reshape(-1))
         )
         # A rough solution suffices: the line search needs a direction only.
-        step, _ = cg(matrix, gradient, rtol=_CG_TOLERANCE, maxiter=2 * problem.size)
+        step, _ = scipy.sparse.linalg.cg(matrix, gradient, rtol=_CG_TOLERANCE, maxiter=2 * problem.size)
     return step if np.isfinite(step).all() else None

@@ -5,6 +5,23 @@
 of the invariant release is :mod:`discreet.learn.exact_svm`.
 """
 
-from discreet.learn.svm._model import SMOOTHING, PrivateSVM
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from discreet.lazy_names import load_on_use
+
+if TYPE_CHECKING:
+    from discreet.learn.svm._model import PrivateSVM
+    from discreet.learn.svm.loss import SMOOTHING
+
 
 __all__ = ["SMOOTHING", "PrivateSVM"]
+
+__getattr__ = load_on_use(
+    __name__,
+    {
+        "_model": ("PrivateSVM",),
+        "loss": ("SMOOTHING",),
+    },
+)

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from discreet.learn.base import Constraint, is_number
 from discreet.learn.perturbation.linear import LinearClassifier
 from discreet.learn.svm.constants import SvmConstants
-from discreet.learn.svm.loss import DEFAULT_SMOOTHING
+from discreet.learn.svm.loss import DEFAULT_SMOOTHING, SMOOTHING
 from discreet.learn.svm.problem import HingeProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import Floats, Ints
-    from discreet.learn.perturbation.base import Embedding
+    from discreet.learn.arguments import Constraint
+    from discreet.learn.perturbation.embedding import Embedding
     from discreet.learn.perturbation.mean_loss_constants import LinearMechanism
     from discreet.ledger import Ledger
     from discreet.privacy import ApproxDP, NoPromise, PureDP
-
-SMOOTHING = Constraint(
-    "a number from 0.001 to 1",
-    lambda v: is_number(v) and 0.001 <= v <= 1,
-    (0, -0.5, 1e-4, 1.5, "1", True),
-)
 
 
 class PrivateSVM(LinearClassifier):

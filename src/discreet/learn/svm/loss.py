@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discreet.learn.arguments import Constraint, is_number
+
 if TYPE_CHECKING:
     from discreet._types import Bools, Floats
 
 _UP = 1 + 1e-12
 """Covers the rounding of the few operations behind each constant."""
 DEFAULT_SMOOTHING = 0.5
+SMOOTHING = Constraint(
+    "a number from 0.001 to 1",
+    lambda v: is_number(v) and 0.001 <= v <= 1,
+    (0, -0.5, 1e-4, 1.5, "1", True),
+)
 
 
 def hinge(margins: Floats, smoothing: float) -> Floats:

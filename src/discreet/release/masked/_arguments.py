@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DataError, ParameterError, PromiseError
-from discreet.learn.base import check_finite
+from discreet.learn.arguments import check_finite
 from discreet.learn.svm import SMOOTHING
 from discreet.privacy import NoPromise
 from discreet.schema import Column, Schema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import ParameterError, SchemaError
-from discreet.learn.perturbation.base import Embedding
+from discreet.learn.perturbation.embedding import Embedding
 from discreet.noise import discrete_laplace, permutation, samplers
 from discreet.noise.linear_algebra import product
 from discreet.privacy import PureDP

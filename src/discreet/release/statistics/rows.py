@@ -62,6 +62,68 @@ class _Weights(NamedTuple):
     squares: Floats
 
 
+class _Numbers(NamedTuple):
+    """Unbiased estimates, row by row, of a column of numbers that may be missing and have added noise.
+
+    Attributes
+    ----------
+    offsets : array
+        Estimates of the true number less :attr:`middle`, and of 0 where it is missing.
+    squares : array
+        Estimates of the squares of these true offsets; too small where rounding is not known exactly.
+    present : array
+        Estimates of 1 where the true number is there, and of 0 where it is missing.
+    middle : float
+        Number in place of a missing one before the noise, from which the offsets are counted.
+    variance : float
+        Variance of the noise on a number, or a bound on it.
+    slack : float
+        Bound on what rounding adds to the mean of a number.
+
+    Notes
+    -----
+    A number is shown with probability ``p`` if it is there and ``1 - p`` if it is missing, in which case the
+    noise is added to the middle ``m``. So ``s (y - m) / p`` has the mean ``x - m`` or 0, ``s ((y - m)^2 - v) /
+    p`` has ``(x - m)^2`` or 0, and ``(s - 1 + p) / (2 p - 1)`` has 1 or 0, where ``s`` is 1 if a cell is
+    shown. Rounding to steps of ``g`` moves a cell by at most ``g / 2``: so much more is the mean uncertain,
+    and the standard deviation of the noise.
+    """
+
+    offsets: Floats
+    squares: Floats
+    present: Floats
+    middle: float
+    variance: float
+    slack: float
+
+    @classmethod
+    def from_cells(cls, cells: Floats, column: ColumnLaw) -> _Numbers:
+        """Return the estimates for published cells, NaN where one is missing."""
+        law = column.law
+        step, mean, variance = 0.0, 0.0, 0.0
+        if isinstance(law, Additive):
+            step, mean, variance = law.grid or 0.0, law.mean, law.variance
+        assert column.lower is not None
+        assert column.upper is not None
+        middle = column.lower / 2 + column.upper / 2
+        shown = ~np.isnan(cells)
+        keep = 1.0 if law.missing_keep is None else law.missing_keep
+        if column.missing and law.missing_keep is not None:
+            # What stands for a missing number before the noise, as Column.fill has it.
+            middle = middle if column.type == "number" else math.floor(middle)
+        variance = (math.sqrt(variance) + step / 2) ** 2
+        offsets = np.where(shown, cells - mean - middle, 0.0)
+        present = shown.astype(np.float64) if keep == 1 else (shown - (1 - keep)) / (2 * keep - 1)
+        return cls(
+            offsets / keep,
+            np.where(shown, offsets * offsets - variance, 0.0) / keep,
+            present,
+            middle,
+            variance,
+            step / 2,
+        )
+
+
 class RowStatistics(ReleaseStatistics):
     """Counts, proportions, means, cross tables and correlations from rows with noise of a known law.
 
@@ -160,14 +222,15 @@ class RowStatistics(ReleaseStatistics):
         """Return the mean of a condition, of a category of numbers, or of a number with noise."""
         below = self._weigh(where, None)
         names = () if subject.is_condition else subject_columns(subject)
-        middle = bounds.lower / 2 + bounds.upper / 2
+        middle, slack = 0.0, 0.0
         if names and self._laws[names[0]].levels is None:
-            numbers, variance = self._number(names[0])
-            offset = numbers - middle
-            above = _Weights(below.values * offset, below.squares * (offset * offset - variance))
-            both = below.squares * offset
+            cells = self._number(names[0])
+            middle, slack = cells.middle, cells.slack
+            # Where a number is missing, its offset from the middle and its share are both estimated as 0.
+            above = _Weights(below.values * cells.offsets, below.squares * cells.squares)
+            both = below.squares * cells.offsets
+            below = _Weights(below.values * cells.present, below.squares * cells.present)
         else:
-            middle = 0.0
             above = self._weigh(where, subject)
             # Of an indicator the product with the condition is itself; of a number it is the number.
             both = above.values
@@ -179,27 +242,24 @@ class RowStatistics(ReleaseStatistics):
             np.array(max(float((below.values**2).sum() - below.squares.sum()), 0.0)),
         )
         lower, upper = (
-            float(np.clip(end + middle, *bounds)) for end in sums.ends(interval_width("gaussian"))
+            float(np.clip(end + middle + wider, *bounds))
+            for end, wider in zip(sums.ends(interval_width("gaussian")), (-slack, slack), strict=True)
         )
         divisor = float(sums.below)
         value = float(np.clip(sums.above / divisor + middle, lower, upper)) if divisor > 0 else None
         return {"value": value, "sd": None, "lower": lower, "upper": upper}
 
-    def _number(self, name: str) -> tuple[Floats, float]:
-        """Return published numbers less the mean of their noise, and its variance."""
+    def _number(self, name: str) -> _Numbers:
+        """Return unbiased estimates of the true numbers of a column, and of whether they are there."""
         assert self._rows is not None
         column = self._laws[name]
         law = column.law
-        numbers = np.asarray(self._rows[name], np.float64)
-        if isinstance(law, Clear) and not column.missing:
-            return numbers, 0.0
-        if column.missing or not isinstance(law, Additive) or law.clamped or law.grid is not None:
-            known = "may be missing" if column.missing else law.words()
+        if not isinstance(law, Additive | Clear) or getattr(law, "clamped", False):
             raise ParameterError(
-                f"The mean of {name!r} must follow from the law of its noise, and does not: {known}. Noise "
-                "that is added, and neither clamped nor rounded, can be corrected for; or ask a query."
+                f"The mean of {name!r} must follow from the law of its noise, and does not: {law.words()}. "
+                "Noise that is added, and not clamped to the range, can be corrected for; or ask a query."
             )
-        return numbers - law.mean, law.variance
+        return _Numbers.from_cells(np.asarray(self._rows[name], np.float64), column)
 
     def _weigh(self, where: Expression | None, subject: Expression | None) -> _Weights:
         """Return for each row estimates of a function of true levels, which is 0 outside a condition.
@@ -277,9 +337,15 @@ class RowStatistics(ReleaseStatistics):
         for name in (first, second):
             if name not in self._laws or self._laws[name].levels is not None:
                 raise ParameterError(f"columns of a correlation must hold numbers, and {name!r} does not.")
-        (one, one_noise), (other, other_noise) = self._number(first), self._number(second)
+            if self._laws[name].missing or getattr(self._laws[name].law, "grid", None) is not None:
+                raise ParameterError(
+                    f"columns of a correlation must hold numbers in every row, with noise that is not rounded, "
+                    f"and {name!r} does not. Ask for its mean, or a query."
+                )
+        cells = self._number(first), self._number(second)
+        one_noise, other_noise = (part.variance for part in cells)
         shared = self._covariance(first, second)
-        one, other = one - one.mean(), other - other.mean()
+        one, other = (part.offsets - part.offsets.mean() for part in cells)
         spreads = [float((x * x).mean()) - noise for x, noise in ((one, one_noise), (other, other_noise))]
         bounds = ResultInterval(-1.0, 1.0)
         value, lower, upper = None, -1.0, 1.0
@@ -356,7 +422,8 @@ def _inclusion(laws: Sequence[Any]) -> float:
 def _declare(column: ColumnLaw) -> Column:
     """Return the declaration of a published column, by which conditions are read."""
     if column.levels is None:
-        return Column(column.name, lower=column.lower, upper=column.upper, required=not column.missing)
+        # Not as missing: whether a number is there is randomized, which is no condition on published rows.
+        return Column(column.name, lower=column.lower, upper=column.upper)
     known = tuple(level for level in column.levels if level is not None)
     return Column(column.name, values=known, closed=True, required=None not in column.levels)
 

@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from discreet import learn
 from discreet.formatting import count_noun, date, name, number, printable
-from discreet.learn import METHODS
 from discreet.report.folder._data_package import caution, readable_type
 from discreet.report.statement.documents import write_json
 
@@ -150,7 +150,7 @@ def _lines(statement: ModelStatement) -> Iterator[str]:
     """Yield the lines of a model card, in the order of its sections."""
     what, model = statement.what, statement.what.model
     yield f"# {_text(what.release)}\n"
-    kind = METHODS.get(model.name)
+    kind = learn.METHODS.get(model.name)
     summary = "" if kind is None else (inspect.getdoc(kind) or "").partition("\n")[0]
     yield f"`{_code(model.name)}` ({_code(model.learner)}). {summary}\n"
     yield from _about(statement)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _FILES = {
     "readable.csv": "the table for people, spreadsheets and statistics programs",
-    "data.parquet": "the table as published, with every digit: for load_release and noise-aware learning",
+    "data.parquet": "the table as published, with every digit: for load_release and for learning",
     "tables.json": "the noisy counts that the rows are made from, each with its standard deviation",
     "model.json": "which columns the rows take to be related",
     "classifier.json": "the released classifier that training on the rows finds again",

@@ -18,8 +18,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
+from discreet import learn
 from discreet.errors import DiscreetError, ParameterError, SourceError
-from discreet.learn import PrivateClassifier
 from discreet.report.folder._data_package import data_package
 from discreet.report.folder._metadata import croissant, model_card
 from discreet.report.folder._readme import readme
@@ -305,7 +305,7 @@ def write_model_folder(folder: Path, statement: ModelStatement, learner: Learner
 def derived_of_model(statement: ModelStatement, learner: Learner) -> dict[str, str]:
     """Return the files that follow from the statement of a model and from the model, by name."""
     content = {CARD: model_card(statement)}
-    if isinstance(learner, PrivateClassifier):
+    if isinstance(learner, learn.PrivateClassifier):
         content[MODEL_PAGE] = model_page(statement, learner)
     return content
 

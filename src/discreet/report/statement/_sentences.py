@@ -239,9 +239,9 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
             f"{number(floor.error, rounding='down')}{unit_said}"
         )
     return (
-        f"Anyone who knows more about {whose}, such as how common values are or how {called} goes with the "
-        f"other columns, may guess {called} better than this floor says: only if it could equally well be "
-        f"{_prior_phrase(column, summary.prior)}, {cannot}."
+        f"Whoever knows more about {whose}, such as how {called} goes with the other columns, may guess "
+        f"{called} better than this: if it could equally well be {_prior_phrase(column, summary.prior)}, "
+        f"{cannot}."
     )
 
 

@@ -6,10 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sklearn.base import is_classifier, is_regressor
-
+from discreet import learn
 from discreet.formatting import format_factor, number, percent, printable
-from discreet.learn import PrivateClassifier
 from discreet.privacy import Receipt
 from discreet.privacy.receipt import installed_versions
 from discreet.report.statement._sentences import LARGE_EPSILON, SAMPLERS
@@ -186,12 +184,14 @@ def model_release_name(schema: Schema, model: str, files: Mapping[str, str]) -> 
 
 def predicts_target(learner: Learner) -> bool:
     """Return whether a learner predicts the target column."""
+    from sklearn.base import is_classifier, is_regressor
+
     return bool(is_classifier(learner) or is_regressor(learner))
 
 
 def describe_quality(learner: Learner) -> ModelQuality | None:
     """Return what a classifier says about itself, by public facts and by its paid score; None for others."""
-    if not isinstance(learner, PrivateClassifier):
+    if not isinstance(learner, learn.PrivateClassifier):
         return None
     score = learner.score_
     if score is not None:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.learn import METHODS, PrivateClassifier
+from discreet import learn
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.learn.classifier import ModelScore
 from discreet.learn.feature_map import FeatureMap
-from discreet.learn.perturbation.base import PerturbedClassifier
 from discreet.privacy import ApproxDP, NoPromise, Promise, PureDP, Receipt, Spending, promise_from_dict
 from discreet.query.aggregates import aggregate_from_dict
 from discreet.query.calibration import QueryNoise
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from discreet.learn import Learner
+    from discreet.learn import Learner, PrivateClassifier
     from discreet.report.statement.documents import ModelStatement, Pass
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
@@ -68,7 +67,7 @@ def check_model_card(folder: Path, statement: ModelStatement, checks: Checks) ->
 
 def check_model_page(folder: Path, statement: ModelStatement, learner: Learner, checks: Checks) -> None:
     """Check that the page with the effects of columns is there for a classifier alone, and is its own."""
-    has_page = isinstance(learner, PrivateClassifier)
+    has_page = isinstance(learner, learn.PrivateClassifier)
     present = (folder / MODEL_PAGE).exists()
     if not has_page and not present:
         return
@@ -92,7 +91,7 @@ def check_quality(statement: ModelStatement, schema: Schema, learner: Learner, c
         claimed = None if statement.quality is None else json_block(statement.quality)
         stated = differences(claimed, None if true is None else json_block(true), "quality")
         wrong = [describe_difference(*d) for d in stated]
-        if isinstance(learner, PrivateClassifier):
+        if isinstance(learner, learn.PrivateClassifier):
             wrong += _score_faults(statement, schema, learner)
         checks.settle("quality", wrong, "It follows from the model and from what was paid for.")
 
@@ -162,7 +161,7 @@ def check_model_file(
         wrong = [f"{MODEL} holds {name!r}, which nothing in it refers to." for name in archive.unreferenced]
         if statement.files != {MODEL: digest_of(folder / MODEL)}:
             wrong.append(f"{MODEL} is not the file that the statement is about.")
-        kind = METHODS.get(trained.name)
+        kind = learn.METHODS.get(trained.name)
         if kind is None or kind.__name__ != trained.learner or archive.learner != trained.name:
             checks.add("model", "failed", f"{MODEL} does not hold a model of the kind that is stated.")
             return None
@@ -277,6 +276,8 @@ def _promise_on_rows(
     promises = tuple(promise_from_dict(promise) for promise in statement.numbers.promises)
     wrong = _charge_faults(statement.passes, promises)
     rows = statement.what.rows
+    from discreet.learn.perturbation.base import PerturbedClassifier
+
     if isinstance(learner, PerturbedClassifier) and rows is not None:
         promises = learner.recompute_promises(rows) or promises
     epsilon, delta = total_cost(promises, learner)

@@ -1,0 +1,546 @@
+"""Ways to publish a table, each tried on the same rows: what a recipient can do, and what attackers gain."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from discreet.audit import max_success_probability
+from discreet.errors import DiscreetError, DiscreetWarning, ParameterError
+from discreet.evaluation._models import FeatureMatrix, PredictionTask, fit_boosted, fit_majority
+from discreet.evaluation.exact_models import score_masked
+from discreet.evaluation.noise_aware import AwareModel, AwareRows
+from discreet.evaluation.question_noise import noisy_means, noisy_tables
+from discreet.evaluation.scores import accuracy_or_r2
+from discreet.evaluation.what_if import plan_epsilon
+from discreet.noise_law import ResponseLaw, SampledLaw
+from discreet.privacy import ApproxDP, ErrorFloor, PureDP
+from discreet.query import Database
+from discreet.release import CoarseRelease, GaussianRelease, MaskedRelease, SyntheticRelease
+from discreet.release.base import check_publishable
+from discreet.release.coarse import CoarsePlan
+from discreet.release.publication import decode_cells
+from discreet.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from discreet._types import AnyArray, Floats, Ints
+    from discreet.noise import Stream
+    from discreet.noise_law import Law
+    from discreet.release import ReleasePlan
+    from discreet.schema import Column
+
+    Rows = Mapping[str, AnyArray]
+
+WayName = Literal["synthetic", "coarse", "gaussian", "masked", "model", "questions"]
+TITLES: dict[WayName, str] = {
+    "synthetic": "synthetic table",
+    "coarse": "coarse table",
+    "gaussian": "rows with noise",
+    "masked": "masked data",
+    "model": "a model",
+    "questions": "questions",
+}
+"""Ways in the order in which they are listed, with their names for people."""
+MOST_COLUMNS = 60
+"""Number of columns among which all pairs are tabulated; of wider tables, the first ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to publish a table: its promise, what a recipient can do with it, and what attackers gain.
+
+    Attributes
+    ----------
+    name : str
+        Name of the way, a key of :data:`TITLES`.
+    epsilon, delta : float or None
+        Promise about all protected columns together; None where there is no such promise.
+    trust : {"central", "local"}
+        "central": noise is added to sums over all rows. "local": noise is added to every row by itself.
+    accuracy : float or None
+        Share of unseen rows whose class a recipient's model gets right, or R2 of a number; None where no
+        model can be made.
+    table_error : float or None
+        Mean distance in total variation of the two-way tables from the true ones, from 0 to 1.
+    mean_error : float or None
+        Mean error of the means of numbers, as a share of the declared range.
+    membership : float or None
+        Largest chance, by the promise, that anyone tells which of two rows a person has, from 0.5 on; None
+        where no promise bounds it.
+    why_not : str
+        Reason why the way is impossible, from public facts alone; "" where it is possible.
+    """
+
+    name: WayName
+    epsilon: float | None
+    delta: float | None
+    trust: Literal["central", "local"]
+    accuracy: float | None = None
+    table_error: float | None = None
+    mean_error: float | None = None
+    membership: float | None = None
+    why_not: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name of the way for people."""
+        return TITLES[self.name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**dataclasses.asdict(self), "title": self.title}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a recipient of one publication can do; None where it says nothing about it."""
+
+    accuracy: float | None = None
+    table_error: float | None = None
+    mean_error: float | None = None
+
+
+class ComparedRows:
+    """Rows that every way publishes, and unseen rows that models are tested on.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declaration of the table.
+    train, test : mapping of str to array
+        Encoded rows of the released columns: those that are published, and those of other people.
+    stream : Stream
+        Source of all noise and of the seeds of models.
+
+    Notes
+    -----
+    Two-way tables count the cells of a coarse release: the values of a list, and a few parts of a number's
+    range, which follow from the declaration.
+    """
+
+    def __init__(self, schema: Schema, train: Rows, test: Rows, stream: Stream) -> None:
+        """Cut the columns into cells and count every pair of them."""
+        self.schema, self.train, self.test, self.stream = schema, train, test, stream
+        self.n_rows = len(next(iter(train.values())))
+        protected = [c for c in schema.released if c.role != "public"]
+        self.columns = protected[:MOST_COLUMNS]
+        self.pairs = list(itertools.combinations([c.name for c in self.columns], 2))
+        self.numbers = [c for c in self.columns if not c.is_category]
+        self._cells = _plan_cells(schema)
+        self.sizes = {c.name: len(self._cells.schema.column(c.name).levels) for c in self.columns}
+        self.codes = self.find_cells(train)
+        self.tables = [self.count(self.codes, pair) for pair in self.pairs]
+        self.means = {c.name: self.mean(c, train[c.name]) for c in self.numbers}
+
+    def find_cells(self, rows: Rows) -> dict[str, Ints]:
+        """Return the place of the cell of each row, by column; numbers beyond their range are at its end."""
+        inside = {
+            c.name: rows[c.name] if c.is_category else np.clip(rows[c.name], *c.range) for c in self.columns
+        }
+        return {name: codes.astype(np.int64) for name, codes in self._cells.truth(inside).items()}
+
+    def count(self, codes: Mapping[str, Ints], pair: tuple[str, str]) -> Floats:
+        """Return the shares of rows in the cells of two columns."""
+        first, second = (self.sizes[name] for name in pair)
+        joint = codes[pair[0]] * second + codes[pair[1]]
+        return np.bincount(joint, minlength=first * second).reshape(first, second) / max(1, len(joint))
+
+    def mean(self, column: Column, values: AnyArray) -> float:
+        """Return the mean of the known cells as a share of the range; its middle without any."""
+        known = values[~np.isnan(values)]
+        return float((known.mean() - column.range[0]) / column.width) if len(known) else 0.5
+
+    def table_error(self, tables: list[Floats]) -> float | None:
+        """Return the mean distance in total variation from the true two-way tables."""
+        errors = [np.abs(made - true).sum() / 2 for made, true in zip(tables, self.tables, strict=True)]
+        return float(np.mean(errors)) if errors else None
+
+    def mean_error(self, means: Mapping[str, float]) -> float | None:
+        """Return the mean error of the means, as a share of the range; a mean beyond it is at its end."""
+        errors = [abs(min(max(means[name], 0.0), 1.0) - true) for name, true in self.means.items()]
+        return float(np.mean(errors)) if errors else None
+
+    @cached_property
+    def task(self) -> PredictionTask | None:
+        """Target as a prediction task; None where there is none, or no column to predict it from."""
+        if self.schema.target is None or not self.schema.features:
+            return None
+        return PredictionTask.from_column(self.schema.column(self.schema.target))
+
+    def boosted_accuracy(self, schema: Schema, train: Rows, test: Rows) -> float | None:
+        """Return the accuracy of boosted trees that are trained on published rows."""
+        if self.task is None:
+            return None
+        features = FeatureMatrix(schema)
+        task = PredictionTask.from_column(schema.column(self.task.column.name))
+        y = task.targets(train)
+        known = task.is_present(y)
+        seed = int(self.stream.derive("trees").words(1)[0] >> np.uint64(33))
+        model = fit_boosted(features.matrix(train)[known], y[known], task, features, seed)
+        return self.score(model.predict(features.matrix(test)))
+
+    def score(self, predicted: Floats) -> float | None:
+        """Return the accuracy, or R2, of predictions for the test rows."""
+        assert self.task is not None
+        y = self.task.targets(self.test)
+        known = self.task.is_present(y)
+        return accuracy_or_r2(predicted[known], y[known], self.task)
+
+    def baselines(self) -> dict[str, float | None]:
+        """Return the accuracy without any protection, and that of the most common class or the mean."""
+        if self.task is None:
+            return {"unprotected": None, "constant": None}
+        y = self.task.targets(self.train)
+        constant = fit_majority(y[self.task.is_present(y)], self.task)
+        return {
+            "unprotected": self.boosted_accuracy(self.schema, self.train, self.test),
+            "constant": self.score(constant.predict(np.zeros((len(next(iter(self.test.values()))), 1)))),
+        }
+
+    def as_table(self) -> dict[str, AnyArray]:
+        """Return the published rows as a table holds them, with ids where the schema declares them."""
+        columns = {c.name: _as_file(c, self.train[c.name]) for c in self.schema.released}
+        if self.schema.id_column is not None:
+            people = np.arange(self.n_rows) // (self.schema.max_rows_per_unit or 1)
+            column = self.schema.column(self.schema.id_column)
+            columns[column.name] = people.astype(str).astype(object) if column.type == "string" else people
+        return columns
+
+    @property
+    def seed(self) -> int:
+        """Seed of the noise of methods that take one."""
+        return int(self.stream.derive("noise").words(1)[0] >> np.uint64(33))
+
+
+def _plan_cells(schema: Schema) -> CoarsePlan:
+    """Return the plan of a coarse release in which every row shows every column: its values are the cells."""
+    # Without wishes about privacy, which some columns of a coarse release cannot fulfill.
+    columns = tuple(
+        dataclasses.replace(c, protect=None)
+        for c in schema.columns
+        if c.is_released and c.name != schema.id_column
+    )
+    plain = Schema(columns=columns, target=schema.target)
+    method = CoarseRelease(privacy=PureDP(epsilon=1), per_row=len(plain.features) or None, schema=plain)
+    return method.plan(plain, 1)
+
+
+def _as_file(column: Column, values: AnyArray) -> AnyArray:
+    """Return encoded cells as a table that is read holds them."""
+    return column.dates(values) if column.type == "date" else decode_cells(column, values)
+
+
+def measure_ways(
+    schema: Schema,
+    rows: ComparedRows,
+    n_rows: int,
+    *,
+    privacy: PureDP | ApproxDP,
+    floors: Mapping[str, float],
+    progress: Callable[[float], None] | None = None,
+) -> list[Way]:
+    """Try every way to publish on the same rows, under the same promise.
+
+    Parameters
+    ----------
+    schema : Schema
+        Declaration of the table.
+    rows : ComparedRows
+        Rows that are published, and unseen rows to test models on.
+    n_rows : int
+        Public number of rows of the table, which decides whether a way is possible.
+    privacy : PureDP or ApproxDP
+        Promise of every way but rows with noise by error floors.
+    floors : mapping of str to float
+        Error floors that set the noise of the rows with noise; empty: the promise sets it.
+    progress : callable, optional
+        Function called with the share that is done, from 0 to 1.
+
+    Returns
+    -------
+    list of Way
+        One for each of :data:`TITLES`, in that order.
+
+    Privacy
+    -------
+    As private as `rows` are: on made-up ones, nothing private is read.
+    """
+    tried = []
+    for done, name in enumerate(TITLES):
+        with warnings.catch_warnings():
+            # They are about one publication; here all are compared, and their figures tell the same.
+            warnings.simplefilter("ignore", DiscreetWarning)
+            tried.append(_try_way(name, schema, rows, n_rows, privacy, floors))
+        if progress is not None:
+            progress((done + 1) / len(TITLES))
+    return tried
+
+
+def _try_way(
+    name: WayName,
+    schema: Schema,
+    rows: ComparedRows,
+    n_rows: int,
+    privacy: PureDP | ApproxDP,
+    floors: Mapping[str, float],
+) -> Way:
+    """Return one way with its outcome, or with the reason why it is impossible."""
+    delta = privacy.delta if isinstance(privacy, ApproxDP) else 0.0
+    way = Way(
+        name=name,
+        epsilon=privacy.epsilon,
+        delta=0.0 if name == "coarse" else delta,
+        trust="local" if name in ("coarse", "gaussian") else "central",
+        membership=max_success_probability(
+            PureDP(epsilon=privacy.epsilon) if name == "coarse" else privacy, [0.5, 0.5]
+        ),
+    )
+    try:
+        if name in ("coarse", "gaussian", "masked"):
+            check_publishable(schema, f"A release by the method {name}")
+        if name == "gaussian" and floors:
+            way = _by_floors(way, schema, n_rows, floors, delta or 1e-6)
+            floor = ErrorFloor(floors)
+            outcome = _publish_noised_rows(GaussianRelease(privacy=floor, schema=schema), rows, n_rows)
+        else:
+            outcome = _TRIALS[name](rows, n_rows, privacy)
+    except DiscreetError as problem:
+        return dataclasses.replace(way, why_not=_first_sentence(str(problem)), membership=None)
+    return dataclasses.replace(way, **dataclasses.asdict(outcome))
+
+
+def _by_floors(way: Way, schema: Schema, n_rows: int, floors: Mapping[str, float], delta: float) -> Way:
+    """Return the way of rows with noise by floors with the epsilon that they come to, if there is one."""
+    plan = GaussianRelease(privacy=ErrorFloor(floors), schema=schema).plan(schema, n_rows)
+    epsilon = plan_epsilon(plan, delta)
+    bound = None
+    if epsilon is not None:
+        bound = max_success_probability(ApproxDP(epsilon=epsilon, delta=delta), [0.5, 0.5])
+    return dataclasses.replace(
+        way, epsilon=epsilon, delta=None if epsilon is None else delta, membership=bound
+    )
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of an error, which says what is missing."""
+    head = text.split("\n")[0]
+    end = head.find(". ")
+    return head if end < 0 else head[: end + 1]
+
+
+def _publish_synthetic(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) -> Outcome:
+    """Return what can be done with a synthetic table."""
+    method = SyntheticRelease(privacy, schema=rows.schema, random_state=rows.seed)
+    public = rows.schema.neighbors == "replace-one" and rows.schema.row_count == "public"
+    method.plan(rows.schema, n_rows if public else None)
+    made = SyntheticRelease(privacy, schema=rows.schema, anyway=True, random_state=rows.seed).release(
+        rows.as_table()
+    )
+    codes = rows.find_cells(made.columns)
+    return Outcome(
+        accuracy=rows.boosted_accuracy(rows.schema, made.columns, rows.test),
+        table_error=rows.table_error([rows.count(codes, pair) for pair in rows.pairs]),
+        mean_error=rows.mean_error({c.name: rows.mean(c, made.columns[c.name]) for c in rows.numbers}),
+    )
+
+
+def _publish_gaussian(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) -> Outcome:
+    """Return what can be done with rows with Gaussian noise under a local promise."""
+    if isinstance(privacy, PureDP):
+        raise ParameterError("Gaussian noise has no epsilon without a delta. Give --delta too.")
+    return _publish_noised_rows(GaussianRelease(privacy=privacy, schema=rows.schema), rows, n_rows)
+
+
+def _publish_coarse(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) -> Outcome:
+    """Return what can be done with few values of each column, randomized."""
+    promise = PureDP(epsilon=privacy.epsilon, unit=privacy.unit, neighbors=privacy.neighbors)
+    return _publish_noised_rows(CoarseRelease(privacy=promise, schema=rows.schema), rows, n_rows)
+
+
+def _publish_noised_rows(method: GaussianRelease | CoarseRelease, rows: ComparedRows, n_rows: int) -> Outcome:
+    """Return what can be done with rows that have noise of their own, corrected for it where that works."""
+    plan = method.plan(rows.schema, n_rows)
+    published = plan.draw(rows.train, rows.stream.derive(f"noise of {method.name}"))
+    laws = {done.column: done.law for done in plan.columns}
+    codes = _shown_cells(plan, published) if isinstance(plan, CoarsePlan) else rows.find_cells(published)
+    channels = {c.name: _Channel.from_law(laws.get(c.name), rows.sizes[c.name]) for c in rows.columns}
+    shares = {name: channels[name].correct(codes[name]) for name in rows.sizes}
+    means = {}
+    for column in rows.numbers:
+        if isinstance(plan, CoarsePlan):
+            means[column.name] = _mean_of_cells(rows, column, shares[column.name])
+        else:
+            means[column.name] = rows.mean(column, published[column.name])
+    return Outcome(
+        accuracy=_noised_accuracy(plan, published, rows),
+        table_error=rows.table_error(
+            [_correct_pair(codes, channels, shares, first, second) for first, second in rows.pairs]
+        ),
+        mean_error=rows.mean_error(means),
+    )
+
+
+def _shown_cells(plan: CoarsePlan, published: Rows) -> dict[str, Ints]:
+    """Return the places of the cells of a coarse release, -1 where a row does not show the column."""
+    codes = {}
+    for done in plan.columns:
+        values = published[done.column].astype(np.int64)
+        if isinstance(done.law, SampledLaw):
+            hidden = plan.schema.column(done.column).levels.index(done.law.unpublished)
+            # "Missing" comes after it.
+            values = np.where(values == hidden, -1, values - (values > hidden))
+        codes[done.column] = values
+    return codes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Channel:
+    """Law of a published cell given the true one, as a matrix; numbers are taken as they are published.
+
+    Attributes
+    ----------
+    matrix : array of shape (cells, cells) or None
+        Chance of each published cell, given each true one by column; None: as the true one.
+    size : int
+        Number of cells; a code below 0 is of a row that does not show its cell.
+    """
+
+    matrix: Floats | None
+    size: int
+
+    @classmethod
+    def from_law(cls, law: Law | None, size: int) -> _Channel:
+        """Return the channel of randomized response; every other law is taken as it is published."""
+        if isinstance(law, SampledLaw):
+            law = law.law
+        if not isinstance(law, ResponseLaw) or law.levels != size:
+            return cls(None, size)
+        other = (1 - law.keep) / max(1, size - 1)
+        return cls(np.full((size, size), other) + (law.keep - other) * np.eye(size), size)
+
+    def correct(self, codes: Ints) -> Floats:
+        """Return unbiased shares of the true cells, moved into the range of shares."""
+        counts = np.bincount(codes[codes >= 0], minlength=self.size).astype(float)
+        return _as_shares(counts if self.matrix is None else np.linalg.solve(self.matrix, counts))
+
+
+def _correct_pair(
+    codes: Rows, channels: Mapping[str, _Channel], shares: Mapping[str, Floats], first: str, second: str
+) -> Floats:
+    """Return the two-way table of published rows, corrected for randomized response.
+
+    Where no row shows both columns, they are taken to be independent.
+    """
+    one, two = channels[first], channels[second]
+    both = (codes[first] >= 0) & (codes[second] >= 0)
+    if not both.any():
+        return np.outer(shares[first], shares[second])
+    joint = codes[first][both] * two.size + codes[second][both]
+    table = np.bincount(joint, minlength=one.size * two.size).reshape(one.size, two.size).astype(float)
+    if one.matrix is not None:
+        table = np.linalg.solve(one.matrix, table)
+    if two.matrix is not None:
+        table = np.linalg.solve(two.matrix, table.T).T
+    return _as_shares(table)
+
+
+def _as_shares(counts: Floats) -> Floats:
+    """Return counts without negative ones, divided by their sum; equal shares where nothing is left."""
+    positive = np.maximum(counts, 0.0)
+    total = float(positive.sum())
+    return positive / total if total > 0 else np.full(counts.shape, 1 / counts.size)
+
+
+def _mean_of_cells(rows: ComparedRows, column: Column, shares: Floats) -> float:
+    """Return the mean of a number by the shares of its cells, each at its middle, as a share of its range."""
+    grid = np.linspace(*column.range, 4096)
+    if column.type != "number":
+        grid = np.rint(grid)
+    # The other columns are not looked at.
+    blank = {c.name: np.zeros(len(grid), np.int64) for c in rows.columns}
+    codes = rows.find_cells({**blank, column.name: grid})[column.name]
+    counts = np.bincount(codes, minlength=len(shares))
+    middles = np.bincount(codes, weights=grid, minlength=len(shares)) / np.maximum(counts, 1)
+    # No point of the grid is in the cell of missing numbers.
+    known = _as_shares(np.where(counts > 0, shares, 0.0))
+    return float((known @ middles - column.range[0]) / column.width)
+
+
+def _noised_accuracy(plan: ReleasePlan, published: Rows, rows: ComparedRows) -> float | None:
+    """Return the accuracy of a noise-aware model, or of boosted trees where it refuses the rows."""
+    if rows.task is None:
+        return None
+    published_target = PredictionTask.from_column(plan.schema.column(rows.task.column.name))
+    if published_target.n_classes != rows.task.n_classes:
+        return None  # a number is published as a few values
+    moments = AwareRows(plan, rows.n_rows, rows.stream.derive("aware"))
+    moments.see(published)
+    model, test = moments.fit(), plan.truth(rows.test)
+    if isinstance(model, AwareModel):
+        return rows.score(model.predict(test))
+    return rows.boosted_accuracy(plan.schema, published, test)
+
+
+def _publish_masked(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) -> Outcome:
+    """Return the accuracy of the classifier that masked rows lead to."""
+    if rows.schema.target is None:
+        raise ParameterError("Masked rows are made for a classifier, and no target is declared.")
+    plan = MaskedRelease(privacy=privacy, schema=rows.schema).plan(rows.schema, n_rows)
+    weights = plan.train(rows.train, rows.stream.derive("masked"), sample=True)
+    return Outcome(accuracy=rows.score(score_masked(plan, weights, rows.test)))
+
+
+def _publish_model(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) -> Outcome:
+    """Return the accuracy of the classifier that needs no choices."""
+    from discreet.learn import PrivateClassifier
+
+    if rows.schema.target is None:
+        raise ParameterError("A model predicts a target, and none is declared.")
+    if rows.task is None or not rows.task.n_classes:
+        raise ParameterError(
+            f"The default model predicts classes, and {rows.schema.target} is a number. Try `discreet learn "
+            "--model ridge`."
+        )
+    model = PrivateClassifier(privacy=privacy, schema=rows.schema, paid_score=False, random_state=rows.seed)
+    with Database(rows.as_table(), schema=rows.schema, random_state=rows.seed) as database:
+        model.fit_database(database)
+    X: Any = {c.name: _as_file(c, rows.test[c.name]) for c in rows.schema.features}
+    if model.layout_.plain:
+        X = np.column_stack(list(X.values()))
+    with warnings.catch_warnings():
+        # A matrix has no names of columns, which scikit-learn warns about.
+        warnings.simplefilter("ignore", UserWarning)
+        predicted = np.asarray(model.predict(X)).tolist()
+    places = {level: place for place, level in enumerate(rows.task.column.levels)}
+    named = np.array([places[level] for level in predicted])
+    return Outcome(accuracy=rows.score(np.eye(max(rows.task.n_classes, named.max() + 1))[named]))
+
+
+def _ask_questions(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) -> Outcome:
+    """Return the errors of means, and of two-way tables, if the whole promise pays for these alone."""
+    with Database(rows.as_table(), schema=rows.schema, random_state=rows.seed) as database:
+        stream = rows.stream.derive("questions")
+        tables = noisy_tables(database, rows.pairs, rows.tables, rows.n_rows, privacy, stream)
+        means = noisy_means(database, rows.means, rows.n_rows, privacy, stream)
+    return Outcome(
+        table_error=rows.table_error([_as_shares(table) for table in tables]) if tables else None,
+        mean_error=rows.mean_error(means),
+    )
+
+
+_TRIALS: dict[WayName, Callable[[ComparedRows, int, PureDP | ApproxDP], Outcome]] = {
+    "synthetic": _publish_synthetic,
+    "coarse": _publish_coarse,
+    "gaussian": _publish_gaussian,
+    "masked": _publish_masked,
+    "model": _publish_model,
+    "questions": _ask_questions,
+}

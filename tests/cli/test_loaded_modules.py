@@ -1,0 +1,99 @@
+"""Heavy packages that a command must not load, because loading them would take longer than its work."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import discreet
+
+DATA = Path(discreet.__file__).parent / "data"
+PROMISE = ("--epsilon", "1", "--delta", "1e-6")
+SLOW = {"sklearn", "pandas", "pyarrow", "numba"}
+SCIPY = {"scipy.stats", "scipy.optimize", "scipy.sparse", "scipy.spatial"}
+SERVER = {"fastapi", "starlette", "uvicorn", "httpx", "matplotlib"}
+RUN = """
+import sys
+from discreet.cli import main
+sys.argv[0] = "discreet"
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print("LOADED", *sys.modules)
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def _loaded(folder: Path, *words: str) -> set[str]:
+    """Return the modules that a command has loaded when it ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.rsplit("LOADED ", 1)[1].split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a table, its schema and a release of it."""
+    place = tmp_path_factory.mktemp("commands")
+    duckdb.read_parquet(str(DATA / "hospital.parquet")).limit(1000).write_csv(str(place / "hospital.csv"))
+    shutil.copy(DATA / "hospital.schema.yaml", place)
+    _loaded(
+        place,
+        "release",
+        "hospital.csv",
+        "--protect",
+        "age=9",
+        "--accept-risk",
+        "made-up rows",
+        "--out",
+        "out",
+    )
+    return place
+
+
+def test_help_loads_no_array(folder: Path) -> None:
+    assert not _loaded(folder, "--help") & (
+        SLOW | SERVER | {"numpy", "duckdb", "pydantic", "rich", "sqlglot"}
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query", "hospital.csv", "count where age > 40", *PROMISE),
+        ("plan", "hospital.csv", *PROMISE),
+    ],
+    ids=lambda words: words[0],
+)
+def test_command_loads_no_slow_package(folder: Path, words: tuple[str, ...]) -> None:
+    assert not _loaded(folder, *words) & (SLOW | SCIPY | SERVER)
+
+
+def test_verify_loads_no_learner(folder: Path) -> None:
+    # The attacks that it runs again need scipy.stats.
+    assert not _loaded(folder, "verify", "out/public") & (SLOW | SERVER)
+
+
+def test_query_loads_no_frames_and_no_report(folder: Path) -> None:
+    loaded = _loaded(folder, "query", "hospital.csv", "count", *PROMISE)
+    assert not loaded & {
+        "narwhals",
+        "jinja2",
+        "scipy.linalg",
+        "discreet.report",
+        "discreet.learn",
+        "discreet.audit",
+    }
+
+
+def test_learners_are_loaded_by_name_only() -> None:
+    code = "import sys, discreet.learn, discreet.release; print('sklearn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
