@@ -47,7 +47,7 @@ class Finding:
     lines : tuple of int
         First lines of a file, or rows of another table, where it happens.
     way_out : str
-        What to do about it.
+        What the owner of the table can do about it.
     """
 
     column: str | None

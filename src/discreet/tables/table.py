@@ -103,7 +103,7 @@ class Table:
         Whether the names were read from a line of text that may hold a person's cells: messages then show
         none of them.
     source : Source
-        Where the rows are read from.
+        Source that the rows of the table are read from.
     """
 
     def __init__(self, source: Source) -> None:
