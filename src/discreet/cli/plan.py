@@ -155,7 +155,7 @@ def print_ways(console: Console, table: str, planned: "PlannedWays") -> None:
     for way in planned.ways:
         if way.why_not:
             console.paragraph(printable(f"{way.title}: {way.why_not}"), bullet=" - ")
-        elif way.risk is not None and way.risk["verdict"] == "no":
+        elif way.risk is not None and way.stops:
             # A release would stop with this reason, unless the risk is accepted.
             console.paragraph(printable(f"{way.title}, too risky: {way.risk['why']}"), bullet=" - ")
     console.line()

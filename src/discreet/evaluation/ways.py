@@ -49,8 +49,6 @@ TITLES: dict[WayName, str] = {
     "questions": "questions",
 }
 """Ways in the order in which they are listed, with their names for people."""
-RISK_PEOPLE = 300
-"""Number of made-up people that are attacked for each way; a release attacks more."""
 MOST_COLUMNS = 60
 """Number of columns among which all pairs are tabulated; of wider tables, the first ones."""
 
@@ -99,6 +97,11 @@ class Way:
     def title(self) -> str:
         """Name of the way for people."""
         return TITLES[self.name]
+
+    @property
+    def stops(self) -> bool:
+        """Whether a release would stop before its charge, because attacks on made-up people gain too much."""
+        return self.risk is not None and self.risk["verdict"] == "no"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -362,7 +365,7 @@ def add_risks(
             method = _make_method(way.name, schema, privacy, floors)
             public = schema.neighbors == "replace-one" and schema.row_count == "public"
             size: Any = n_rows if public else None
-            risk = measure_risk(method, method.plan(schema, size), size, people=RISK_PEOPLE)
+            risk = measure_risk(method, method.plan(schema, size), size)
             way = dataclasses.replace(way, risk=risk.to_dict())
         found.append(way)
     return found
