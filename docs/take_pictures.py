@@ -42,10 +42,13 @@ def picture_service(page: Browser, service: RunningService) -> None:
 
 
 def picture_report(page: Browser, report: Path) -> None:
-    """Take pictures of the top of a report, of the what-if slider and of what was learned."""
+    """Take pictures of the first page of a report, of the what-if slider and of what was learned."""
     page.size(1180)
     page.open(report)
-    page.picture(IMAGES / "report.png", height=900)
+    page.picture(
+        IMAGES / "report.png",
+        height=page.run("document.querySelector('.front').getBoundingClientRect().bottom"),
+    )
     for section, height in (("what-if", 1144), ("learning", 1360)):
         top = page.run(f"document.getElementById('{section}').getBoundingClientRect().top + scrollY")
         page.picture(IMAGES / f"{section}.png", top=top, height=height)
@@ -83,7 +86,7 @@ if __name__ == "__main__":
             publish(
                 "demo:census",
                 out=folder / "release",
-                protect={"age": 9},
+                protect={"age": 14},
                 ledger=False,
             )
             picture_report(page, folder / "release" / "internal" / "report.html")

@@ -89,7 +89,7 @@ def test_the_commands_about_a_model_say_what_the_page_shows(tmp_path: Path) -> N
     learned, verified = (discreet(*shlex.split(line)[1:], cwd=tmp_path) for line in commands.splitlines())
     assert learned.code == 0, learned.err
     assert "nothing failed" in verified.out
-    printed = learned.out[: learned.out.index("What is promised")]
+    printed = learned.out[: learned.out.index("Promise: ")]
     assert _without_numbers(printed) == _without_numbers(shown)
 
 

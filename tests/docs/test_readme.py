@@ -29,24 +29,20 @@ def test_the_program_prints_what_the_readme_shows(tmp_path: Path) -> None:
     assert run(BLOCKS[place][1], tmp_path) == BLOCKS[place + 1][1]
 
 
-def steady(text: str) -> list[str]:
-    """Leave out what differs from run to run: times, what was learned, and how well an attack did."""
-    text = re.sub(r"^ learn .*?(?=^ \w)", " learn\n", text.strip(), flags=re.MULTILINE | re.DOTALL)
-    lines = []
-    for line in text.splitlines():
-        line = re.sub(r"\s+\d+\.\d\d s$", "", line.rstrip())
-        if line.endswith("floor holds"):
-            column, without, floor, _attack, _interval, *rest = re.split(r"\s{2,}", line)
-            line = "  ".join((column, without, floor, *rest))
-        lines.append(re.sub(r"(?<=\S) {2,}", "  ", line))
-    return lines
+def steady(text: str) -> str:
+    """Leave out what differs from run to run: numbers that were drawn, and where they make a line end."""
+    return re.sub(r"\d+\.\d%?", "#", " ".join(text.split()))
 
 
 @pytest.mark.slow
 def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    shown = next(text for kind, text in BLOCKS if kind == "text" and "proven floor" in text)
+    shown = next(text for kind, text in BLOCKS if kind == "text" and "four ways" in text)
     printed = run("from discreet.cli import main; main()", tmp_path, "demo", "--attack-records", "1000")
     assert steady(printed) == steady(shown)
-    assert (tmp_path / "demo-release" / "internal" / "report.html").exists()
-    checked = run("from discreet.cli import main; main()", tmp_path, "verify", "demo-release/public")
-    assert "nothing failed" in checked
+    lines = printed.splitlines()
+    assert len(lines) < 40
+    assert max(map(len, lines)) <= 80
+    for name in ("synthetic", "model", "rows"):
+        public = f"demo-release/{name}/public"
+        assert "nothing failed" in run("from discreet.cli import main; main()", tmp_path, "verify", public)
+    assert (tmp_path / "demo-release" / "synthetic" / "internal" / "report.html").exists()

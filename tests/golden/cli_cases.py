@@ -16,6 +16,7 @@ from tests.golden.publication_cases import ACCEPTED, FAST, workplace
 if TYPE_CHECKING:
     from pathlib import Path
 
+FLOOR = ("--protect", "age=9", *FAST, *ACCEPTED)
 PRICE = ("--epsilon", "1", "--delta", "1e-6")
 CALLS: dict[str, tuple[str, ...]] = {
     "no command": (),
@@ -34,9 +35,9 @@ CALLS: dict[str, tuple[str, ...]] = {
     "release undeclared": ("release", "other.csv", "--protect", "age=9", "--json"),
     "release wrongly declared": ("release", "people.csv", "--schema", "wrong.yaml", "--protect", "age=9",
                                  "--json"),
-    "release dry": ("release", "people.csv", "--protect", "age=9", "--dry-run", *FAST, *ACCEPTED, "--json"),
-    "release": ("release", "people.csv", "--protect", "age=9", *FAST, *ACCEPTED, "--ledger", "a.ledger", "--json"),
-    "release again": ("release", "people.csv", "--protect", "age=9", *FAST, *ACCEPTED, "--ledger", "a.ledger", "--json"),
+    "release dry": ("release", "people.csv", *FLOOR, "--dry-run", "--json"),
+    "release": ("release", "people.csv", *FLOOR, "--ledger", "a.ledger", "--json"),
+    "release again": ("release", "people.csv", *FLOOR, "--ledger", "a.ledger", "--json"),
     "release by an unknown method": ("release", "people.csv", "--method", "magic", "--json"),
     "release with an unknown flag": ("release", "people.csv", "--magic"),
     "release with an unknown option": ("release", "people.csv", "--protect", "age=9", "--set", "magic=1",

@@ -63,7 +63,7 @@ def test_the_pages_say_who_was_attacked(done: Published) -> None:
     assert "Real people: a random half makes a table anew" in report
     assert "May it be published?" in report
     stage = next(stage for stage in done.findings.stages if stage.name == "attack")
-    assert "4 attacks on the people in tables made anew, of made-up and of real rows" in str(stage)
+    assert "4 attacks on tables made anew from made-up and real people" in str(stage)
 
 
 def test_a_stranger_gets_the_same_results_and_a_changed_one_is_caught(done: Published) -> None:

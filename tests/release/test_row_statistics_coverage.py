@@ -111,7 +111,7 @@ def test_missing_numbers_that_are_not_told_apart_would_be_seen(monkeypatch: pyte
     def naive(cells: Any, column: ColumnLaw) -> Any:
         honest = numbers(cells, column)
         shown = (~np.isnan(cells)).astype(float)
-        keep = column.law.missing_keep
+        keep = column.law.missing_keep or 1.0
         return honest._replace(present=shown, offsets=honest.offsets * keep, squares=honest.squares * keep)
 
     numbers = rows_module._Numbers.from_cells

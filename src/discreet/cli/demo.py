@@ -159,7 +159,8 @@ def _describe_promise(statement: "Statement | ModelStatement") -> str:
     assert numbers.epsilon is not None
     delta = f", delta {number(numbers.delta, rounding='up')}" if numbers.delta else ""
     factor = format_factor(numbers.epsilon)
-    return f"epsilon {number(numbers.epsilon, rounding='up')}{delta}: no result gets over {factor} times as likely"
+    epsilon = number(numbers.epsilon, rounding="up")
+    return f"epsilon {epsilon}{delta}: no result gets over {factor} times as likely"
 
 
 def _describe_risk(risk: "Risk") -> str:

@@ -59,7 +59,8 @@ def noisy_tables(
         for name in names
         if not schema.column(name).is_category
     }
-    sd = float(np.max(database.expected_sd(Marginals(pairs, edges=edges), privacy=privacy)))
+    # All tables have the same precision, and so all cells the same noise.
+    sd = float(np.ravel(database.expected_sd(Marginals(pairs, edges=edges), privacy=privacy))[0])
     return [table + _draw(table.shape, sd / n_rows, privacy, stream) for table in tables]
 
 

@@ -521,7 +521,7 @@ def _publish_model(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) 
         predicted = np.asarray(model.predict(X)).tolist()
     places = {level: place for place, level in enumerate(rows.task.column.levels)}
     named = np.array([places[level] for level in predicted])
-    return Outcome(accuracy=rows.score(np.eye(max(rows.task.n_classes, named.max() + 1))[named]))
+    return Outcome(accuracy=rows.score(np.eye(len(rows.task.column.levels))[named]))
 
 
 def _ask_questions(rows: ComparedRows, n_rows: int, privacy: PureDP | ApproxDP) -> Outcome:

@@ -83,10 +83,10 @@ class _Numbers(NamedTuple):
     Notes
     -----
     A number is shown with probability ``p`` if it is there and ``1 - p`` if it is missing, in which case the
-    noise is added to the middle ``m``. So ``s (y - m) / p`` has the mean ``x - m`` or 0, ``s ((y - m)^2 - v) /
-    p`` has ``(x - m)^2`` or 0, and ``(s - 1 + p) / (2 p - 1)`` has 1 or 0, where ``s`` is 1 if a cell is
-    shown. Rounding to steps of ``g`` moves a cell by at most ``g / 2``: so much more is the mean uncertain,
-    and the standard deviation of the noise.
+    noise is added to the middle ``m``. So ``s (y - m) / p`` has the mean ``x - m`` or 0,
+    ``s ((y - m)^2 - v) / p`` has ``(x - m)^2`` or 0, and ``(s - 1 + p) / (2 p - 1)`` has 1 or 0, where ``s``
+    is 1 if a cell is shown. Rounding to steps of ``g`` moves a cell by at most ``g / 2``: so much more is the
+    mean uncertain, and the standard deviation of the noise.
     """
 
     offsets: Floats
@@ -339,8 +339,8 @@ class RowStatistics(ReleaseStatistics):
                 raise ParameterError(f"columns of a correlation must hold numbers, and {name!r} does not.")
             if self._laws[name].missing or getattr(self._laws[name].law, "grid", None) is not None:
                 raise ParameterError(
-                    f"columns of a correlation must hold numbers in every row, with noise that is not rounded, "
-                    f"and {name!r} does not. Ask for its mean, or a query."
+                    "columns of a correlation must hold numbers in every row, with noise that is not "
+                    f"rounded, and {name!r} does not. Ask for its mean, or a query."
                 )
         cells = self._number(first), self._number(second)
         one_noise, other_noise = (part.variance for part in cells)
