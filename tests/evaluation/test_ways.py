@@ -126,7 +126,7 @@ def test_an_impossible_way_says_why_from_public_facts(
 def test_rows_of_one_person_and_pure_promises_are_possible() -> None:
     schema = Schema(
         dataset="visits",
-        columns=[Column("patient", type="string", role="id"), *SCHEMA.columns[:2], SCHEMA.columns[4]],
+        columns=[Column("patient", role="id"), *SCHEMA.columns[:2], SCHEMA.columns[4]],
         id_column="patient",
         max_rows_per_unit=3,
     )
@@ -161,5 +161,7 @@ def test_a_way_that_serves_more_purposes_is_recommended() -> None:
     assert found.by_task == {"model": "model", "tables": "questions", "means": "questions"}
     assert choose_way(few, {"constant": 0.6}, "tables").way == "questions"
     assert "no model learns anything" in choose_way(few, {"constant": 0.82}, "model").reason
+    risky = dataclasses.replace(few[0], risk={"verdict": "no"})
+    assert choose_way([risky, *few[1:]], {}).way == "questions"
     nothing = [dataclasses.replace(one, why_not="Too few rows.") for one in few]
     assert choose_way(nothing, {}).way is None

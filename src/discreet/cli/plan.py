@@ -144,10 +144,10 @@ def print_ways(console: Console, table: str, planned: "PlannedWays") -> None:
             "no bound" if way.membership is None else share(way.membership, "up"),
         )
 
-    heading = "model right" if is_class else "model R2"
+    heading = "model" if is_class else "model R2"
     console.table(
         "",
-        ("way", "promise", heading, "tables off", "means off", "attack"),
+        ("way", "promise", heading, "tables", "means", "attack"),
         map(cells, planned.ways),
         left=2,
         right=0,
@@ -155,6 +155,9 @@ def print_ways(console: Console, table: str, planned: "PlannedWays") -> None:
     for way in planned.ways:
         if way.why_not:
             console.paragraph(printable(f"{way.title}: {way.why_not}"), bullet=" - ")
+        elif way.risk is not None and way.stops:
+            # A release would stop with this reason, unless the risk is accepted.
+            console.paragraph(printable(f"{way.title}, too risky: {way.risk['why']}"), bullet=" - ")
     console.line()
     chosen = planned.choice
     if chosen.way is None:
@@ -175,10 +178,10 @@ def print_ways(console: Console, table: str, planned: "PlannedWays") -> None:
         )
     console.paragraph(printable(f"Measured on {planned.measured_on}"))
     console.paragraph(
-        "tables off: share of rows in the wrong cell of a two-way table. means off: error of a mean as a "
-        "share of its range. Questions have these errors if all of the promise pays for them. attack: the "
-        "largest chance that anyone tells which of two rows a person has; 50 % is chance. local: noise on "
-        "every row; central: noise on sums over all rows."
+        "model: share of unseen rows that it gets right. tables: share of rows in the wrong cell of a "
+        "two-way table. means: error of a mean as a share of its range. Questions have these errors if all "
+        "of the promise pays for them. attack: the largest chance that anyone tells which of two rows a "
+        "person has; 50 % is chance. local: noise on every row; central: noise on sums over all rows."
     )
     found = planned.to_dict()
     found["recommended"]["command"] = None

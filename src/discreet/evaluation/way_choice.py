@@ -61,8 +61,8 @@ class WayChoice:
 
 
 def task_score(way: Way, task: Task) -> float | None:
-    """Return how good a way is for a purpose, larger is better; None where it does not serve it at all."""
-    if way.why_not:
+    """Return how good a way is for a purpose, larger is better; None where it cannot serve it."""
+    if way.why_not or way.stops:
         return None
     if task == "model":
         return way.accuracy

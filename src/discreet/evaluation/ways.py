@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from discreet.audit import max_success_probability
+from discreet.audit import max_success_probability, measure_risk
 from discreet.errors import DiscreetError, DiscreetWarning, ParameterError
 from discreet.evaluation._models import FeatureMatrix, PredictionTask, fit_boosted, fit_majority
 from discreet.evaluation.exact_models import score_masked
@@ -29,12 +29,12 @@ from discreet.release.publication import decode_cells
 from discreet.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats, Ints
     from discreet.noise import Stream
     from discreet.noise_law import Law
-    from discreet.release import ReleasePlan
+    from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.schema import Column
 
     Rows = Mapping[str, AnyArray]
@@ -77,6 +77,9 @@ class Way:
         where no promise bounds it.
     why_not : str
         Reason why the way is impossible, from public facts alone; "" where it is possible.
+    risk : dict or None
+        Attacks on made-up people in such a release, and whether it may be published, as
+        :class:`~discreet.audit.Risk` writes them; None where no table is published.
     """
 
     name: WayName
@@ -88,11 +91,17 @@ class Way:
     mean_error: float | None = None
     membership: float | None = None
     why_not: str = ""
+    risk: dict[str, Any] | None = None
 
     @property
     def title(self) -> str:
         """Name of the way for people."""
         return TITLES[self.name]
+
+    @property
+    def stops(self) -> bool:
+        """Whether a release would stop before its charge, because attacks on made-up people gain too much."""
+        return self.risk is not None and self.risk["verdict"] == "no"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -211,7 +220,7 @@ class ComparedRows:
         if self.schema.id_column is not None:
             people = np.arange(self.n_rows) // (self.schema.max_rows_per_unit or 1)
             column = self.schema.column(self.schema.id_column)
-            columns[column.name] = people.astype(str).astype(object) if column.type == "string" else people
+            columns[column.name] = people if column.type == "integer" else people.astype(str).astype(object)
         return columns
 
     @property
@@ -327,6 +336,56 @@ def _by_floors(way: Way, schema: Schema, n_rows: int, floors: Mapping[str, float
     return dataclasses.replace(
         way, epsilon=epsilon, delta=None if epsilon is None else delta, membership=bound
     )
+
+
+def add_risks(
+    ways: Sequence[Way],
+    schema: Schema,
+    n_rows: int,
+    *,
+    privacy: PureDP | ApproxDP,
+    floors: Mapping[str, float],
+) -> list[Way]:
+    """Return the ways with the attacks that a release of each would be tested by before it is charged.
+
+    Parameters
+    ----------
+    ways : sequence of Way
+        Ways as :func:`measure_ways` returns them.
+    schema, n_rows, privacy, floors
+        As for :func:`measure_ways`.
+
+    Privacy
+    -------
+    Follows from the schema, the promise and the public number of rows.
+    """
+    found = []
+    for way in ways:
+        if not way.why_not and way.name in ("synthetic", "coarse", "gaussian", "masked"):
+            method = _make_method(way.name, schema, privacy, floors)
+            public = schema.neighbors == "replace-one" and schema.row_count == "public"
+            size: Any = n_rows if public else None
+            risk = measure_risk(method, method.plan(schema, size), size)
+            way = dataclasses.replace(way, risk=risk.to_dict())
+        found.append(way)
+    return found
+
+
+def _make_method(
+    name: WayName, schema: Schema, privacy: PureDP | ApproxDP, floors: Mapping[str, float]
+) -> ReleaseMethod:
+    """Return the release method of a way that publishes a table."""
+    if name == "synthetic":
+        return SyntheticRelease(privacy, schema=schema)
+    if name == "coarse":
+        promise = PureDP(epsilon=privacy.epsilon, unit=privacy.unit, neighbors=privacy.neighbors)
+        return CoarseRelease(privacy=promise, schema=schema)
+    if name == "masked":
+        return MaskedRelease(privacy=privacy, schema=schema)
+    if floors:
+        return GaussianRelease(privacy=ErrorFloor(floors), schema=schema)
+    assert isinstance(privacy, ApproxDP)
+    return GaussianRelease(privacy=privacy, schema=schema)
 
 
 def _first_sentence(text: str) -> str:

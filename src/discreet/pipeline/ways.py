@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import ParameterError
 from discreet.evaluation.made_up_rows import MADE_UP, related_rows
 from discreet.evaluation.way_choice import choose_way
-from discreet.evaluation.ways import ComparedRows, measure_ways
+from discreet.evaluation.ways import ComparedRows, add_risks, measure_ways
 from discreet.formatting import count_noun
 from discreet.noise import Stream, permutation
 from discreet.pipeline.options import build_promise, resolve_floors
@@ -145,6 +145,7 @@ def plan_ways(
     )
     if answers_only:
         ways = [way if way.name in ("synthetic", "model", "questions") else _forbid(way) for way in ways]
+    ways = add_risks(ways, declared, n_rows, privacy=promise, floors=floors)
     baselines = rows.baselines()
     return PlannedWays(
         schema=declared,
@@ -201,8 +202,7 @@ def _draw_rows(
     )
     target = ""
     if schema.target is not None:
-        share = f"{basis.explained:.0%}"
-        target = f"; together they explain {share} of {schema.target}, whose values are equally common"
+        target = f"; together they explain {basis.explained:.0%} of {schema.target}"
     fewer = f" With {n_rows:,} rows every way does better." if size < n_rows else ""
     return train, test, f"{size:,} {MADE_UP}{target}.{fewer}"
 
