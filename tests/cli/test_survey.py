@@ -51,7 +51,7 @@ def write_csv(folder: Path, n: int) -> str:
 
 
 def write_xlsx(folder: Path, n: int) -> str:
-    import xlsxwriter  # type: ignore[import-untyped]
+    import xlsxwriter
 
     with xlsxwriter.Workbook(folder / "survey.xlsx") as book:
         sheet = book.add_worksheet()

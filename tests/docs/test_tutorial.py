@@ -41,7 +41,7 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
                 said.append(run([*main, *arguments], tmp_path))
     _table, _drafted, planned, released, verified, again, ledger, python = said
     assert "<- chosen" in planned
-    assert re.search(r"age .* ± 12 years", released)
+    assert re.search(r"age .* ± 20 years", released)
     assert "nothing failed" in verified
     assert "2 charges in this ledger, this one included" in again
     assert "2 charges" in ledger

@@ -47,7 +47,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "verify nothing": ("verify", "nothing", "--json"),
     "verify forged": ("verify", "forged", "--json"),
     "audit a folder": ("audit", "release", "--json"),
-    "audit a plan": ("audit", "people.csv", *PRICE, *FAST, "--json"),
+    "audit a plan": ("audit", "people.csv", "--method", "gaussian", *PRICE, *FAST, "--json"),
     "report": ("report", "release"),
     "report elsewhere": ("report", "release", "--out", "again.html"),
     "report of nothing": ("report", "nothing"),

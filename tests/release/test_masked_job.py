@@ -112,7 +112,7 @@ def test_what_it_is_worth_is_measured_and_no_point_is_anybodys(done: Published) 
     assert [guess for guess in done.findings.guesses if guess["on"] == "rows"] == []
     assert {audit["verdict"] for audit in done.findings.audits} == {"not tested"}
     said = {stage.name: stage.said for stage in done.findings.stages}
-    assert "no real person" in said["test"]
+    assert "nobody's" in said["test"]
     assert "tables made anew" in said["attack"]
     assert len(done.findings.what_if) > 3
     assert done.rows == ()

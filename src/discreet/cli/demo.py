@@ -69,6 +69,7 @@ def _publish_rows(console: Console, out: Path, attack_records: int) -> dict[str,
 
 
 def _publish(console: Console, out: Path, *, attack_records: int = 20_000, **request: Any) -> "Published":
+    """Publish the table as requested, in place of what an earlier run made."""
     from discreet.cli.release import command_line
     from discreet.pipeline.options import Output, RunOptions
     from discreet.pipeline.release import publish
