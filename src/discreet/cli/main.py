@@ -85,8 +85,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     # A command makes many objects that stay: collecting after every 700 of them takes a tenth of a short one.
     gc.set_threshold(20_000, 20, 20)
-    # pydantic would look through all installed packages for plugins; none may see what is validated here.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     warnings.showwarning = _show_warning
     try:
         try:
