@@ -39,7 +39,7 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
                     arguments += QUICK
                 main = [sys.executable, "-c", "from discreet.cli import main; main()"]
                 said.append(run([*main, *arguments], tmp_path))
-    _table, _drafted, planned, released, verified, again, ledger, python = said
+    _table, _drafted, _ways, planned, released, verified, again, ledger, python = said
     assert "<- chosen" in planned
     assert re.search(r"age .* ± 20 years", released)
     assert "nothing failed" in verified
