@@ -74,7 +74,6 @@ ALLOWED = {
     "learn.exact_svm._solver:SvmProblem.residual": "how well the solver solved; part of its certificate",
     "release.gaussian:GaussianRelease.numbers_for_errors": "over declared columns, not over rows",
     "ranks:rank_values": "of scores of attacks and models, not of what is declared",
-    "tables.check:_broken_rules": "the first lines with a problem, shown to the curator alone",
     "release.mechanism:check_weights": "checks that given weights are positive and symmetric",
     "release.invariant._learners:largest_share": "a refusal to the curator; promises nothing",
     "release.invariant._noise:orthonormal_basis": "the rank of the model's weights; promises nothing",

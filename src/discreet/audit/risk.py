@@ -107,8 +107,13 @@ class AttackRisk(AttackRecord):
 
     @property
     def is_above(self) -> bool:
-        """Whether the upper end of the interval is above the threshold."""
-        return self.upper > self.threshold
+        """Whether the attack may be above its threshold; with a promise that bounds any gain, whether it is.
+
+        Intervals of few people are wide. Where a promise limits what every attacker gains, the upper end
+        would stop small tables by chance alone, so the lower end decides.
+        """
+        is_bounded = self.bound is not None and self.bound <= self.baseline + _CERTAIN * (1 - self.baseline)
+        return (self.lower if is_bounded else self.upper) > self.threshold
 
     def __str__(self) -> str:
         return f"{self.attack}: {self.sentence}"
