@@ -28,6 +28,14 @@ def a_risk(*attacks: AttackRisk, verdict: Any = "yes") -> Risk:
     )
 
 
+def test_a_wide_interval_stops_nothing_where_a_promise_bounds_the_gain() -> None:
+    wide = {"success": 0.1, "lower": 0.05, "upper": 0.2}
+    assert an_attack(**wide, bound=None).is_above
+    assert an_attack(**wide, bound=0.95).is_above  # which allows nearly every gain
+    assert not an_attack(**wide, bound=0.4).is_above
+    assert an_attack(success=0.2, lower=0.15, upper=0.25, bound=0.4).is_above
+
+
 def test_json_round_trip() -> None:
     risk = a_risk(an_attack(), an_attack(attack="membership", success=0.9, upper=0.95, baseline=0.5)).accept(
         "!"
