@@ -388,7 +388,14 @@ def test_a_database_is_published_from_its_answers_alone(tmp_path: Path) -> None:
     assert failures(verify(made.public, ledger=ledger)) == {}
     assert made.statement.implementation.key_commitment == ""
     assert set(failures(verify(made.public, key=bytes(32), source=plain_rows()))) == {"key"}
-    assert [stage.name for stage in made.findings.stages] == ["read", "plan", "test", "release", "attack"]
+    assert [stage.name for stage in made.findings.stages] == [
+        "read",
+        "plan",
+        "test",
+        "risk",
+        "release",
+        "attack",
+    ]
 
 
 def _edit_tables(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
