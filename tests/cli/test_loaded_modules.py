@@ -68,7 +68,7 @@ def test_help_loads_no_array(folder: Path) -> None:
     "words",
     [
         ("query", "hospital.csv", "count where age > 40", *PROMISE),
-        ("plan", "hospital.csv", *PROMISE),
+        ("plan", "hospital.csv", "--method", "synthetic", *PROMISE),
     ],
     ids=lambda words: words[0],
 )

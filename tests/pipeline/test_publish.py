@@ -487,7 +487,8 @@ def run(folder, stage, how):
             os.kill(os.getpid(), how)
     publish(people(), schema=SCHEMA, out=folder / "release", protect={"age": 9},
             ledger=folder / "survey.ledger", output=Output(replace=True),
-            run=RunOptions(attack_records=200), on_progress=progress)
+            run=RunOptions(attack_records=200, accept_risk="The rows are made up."),
+            on_progress=progress)
 
 folder, seen = Path(sys.argv[1]), []
 for word in sys.argv[2:]:

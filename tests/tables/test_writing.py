@@ -41,7 +41,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def read(target: Any, schema: Schema, names: list[str] | None = None) -> dict[str, AnyArray]:
-    with open_table(target) as table:
+    with open_table(target, schema=schema) as table:
         batches = list(table.batches(schema))
     names = names or [column.name for column in schema.released]
     empty: dict[str, AnyArray] = {
