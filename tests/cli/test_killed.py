@@ -86,7 +86,7 @@ def command(place: Place, name: str) -> tuple[str, ...]:
             "200",
             "--accept-risk",
             "The rows are made up.",
-        ),  # fmt: skip
+        ),
         "query": ("query", table, QUESTION, *promise),
         "learn": ("learn", table, "--model", "naive-bayes", *promise, "--out", "model", "--replace"),
         "serve": ("serve", str(place.folder / "data" / "service.yaml")),
