@@ -39,7 +39,7 @@ def release(folder: Path, *words: str) -> Done:
     return discreet("release", "t.csv", *words, *FAST, cwd=folder)
 
 
-def accepted(folder: Path, *words: str) -> str:
+def assert_released(folder: Path, *words: str) -> str:
     """Release it, check it as a stranger would, and return the internal report."""
     done = release(folder, *words)
     assert done.code == 0, done.err
@@ -58,19 +58,19 @@ def rows(count: int, *cells: str) -> str:
 
 def test_a_table_of_lists_alone(tmp_path: Path) -> None:
     table(tmp_path, "x,y\n" + rows(40, "{c}", "{c}"), listed("x", "a", "b"), listed("y", "a", "b"))
-    accepted(tmp_path, "--protect", "x=0.2")
+    assert_released(tmp_path, "--protect", "x=0.2")
 
 
 def test_a_column_whose_cells_are_all_missing(tmp_path: Path) -> None:
     gone = field("y", "number", {"minimum": 0, "maximum": 1, "required": False})
     nothing = field("z", "string", {"enum": ["a", "b"], "required": False}, closed=True)
     table(tmp_path, "x,y,z\n" + rows(40, "{m}", "", ""), number("x"), gone, nothing)
-    accepted(tmp_path, "--protect", "x=1")
+    assert_released(tmp_path, "--protect", "x=1")
 
 
 def test_a_table_with_one_row(tmp_path: Path) -> None:
     table(tmp_path, "x,y\n3,a\n", number("x"), listed("y", "a", "b", role="target"))
-    accepted(tmp_path, "--protect", "x=1")
+    assert_released(tmp_path, "--protect", "x=1")
 
 
 def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
 
 def test_a_target_that_never_changes(tmp_path: Path) -> None:
     table(tmp_path, "x,y\n" + rows(40, "{m}", "a"), number("x"), listed("y", "a", "b", role="target"))
-    assert "one class" in accepted(tmp_path, "--protect", "x=1")
+    assert "one class" in assert_released(tmp_path, "--protect", "x=1")
 
 
 def test_names_of_any_script_with_commas_quotes_and_line_ends(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_names_of_any_script_with_commas_quotes_and_line_ends(tmp_path: Path) ->
         *(number(name) for name in names[:4]),
         listed(names[4], "a", "b"),
     )
-    report = accepted(tmp_path, "--protect", "Größe, in m=1", "--protect", "a=b=1")
+    report = assert_released(tmp_path, "--protect", "Größe, in m=1", "--protect", "a=b=1")
     assert "<script>alert" not in report
     assert "年龄" in report
 
@@ -128,7 +128,7 @@ def test_ids_never_leave_and_several_rows_of_a_person_are_counted(tmp_path: Path
     text = "who,x\n" + "".join(f"p{i // 3},{i % 7}\n" for i in range(60))
     person = field("who", "string", role="id")
     table(tmp_path, text, person, number("x"), id_column="who", max_rows_per_unit=2)
-    accepted(tmp_path, "--protect", "x=1")
+    assert_released(tmp_path, "--protect", "x=1")
     statement = json.loads((tmp_path / "release" / "public" / "statement.json").read_text())
     assert (statement["what"]["rows_read"], statement["what"]["rows_published"]) == (60, 40)
     assert "at most 2 rows of each person are used" in (
@@ -143,7 +143,7 @@ def test_dates(tmp_path: Path) -> None:
     text = "d,x\n" + "".join(f"{first + datetime.timedelta(days=i)},{i % 7}\n" for i in range(40))
     day = field("d", "date", {"minimum": "2020-01-01", "maximum": "2020-12-31"})
     table(tmp_path, text, day, number("x"))
-    accepted(tmp_path, "--protect", "d=30")
+    assert_released(tmp_path, "--protect", "d=30")
 
 
 def test_free_text_is_refused_with_the_line_that_drops_it(tmp_path: Path) -> None:
@@ -166,13 +166,13 @@ def test_free_text_is_refused_with_the_line_that_drops_it(tmp_path: Path) -> Non
 def test_every_method_can_be_chosen(words: tuple[str, ...], tmp_path: Path) -> None:
     fields = number("x"), number("z", 0, 100), listed("y", "a", "b")
     table(tmp_path, "x,z,y\n" + rows(60, "{m}", "{i}", "{c}"), *fields)
-    accepted(tmp_path, "--method", *words)
+    assert_released(tmp_path, "--method", *words)
 
 
 def test_a_model_can_be_kept(tmp_path: Path) -> None:
     fields = number("x"), number("z", 0, 100), number("y", role="target")
     table(tmp_path, "x,z,y\n" + rows(60, "{m}", "{i}", "{m}"), *fields)
-    accepted(tmp_path, "--method", "invariant", "--variance", "4", "--learner", "ridge")
+    assert_released(tmp_path, "--method", "invariant", "--variance", "4", "--learner", "ridge")
     statement = json.loads((tmp_path / "release" / "public" / "statement.json").read_text())
     assert not statement["definition"]["differential_privacy"]
 
@@ -187,4 +187,4 @@ def test_many_columns(columns: int, tmp_path: Path) -> None:
         + "".join(",".join(str((i + j) % 7) for j in range(columns)) + "\n" for i in range(30))
     )
     table(tmp_path, text, *(number(name) for name in names))
-    accepted(tmp_path, "--protect", "x0=1")
+    assert_released(tmp_path, "--protect", "x0=1")

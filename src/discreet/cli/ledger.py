@@ -74,6 +74,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Verify a ledger, its totals and its caps; with --receipt, also that it contains a release."""
+    from discreet.formatting import count_noun
     from discreet.privacy import Receipt
 
     console = Console(as_json=json)
@@ -83,7 +84,7 @@ def check(
             opened.check(Receipt.from_dict(content))
         head = opened.head
     console.json({"ledger": ledger, "intact": True, "rows": head[0], "head": head[1]})
-    console.line(f"{ledger}: {head[0]} rows, intact. Head: {head[0]}:{head[1]}")
+    console.line(f"{ledger}: {count_noun(head[0], 'row')}, intact. Head: {head[0]}:{head[1]}")
     console.line("Keep the head elsewhere: it also reveals a ledger that was rolled back.")
 
 
@@ -178,11 +179,14 @@ def backup(
     json: Json = False,
 ) -> None:
     """Write a checked copy that can replace the ledger, even while others charge it."""
+    from discreet.formatting import count_noun
+
     console = Console(as_json=json)
     with open_existing_ledger(ledger) as opened:
         rows, digest = opened.backup(out)
     console.json({"ledger": opened.shown, "backup": str(out), "rows": rows, "head": digest})
-    console.line(f"{out}: {rows} rows, intact; its key is in {out.name}.version-key. Head: {rows}:{digest}")
+    count = count_noun(rows, "row")
+    console.line(f"{out}: {count}, intact; its key is in {out.name}.version-key. Head: {rows}:{digest}")
     console.line("Keep the head elsewhere, and never charge a backup: it would be a second budget.")
 
 
@@ -199,6 +203,7 @@ def restore(
     json: Json = False,
 ) -> None:
     """Replace a ledger by its backup, unless charges would be lost."""
+    from discreet.formatting import count_noun
     from discreet.ledger import Ledger
 
     console = Console(as_json=json)
@@ -206,7 +211,7 @@ def restore(
     with Ledger.restore(backup, to, head=known) as opened:
         rows, digest = opened.head
     console.json({"ledger": opened.shown, "rows": rows, "head": digest})
-    console.line(f"{opened.shown}: {rows} rows, intact. Head: {rows}:{digest}")
+    console.line(f"{opened.shown}: {count_noun(rows, 'row')}, intact. Head: {rows}:{digest}")
     if head is None:
         console.line(
             "Not compared with a head kept elsewhere: if the ledger was lost, --head reveals missing rows."

@@ -654,7 +654,7 @@ class LookingProbe(Probe):
         return super().fit(X, y)
 
 
-def detect_unseen(probe: type[Probe]) -> None:
+def assert_reads_no_row(probe: type[Probe]) -> None:
     """Check that a detector decides as it must without reading a row."""
     rows = Untouchable()
     promise = ApproxDP(epsilon=1.0, delta=1e-6)
@@ -666,12 +666,12 @@ def detect_unseen(probe: type[Probe]) -> None:
 
 
 def test_the_detector_reads_no_row() -> None:
-    detect_unseen(Probe)
+    assert_reads_no_row(Probe)
 
 
 def test_a_detector_that_looks_at_rows_is_caught() -> None:
     with pytest.raises(AssertionError, match="of the rows was read"):
-        detect_unseen(LookingProbe)
+        assert_reads_no_row(LookingProbe)
 
 
 def test_parameters_are_checked_first_and_a_learner_alone_finds_nothing() -> None:
