@@ -122,7 +122,8 @@ def test_an_id_that_comes_twice_is_refused_at_the_start_without_being_quoted(tmp
         running(tmp_path / "dose", **said),
     ):
         pass
-    assert "1234" not in str(caught.value)
+    # The folder of the test has a number, which may be the id.
+    assert "1234" not in str(caught.value).replace(str(tmp_path), "")
 
 
 @pytest.mark.parametrize("version", [None, "of May"])
