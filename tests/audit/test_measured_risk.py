@@ -11,10 +11,11 @@ from scipy import special
 from discreet import Column, Schema
 from discreet.audit import measure_risk
 from discreet.audit._made_up_people import LAWS, PeopleLaw, grid_rows
+from discreet.audit._members import largest_success
 from discreet.audit._row_risk import RowScores, tails
 from discreet.audit._table_risk import TableScores
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, PureDP
+from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
 from discreet.release import (
     BoundedRelease,
     CoarseRelease,
@@ -230,3 +231,24 @@ def test_tables_that_are_made_anew_are_near_chance() -> None:
         worst = risk.worst("membership")
         assert worst is not None
         assert (risk.verdict, worst.success < 0.58) == ("yes", True)
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("others", [0.001, 0.3, 0.96])
+def test_no_attack_on_people_in_a_table_succeeds_more_often_than_stated(
+    others: float, neighbors: Any
+) -> None:
+    """Against the best attacks there are: a Gaussian mechanism, and randomized response."""
+    steps = 2 if neighbors == "add-remove" else 1
+    for mu in (0.1, 0.5, 2.0):
+        best = special.ndtr(special.ndtri(others) + steps * mu)
+        stated = largest_success(GaussianDP(mu=mu, neighbors=neighbors), others)
+        assert best <= stated <= best + 0.02 + 0.1 * (1 - best)
+    for epsilon in (0.5, 1.0, 2.0):
+        best = min(math.exp(steps * epsilon) * others, 1 - math.exp(-steps * epsilon) * (1 - others))
+        stated = largest_success(PureDP(epsilon=epsilon, neighbors=neighbors), others)
+        assert best - 1e-12 <= stated <= best + 1e-12
+
+
+def test_a_promise_of_nothing_bounds_no_attack() -> None:
+    assert largest_success(NoPromise("nothing is promised"), 0.3) == 1.0

@@ -479,7 +479,10 @@ from pathlib import Path
 from discreet import Ledger
 from discreet.pipeline import Output, RunOptions, publish
 from tests.pipeline.tables import SCHEMA, people
-import discreet.pipeline.release
+import discreet.audit.risk, discreet.pipeline.release
+
+# As in the tests themselves: `verify` measures the risk again, and compares the limits.
+discreet.audit.risk.LIMITS = dict.fromkeys(discreet.audit.risk.LIMITS, 1.0)
 
 def run(folder, stage, how):
     def progress(name, share):

@@ -206,7 +206,7 @@ def test_every_dialect_is_read_as_the_plain_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_dialects_are_read_as_the_plain_file(tmp_path: Path) -> None:
-    for i in range(6, 1500):
+    for i in (*range(6, 300), 954, 1288, 1456):  # the last three begin with a row of empty cells
         check_case(f"dialect {i}", tmp_path)
 
 
@@ -254,7 +254,7 @@ def test_damaged_files_raise_our_own_errors(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_damaged_files_raise_our_own_errors(tmp_path: Path) -> None:
-    for i in range(6, 1500):
+    for i in (*range(6, 300), 954, 1288, 1456):  # the last three begin with a row of empty cells
         break_case(f"damage {i}", tmp_path)
 
 

@@ -42,6 +42,8 @@ MOST_PEOPLE = 2_000
 _MOST_COMPARED = 1_000_000_000
 """Largest number of cells of people and published rows that are compared."""
 _MOST_DRAWN = 20_000
+_EPSILONS = tuple(k / 4 for k in range(81))
+"""Epsilons of a promise's curve that bound an attack: each gives a true bound, and the best is taken."""
 _LEARNED = (
     "shadow models",
     "An attacker who has learned on tables of other people how those in a table differ tells a person in the "
@@ -265,6 +267,22 @@ def _promise_of_exchange(promise: Promise) -> Promise | None:
         return replace(promise, mu=2 * promise.mu)
     assert isinstance(promise, PureDP)
     return replace(promise, epsilon=2 * promise.epsilon)
+
+
+def largest_success(promise: Promise, others: float) -> float:
+    """Return the largest share of people in a table about whom an attack is right, from that of others.
+
+    Notes
+    -----
+    At every epsilon of the promise's curve, an attack that is right about a share b of people outside the
+    table is right about at most ``exp(epsilon) b + delta`` of those in it, and wrong about at least
+    ``exp(-epsilon) (1 - b - delta)``.
+    """
+    exchange = _promise_of_exchange(promise)
+    if exchange is None:
+        return 1.0
+    curve = [(math.exp(epsilon), exchange.delta_at(epsilon)) for epsilon in _EPSILONS]
+    return min(min(ratio * others + delta, 1 - (1 - others - delta) / ratio) for ratio, delta in curve)
 
 
 def _learn_direction(members: Floats, others: Floats) -> Floats:

@@ -13,7 +13,7 @@ from scipy import special
 
 from discreet.audit._guess import FAILURE
 from discreet.audit._made_up_people import LAWS, PEOPLE
-from discreet.audit._members import attack_members
+from discreet.audit._members import attack_members, largest_success
 from discreet.audit._reidentification import score_linkage, score_membership
 from discreet.audit._row_risk import RowScores
 from discreet.audit._table_risk import MOST_ROWS, TableScores
@@ -111,7 +111,7 @@ def measure_risk(
     stream = sampling_stream("risk", schema.digest, method.name, facts, n_rows)
     game = _Game(schema, n_rows, people, stream)
     if isinstance(method, SyntheticRelease | MaskedRelease):
-        attacks, left_out = _attack_made_tables(method, game)
+        attacks, left_out = _attack_made_tables(method, plan, game)
     elif isinstance(plan, InvariantPlan):
         attacks, left_out = _attack_invariants(plan, game)
     else:
@@ -341,7 +341,7 @@ def _bound_gain(plan: ReleasePlan) -> float | None:
 
 
 def _attack_made_tables(
-    method: SyntheticRelease | MaskedRelease, game: _Game
+    method: SyntheticRelease | MaskedRelease, plan: ReleasePlan, game: _Game
 ) -> tuple[list[AttackRisk], list[str]]:
     """Attack people in tables that are made anew from made-up rows, and others."""
     size, n_rows = game.made_rows, game.n_rows
@@ -363,8 +363,9 @@ def _attack_made_tables(
     attacks = [_membership_of(max(areas, key=lambda one: one.value), size, known)] if areas else []
     named = {one.attack: one for one in found}
     if "exact match" in named:
-        attacks.insert(0, _difference_of("linkage", named["exact match"], size, known))
-        attacks.append(_difference_of("attribute inference", named["guessed cells"], size, known - 1))
+        linkage = _difference_of("linkage", named["exact match"], plan, size, known)
+        inference = _difference_of("attribute inference", named["guessed cells"], plan, size, known - 1)
+        attacks = [linkage, *attacks, inference]
     else:
         left_out.append("Linkage and attribute inference: no published row is that of a person.")
     if not found:
@@ -413,7 +414,9 @@ def _membership_of(found: MemberComparison, size: int, known: int) -> AttackRisk
     )  # fmt: skip
 
 
-def _difference_of(attack: RiskAttack, found: MemberComparison, size: int, known: int) -> AttackRisk:
+def _difference_of(
+    attack: RiskAttack, found: MemberComparison, plan: ReleasePlan, size: int, known: int
+) -> AttackRisk:
     """Return an attack that may be right about people who are not in the table, too."""
     assert found.members is not None
     assert found.others is not None
@@ -429,7 +432,7 @@ def _difference_of(attack: RiskAttack, found: MemberComparison, size: int, known
         attack=attack, known=known, knowledge=_KNOWS_ALL, prior="correlated",
         success=found.members, lower=min(max(0.0, found.others + found.lower), found.members),
         upper=max(min(1.0, found.others + found.upper), found.members), baseline=found.others,
-        bound=min(1.0, found.others + found.bound), n=found.n, n_rows=size,
+        bound=min(largest_success(one, found.others) for one in plan.promises), n=found.n, n_rows=size,
         failure_probability=found.failure_probability, sentence=sentence,
     )  # fmt: skip
 

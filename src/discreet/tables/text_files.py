@@ -203,7 +203,9 @@ class CsvSource(DuckSource):
             while header == "\n" and not self.dialect.header:
                 header = _read_record(file)
             header = header.removesuffix("\n")
-        if not header.strip() or "\0" in header or len(header) >= _LONGEST_HEADER:
+        # A first row of empty cells between tabs is a row; a line of empty names is no header.
+        is_empty = not (header.strip() if self.dialect.header else header)
+        if is_empty or "\0" in header or len(header) >= _LONGEST_HEADER:
             raise SourceError(
                 f"{self.label} must have a line of column names as line {self.dialect.header_row}, and has "
                 "not. Add one, or say where it is: dialect: {headerRows: [2]}."
