@@ -235,9 +235,7 @@ def test_tables_that_are_made_anew_are_near_chance() -> None:
 
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("others", [0.001, 0.3, 0.96])
-def test_no_attack_on_a_table_succeeds_more_often_than_stated(
-    others: float, neighbors: Any
-) -> None:
+def test_no_attack_on_a_table_succeeds_more_often_than_stated(others: float, neighbors: Any) -> None:
     """Against the best attacks there are: a Gaussian mechanism, and randomized response."""
     steps = 2 if neighbors == "add-remove" else 1
     for mu in (0.1, 0.5, 2.0):
