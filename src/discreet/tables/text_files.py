@@ -122,10 +122,10 @@ class CsvSource(DuckSource):
                 yield cursor, f"{self._clause(quote_path(self._path))} AS source({aliases})"
             return
         # DuckDB closes its end of the pipe before the thread at the other end is joined.
-        with pipe_from(self._feed) as end, self._cursor() as cursor:
+        with pipe_from(self._write_lines) as end, self._cursor() as cursor:
             yield cursor, f"{self._clause(literal(f'/dev/fd/{end}'))} AS source({aliases})"
 
-    def _feed(self, end: int) -> None:
+    def _write_lines(self, end: int) -> None:
         """Write the lines below the names into a pipe, as UTF-8; blank ones as empty lines."""
         blank = re.compile(rf"[{re.escape(self._delimiter)}\s]*")
         keeps_lines = self._n_cells > 1  # of a single column, an empty line would be a row
