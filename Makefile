@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 # Our matrices are small: a second BLAS thread costs more than it brings.
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
+# To compile the tests anew in every worker takes longer than most of them.
+unexport PYTHONDONTWRITEBYTECODE
+# Neighboring tests share fixtures: a worker runs them in one piece, and takes from the other when it is done.
+TESTS := -n auto --dist worksteal
 
 .PHONY: help demo test slow check stats bench peers figures docs clean
 help:            ## show this list
@@ -30,10 +34,10 @@ demo: $(VENV)/.core  ## install and run the main job on a bundled table
 	$(BIN)/discreet demo
 
 test: $(VENV)/.dev   ## the fast tests: they start no process but one PostgreSQL server
-	$(BIN)/python -m pytest -n auto -m "not slow and not stats"
+	$(BIN)/python -m pytest $(TESTS) -m "not slow and not stats"
 
 slow: $(VENV)/.dev   ## the tests of processes, engines and browsers, long checks in reduced form
-	$(BIN)/python -m pytest -n auto -m "slow and not stats"
+	$(BIN)/python -m pytest $(TESTS) -m "slow and not stats"
 
 check: $(VENV)/.dev  ## format, lint, types, layers
 	$(BIN)/ruff format --check .

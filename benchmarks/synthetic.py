@@ -2,12 +2,14 @@
 
     python benchmarks/synthetic.py adult --epsilons 0.1 1 4 10 --seeds 3 [--cut] [--no-target]
     python benchmarks/synthetic.py cost
+    python benchmarks/synthetic.py coverage --epsilons 0.1 1 10 --seeds $(seq 150)
 
 Prints for each epsilon the mean over seeds of the AUC of gradient boosting trained on the made-up rows and
 tested on true ones, the total variation of one, two and three columns between both tables in the declared
 cells, the mean error of column means in standard deviations, and the CPU seconds of registration, questions,
 model and sampling. Tables are looked for in the folder that ``DISCREET_DATA`` names, by default
-``shared/data`` beside the repository.
+``shared/data`` beside the repository. Costs, and how often intervals of means hold, are written to
+``results/synthetic.json``.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ from sklearn.metrics import roc_auc_score
 
 from discreet import ApproxDP, Column, Database, Schema
 from discreet.noise import Stream
+from discreet.release.statistics import TableStatistics
 from discreet.release.synthetic import SyntheticRelease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 FOLDER = Path(os.environ.get("DISCREET_DATA") or Path(__file__).parents[2] / "shared" / "data")
+RESULTS = Path(__file__).with_name("results") / "synthetic.json"
 MOST_TUPLES = 200
 FEW_VALUES = 16
 LENDING = (
@@ -330,16 +334,66 @@ def measure_cost(n: int, columns: int, *, latent: bool = False) -> dict[str, flo
     }
 
 
+def measure_registered(name: str, epsilon: float) -> dict[str, float]:
+    """Return the CPU seconds of registration and release of a table, and its passes."""
+    case = CASES[name]()
+    rows, _ = case.split(0)
+    started = time.process_time()
+    with Database(rows, schema=case.schema, random_state=1) as database:
+        method = SyntheticRelease(ApproxDP(epsilon=epsilon, delta=1e-6), schema=case.schema, cells=case.cells)
+        method.release_database(database)
+    return {"cpu": time.process_time() - started, "passes": len(method.receipts_)}
+
+
+def measure_coverage(epsilon: float, seeds: Sequence[int]) -> dict[str, float]:
+    """Return how often intervals of the means of Adult hold, from tables and from rows taken as data."""
+    case = adult()
+    rows, _ = case.split(0)
+    names = [column.name for column in case.schema.released if not column.is_category]
+    held, as_data = [], []
+    for seed in seeds:
+        method = SyntheticRelease(
+            ApproxDP(epsilon=epsilon, delta=1e-6),
+            schema=case.schema,
+            cells=case.cells,
+            random_state=5000 + seed,
+        )
+        made = method.release(rows)
+        statistics = TableStatistics(method.tables_)
+        for name in names:
+            (found,) = statistics.mean(name).cells
+            assert found.lower is not None
+            assert found.upper is not None
+            values, true = np.asarray(made.columns[name]), rows[name].mean()
+            held.append(found.lower <= true <= found.upper)
+            as_data.append(abs(values.mean() - true) <= 1.96 * values.std() / len(values) ** 0.5)
+    return {"means": len(held), "tables": float(np.mean(held)), "rows as data": float(np.mean(as_data))}
+
+
+def record(kind: str, found: dict[str, dict[str, float]]) -> None:
+    """Write figures down, beside those of other kinds."""
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    rounded = {what: {k: round(v, 3) for k, v in one.items()} for what, one in found.items()}
+    RESULTS.write_text(json.dumps({**known, kind: rounded}, indent=2, sort_keys=True) + "\n")
+
+
 def main() -> None:
     """Print the figures of one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=[*sorted(CASES), "cost"])
+    parser.add_argument("table", choices=[*sorted(CASES), "cost", "coverage"])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1, 4, 10])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--cut", action="store_true", help="cut numbers by noisy counts, not as declared")
     parser.add_argument("--no-target", action="store_true", help="model all columns alike")
     options = parser.parse_args()
+    if options.table == "coverage":
+        held = {f"epsilon {e:g}": measure_coverage(e, options.seeds) for e in options.epsilons}
+        record("intervals of means of Adult", held)
+        print(held)
+        return
     if options.table == "cost":
+        costs = {f"{name}, epsilon 1": measure_registered(name, 1.0) for name in ("adult", "splice")}
+        costs |= {f"{name}, epsilon 10": measure_registered(name, 10.0) for name in ("adult", "splice")}
         for n, columns, latent in (
             (10**5, 20, False),
             (10**6, 20, False),
@@ -348,7 +402,9 @@ def main() -> None:
         ):
             found = measure_cost(n, columns, latent=latent)
             what = f"{n:,} rows, {columns} columns, {'all pairs' if latent else 'a tree'}"
+            costs[what] = found
             print(f"{what}: " + ", ".join(f"{k} {v:.2f}" for k, v in found.items()), flush=True)
+        record("cost", costs)
         return
     try:
         case = CASES[options.table]()

@@ -1,16 +1,34 @@
 """Sphinx configuration."""
 
+from __future__ import annotations
+
 from importlib.metadata import version as installed
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 project = "discreet"
 author = "The discreet developers"
 copyright = author
 version = release = installed("discreet")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-source_suffix = {".md": "markdown"}
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx_design",
+]
+templates_path = ["_templates"]
+# Pages are Markdown; autosummary writes one reStructuredText page for each public name.
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 html_static_path = ["_static"]
-html_css_files = ["questions.css"]
+html_css_files = ["questions.css", "site.css"]
 html_theme = "pydata_sphinx_theme"
 html_title = "discreet"
 html_theme_options = {
@@ -26,3 +44,24 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
 myst_heading_anchors = 3
+# "n_rows" in the shape of an array is taken for an attribute of that name, of which there are several.
+suppress_warnings = ["ref.python"]
+# Formulas become MathML, which browsers draw by themselves: no script is loaded from elsewhere.
+html_math_renderer = "mathml"
+
+
+def _write_formula(writer: Any, node: nodes.math) -> None:
+    """Write a formula inside of a line."""
+    writer.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def _write_display(writer: Any, node: nodes.math_block) -> None:
+    """Write a formula on a line of its own."""
+    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Register the renderer of formulas."""
+    app.add_html_math_renderer("mathml", (_write_formula, None), (_write_display, None))

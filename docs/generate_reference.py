@@ -48,6 +48,7 @@ PUBLIC = (
     "discreet.learn.logistic.utility",
     "discreet.release",
     "discreet.release.invariant",
+    "discreet.release.spark",
     "discreet.release.statistics",
     "discreet.audit",
     "discreet.report",

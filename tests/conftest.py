@@ -6,18 +6,23 @@ import contextlib
 import gc
 import itertools
 import os
+import sys
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import certifi
+import duckdb
 import pytest
 from hypothesis import settings
 
+from discreet.audit import measure_risk
 from discreet.audit.risk import LIMITS
 from tests.keys import KEYS
+from tests.lending import LENDER
 from tests.postgres import PostgresServer, no_postgres, running_server
-from tests.servers import MARK, no_spark, required
+from tests.servers import MARK, cannot_start, no_spark, required
 from tests.tiers import install as watch_processes
 from tests.tiers import is_slower, with_processes, without_processes
 
@@ -69,11 +74,18 @@ def known_tables(_states: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _few_trees(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Train small ensembles wherever a job evaluates its release, except in tests of evaluation itself."""
+def _small_checks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let a job evaluate and attack its release in small, except in tests of just that."""
     with pytest.MonkeyPatch.context() as patched:
         if request.path.parent.name not in ("evaluation", "golden"):
             patched.setattr("discreet.evaluation._models.TREES", 10)
+        attacks = ("audit", "broken", "evaluation", "golden")
+        if request.path.parent.name not in attacks and "risk" not in request.path.stem:
+            patched.setattr("discreet.audit._learned_guess.NUMBER_ROUNDS", 5)
+            patched.setattr("discreet.audit._learned_guess.LEVEL_ROUNDS", 5)
+            patched.setattr("discreet.pipeline._release_stages._MOST_PEOPLE", 50)
+            few = {**(measure_risk.__kwdefaults__ or {}), "people": 50}
+            patched.setattr(measure_risk, "__kwdefaults__", few)
         yield
 
 
@@ -98,6 +110,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("LOKY_MAX_CPU_COUNT", "0")
     patched = pytest.MonkeyPatch()
     patched.setattr(os, "urandom", KEYS)
+    patched.setattr(duckdb, "connect", LENDER)
+    config.add_cleanup(LENDER.close)
     config.add_cleanup(patched.undo)
     # Frozen objects are not collected at exit, where nanobind would report those of duckdb as leaked.
     config.add_cleanup(gc.unfreeze)
@@ -117,7 +131,9 @@ def pytest_collection() -> Generator[None, Any, Any]:
 @contextlib.contextmanager
 def _fast(item: pytest.Item, phase: str) -> Iterator[None]:
     """Keep processes and chance out of a test, unless it is marked as one of another tier."""
-    if is_slower(item):
+    LENDER.open = not is_slower(item)
+    if not LENDER.open:
+        LENDER.close()
         yield
     else:
         with without_processes(), KEYS.of(f"{item.nodeid} {phase}"):
@@ -180,3 +196,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(MARK, sep="!", red=True, bold=True)
         for told, count in sorted(skipped.items()):
             terminalreporter.line(f"{count} tests: {told}", red=True)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """Start a session on this machine; skips with the reason, or fails, where it cannot."""
+    why = no_spark()
+    if why is not None:
+        cannot_start("Spark", why)
+    from pyspark.sql import SparkSession
+
+    from discreet.tables.spark import SETTINGS
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pyspark's own, about newer versions of pandas
+        session = (
+            SparkSession.builder.master("local[2]")
+            # Not the encryption: with it, pyspark sends rows through sockets that it does not close.
+            .config(map={k: v for k, v in SETTINGS.items() if not k.startswith("spark.io")})
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.driver.memory", "1g")
+            .config("spark.driver.host", "127.0.0.1")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,14 +51,15 @@ class Function(NamedTuple):
         return f"{self.module}:{self.node.lineno} {self.name}"
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield every module of the package by its dotted name without the package, with its tree."""
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Return the tree of every module of the package by its dotted name without the package."""
+    found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), ast.parse(path.read_text("utf-8"))
-
-
-TREES = dict(modules())
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text("utf-8"))
+    return found
 
 
 def functions(name: str) -> Iterator[Function]:
@@ -71,7 +73,7 @@ def functions(name: str) -> Iterator[Function]:
             elif isinstance(node, ast.ClassDef):
                 yield from visit(node.body, node)
 
-    yield from visit(TREES[name].body, None)
+    yield from visit(trees()[name].body, None)
 
 
 def parameter_texts(docstring: str) -> Iterator[tuple[str, str]]:
@@ -102,7 +104,7 @@ def thin_parameter_texts(name: str) -> list[str]:
     found: list[str] = []
     if name == PUBLISHED:
         return found
-    for node in ast.walk(TREES[name]):
+    for node in ast.walk(trees()[name]):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         for parameter, text in parameter_texts(ast.get_docstring(node) or ""):
@@ -136,20 +138,20 @@ def lone_participles(name: str) -> list[str]:
 
 
 def test_every_parameter_is_explained() -> None:
-    assert [found for name in TREES for found in thin_parameter_texts(name)] == []
+    assert [found for name in trees() for found in thin_parameter_texts(name)] == []
 
 
 def test_every_long_function_has_a_docstring() -> None:
-    assert [found for name in TREES for found in undocumented(name)] == []
+    assert [found for name in trees() for found in undocumented(name)] == []
 
 
 def test_functions_are_named_by_verb_and_object() -> None:
-    assert [found for name in TREES for found in lone_participles(name)] == []
+    assert [found for name in trees() for found in lone_participles(name)] == []
 
 
 def test_no_two_public_classes_share_a_name() -> None:
     places = defaultdict(list)
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(name)
@@ -163,7 +165,7 @@ def imported_modules(tree: ast.Module) -> Iterator[str]:
             base = node.module.removeprefix("discreet").lstrip(".")
             for alias in node.names:
                 inner = f"{base}.{alias.name}".lstrip(".")
-                yield inner if inner in TREES else base
+                yield inner if inner in trees() else base
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.startswith("discreet."):
@@ -173,7 +175,7 @@ def imported_modules(tree: ast.Module) -> Iterator[str]:
 def test_private_modules_are_imported_only_inside_their_package() -> None:
     found = [
         f"{name} imports {target}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for target in imported_modules(tree)
         if any(part.startswith("_") for part in target.split("."))
         and target.split(".")[0] != name.split(".")[0]
@@ -185,7 +187,7 @@ def test_private_modules_are_imported_only_inside_their_package() -> None:
 def test_functions_take_few_parameters() -> None:
     """Constructors are exempt: statements publish the parameters of estimators and releases by name."""
     found = []
-    for name in TREES:
+    for name in trees():
         for one in functions(name):
             arguments = one.node.args
             count = len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
@@ -201,7 +203,7 @@ def test_no_constructor_is_named_by_a_bare_preposition() -> None:
     names = {"of", "make", "found", "fix", "around", "up", "down"}
     found = [
         one.place
-        for name in TREES
+        for name in trees()
         for one in functions(name)
         if one.node.name in names and any(ast.unparse(d) == "classmethod" for d in one.node.decorator_list)
     ]

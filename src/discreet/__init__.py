@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         RegularizedSVM,
     )
     from discreet.ledger import Ledger
-    from discreet.pipeline import load_model, publish, publish_model
+    from discreet.pipeline import load_model, publish, publish_model, read
     from discreet.privacy import ZCDP, ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP
     from discreet.query import Database
     from discreet.release import (
@@ -78,6 +78,7 @@ __all__ = [
     "load_release",
     "publish",
     "publish_model",
+    "read",
     "run_audit",
     "verify",
     "write_report",
@@ -115,7 +116,7 @@ _ROOMS = {
     "report": ("write_report",),
     "report.folder.loading": ("load_release",),
     "report.verify": ("verify",),
-    "pipeline": ("load_model", "publish", "publish_model"),
+    "pipeline": ("load_model", "publish", "publish_model", "read"),
     "client.database": ("RemoteDatabase",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from discreet.arguments import nearest
 from discreet.errors import ParameterError
-from discreet.schema import Schema, nearest
+from discreet.schema import Schema
 
 PREFIX = "demo:"  # distinguishes a bundled table from a path on the command line
 _FOLDER = Path(__file__).parent / "data"

@@ -6,6 +6,7 @@
     ├── ParameterError      (ValueError)    an argument is outside its domain
     │   ├── ExpressionRefused               an analyst's text is not in the expression language
     │   └── KeyReused                       a request's key was used for another question
+    ├── ArgumentError       (TypeError)     a constructor has no argument of that name
     ├── SchemaError         (ValueError)    what was declared is wrong or incomplete
     ├── DataError           (ValueError)    rows do not fit what was declared
     ├── PromiseError        (ValueError)    a promise cannot be kept, read or composed that way
@@ -22,6 +23,7 @@
     ├── RiskTooHigh         (RuntimeError)  attackers would gain too much; nothing was charged
     ├── EngineFailed        (RuntimeError)  a question could not be answered; its charge stands
     │   └── TableChanged                    the rows are not those that were registered
+    ├── EngineUnavailable   (RuntimeError)  the engine lost its connection; nothing was charged
     ├── ServiceError        (RuntimeError)  a service does not answer as one of this version would
     │   ├── AccessRefused                   the token is missing, unknown, expired or not enough
     │   └── ServiceUnavailable              no answer, too many requests, or it was stopped
@@ -58,6 +60,10 @@ def _rebuild(kind: type[DiscreetError], args: tuple[Any, ...], attributes: dict[
 
 class ParameterError(DiscreetError, ValueError):
     """An argument is outside its domain."""
+
+
+class ArgumentError(DiscreetError, TypeError):
+    """A constructor has no argument of that name; the message has the nearest one, or the line to write."""
 
 
 class ExpressionRefused(ParameterError):
@@ -310,6 +316,16 @@ class TableChanged(EngineFailed):
             self,
             "The table is not the one that was registered, so nothing is answered; what was charged stands. "
             "Register it again.",
+        )
+
+
+class EngineUnavailable(DiscreetError, RuntimeError):
+    """The engine has lost its connection, so a question was refused before its charge."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The connection to the table is lost and being restored, so nothing was asked or charged. Ask "
+            "again in a few seconds."
         )
 
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import LazyLoader
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 
 def load_on_use(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
@@ -33,3 +37,27 @@ def load_on_use(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[
         return value
 
     return load
+
+
+class DeferredModules:
+    """Finder of modules that are executed when one of their attributes is used, not when they are imported.
+
+    Parameters
+    ----------
+    *names : str
+        Full names of modules that others import without using them.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return how to load one of the modules; None for all others, which the next finder loads."""
+        if name not in self._names:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec

@@ -12,6 +12,7 @@ from discreet import Column, Schema
 from discreet.audit import measure_risk
 from discreet.audit._made_up_people import LAWS, PeopleLaw, grid_rows
 from discreet.audit._members import largest_success
+from discreet.audit._mixture import log_sum_exp
 from discreet.audit._row_risk import RowScores, tails
 from discreet.audit._table_risk import TableScores
 from discreet.noise import Stream
@@ -51,7 +52,7 @@ def test_linkage_agrees_with_brute_force(law: PeopleLaw) -> None:
     schema = a_schema()
     plan = GaussianRelease(scale=0.25, schema=schema).plan(schema, 600)
     stated = RowScores.draw(plan, schema, law, 600, Stream.from_seed(1))
-    known = stated.by_information()
+    known = stated.by_information
     linked: list[float] = []
     told: list[float] = []
     for seed in range(4):
@@ -94,6 +95,18 @@ def test_attribute_inference_agrees_with_brute_force() -> None:
         assert abs(stated_right - right.mean()) < error
         assert abs(stated_without - without.mean()) < error
         assert stated_right > stated_without + 0.05
+
+
+def test_a_list_of_thousands_of_values_is_guessed_for_fewer_people() -> None:
+    """A thousand people times a thousand values times the rows like theirs would take gigabytes."""
+    codes = Column("code", values=tuple(f"c{k:04d}" for k in range(3_000)), closed=True)
+    schema = Schema(columns=[codes, Column("x", lower=0, upper=1)])
+    plan = GaussianRelease(scale=0.1, schema=schema).plan(schema, 300)
+    scores = RowScores.draw(plan, schema, LAWS[0], 300, Stream.from_seed(1), 400)
+    right, without = scores.guess(0, Stream.from_seed(2))
+    assert len(right) == len(without) == 4_000_000 // (24 * 1_024)
+    assert (right >= without - 1e-9).all()
+    assert len(scores.guess(1, Stream.from_seed(2))[0]) == 400
 
 
 def test_chances_of_strangers_follow_from_own_rows() -> None:
@@ -155,6 +168,23 @@ def test_pure_noise_passes() -> None:
     assert risk.verdict == "yes"
     for one in risk.attacks:
         assert one.success == pytest.approx(one.baseline, abs=0.01)
+
+
+def test_a_mean_over_people_does_not_vouch_for_who_stands_out() -> None:
+    """At a weak epsilon a lone person among equals is linked ten times as often as people are on average."""
+    schema = a_schema(6, 0)
+    method = GaussianRelease(privacy=ApproxDP(epsilon=8.0, delta=1e-6), schema=schema)
+    risk = risk_of(method, 200)
+    laws: list[Any] = [one.law for one in method.plan(schema, 200).columns]
+    sd = [math.sqrt(law.variance) for law in laws]
+    noise = Stream.from_seed(1).generator().normal(size=(400, 200, 6)) * sd
+    noise[:, 0] += 1  # all others are at the lower ends of their ranges
+    lone = float(np.mean(noise.sum(axis=2).argmax(axis=1) == 0))
+    assert lone > 0.09 > 5 * risk.worst("linkage").success
+    assert risk.verdict == "with care"
+    assert "stands out the promise allows a gain of up to 55.7" in risk.why
+    # The wrong twin calls the mean enough.
+    assert not any(one.is_above for one in risk.attacks)
 
 
 def test_small_tables_are_not_blamed_for_chance() -> None:
@@ -246,7 +276,19 @@ def test_no_attack_on_a_table_succeeds_more_often_than_stated(others: float, nei
         best = min(math.exp(steps * epsilon) * others, 1 - math.exp(-steps * epsilon) * (1 - others))
         stated = largest_success(PureDP(epsilon=epsilon, neighbors=neighbors), others)
         assert best - 1e-12 <= stated <= best + 1e-12
+        # With the chance delta of a step nothing is hidden.
+        weaker = largest_success(ApproxDP(epsilon=epsilon, delta=1e-3, neighbors=neighbors), others)
+        hidden = 1e-3 if steps == 1 else 1e-3 * (1 + math.exp(epsilon))
+        assert stated < weaker <= stated + hidden + 1e-12
 
 
 def test_a_promise_of_nothing_bounds_no_attack() -> None:
     assert largest_success(NoPromise("nothing is promised"), 0.3) == 1.0
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_sums_of_exponentials_equal_those_of_scipy(axis: int) -> None:
+    logs = 300 * np.sin(np.arange(60.0)).reshape(3, 4, 5)
+    logs[0, 1], logs[1, :, 2], logs[2] = -np.inf, -np.inf, -np.inf
+    assert log_sum_exp(logs, axis) == pytest.approx(special.logsumexp(logs, axis=axis), rel=1e-14)
+    assert log_sum_exp(logs, axis, keepdims=True).ndim == 3

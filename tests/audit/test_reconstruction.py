@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet.audit.reconstruction import Reconstruction, reconstruct
+from discreet.audit import stored_answers
+from discreet.audit.reconstruction import Reconstruction, Reconstructor, reconstruct
 from discreet.audit.stored_answers import (
     NOT_BY_ROWS,
     OTHER_ROWS,
@@ -18,6 +19,7 @@ from discreet.audit.stored_answers import (
     UNANSWERED,
     UNREADABLE,
     WITHOUT_QUESTION,
+    AnswerReader,
 )
 from discreet.errors import ParameterError, SelfAttackFailed
 from discreet.ledger import Ledger
@@ -329,3 +331,47 @@ def test_wrong_arguments_are_refused() -> None:
         pytest.raises(ParameterError, match="at least one row"),
     ):
         reconstruct(db)
+
+
+# Piece by piece.
+
+
+def test_an_attack_continued_after_every_answer_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = bits_schema()
+    questions = [f"ill = 'yes' AND wage > {least}" for least in (0, 20, 2000, 4000)]
+    with Database(bits_table(), schema=schema, random_state=3) as db:
+        attack = Reconstructor(db, stream=Stream.from_seed(7))
+        read: list[int] = []
+
+        def note_row() -> bool:
+            read.append(attack.row)
+            return True
+
+        for question in [*questions, questions[0]]:  # the last is free, and no new answer
+            db.ask(Sums(question), privacy=WEAK)
+            attack.update(note_row)
+        continued = attack.result()
+        monkeypatch.setattr(stored_answers, "_PIECE", 3)  # in pieces, all at once
+        whole = reconstruct(db, stream=Stream.from_seed(7))
+    assert read == sorted(set(read))
+    assert len(read) == len(questions)
+    assert continued.used == whole.used == len(questions)
+    assert [c.answers for c in continued.columns] == [c.answers for c in whole.columns]
+    for one, other in zip(continued.columns, whole.columns, strict=True):
+        assert one.guess.error == pytest.approx(other.guess.error, rel=1e-9)
+        assert one.moved == pytest.approx(other.moved, rel=1e-12)
+
+
+def test_an_answer_that_comes_after_its_charge_was_read_is_used_then() -> None:
+    with Database(bits_table(), schema=bits_schema(), random_state=3) as db:
+        reader = AnswerReader(db, db.ledger)
+        answer = db.ask(Sums("ill = 'yes'"), privacy=WEAK)
+        stored = db.ledger.entry(answer.receipt.id)
+        unanswered = dataclasses.replace(stored, answer=None)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(type(db.ledger), "entry", lambda *_: unanswered)
+            assert list(reader.read()) == []
+            assert reader.unused == {UNANSWERED: 1}
+        ((found,),) = reader.read()
+        assert found.row == answer.receipt.seq
+        assert reader.unused == {}

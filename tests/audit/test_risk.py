@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from discreet.audit import AttackRisk, Risk
-from discreet.audit.risk import threshold_of
+from discreet.audit.risk import judge, threshold_of
 from discreet.errors import ParameterError
 
 
@@ -34,6 +34,21 @@ def test_a_wide_interval_stops_nothing_where_a_promise_bounds_the_gain() -> None
     assert an_attack(**wide, bound=0.95).is_above  # which allows nearly every gain
     assert not an_attack(**wide, bound=0.4).is_above
     assert an_attack(success=0.2, lower=0.15, upper=0.25, bound=0.4).is_above
+
+
+@pytest.mark.parametrize(
+    ("gain", "verdict", "why"),
+    [
+        (0.5, "yes", "lets nobody gain more than 50"),
+        (0.51, "with care", "allows a gain of up to 51"),
+        (0.999, "with care", "allows any gain"),
+        (None, "with care", "no promise of differential privacy"),
+    ],
+)
+def test_yes_needs_a_promise_that_bounds_any_gain_by_half(gain: Any, verdict: str, why: str) -> None:
+    risk = judge([an_attack()], (), gain_bound=gain, people=1, row_level=True)
+    assert risk.verdict == verdict
+    assert why in risk.why
 
 
 def test_json_round_trip() -> None:

@@ -52,7 +52,7 @@ def test_no_sampler_knows_where_its_draws_stand(name: str, size: int, calls: int
     assert result.verdict == "holds", result
 
 
-@pytest.mark.parametrize("place", [0, 50, -1])
+@pytest.mark.parametrize("place", [50, *(pytest.param(place, marks=pytest.mark.slow) for place in (0, -1))])
 def test_one_position_of_sixty_that_is_five_percent_narrower_is_found(place: int) -> None:
     generator = Stream.from_seed(1).generator()
 

@@ -82,8 +82,15 @@ def verdict(made: MaskedRelease, a: Any, b: Any, claim: Promise = CLAIM) -> str:
     return distinguish(outputs(made), a, b, claim, n=RUNS, stream=Stream.from_seed(1)).verdict
 
 
-@pytest.mark.parametrize("labels", ["prior", "noisy_counts"])
-@pytest.mark.parametrize("other", [OTHER_LABEL, OTHER_ROW], ids=["label", "row"])
+@pytest.mark.parametrize(
+    ("labels", "other"),
+    [
+        pytest.param("prior", OTHER_ROW, id="prior-row"),
+        pytest.param("noisy_counts", OTHER_LABEL, id="noisy_counts-label"),
+        pytest.param("prior", OTHER_LABEL, marks=pytest.mark.slow, id="prior-label"),
+        pytest.param("noisy_counts", OTHER_ROW, marks=pytest.mark.slow, id="noisy_counts-row"),
+    ],
+)
 def test_the_right_release_holds(labels: str, other: Any) -> None:
     assert verdict(method(labels=labels), ROWS, other) == "holds"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
 def plain_database() -> None:
     """Let a large table be curated in a DuckDB file that stays until the end."""
 
-    def to_file(engine: DuckDBEngine, curation: Curation) -> None:
+    def to_file(engine: DuckDBEngine, curation: Curation, folder: Path) -> BinaryIO:
         file = Path(tempfile.mkdtemp(prefix="discreet-"), "curated.duckdb")
         for connection in (engine._connection, engine._reader):
             connection.execute(f"ATTACH IF NOT EXISTS {literal(str(file))} AS large")
             connection.execute("USE large")
+        return Path(os.devnull).open("rb")
 
     setattr(DuckDBEngine, "_to_file", to_file)  # noqa: B010 - a method
 

@@ -156,6 +156,24 @@ def test_a_poor_table_is_warned_of_before_it_is_charged(survey: Path) -> None:
     assert not (survey / "model").exists()
 
 
+def test_a_dry_run_says_what_to_expect_and_changes_nothing(survey: Path) -> None:
+    # A cell that cannot be read shows that none is.
+    (survey / "people.csv").write_text(PEOPLE.replace(",45,", ",forty,"))
+    before = sorted(survey.iterdir())
+    done = learn(survey, "--target", "sex", *PRICE, "--dry-run", "--json")
+    assert done.code == 0, done.err
+    plan = json.loads(done.out)
+    assert plan["n_rows"] == PEOPLE.count("\n") - 1
+    assert sum(plan["shares"].values()) == pytest.approx(1.0)
+    assert "expect" in plan["expectation"]
+    secret = DECLARED.replace("dataset: survey-2024", "dataset: s, neighbors: add-remove, row_count: private")
+    (survey / "people.schema.yaml").write_text(secret)
+    done = learn(survey, "--target", "sex", *PRICE, "--dry-run")
+    assert "private and paid for first" in " ".join(done.out.split())
+    assert f"{PEOPLE.count(chr(10)) - 1:,}" not in done.out
+    assert sorted(survey.iterdir()) == before
+
+
 def test_a_model_has_no_key_to_keep(tmp_path: Path) -> None:
     escrow = KeyEscrow("key", "correct horse battery")
     with pytest.raises(ParameterError, match="escrow must be None for a model"):

@@ -302,6 +302,7 @@ def test_invariant_figure_is_drawn(script: Any, tmp_path: Path) -> None:
         assert number(one, "bound") == pytest.approx(number(other, "bound"), rel=1e-7)
 
 
+@pytest.mark.slow
 def test_one_point_of_figure_5_is_what_was_kept(script: Any) -> None:
     success = script("fisher_success")
     point = success.success(success.clinic()["unit"], "gaussian", 1e2, 20)

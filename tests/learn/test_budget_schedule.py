@@ -24,7 +24,12 @@ ROWS = {f"n{i}": np.arange(40) % 4 for i in range(6)}
 
 @pytest.mark.parametrize(
     "privacy",
-    [ApproxDP(epsilon=1.0, delta=1e-6), GaussianDP(mu=0.3), ZCDP(rho=0.07), PureDP(epsilon=0.7)],
+    [
+        ApproxDP(epsilon=1.0, delta=1e-6),
+        PureDP(epsilon=0.7),
+        pytest.param(GaussianDP(mu=0.3), marks=pytest.mark.slow),
+        pytest.param(ZCDP(rho=0.07), marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 @settings(max_examples=15, deadline=None)

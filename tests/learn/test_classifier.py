@@ -41,7 +41,7 @@ MU = GaussianDP(mu=1.0)
 def facts(n: float, d: int, epsilon: float, **other: Any) -> PublicFacts:
     mu = gaussian_mu(epsilon, 1e-6)
     given = {"n_classes": 2, "lines": True, "gaussian": True, "score_sd": 1 / (mu * math.sqrt(0.05)), **other}
-    return PublicFacts(n_rows=n, mu=mu, signal=n * mu / math.sqrt(2 * d), **given)
+    return PublicFacts(n_rows=n, mu=mu, signal=n * mu / math.sqrt(2 * d), n_columns=d, **given)
 
 
 # Rules.
@@ -60,7 +60,7 @@ def test_signal_and_share_of_the_class_counts_are_those_of_the_reference(
 
 
 def test_stages_and_grid_follow_from_public_facts() -> None:
-    one, two = (make_plan(facts(n, 8, 1.0), wants_score=False) for n in (300, 900))
+    one, two = (make_plan(facts(n, 8, 1.0), wants_score=False) for n in (300, 1200))
     assert (one.stages, one.level, two.stages, two.level) == (1, 0, 2, 1)
     assert set(one.shares) == {"classes", "tables"}
     assert math.fsum(two.shares.values()) == pytest.approx(1.0)
@@ -71,6 +71,10 @@ def test_stages_and_grid_follow_from_public_facts() -> None:
     assert make_plan(facts(1200, 8, 1.0, n_classes=3), wants_score=False).stages == 1
     assert make_plan(facts(10**6, 8, 1.0, n_classes=3, lines=False), wants_score=False).stages == 1
     assert make_plan(facts(10**6, 8, 1.0, gaussian=False), wants_score=False).stages == 1
+    # Weights of categories gain less than those of lines; and few rows for each column fit chance.
+    assert make_plan(facts(1200, 8, 1.0, lines=False), wants_score=False).stages == 1
+    assert [make_plan(facts(n, 30, 10.0), wants_score=False).stages for n in (740, 760)] == [1, 2]
+    assert [make_plan(facts(n, 60, 1.0), wants_score=False).stages for n in (4000, 4300)] == [1, 2]
 
 
 def test_a_score_that_would_tell_nothing_is_not_asked() -> None:
@@ -199,6 +203,8 @@ def test_caution_lowers_curves_only_where_there_is_something_to_lose() -> None:
     assert curve_weight(4.0, uneven) == pytest.approx(4 / 16)
     assert curve_weight(1000.0, uneven) == 0.6
     assert curve_weight(math.inf, uneven) == 0.6
+    # Of several classes, curves stand up to the prior.
+    assert curve_weight(1000.0, np.array([700.0, 200.0, 100.0])) == pytest.approx(1000 / 1012)
 
 
 def test_numbers_are_read_in_standard_deviations_from_their_noisy_mean() -> None:

@@ -107,7 +107,9 @@ def test_a_radius_shortens_rows_in_training_and_afterwards() -> None:
     assert np.abs(model.decision_function(rows)).max() <= bound * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("privacy", [ApproxDP(epsilon=1.0, delta=1e-6), PureDP(epsilon=20.0)])
+@pytest.mark.parametrize(
+    "privacy", [ApproxDP(epsilon=1.0, delta=1e-6), pytest.param(PureDP(epsilon=20.0), marks=pytest.mark.slow)]
+)
 def test_many_rows_are_learned_from(privacy: Any) -> None:
     rows, schema = townsfolk(30_000), townsfolk_schema()
     exact = PrivateGradientLogistic(privacy=EXACT, schema=schema).fit(rows, rows["owner"])
@@ -218,7 +220,9 @@ def test_a_model_in_cells_survives_its_file_and_is_a_function_of_its_answers(tmp
     assert np.array_equal(first.weights_, second.weights_)
 
 
-@pytest.mark.parametrize(("n_bins", "least"), [(None, 0.83), ("auto", 0.845)])
+@pytest.mark.parametrize(
+    ("n_bins", "least"), [pytest.param(None, 0.83, marks=pytest.mark.slow), ("auto", 0.845)]
+)
 def test_the_census_is_learned_at_one(n_bins: str | None, least: float) -> None:
     census = datasets.load("census")
     rows = pd.read_parquet(census.path)

@@ -66,7 +66,14 @@ def test_without_noise_it_is_the_perceptron_on_the_curated_rows(step: str) -> No
     assert X @ model.coef_[0] + model.intercept_[0] == pytest.approx(rows @ average, abs=1e-9)
 
 
-@pytest.mark.parametrize(("epsilon", "least"), [(0.1, 0.85), (1.0, 0.91), (10.0, 0.92)])
+@pytest.mark.parametrize(
+    ("epsilon", "least"),
+    [
+        pytest.param(0.1, 0.85, marks=pytest.mark.slow),
+        (1.0, 0.91),
+        pytest.param(10.0, 0.92, marks=pytest.mark.slow),
+    ],
+)
 def test_quartiles_over_seeds_are_near_the_best(epsilon: float, least: float) -> None:
     X, y = table()  # 95 % of labels follow the plane
     columns = [Column(f"x{i}", lower=0, upper=1) for i in range(4)]

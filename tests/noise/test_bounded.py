@@ -270,7 +270,9 @@ def test_the_integers_of_the_polynomial_are_its_legendre_series() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [(-1, 1), (-1, 3, 4), (0, math.inf, 1), (-math.inf, math.inf, 1)], ids=str
+    "arguments",
+    [(-1, 1), (-1, 3, 4), (0, math.inf, 1), pytest.param((-math.inf, math.inf, 1), marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_draws_follow_the_distribution_function(arguments: tuple[float, ...]) -> None:
     law = make(*arguments)

@@ -49,8 +49,10 @@ def test_what_is_computed_from_real_rows_stays_internal(done: Published) -> None
     assert {one["rows"] for one in stated} == {400}
     assert {one["attack"] for one in real if one["members"] is None} == AREAS
     published = (done.public / "statement.json").read_text()
-    for one in real:
-        assert repr(one["upper"]) not in published
+    # Short numbers, such as 0.5, stand there for other reasons.
+    told = [digits for one in real if len(digits := repr(one["upper"])) > 8]
+    assert told
+    assert not [digits for digits in told if digits in published]
 
 
 @pytest.mark.slow

@@ -120,6 +120,44 @@ def test_duckdb_reads_a_number_with_an_exponent_as_the_double_that_was_meant(cou
     )
 
 
+def test_duckdb_clamps_by_case_to_the_same_numbers_and_repeats_no_long_text() -> None:
+    def clamp(cell: Tree) -> Tree:
+        bounds = [
+            exp.Cast(this=exp.Literal.string(t), to=exp.DataType.build("DOUBLE")) for t in ("-1.5", "2.0")
+        ]
+        greatest = exp.Anonymous(this="GREATEST", expressions=[cell, bounds[0]])
+        return exp.Anonymous(this="LEAST", expressions=[greatest, bounds[1]])
+
+    tree = clamp(exp.column("x"))
+    by_case, by_function = DuckDBEngine.sql.write(tree), SqlText({}, exponents=True).write(tree)
+    assert by_case.startswith("CASE WHEN x < ")
+    with closing(duckdb.connect()) as connection:
+        numbers = "unnest([-1e300, -1.5, -1.4999999999999998, -5e-324, 0.0, 2.0, 2.0000000000000004, 1e300])"
+        query = f"SELECT {by_case} = {by_function} FROM (SELECT CAST({numbers} AS DOUBLE) AS x)"
+        assert connection.execute(query).fetchall() == [(True,)] * 8
+    nested = tree
+    for _ in range(40):
+        nested = clamp(nested)
+    assert len(DuckDBEngine.sql.write(nested)) < 5000
+
+
+def test_duckdb_counts_conditions_and_sums_everything_else() -> None:
+    condition = exp.column("c0") > exp.Literal.number(3)
+
+    def choice(yes: int, no: int) -> Tree:
+        return exp.Case(
+            ifs=[exp.If(this=condition, true=exp.Literal.number(yes))], default=exp.Literal.number(no)
+        )
+
+    engine = DuckDBEngine()
+    big = exp.Cast(this=choice(1, 0), to=exp.DataType.build("BIGINT"))
+    assert engine.sql.write(engine._total(big)) == "COUNT_IF(c0 > 3)"
+    assert engine.sql.write(engine._total(choice(1, 0))) == "COUNT_IF(c0 > 3)"
+    for other in (choice(0, 1), choice(2, 0), exp.column("c0")):
+        assert engine.sql.write(engine._total(other)).startswith("SUM(")
+    engine.close()
+
+
 def test_each_engine_has_its_own_names_of_types() -> None:
     tree = parse("height * 2", SCHEMA).integer_sql(CURATION.sql_column)
     texts = {dialect: kind.sql.write(tree) for kind, dialect in ENGINES}

@@ -16,6 +16,7 @@ import discreet.learn
 from discreet import ApproxDP, Column, Database, GaussianDP, GaussianRelease, Ledger, PureDP, Schema
 from discreet.errors import DataError, DiscreetError
 from discreet.noise import Stream
+from discreet.query import unit_rows
 from discreet.query.aggregates import Aggregate, ClusterSums, Gram, Histogram, Moments, Sums
 from discreet.query.calibration import QueryNoise
 from discreet.query.curation import Curation, exact_words
@@ -419,3 +420,39 @@ def test_which_rows_stay_depends_on_the_secret_of_the_ledger(tmp_path: Path) -> 
     with Ledger.open(tmp_path / "first") as ledger:
         assert ledger_salt(ledger, visits_schema(3)) != salts[0]
         assert ledger.secret().hex() not in salts
+
+
+def _pairs_kept(people: int) -> float:
+    """Chi-squared distance from equal chances of which two of four different rows each person keeps."""
+    schema = visits_schema(2)
+    cost = np.tile([0.0, 1.0, 2.0, 3.0], people)
+    rows = {
+        "who": np.repeat(np.arange(people), 4),
+        "cost": cost,
+        "days": np.ones(4 * people, int),
+        "ward": np.full(4 * people, "a", object),
+    }
+    with open_table(rows) as table:
+        _, kept = kept_rows(table, schema, SALT)
+    pairs = Counter(map(tuple, cost[kept].reshape(people, 2).tolist()))
+    expected = people / 6
+    return sum((pairs[a, b] - expected) ** 2 for a in range(4) for b in range(a + 1, 4)) / expected
+
+
+def test_every_row_of_a_person_is_kept_equally_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = 51.2  # of chi-squared with 5 degrees of freedom, passed once in 10**9
+    assert _pairs_kept(3000) < limit
+    real = unit_rows.row_digests
+
+    def without_id(curation: Curation, salt: str, batch: Any, rows: Any = None) -> list[bytes]:
+        batch.id_texts[:] = b""
+        return real(curation, salt, batch, rows)
+
+    def linear(curation: Curation, _: str, batch: Any, rows: Any = None) -> list[bytes]:
+        # A uniform number for the person, to which the cells are added.
+        sums = batch.ids[rows] + batch["cost"][rows].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return [int(word).to_bytes(16) for word in sums]
+
+    for twin in (without_id, linear):
+        monkeypatch.setattr(unit_rows, "row_digests", twin)
+        assert _pairs_kept(3000) > limit

@@ -63,3 +63,12 @@ def plain_rows(n: int = 300, columns: int = 3, levels: int = 3, seed: int = 7) -
         near = np.where(which < 0.4, made[-1], made[max(len(made) - 2, 0)])
         made.append(np.where(which < 0.8, near, draws.integers(0, levels, n)))
     return {f"c{i}": values for i, values in enumerate(made)}
+
+
+def hidden_class_rows(n: int = 3000, columns: int = 16, levels: int = 6, seed: int = 9) -> dict[str, Any]:
+    """Make rows in which every column repeats one that is not there, half of the time."""
+    draws = Stream.from_seed(seed).generator()
+    hidden = draws.integers(0, levels, n)
+    return {
+        f"c{i}": np.where(draws.random(n) < 0.5, hidden, draws.integers(0, levels, n)) for i in range(columns)
+    }

@@ -141,6 +141,12 @@ def test_digits_follow_from_the_noise_and_the_range(law: Law, step: str) -> None
     assert readable(Column("x", lower=-100, upper=100), law).step == Decimal(step)
 
 
+def test_small_values_of_a_wide_range_are_not_rounded_to_zero() -> None:
+    assert readable(Column("income", lower=0, upper=1e9), SyntheticLaw()).step == Decimal(1)
+    # With noise of that size, they are lost in it anyway.
+    assert readable(Column("income", lower=0, upper=1e9), GaussianLaw(variance=1e12)).step == Decimal(100_000)
+
+
 def rule(column: Column, law: Law, x: float) -> str:
     """The rule of the reference page in exact arithmetic."""
     form = readable(column, law)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,17 @@ from discreet.privacy import ErrorFloor, promise_from_dict
 from discreet.release.synthetic import SyntheticRelease, regenerate
 from discreet.release.synthetic import questions as synthetic_questions
 from discreet.release.synthetic.rows import sampling_seed
-from tests.release.synthetic_tables import COLUMNS, mixed_rows, mixed_schema, plain_rows, plain_schema
+from tests.release.synthetic_tables import (
+    COLUMNS,
+    hidden_class_rows,
+    mixed_rows,
+    mixed_schema,
+    plain_rows,
+    plain_schema,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from discreet.release.synthetic import SyntheticTable
@@ -233,6 +242,28 @@ def test_rows_that_fit_a_rare_condition_follow_the_model() -> None:
             counts[:] = 0
         with pytest.raises(ParameterError, match="at least 100"):
             method.generate(50, where={"c1": 2})
+
+
+def pair_distance(rows: Mapping[str, Any], made: Mapping[str, Any], levels: int) -> float:
+    """Return the mean distance of all tables of two columns, as part of the rows."""
+    distances = []
+    for first, second in itertools.combinations(rows, 2):
+        true, found = (
+            np.bincount(one[first] * levels + one[second], minlength=levels**2) for one in (rows, made)
+        )
+        distances.append(np.abs(true - found).sum() / 2 / len(rows[first]))
+    return float(np.mean(distances))
+
+
+def test_columns_that_follow_one_that_is_not_there_keep_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = hidden_class_rows()
+    method = SyntheticRelease(GaussianDP(mu=20), schema=plain_schema(16, 6, target=False), random_state=1)
+    assert pair_distance(rows, method.release(rows).columns, 6) < 0.045
+    some = method.generate(200, where={"c0": 1, "c1": 2, "c2": 3})
+    assert {len(set(some[name])) for name in ("c0", "c1", "c2")} == {1}
+    # Weights of rows along a tree alone would let a few rows stand for all.
+    monkeypatch.setattr("discreet.release.synthetic.sample.MOST_FITTED", 0)
+    assert pair_distance(rows, method.release(rows).columns, 6) > 0.055
 
 
 def test_a_table_is_made_from_a_file_a_database_or_a_matrix(tmp_path: Path) -> None:

@@ -470,7 +470,10 @@ def test_a_changed_cell_of_the_data_is_caught_even_with_new_hashes(done: Publish
     with duckdb.connect() as connection:
         data = f"'{folder / 'data.parquet'}'"
         connection.execute(f"CREATE TABLE t AS SELECT row_number() OVER () AS i, * FROM {data}")
-        connection.execute("UPDATE t SET age = 120 - age WHERE i = 7")
+        # Always another value, whatever was drawn: a mirrored age would leave 60 as it is.
+        connection.execute(
+            "UPDATE t SET age = CASE WHEN age < 60 THEN age + 1 ELSE coalesce(age, 61) - 1 END WHERE i = 7"
+        )
         rows = "SELECT * EXCLUDE i FROM t ORDER BY i"
         connection.execute(f"COPY ({rows}) TO {data} (FORMAT parquet, COMPRESSION zstd)")
     _rehash(folder)

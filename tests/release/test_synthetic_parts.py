@@ -17,8 +17,15 @@ from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import GaussianDP, PureDP
 from discreet.query.curation import LEAST_MAGNITUDE
-from discreet.release.synthetic.arithmetic import add_along, add_up, order_rows, root_two_thirds
+from discreet.release.synthetic.arithmetic import (
+    add_along,
+    add_up,
+    multiply_rounded,
+    order_rows,
+    root_two_thirds,
+)
 from discreet.release.synthetic.cells import ColumnCells, make_cells
+from discreet.release.synthetic.hidden_classes import fit_hidden_classes
 from discreet.release.synthetic.plan import SHARES, make_plan
 from discreet.release.synthetic.projection import independent, project, project_rows, rake, shrink
 from discreet.release.synthetic.questions import NoisyTable
@@ -153,6 +160,44 @@ def test_weights_fit_tables_that_a_sample_does_not_have() -> None:
     picked = resample(np.arange(3000), weights, 1000, stream())
     counts = np.bincount(codes[0][picked] * 2 + codes[1][picked], minlength=6).reshape(3, 2)
     assert np.abs(counts - wanted).max() < 60
+
+
+def test_weights_fit_tables_that_share_columns() -> None:
+    codes = [DRAWS.integers(0, size, 4000) for size in (3, 4, 2, 5)]
+    true = DRAWS.random((3, 4, 2, 5))
+    true *= 4000 / true.sum()
+    columns = [(0, 1), (2, 1), (0, 2, 3), (3, 1), (3,)]
+    letters = ["".join("abcd"[column] for column in table) for table in columns]
+    wanted = [np.einsum(f"abcd->{part}", true) for part in letters]
+    weights = fit_weights(codes, list(zip(columns, wanted, strict=True)), 1.0, 60)
+    for table, counts in zip(columns, wanted, strict=True):
+        place = np.ravel_multi_index([codes[column] for column in table], counts.shape)
+        found = np.bincount(place, weights, counts.size)
+        assert np.abs(found - counts.ravel()).sum() < 0.003 * 4000
+
+
+def test_products_of_rounded_matrices_are_exact() -> None:
+    first, second = DRAWS.random((3, 40)), 256 * DRAWS.random((40, 2))
+    found = multiply_rounded(first, 18, second, 14)
+    for i, j in itertools.product(range(3), range(2)):
+        pairs = zip(first[i].tolist(), second[:, j].tolist(), strict=True)
+        exact = sum(math.floor(a * 2**18 + 0.5) * math.floor(b * 2**14 + 0.5) for a, b in pairs)
+        assert Fraction(float(found[i, j])) == Fraction(exact, 2**32)
+
+
+def test_hidden_classes_have_the_tables_that_they_are_fitted_to() -> None:
+    sizes, shares = [3, 4, 2], DRAWS.dirichlet([1.0, 1.0])
+    true = [DRAWS.dirichlet(np.ones(size), 2) for size in sizes]
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    tables = {(a, b): 500 * np.einsum("k,ka,kb->ab", shares, true[a], true[b]) for a, b in pairs}
+    found = fit_hidden_classes(tables, sizes, stream())
+    for (a, b), table in tables.items():
+        model = np.einsum("k,ka,kb->ab", found.classes, found.columns[a], found.columns[b])
+        assert np.abs(500 * model - table).sum() < 0.01 * 500
+    rows = found.draw(1000, stream(), {1: 2})
+    assert set(rows[1]) == {2}
+    given = tables[0, 1][:, 2] / tables[0, 1][:, 2].sum()
+    assert np.abs(np.bincount(rows[0], minlength=3) / 1000 - given).max() < 0.05
 
 
 @pytest.mark.parametrize(

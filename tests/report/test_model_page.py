@@ -8,16 +8,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from discreet import ApproxDP, Column, PrivateClassifier, Schema, publish_model, verify
+from discreet import (
+    ApproxDP,
+    Column,
+    GaussianDP,
+    NoPromise,
+    PrivateClassifier,
+    Schema,
+    formatting,
+    publish_model,
+    verify,
+)
 from discreet.report.charts import ColumnEffect, EffectCell, draw_effect, effect_axis
 from discreet.report.folder.folder import MODEL, MODEL_PAGE
+from discreet.report.pages._first_page import model_first_page
 from discreet.report.pages._model import MISSING, column_effects, effects_view
+from discreet.report.statement.documents import ModelStatement
 from tests.report.chromium import PROGRAM, browser
 from tests.report.reading import read_page
 from tests.report.samples import HOSTILE
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from discreet.privacy import Promise
 
 N = 3000
 FIRST = datetime.date(2015, 1, 1)
@@ -194,3 +208,34 @@ def test_a_browser_shows_it_on_any_screen(
         )
         assert len(sizes) >= 5
         assert min(sizes) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("promises", "seeded", "answer", "gain"),
+    [
+        # A promise (epsilon, delta) alone allows randomized response: (e - 1) / (e + 1) = 0.462 at 1.
+        ([ApproxDP(1.0, 1e-6)], False, "Yes", 0.4622),
+        ([GaussianDP(0.2)], False, "Yes", 0.0797),  # 2 Phi(0.1) - 1
+        ([ApproxDP(4.0, 1e-6)], False, "With care", 0.9641),
+        ([ApproxDP(4.0, 1e-6), GaussianDP(0.2)], False, "Yes", 0.0797),  # both hold
+        ([ApproxDP(1.0, 1e-6)], True, "No", None),
+        ([NoPromise("a test")], False, "No", None),
+    ],
+)
+def test_the_verdict_follows_from_the_promise(
+    folders: dict[int, Path], promises: list[Promise], seeded: bool, answer: str, gain: float | None
+) -> None:
+    stated = ModelStatement.model_validate_json((folders[2] / "statement.json").read_bytes())
+    stated = stated.model_copy(
+        update={
+            "numbers": stated.numbers.model_copy(update={"promises": [p.to_dict() for p in promises]}),
+            "implementation": stated.implementation.model_copy(update={"seeded": seeded}),
+        }
+    )
+    page = model_first_page(stated, [])
+    assert page.verdict.answer == answer
+    if gain is None:
+        assert page.gains == []
+    else:
+        assert formatting.percent(gain, rounding="up") in page.verdict.why
+        assert page.gains[0].amount == formatting.percent((1 + gain) / 2, rounding="up")

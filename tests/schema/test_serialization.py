@@ -64,7 +64,7 @@ def test_what_is_written_reads_the_same_in_any_yaml() -> None:
         ("a: 1\n--- \nb: 2", "line 2 is not: "),
         ("- 1", "must hold keys and values, was a list"),
         ("", "must hold keys and values, was a NoneType"),
-        (" " * 1_000_001, "at most 1,000,000 characters, has 1,000,001"),
+        (" " * 4_000_001, "at most 4,000,000 characters, has 4,000,001"),
     ],
     ids=lambda text: repr(text[:20]),
 )

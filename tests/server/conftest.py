@@ -20,6 +20,7 @@ from discreet.schema.serialization import write_yaml
 from discreet.server import monitoring
 from discreet.server.app import make_app
 from discreet.server.config import Config
+from discreet.server.connections import ServiceProtocol
 from discreet.server.service import Service
 
 if TYPE_CHECKING:
@@ -154,8 +155,9 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
         if tokens is None:
             tokens = {name: backend.create_token("test", name, scope) for name, scope in PEOPLE.items()}
         config = uvicorn.Config(
-            make_app(backend), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on"
-        )
+            make_app(backend), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on",
+            http=ServiceProtocol, proxy_headers=False,
+        )  # fmt: skip
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()

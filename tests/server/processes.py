@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from discreet.server.access import Scope
+
 _STARTING = 600.0  # seconds; a busy machine takes its time
 
 
@@ -66,6 +68,13 @@ class Served:
 
     def tokens(self, count: int) -> list[str]:
         """Make tokens for analysts named a0, a1, ..."""
+        return self._create([(f"a{i}", "analyst") for i in range(count)])
+
+    def curator(self) -> str:
+        """Make the token of a curator."""
+        return self._create([("cura", "curator")])[0]
+
+    def _create(self, bearers: list[tuple[str, Scope]]) -> list[str]:
         found = Config.load(self.config)
         access = AccessStore(found.access)
         try:
@@ -76,7 +85,7 @@ class Served:
                 rule=found.rule,
                 order=found.order,
             )
-            return [desk.create("test", f"a{i}", "analyst", days=1) for i in range(count)]
+            return [desk.create("test", name, scope, days=1) for name, scope in bearers]
         finally:
             access.close()
 

@@ -425,10 +425,15 @@ def test_curators_see_spending_refusals_and_the_state_of_everything(service: Run
     assert check["head"] == service.backend.dataset.ledger.head[1]
 
 
-def test_the_live_attack_is_shown_to_the_curator(service: RunningService) -> None:
-    service.ask({"kind": "count", "where": "age > 40", "privacy": PRIVACY})
-    response = service.client("cura").get("/v1/curator/attack")
-    assert response.status_code == 200, response.text
+def test_the_live_attack_is_shown_to_the_curator_and_continued(service: RunningService) -> None:
+    curator, rows = service.client("cura"), []
+    for n in (1, 2):
+        service.ask({"kind": "count", "where": f"age > {40 + n}", "privacy": PRIVACY})
+        response = curator.get("/v1/curator/attack")
+        assert response.status_code == 200, response.text
+        assert response.json()["used"] == n
+        rows.append(response.json()["through_row"])
+    assert rows == [receipt.seq for receipt in service.backend.dataset.ledger.history()]
 
 
 def test_the_stop_switch_stops_everything_that_is_asked_and_nothing_that_is_looked_up(

@@ -12,6 +12,7 @@ import pytest
 from discreet.errors import (
     DataError,
     EngineFailed,
+    EngineUnavailable,
     ExpressionRefused,
     LedgerUnavailable,
 )
@@ -300,6 +301,19 @@ def test_whatever_rows_cause_leaves_as_one_fixed_sentence(
     assert told["code"] == "engine-failed"
     assert told["message"] == str(EngineFailed())
     assert "secret" not in json.dumps(told)
+
+
+def test_an_engine_without_its_connection_says_that_nothing_was_charged(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise EngineUnavailable
+
+    monkeypatch.setattr(service.backend.dataset.database._engine, "ensure_ready", fails)
+    response = service.ask(COUNT)
+    assert (error_of(response)["code"], response.headers["Retry-After"]) == ("busy", "5")
+    assert "nothing was asked or charged" in error_of(response)["message"]
+    assert service.backend.dataset.ledger.spent().charges == 0
 
 
 def test_an_engine_that_dies_costs_its_charge_once_and_is_free_to_ask_again(service: RunningService) -> None:

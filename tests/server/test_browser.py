@@ -214,6 +214,7 @@ def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(
     page.follow("button[value=create]")
     token = page.text("#fresh-token")
     assert page.run("document.querySelector('button.copy').hidden") is False
+    service.backend.attack(patience=600)
     page.follow("form[action='/curator/attack'] button")
     assert "An attacker who knows everything" in page.text(".lead + .lead")
     with pytest.raises(RuntimeError, match="cannot be clicked"):
@@ -272,6 +273,7 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
         if path == "/curator":
             page.follow(".who button")
             enter(page, service, "cura")
+            service.backend.attack(patience=600)
             page.follow("form[action='/curator/attack'] button")
             page.click(".confirm summary")
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import json
 import math
@@ -53,6 +54,27 @@ def test_an_answer_is_a_page_that_can_be_loaded_again_without_asking_again(servi
     assert big(pages[0]) == pytest.approx(entry["value"][0], abs=0.51)
     assert f"/answers/{entry['receipt']}" == place
     assert "asked before" not in pages[0].text
+
+
+def test_an_answer_is_saved_as_a_table_of_groups_and_intervals_by_its_owner_alone(
+    service: RunningService,
+) -> None:
+    asked = {"kind": "sentence", "text": "count by sex", "privacy": {"kind": "zcdp", "rho": 0.1}}
+    answer = service.ask(asked).json()
+    visitor = Visitor(service)
+    page = visitor.get(f"/answers/{answer['receipts'][0]}")
+    (link,) = [
+        one for one in page.all("a") if one.text == "Download CSV" and "answers" in one.attributes["href"]
+    ]
+    saved = visitor.client.get(link.attributes["href"])
+    assert saved.headers["content-disposition"] == 'attachment; filename="answer.csv"'
+    head, *rows = csv.reader(saved.text.splitlines())
+    assert head == ["sex", "statistic", "value", "lower", "upper", "unit"]
+    assert [row[:1] for row in rows] == [cell["key"] for cell in answer["cells"]]
+    for row, cell in zip(rows, answer["cells"], strict=True):
+        assert [float(number) for number in row[2:5]] == [cell["value"], cell["lower"], cell["upper"]]
+    assert Visitor(service, "ben").client.get(link.attributes["href"]).status_code == 404
+    assert charges(service) == 1
 
 
 def test_a_form_that_is_sent_twice_asks_once_and_says_so(service: RunningService) -> None:
@@ -509,6 +531,8 @@ def test_what_pages_bring_with_them_is_served_with_its_type(
     kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
     assert response.headers["content-type"].startswith(kinds[name.rpartition(".")[2]])
     assert response.headers["x-content-type-options"] == "nosniff"
+    assert "immutable" in response.headers["cache-control"]  # its address changes with its content
+    assert client.get(f"/static/{name}?v=0").headers["cache-control"] == "no-store"
     assert "http://" not in response.text.replace("http://www.w3.org", "")
     for wrong in ("/static/../config.py", "/static/%2e%2e%2fvisit.py", "/static/visit.py"):
         assert client.get(wrong).status_code == 404

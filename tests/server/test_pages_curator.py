@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from discreet.audit.reconstruction import Reconstructor
+from discreet.server.pages import curator as curator_pages
 from discreet.server.pages.curator import attack_view
 from tests.server.markup import Element, Visitor, owes_nothing, read
 
@@ -140,7 +143,10 @@ def test_refusals_are_listed_with_who_and_why(service: RunningService) -> None:
     assert "refused" in told[1]
 
 
-def test_the_attack_is_told_in_a_sentence_and_on_bars(service: RunningService) -> None:
+def test_the_attack_is_told_in_a_sentence_and_on_bars(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curator_pages, "PATIENCE", 600.0)
     service.ask({**ASKED, "text": "count where age > 40 by owner", "privacy": {"kind": "zcdp", "rho": 0.01}})
     curator = Visitor(service, "cura")
     response = curator.send(curator.get("/curator"), "/curator/attack")
@@ -154,7 +160,26 @@ def test_the_attack_is_told_in_a_sentence_and_on_bars(service: RunningService) -
     assert named == ["age", "owner"]
     assert len(list(section.all("svg", class_="marks"))) == 2
     owes_nothing(page)
-    assert "lead" not in curator.client.get("/curator").text, "it is shown where it was asked for alone"
+    row = service.backend.dataset.ledger.history()[-1].seq
+    later = curator.client.get("/curator").text
+    assert lead.text in read(later).text, "it is shown until there is another"
+    assert f"up to row {row} of the ledger" in later
+
+
+def test_an_attack_that_is_still_running_does_not_keep_the_page_waiting(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curator_pages, "PATIENCE", 0.0)
+    may_go_on = threading.Event()
+    begun = Reconstructor.update
+    monkeypatch.setattr(Reconstructor, "update", lambda *given: may_go_on.wait(600) and begun(*given))
+    service.ask(ASKED)
+    curator = Visitor(service, "cura")
+    response = curator.send(curator.get("/curator"), "/curator/attack")
+    may_go_on.set()
+    assert response.status_code == 200
+    assert "The attack is running" in response.text
+    assert service.backend.attack(patience=600)["used"] == 1
 
 
 def test_the_ledger_is_checked_to_its_head_and_a_changed_trail_is_told(service: RunningService) -> None:

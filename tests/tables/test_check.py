@@ -80,6 +80,25 @@ def test_a_table_without_a_schema_is_checked_by_what_it_suggests(tmp_path: Path)
     assert len(check_table(tmp_path / "t.csv").schema_problems) == 1
 
 
+def test_a_time_of_day_is_noted_and_a_datetime_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes("a\tb\r\n1\t31.12.2023 23:59\r\n".encode("utf-16"))
+    declared = (
+        'dialect: {delimiter: "\\t", encoding: utf-16}\n'
+        "fields:\n"
+        "  - {name: a, type: integer, constraints: {minimum: 0, maximum: 9}}\n"
+        "  - name: b\n    type: date\n    format: '%d.%m.%Y %H:%M'\n"
+        "    constraints: {minimum: 2020-01-01, maximum: 2030-01-01}\n"
+    )
+    (tmp_path / "t.schema.yaml").write_text(declared)
+    result = check_table(tmp_path / "t.txt")
+    assert result.ok
+    assert [(finding.column, finding.rule) for finding in result.findings] == [("b", "be a day")]
+    assert "time of day is not read" in result.findings[0].way_out
+    (tmp_path / "t.schema.yaml").write_text(declared.replace("type: date", "type: datetime"))
+    (problem,) = check_table(tmp_path / "t.txt").schema_problems
+    assert "Write type: date. Days are published, and the time of day is not read" in problem
+
+
 def test_a_sound_table_is_ok_with_notes() -> None:
     schema = Schema(columns=[Column("x", lower=0, upper=1)])
     result = check_table({"x": [0.5, 2.0], "extra": [1, 2]}, schema)

@@ -540,3 +540,20 @@ def test_bytes_among_texts_are_refused_without_showing_them() -> None:
         assert "SECRET" not in repr(problem) + repr(problem.args)
         assert not isinstance(problem, UnicodeDecodeError)
         problem = problem.__cause__ or problem.__context__
+
+
+def test_long_list_is_encoded_like_a_short_one() -> None:
+    # Lists beyond 2,000 values are looked up by digest.
+    texts = [f"{i}é'{{}}" for i in range(3_000)]
+    cells = [texts[0], "unlisted", texts[2_999], None, texts[1_234], f"{texts[1_234]},{texts[1_235]}", ""]
+    schema = Schema(dataset="d", columns=[Column("c", values=tuple(texts), required=False)])
+    with open_table({"c": np.array(cells, dtype=object)}) as table:
+        (batch,) = table.batches(schema)
+    assert batch["c"].tolist() == [0, 3_000, 2_999, 3_001, 1_234, 3_000, 3_001]
+
+
+def test_whole_numbers_of_a_long_list_are_found() -> None:
+    schema = Schema(dataset="d", columns=[Column("c", values=tuple(range(5_000, 8_000)))])
+    with open_table({"c": np.array([5_000.0, 7_999.0, 6_001.0])}) as table:
+        (batch,) = table.batches(schema)
+    assert batch["c"].tolist() == [0, 2_999, 1_001]

@@ -15,11 +15,12 @@ Synthetic tables: ``_rehearsal`` attacks the questions of a release on made-up r
 
 Risk: ``_risk_measurement`` measures what a release lets an attacker do before it is charged, and ``risk``
 holds the result. ``_made_up_people`` draws the people, ``_mixture`` has the law of a stranger's cell;
-``_row_risk`` attacks rows that are noised cell by cell, ``_table_risk`` all others.
+``_row_risk`` attacks rows that are noised cell by cell, ``_table_risk`` others, and ``_made_table_risk``
+tables that a release makes anew or whose model it keeps.
 
 Query answers: ``reconstruction`` attacks the answers of a private database. ``stored_answers`` reads them,
-``_contributions`` computes what single rows add to them, ``_linear_reconstruction`` guesses cells, and
-``_guess`` bounds what differential privacy lets any guess reach.
+``_contributions`` computes what single rows add to them, as ``_contribution_arrays``;
+``_linear_reconstruction`` guesses cells, and ``_guess`` bounds what differential privacy lets a guess reach.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     )
     from discreet.audit._members import MemberComparison, attack_members, attack_published
     from discreet.audit._prior import PlannedAttacks, attack_prior
+    from discreet.audit._public_prior import PublicPrior
     from discreet.audit._published_file import attack_file
     from discreet.audit._real_rows import attack_rows
     from discreet.audit._rehearsal import attack_questions
@@ -79,6 +81,7 @@ __all__ = [
     "MechanismPair",
     "MemberComparison",
     "PlannedAttacks",
+    "PublicPrior",
     "ReconstructedColumn",
     "Reconstruction",
     "Reidentification",
@@ -135,6 +138,7 @@ __getattr__ = load_on_use(
         "_guess": ("Guess", "Reidentification", "max_roc_area", "max_success_probability", "min_error"),
         "_members": ("MemberComparison", "attack_members", "attack_published"),
         "_prior": ("PlannedAttacks", "attack_prior"),
+        "_public_prior": ("PublicPrior",),
         "_published_file": ("attack_file",),
         "_real_rows": ("attack_rows",),
         "_rehearsal": ("attack_questions",),

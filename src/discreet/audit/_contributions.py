@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.audit._contribution_arrays import CellContributions, DenseContributions, ProductContributions
 from discreet.query.aggregates import (
     ClassGradients,
     ClusterSums,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats, Ints
+    from discreet.audit._contribution_arrays import Contributions
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.curation import Curated, Curation
 
@@ -42,108 +44,6 @@ if TYPE_CHECKING:
 
 _BUCKETS = 64  # steps of a margin in the table of the sigmoid
 _LAST_MARGIN = 16
-
-
-class Contributions(Protocol):
-    """Contributions of some rows to the entries of an answer."""
-
-    def total(self, size: int) -> Floats:
-        """Return the sum over the rows of every entry, of shape (size,)."""
-
-    def entries(self) -> Ints:
-        """Return the indices of the entries to which some row may contribute."""
-
-    def take(self, places: Ints) -> Floats:
-        """Return the contribution of each row to some entries, of shape (entries, rows)."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _CellContributions:
-    """Contributions ``values[:, row]`` to the entries of one cell per row; none where the code is -1.
-
-    Attributes
-    ----------
-    start : int
-        Index of the first entry of cell 0.
-    codes : array of shape (rows,)
-        Number of each row's cell, -1 for none.
-    values : array of shape (width, rows)
-        Contributions to the ``width`` consecutive entries of the cell.
-    """
-
-    start: int
-    codes: AnyArray
-    values: Floats
-
-    def total(self, size: int) -> Floats:
-        width = len(self.values)
-        in_cell = self.codes >= 0
-        codes = self.codes[in_cell]
-        cells = (size - self.start) // width
-        summed = np.zeros(size)
-        block = [np.bincount(codes, row[in_cell], cells)[:cells] for row in self.values]
-        summed[self.start : self.start + cells * width] = np.column_stack(block).ravel()
-        return summed
-
-    def entries(self) -> Ints:
-        width = len(self.values)
-        cells = np.unique(self.codes[self.codes >= 0]).astype(np.int64)
-        return self.start + (cells[:, None] * width + np.arange(width)).ravel()
-
-    def take(self, places: Ints) -> Floats:
-        local = places - self.start
-        cells, which = np.divmod(local, len(self.values))
-        # Entries before the start have negative cells, which must not match the code -1.
-        cells[local < 0] = -2
-        taken: Floats = (cells[:, None] == self.codes) * self.values[which]
-        return taken
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _DenseContributions:
-    """Contributions ``values[:, row]`` to the consecutive entries from ``start`` on."""
-
-    start: int
-    values: Floats
-
-    def total(self, size: int) -> Floats:
-        summed = np.zeros(size)
-        summed[self.start : self.start + len(self.values)] = self.values.sum(axis=1)
-        return summed
-
-    def entries(self) -> Ints:
-        return np.arange(self.start, self.start + len(self.values))
-
-    def take(self, places: Ints) -> Floats:
-        local = places - self.start
-        inside = (local >= 0) & (local < len(self.values))
-        taken = np.zeros((places.size, self.values.shape[1]))
-        taken[inside] = self.values[local[inside]]
-        return taken
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _ProductContributions:
-    """Products of each row's coordinates, upper triangle row by row, added to the first entries."""
-
-    rows: Floats
-
-    def total(self, size: int) -> Floats:
-        upper = np.triu_indices(len(self.rows))
-        summed = np.zeros(size)
-        summed[: len(upper[0])] = (self.rows @ self.rows.T)[upper]
-        return summed
-
-    def entries(self) -> Ints:
-        return np.arange(len(self.rows) * (len(self.rows) + 1) // 2)
-
-    def take(self, places: Ints) -> Floats:
-        first, second = np.triu_indices(len(self.rows))
-        inside = places < len(first)
-        taken = np.zeros((places.size, self.rows.shape[1]))
-        chosen = places[inside]
-        taken[inside] = self.rows[first[chosen]] * self.rows[second[chosen]]
-        return taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +138,7 @@ def _sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
     ]
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
-        return [_DenseContributions(0, np.stack([integers(arrays) for _, integers in terms]))]
+        return [DenseContributions(0, np.stack([integers(arrays) for _, integers in terms]))]
 
     return set().union(*(reads for reads, _ in terms)), of
 
@@ -276,7 +176,7 @@ def _histogram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Pa
         reads |= more
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
-        return [_CellContributions(0, cells(arrays), integers(arrays)[None])]
+        return [CellContributions(0, cells(arrays), integers(arrays)[None])]
 
     return reads, of
 
@@ -309,7 +209,7 @@ def _grouped_sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         cell, kept = cells(arrays), chosen(arrays)
         return [
-            _CellContributions(i * size, cell, (integers(arrays) * kept)[None])
+            CellContributions(i * size, cell, (integers(arrays) * kept)[None])
             for i, integers in enumerate(terms)
         ]
 
@@ -334,7 +234,7 @@ def _marginals(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Pa
         ones, start, parts = _one(arrays)[None], 0, []
         for table in aggregate.tables:
             cell = _joint_cells(_length(arrays), [codes[name] for name in table])
-            parts.append(_CellContributions(start, cell, ones))
+            parts.append(CellContributions(start, cell, ones))
             start += math.prod(codes[name][0] for name in table)
         return parts
 
@@ -370,9 +270,7 @@ def _node_tables(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _
         for a in attributes:
             begin = starts[a][which]
             parts.append(
-                _CellContributions(
-                    0, np.where(begin < 0, -1, begin + codes[a] * labels + codes[target]), ones
-                )
+                CellContributions(0, np.where(begin < 0, -1, begin + codes[a] * labels + codes[target]), ones)
             )
         return parts
 
@@ -395,7 +293,7 @@ def _moments(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Part
             squares.append(sums[-1] ** 2)
         # The aggregate has one entry more where the number of rows is noised with it.
         count = [np.ones(_length(arrays))] if bound.size > len(sums) + len(squares) else []
-        return [_DenseContributions(0, np.stack([*sums, *squares, *count]))]
+        return [DenseContributions(0, np.stack([*sums, *squares, *count]))]
 
     return {column.sql for column in columns}, of
 
@@ -427,11 +325,11 @@ def _gram(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Parts:
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         rows = _rows(features, arrays)
-        parts: list[Contributions] = [_ProductContributions(rows)]
+        parts: list[Contributions] = [ProductContributions(rows)]
         if aggregate.with_sums:
-            parts.append(_DenseContributions(products, rows))
+            parts.append(DenseContributions(products, rows))
         if bound.size > products + d:
-            parts.append(_DenseContributions(products + d, np.ones((1, rows.shape[1]))))
+            parts.append(DenseContributions(products + d, np.ones((1, rows.shape[1]))))
         return parts
 
     return set(features.columns), of
@@ -452,8 +350,8 @@ def _clusters(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _Par
         clip(rows, square)
         counts = np.arange(len(centers))[:, None] == nearest
         return [
-            _DenseContributions(0, counts.astype(np.float64)),
-            _CellContributions(len(centers), nearest, rows),
+            DenseContributions(0, counts.astype(np.float64)),
+            CellContributions(len(centers), nearest, rows),
         ]
 
     return set(features.columns), of
@@ -475,14 +373,14 @@ def _labeled_sums(aggregate: Any, bound: BoundAggregate, curation: Curation) -> 
     def halfspace(rows: Floats, labels: AnyArray) -> Sequence[Contributions]:
         signs = np.where(labels, 1.0, -1.0)
         wrong = (signs * (weights @ rows) <= 0).astype(np.float64)
-        return [_DenseContributions(0, wrong[None]), _DenseContributions(1, rows * (signs * wrong))]
+        return [DenseContributions(0, wrong[None]), DenseContributions(1, rows * (signs * wrong))]
 
     def gradient(rows: Floats, labels: AnyArray) -> Sequence[Contributions]:
         # The engine reads the sigmoid from a table with 64 steps per unit of the margin.
         margin = np.floor((weights @ rows) / 2.0**shift) + 0.5
         margin = np.clip(margin / _BUCKETS, -_LAST_MARGIN, _LAST_MARGIN)
         likely = np.floor(2**SIGMOID_BITS / (1 + np.exp(-margin)) + 0.5)
-        return [_DenseContributions(0, rows * (labels * 2.0**SIGMOID_BITS - likely))]
+        return [DenseContributions(0, rows * (labels * 2.0**SIGMOID_BITS - likely))]
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         make = gradient if isinstance(aggregate, GradientSums) else halfspace
@@ -500,9 +398,9 @@ def _predictions(aggregate: Any, bound: BoundAggregate, curation: Curation) -> _
         true, found = scores([arrays[name] for name in scores.columns])
         named = found.argmax(axis=0)
         if not aggregate.by_class:
-            return [_DenseContributions(0, (true == named).astype(np.float64)[None])]
+            return [DenseContributions(0, (true == named).astype(np.float64)[None])]
         cells = np.where(true >= 0, true * n + named, -1)
-        return [_DenseContributions(0, (np.arange(n * n)[:, None] == cells).astype(np.float64))]
+        return [DenseContributions(0, (np.arange(n * n)[:, None] == cells).astype(np.float64))]
 
     return set(scores.columns), of
 
@@ -513,7 +411,7 @@ def _class_gradients(aggregate: Any, bound: BoundAggregate, curation: Curation) 
 
     def of(arrays: Arrays) -> Sequence[Contributions]:
         residuals, rows = kernel.parts([arrays[name] for name in kernel.columns])
-        return [_DenseContributions(0, (residuals[:, None] * rows).reshape(-1, rows.shape[1]))]
+        return [DenseContributions(0, (residuals[:, None] * rows).reshape(-1, rows.shape[1]))]
 
     return set(kernel.columns), of
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.threads import one_thread
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from discreet._types import AnyArray, Floats, Ints
     from discreet.schema import Column
@@ -22,6 +23,8 @@ MOST_FEATURES = 40
 """Largest number of features of one learned guess; of more, those most correlated with the true cells."""
 MOST_TRAINING = 10_000
 """Largest number of records that a guess is learned from."""
+NUMBER_ROUNDS, LEVEL_ROUNDS = 50, 40
+"""Rounds of gradient boosting for a number, and for a list, where each round is one tree for each level."""
 _BOOSTED_LEVELS = 4
 _RIDGE = 1e-9
 
@@ -113,22 +116,14 @@ def learned_numbers(
     if train.sum() < 50 or not np.any(rest):
         return linear[unknown]
     model = HistGradientBoostingRegressor(
-        max_iter=50, max_leaf_nodes=16, min_samples_leaf=20, early_stopping=False, random_state=0
+        max_iter=NUMBER_ROUNDS, max_leaf_nodes=16, min_samples_leaf=20, early_stopping=False, random_state=0
     )
-    with _one_thread():
+    with one_thread():
         model.fit(matrix[known[train]], rest[train])
         boosted = rest[held_out] - model.predict(matrix[known[held_out]])
         if np.square(boosted).mean() >= np.square(rest[held_out]).mean():
             return linear[unknown]
         return np.asarray(linear[unknown] + model.predict(matrix[unknown]))
-
-
-def _one_thread() -> AbstractContextManager[Any]:
-    """Return a context that keeps OpenMP on one thread, which is faster for fits as small as these."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="openmp")
-    return limits
 
 
 def _linear(matrix: Floats, truth: Floats, known: Ints) -> Floats:
@@ -168,13 +163,17 @@ def learned_levels(
     model: Any
     if present.size <= _BOOSTED_LEVELS:
         model = HistGradientBoostingClassifier(
-            max_iter=40, max_leaf_nodes=16, min_samples_leaf=20, early_stopping=False, random_state=0
+            max_iter=LEVEL_ROUNDS,
+            max_leaf_nodes=16,
+            min_samples_leaf=20,
+            early_stopping=False,
+            random_state=0,
         )
     else:
         # Leaves grow with the table, so that a tree has at most about a thousand of them.
         leaf = max(2, known.size // 1000)
         model = ExtraTreesClassifier(25, min_samples_leaf=leaf, max_features=None, random_state=0)
-    with _one_thread():
+    with one_thread():
         model.fit(matrix[known], codes)
         return np.asarray(model.predict(matrix[unknown]), np.int64)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet._types import AnyArray, Floats, Ints
+    from discreet.audit._contribution_arrays import Contributions
     from discreet.audit.stored_answers import StoredAnswer
     from discreet.noise import Stream
     from discreet.privacy import Promise
@@ -310,8 +312,11 @@ class ColumnPosterior:
     violations: tuple[tuple[int, float, float], ...]
 
 
-def guess_column(column: Curated, people: People, answers: Sequence[StoredAnswer]) -> ColumnPosterior:
-    """Guess one column of some people from answers that depend on it.
+class ColumnAttacker:
+    """Guesses one column of some people from answers that are added piece by piece.
+
+    Only the number and strength of the strongest entries is kept between two pieces, so that its memory is
+    bounded; their contributions are computed again for a guess.
 
     Parameters
     ----------
@@ -319,14 +324,11 @@ def guess_column(column: Curated, people: People, answers: Sequence[StoredAnswer
         Column whose cells are unknown to the attacker.
     people : People
         Rows that are attacked; all their other cells are known.
-    answers : sequence of StoredAnswer
-        All stored answers that depend on the column.
 
-    Returns
-    -------
-    ColumnPosterior
-        The linear guess with the least mean square error, if the cells are drawn independently from the
-        prior.
+    Attributes
+    ----------
+    answers : int
+        Number of answers that depend on the column so far.
 
     Privacy
     -------
@@ -343,139 +345,140 @@ def guess_column(column: Curated, people: People, answers: Sequence[StoredAnswer
     ---------
     docs/explanation/theorems/guessing.md.
     """
-    prior = Prior.from_counts(column, people.counts[column.name])
-    m, k = people.size, prior.size
-    # Each row is repeated for every value of the prior.
-    copies = {name: np.repeat(values, k) for name, values in people.cells.items()}
-    copies[column.sql] = np.tile(prior.cells, m).astype(np.int32)
-    if column.values is not None:
-        copies[column.values] = np.tile(column.lower + column.step * prior.cells, m)
-    if column.flag is not None:
-        copies[column.flag] = np.tile(prior.missing, m)
-    signals, squared_shifts, violations = _Signals(), np.zeros((m, k)), []
-    for answer in answers:
-        shift = _add_answer(answer, copies, people, prior, signals, squared_shifts)
-        charged = _charged_shift(answer.promise)
-        if charged is not None and shift > charged * (1 + _DRIFT):
-            violations.append((answer.row, shift, charged))
-    before = np.tile(prior.weights, (m, 1))
-    weights, control = before, before
-    if signals.size:
-        H, own, noise = signals.strongest()
-        # The covariance of the answers: that of the unknown cells, plus that of the noise, which is 1.
-        weighted = H * np.sqrt(before.ravel())
-        S = weighted @ weighted.T
-        S[np.diag_indices_from(S)] += 1.0
-        factor = linalg.cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
-        solved = linalg.cho_solve(factor, noise + own.sum(axis=1), check_finite=False)
-        # By linearity the person's own part can be taken out afterwards, with one factorization for all.
-        solved_own = linalg.cho_solve(factor, own, check_finite=False)
-        update = (solved @ H).reshape(m, k)
-        own_update = np.einsum("qik,qi->ik", H.reshape(-1, m, k), solved_own)
-        weights, control = before * (1 + update), before * (1 + update - own_update)
-    return ColumnPosterior(prior, weights, control, float(np.sqrt(squared_shifts.max())), tuple(violations))
 
+    def __init__(self, column: Curated, people: People) -> None:
+        self.answers = 0
+        self._column, self._people = column, people
+        self._prior = Prior.from_counts(column, people.counts[column.name])
+        self._squared_shifts = np.zeros((people.size, self._prior.size))
+        self._violations: list[tuple[int, float, float]] = []
+        self._strongest: list[tuple[float, StoredAnswer, int]] = []  # strength, answer, entry of the answer
 
-class _Signals:
-    """The entries of answers that depend most on the unknown cells, in units of their noise."""
+    def add(self, answers: Sequence[StoredAnswer]) -> None:
+        """Add the answers of a list that depend on the column."""
+        relevant = [a for a in answers if not a.contributions.reads.isdisjoint(sql_names(self._column))]
+        if not relevant:
+            return
+        copies = self._copies()
+        for answer in relevant:
+            shift = self._add_answer(answer, copies)
+            charged = _charged_shift(answer.promise)
+            if charged is not None and shift > charged * (1 + _DRIFT):
+                self._violations.append((answer.row, shift, charged))
+            if len(self._strongest) > 2 * MOST_ENTRIES:
+                self._prune()
+        self.answers += len(relevant)
 
-    def __init__(self) -> None:
-        self._strength: list[Floats] = []
-        self._blocks: list[tuple[Floats, Floats, Floats]] = []
-        self.size = 0
+    def posterior(self) -> ColumnPosterior:
+        """Return the linear guess with the least mean square error, if cells are independent draws."""
+        prior, m = self._prior, self._people.size
+        before = np.tile(prior.weights, (m, 1))
+        weights, control = before, before
+        if self._strongest:
+            self._prune()
+            H, own, noise = self._entries()
+            # The covariance of the answers: that of the unknown cells, plus that of the noise, which is 1.
+            weighted = H * np.sqrt(before.ravel())
+            S = weighted @ weighted.T
+            del weighted
+            S[np.diag_indices_from(S)] += 1.0
+            factor = linalg.cho_factor(S, lower=True, overwrite_a=True, check_finite=False)
+            solved = linalg.cho_solve(factor, noise + own.sum(axis=1), check_finite=False)
+            # By linearity the person's own part can be taken out afterwards, with one factorization for all.
+            solved_own = linalg.cho_solve(factor, own, check_finite=False)
+            update = (solved @ H).reshape(before.shape)
+            own_update = np.einsum("qik,qi->ik", H.reshape(-1, *before.shape), solved_own)
+            weights, control = before * (1 + update), before * (1 + update - own_update)
+        max_shift = float(np.sqrt(self._squared_shifts.max()))
+        return ColumnPosterior(prior, weights, control, max_shift, tuple(self._violations))
 
-    def add(self, H: Floats, own: Floats, noise: Floats, strength: Floats) -> None:
-        """Add entries, of which those without any signal are dropped.
+    def _copies(self) -> dict[str, AnyArray]:
+        """Return the cells of the people, each row repeated for every value of the prior."""
+        column, prior, m = self._column, self._prior, self._people.size
+        copies = {name: np.repeat(values, prior.size) for name, values in self._people.cells.items()}
+        copies[column.sql] = np.tile(prior.cells, m).astype(np.int32)
+        if column.values is not None:
+            copies[column.values] = np.tile(column.lower + column.step * prior.cells, m)
+        if column.flag is not None:
+            copies[column.flag] = np.tile(prior.missing, m)
+        return copies
+
+    def _prune(self) -> None:
+        """Keep the strongest entries, in their order."""
+        strength = np.array([one[0] for one in self._strongest])
+        # A stable sort keeps the choice the same on all platforms where strengths are equal.
+        best = np.sort(np.argsort(-strength, kind="stable")[:MOST_ENTRIES])
+        self._strongest = [self._strongest[i] for i in best]
+
+    def _entries(self) -> tuple[Floats, Floats, Floats]:
+        """Return ``H``, the contributions of the true cells, and the noise, of the strongest entries."""
+        m, n = self._people.size, len(self._strongest)
+        H, own, noise = np.empty((n, m * self._prior.size)), np.empty((n, m)), np.empty(n)
+        copies, done = self._copies(), 0
+        for _, group in itertools.groupby(self._strongest, key=lambda one: one[1].row):
+            entries = list(group)
+            answer, places = entries[0][1], np.array([place for _, _, place in entries])
+            parts, true = answer.contributions.of(copies), answer.contributions.of(self._people.cells)
+            end = done + places.size
+            block, own_block = self._standardize(answer, places, parts, true)
+            center = block @ self._prior.weights
+            block -= center[:, :, None]
+            H[done:end], own[done:end] = block.reshape(places.size, -1), own_block - center
+            noise[done:end] = answer.noise[places] / answer.sd[places]
+            done = end
+        return H, own, noise
+
+    def _standardize(
+        self,
+        answer: StoredAnswer,
+        places: Ints,
+        parts: Sequence[Contributions],
+        true: Sequence[Contributions],
+    ) -> tuple[Floats, Floats]:
+        """Return what values of cells, and what true cells, add to entries, in sds of the noise."""
+        sd = answer.sd[places, None]
+        H = (sum(part.take(places) for part in parts) / sd).reshape(
+            places.size, self._people.size, self._prior.size
+        )
+        return H, sum(part.take(places) for part in true) / sd
+
+    def _add_answer(self, answer: StoredAnswer, copies: Mapping[str, AnyArray]) -> float:
+        """Add the entries of an answer, and return how far one cell moves it at most.
 
         Parameters
         ----------
-        H : array of shape (entries, people * values)
-            Centered contribution of each value of each cell.
-        own : array of shape (entries, people)
-            Centered contribution of the true cells.
-        noise : array of shape (entries,)
-            Noise of the entries.
-        strength : array of shape (entries,)
-            Variance of each entry under the prior, by which entries are chosen.
+        answer : StoredAnswer
+            Answer with its noise and the contributions of single rows.
+        copies : mapping of str to array
+            Curated cells of the people, each repeated for every value of the prior.
+
+        Returns
+        -------
+        float
+            Euclidean shift in standard deviations of the noise, or for Laplace noise the absolute shift in
+            units of its scale, which is an epsilon.
         """
-        useful = np.flatnonzero(strength > 0)
-        if useful.size:
-            self._blocks.append((H[useful], own[useful], noise[useful]))
-            self._strength.append(strength[useful])
-            self.size += useful.size
-        if self.size > 2 * MOST_ENTRIES:
-            self._prune()
-
-    def _prune(self) -> None:
-        """Keep the strongest entries, in their order, as one block."""
-        strength = np.concatenate(self._strength)
-        # A stable sort keeps the choice the same on all platforms where strengths are equal.
-        best = np.sort(np.argsort(-strength, kind="stable")[:MOST_ENTRIES])
-        H, own, noise = (np.concatenate(parts) for parts in zip(*self._blocks, strict=True))
-        if best.size < strength.size:
-            H, own, noise = H[best], own[best], noise[best]
-        self._blocks, self._strength, self.size = [(H, own, noise)], [strength[best]], best.size
-
-    def strongest(self) -> tuple[Floats, Floats, Floats]:
-        """Return ``H``, ``own`` and ``noise`` of the strongest entries."""
-        self._prune()
-        return self._blocks[0]
-
-
-def _add_answer(
-    answer: StoredAnswer,
-    copies: Mapping[str, AnyArray],
-    people: People,
-    prior: Prior,
-    signals: _Signals,
-    squared_shifts: Floats,
-) -> float:
-    """Add the entries of an answer to the signals, and return how far one cell moves it at most.
-
-    Parameters
-    ----------
-    answer : StoredAnswer
-        Answer with its noise and the contributions of single rows.
-    copies : mapping of str to array
-        Curated cells of the people, each repeated for every value of the prior.
-    people : People
-        Rows that are attacked, with their true cells.
-    prior : Prior
-        Values of the unknown cell and their weights.
-    signals : _Signals
-        Collection to which the entries are added.
-    squared_shifts : array of shape (people, values)
-        Squared Euclidean shifts of all answers so far, to which those of this answer are added.
-
-    Returns
-    -------
-    float
-        Euclidean shift in standard deviations of the noise, or for Laplace noise the absolute shift in
-        units of its scale, which is an epsilon.
-    """
-    m, k = squared_shifts.shape
-    parts, true = answer.contributions.of(copies), answer.contributions.of(people.cells)
-    squares, sums = np.zeros((m, k)), np.zeros((m, k))
-    # Of a table with millions of cells these people contribute to few.
-    entries = np.unique(np.concatenate([part.entries() for part in (*parts, *true)]))
-    for start in range(0, entries.size, _BLOCK):
-        places = entries[start : start + _BLOCK]
-        sd = answer.sd[places, None]
-        H = (sum(part.take(places) for part in parts) / sd).reshape(-1, m, k)
-        own = sum(part.take(places) for part in true) / sd
-        shift = H - own[:, :, None]
-        squares += np.square(shift).sum(axis=0)
-        if answer.law == "laplace":
-            sums += np.abs(shift).sum(axis=0)
-        # Centered only now, because the shift above compares uncentered contributions.
-        center = H @ prior.weights
-        H -= center[:, :, None]
-        strength = np.square(H).sum(axis=1) @ prior.weights
-        strength[strength < _NOTHING * m] = 0.0
-        signals.add(H.reshape(-1, m * k), own - center, answer.noise[places] / sd[:, 0], strength)
-    squared_shifts += squares
-    # The standard deviation of Laplace noise is sqrt(2) times its scale, in which epsilon is counted.
-    return float(sums.max() * np.sqrt(2.0) if answer.law == "laplace" else np.sqrt(squares.max()))
+        m, weights = self._people.size, self._prior.weights
+        parts, true = answer.contributions.of(copies), answer.contributions.of(self._people.cells)
+        squares, sums = np.zeros_like(self._squared_shifts), np.zeros_like(self._squared_shifts)
+        # Of a table with millions of cells these people contribute to few.
+        entries = np.unique(np.concatenate([part.entries() for part in (*parts, *true)]))
+        for start in range(0, entries.size, _BLOCK):
+            places = entries[start : start + _BLOCK]
+            H, own = self._standardize(answer, places, parts, true)
+            shift = H - own[:, :, None]
+            squares += np.square(shift).sum(axis=0)
+            if answer.law == "laplace":
+                sums += np.abs(shift).sum(axis=0)
+            # Centered only now, because the shift above compares uncentered contributions.
+            H -= (H @ weights)[:, :, None]
+            strength = np.square(H).sum(axis=1) @ weights
+            self._strongest += [
+                (float(strength[i]), answer, int(places[i])) for i in np.flatnonzero(strength >= _NOTHING * m)
+            ]
+        self._squared_shifts += squares
+        # The standard deviation of Laplace noise is sqrt(2) times its scale, in which epsilon is counted.
+        return float(sums.max() * np.sqrt(2.0) if answer.law == "laplace" else np.sqrt(squares.max()))
 
 
 def row_promise(promise: Promise) -> Promise | None:

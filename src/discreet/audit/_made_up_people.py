@@ -22,6 +22,9 @@ PEOPLE = 1_000
 CELLS = 1024
 """Parts of equal probability into which the range of a column is cut."""
 
+_FEWEST_MADE = 200
+"""Smallest number of made-up rows of which a table is made anew, if the table has as many."""
+
 
 @dataclass(frozen=True, eq=False)
 class PeopleLaw:
@@ -35,6 +38,8 @@ class PeopleLaw:
         Correlation of any two columns on the normal scale; 0 for independent columns.
     nodes : int
         Number of values of the hidden factor, all equally likely.
+    alike : bool
+        Whether all rows of a person who has several are the same, or drawn by themselves.
 
     Notes
     -----
@@ -50,6 +55,7 @@ class PeopleLaw:
     name: str
     correlation: float
     nodes: int
+    alike: bool
 
     @cached_property
     def factors(self) -> Floats:
@@ -87,10 +93,21 @@ class PeopleLaw:
             rows[column.name] = remove_cells(column, cells, stream)
         return place, rows
 
+    def draw_units(
+        self, schema: Schema, n: int, rows_each: int, stream: Stream
+    ) -> tuple[Ints, dict[str, AnyArray]]:
+        """Return people with some rows each, those of a person one after another, as :meth:`draw` does."""
+        if not self.alike:
+            return self.draw(schema, n * rows_each, stream)
+        place, rows = self.draw(schema, n, stream)
+        return np.repeat(place, rows_each), {
+            name: np.repeat(cells, rows_each) for name, cells in rows.items()
+        }
+
 
 LAWS = (
-    PeopleLaw("independent", 0.0, 1),
-    PeopleLaw("correlated", 0.5, 7),
+    PeopleLaw("independent", 0.0, 1, alike=False),
+    PeopleLaw("correlated", 0.5, 7, alike=True),
 )
 """The two laws of made-up people that every release is attacked under."""
 
@@ -104,3 +121,34 @@ def grid_rows(schema: Schema) -> dict[str, AnyArray]:
         last = cells[:1] if column.is_category or column.required else np.array([np.nan])
         rows[column.name] = np.concatenate([cells, last])
     return rows
+
+
+@dataclass(frozen=True)
+class Game:
+    """Public facts of a release, and how it is attacked.
+
+    Attributes
+    ----------
+    schema : Schema
+        Declaration of the table.
+    n_rows : int or None
+        Number of rows of the table; None where it is not public.
+    people : int
+        Number of made-up people that are attacked.
+    stream : Stream
+        Source of the people and of the noise, which follows from the public facts.
+    laws : tuple of PeopleLaw
+        Laws that people are made up by; the worst figure counts.
+    """
+
+    schema: Schema
+    n_rows: int | None
+    people: int
+    stream: Stream
+    laws: tuple[PeopleLaw, ...] = LAWS
+
+    @property
+    def made_rows(self) -> int:
+        """Number of made-up rows where a whole table must be made."""
+        most = max(_FEWEST_MADE, 2 * self.people) * (self.schema.max_rows_per_unit or 1)
+        return most if self.n_rows is None else min(self.n_rows, most)

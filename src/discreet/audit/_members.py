@@ -9,7 +9,8 @@ what it is for.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -18,11 +19,12 @@ from scipy import special
 from discreet.audit._guess import FAILURE, AttackRecord, max_roc_area
 from discreet.audit._masked_shadows import MaskedShadow
 from discreet.audit._shadow_tables import ShadowTable
-from discreet.errors import DiscreetError, ParameterError
+from discreet.audit._units import UnitRows
+from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.formatting import percent
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
-from discreet.privacy import ApproxDP, GaussianDP, PureDP
+from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP
 from discreet.query.dummy import rows_from_schema
 from discreet.ranks import rank_values
 from discreet.release.masked.method import MaskedRelease
@@ -128,6 +130,7 @@ def attack_members(
     rows: Mapping[str, AnyArray],
     *,
     on: Group,
+    ids: AnyArray | None = None,
     stream: Stream | None = None,
 ) -> tuple[MemberComparison, ...]:
     """Make tables of halves of some people anew, and compare these people with the others.
@@ -153,6 +156,9 @@ def attack_members(
         Released columns of people, encoded. At most a third of either half, and 2,000 people, are attacked.
     on : {"made-up", "rows"}
         Whether the people are made up from what is public, or real.
+    ids : array, optional
+        Id of the person of each row: a person in a synthetic table is attacked by all rows together. None:
+        every row is another person's. The rows of masked tables are attacked one by one.
     stream : Stream, optional
         Source of the halves and of the noise; a fresh one by default.
 
@@ -172,22 +178,27 @@ def attack_members(
     Shokri, Stronati, Song and Shmatikov (2017), for shadow models; Yeom, Giacomelli, Fredrikson and Jha
     (2018), for the fit of a model.
     """
-    half = len(next(iter(rows.values()), ())) // 2
-    if half < 2 * LEAST_ROWS:
-        return ()
     masked = isinstance(method, MaskedRelease)
+    units = UnitRows.from_ids(None if masked else ids, len(next(iter(rows.values()), ())))
+    half = len(units) // 2
+    if len(units.places) // 2 < 2 * LEAST_ROWS or half < LEAST_ROWS:
+        return ()
     if isinstance(method, MaskedRelease) and _publishes_rows(method):
         return ()
     stream = stream_or_fresh(stream)
     order = permutation(2 * half, stream.derive("halves"))
-    n = _people(half, len(rows))
+    n = _people(half, len(rows) * max(1, len(units.places) // len(units)) ** 2)
     first, second = order[:half], order[half:]
     seeds = stream.derive("noise").words(2) >> np.uint64(33)
-    make: Any = MaskedShadow.from_members if masked else ShadowTable.from_members
+    make: Any = (
+        partial(MaskedShadow.from_members, method, rows)
+        if isinstance(method, MaskedRelease)
+        else partial(ShadowTable.from_members, method, rows, units)
+    )
     try:
         # Nobody who is attacked takes part in what the attacker learns from.
-        taught = make(method, rows, first[n:], second[n:], n, int(seeds[0]))
-        attacked = make(method, rows, second, first, n, int(seeds[1]))
+        taught = make(first[n:], second[n:], n, int(seeds[0]))
+        attacked = make(second, first, n, int(seeds[1]))
     except DiscreetError:
         return ()
     direction = _learn_direction(*taught.features())
@@ -240,7 +251,9 @@ def attack_published(method: SyntheticRelease | MaskedRelease, n_rows: int) -> t
         size = None if method.plan_.public else min(2 * n_rows, _MOST_DRAWN)
         people = {name: values[:_MOST_DRAWN] for name, values in method.generate(size, seed=1).items()}
         stream = sampling_stream("attacks", method.sampling_seed_)
-    return attack_members(method, people, on="made-up", stream=stream)
+    each = (method.schema.max_rows_per_unit or 1) if method.schema is not None else 1
+    ids = np.arange(len(next(iter(people.values())))) // each
+    return attack_members(method, people, on="made-up", ids=ids, stream=stream)
 
 
 def _publishes_rows(method: MaskedRelease) -> bool:
@@ -254,19 +267,19 @@ def _people(n_rows: int, columns: int) -> int:
     return max(LEAST_ROWS // 2, min(n_rows // 3, MOST_PEOPLE, most))
 
 
-def _promise_of_exchange(promise: Promise) -> Promise | None:
+def promise_of_exchange(promise: Promise) -> Promise | None:
     """Return what is promised where a person in the table and another change places; None if nothing is.
 
     Tables of which one person is replaced are two steps apart where neighbors add or remove one.
     """
-    if not isinstance(promise, PureDP | ApproxDP | GaussianDP):
+    if not isinstance(promise, PureDP | ApproxDP | ZCDP | GaussianDP):
         return None
     if promise.neighbors == "replace-one":
         return promise
-    if isinstance(promise, GaussianDP):
-        return replace(promise, mu=2 * promise.mu)
-    assert isinstance(promise, PureDP)
-    return replace(promise, epsilon=2 * promise.epsilon)
+    try:
+        return promise.group(2, unit=promise.unit)
+    except PromiseError:
+        return None  # its delta would reach 1
 
 
 def largest_success(promise: Promise, others: float) -> float:
@@ -278,7 +291,7 @@ def largest_success(promise: Promise, others: float) -> float:
     table is right about at most ``exp(epsilon) b + delta`` of those in it, and wrong about at least
     ``exp(-epsilon) (1 - b - delta)``.
     """
-    exchange = _promise_of_exchange(promise)
+    exchange = promise_of_exchange(promise)
     if exchange is None:
         return 1.0
     curve = [(math.exp(epsilon), exchange.delta_at(epsilon)) for epsilon in _EPSILONS]
@@ -298,7 +311,7 @@ class _Comparisons:
 
     def __init__(self, shadow: ShadowTable | MaskedShadow, on: Group) -> None:
         self._shadow, self._on = shadow, on
-        self._promise = _promise_of_exchange(shadow.promise)
+        self._promise = promise_of_exchange(shadow.promise)
 
     def area(self, attack: str, sentence: str, members: Floats, others: Floats) -> MemberComparison:
         """Return how well a score tells people in the table from others."""
@@ -310,7 +323,7 @@ class _Comparisons:
         """Return the differences in exact matches, distances and guessed cells."""
         assert isinstance(self._shadow, ShadowTable)
         (near_in, right_in), (near_out, right_out) = self._shadow.nearest
-        width = self._shadow.width
+        width = max(self._shadow.width, 1)  # 0 where noise leaves one cell to every column
         return [
             self._difference(
                 "exact match", near_in == 0, near_out == 0, 1, "{} of people in the table have a published "
@@ -340,8 +353,7 @@ class _Comparisons:
         reach = -float(special.ndtri(FAILURE / 2)) * math.sqrt(variance / n) / (n * most)
         value = (totals[0] - totals[1]) / (n * most)
         # A mean of numbers from 0 to 1 differs between neighbors by no more than the total variation.
-        assert self._promise is not None
-        bound = self._promise.delta_at(0.0)
+        bound = 1.0 if self._promise is None else self._promise.delta_at(0.0)
         text = sentence.format(percent(means[0]), percent(means[1]))
         return self._result(attack, (value, value - reach, value + reach), 0.0, bound, means, n, text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,26 @@ _POINTS = 2048
 _LEAST = 1e-300
 _UNIQUE = 1e6
 """Values of a number that is published as it is and is no integer."""
+
+
+def log_sum_exp(logs: Floats, axis: int, *, keepdims: bool = False) -> Floats:
+    """Return the logarithm of the sum of ``exp(logs)`` along an axis, -inf where all of them are.
+
+    Parameters
+    ----------
+    logs : array
+        Logarithms, finite or -inf.
+    axis : int
+        Axis that is summed over.
+    keepdims : bool
+        Whether the axis stays, with length 1.
+    """
+    # scipy's logsumexp also takes signs, weights and complex numbers: five times slower on these arrays.
+    top = logs.max(axis=axis, keepdims=True)
+    top[np.isneginf(top)] = 0.0
+    with np.errstate(divide="ignore"):
+        total = np.log(np.exp(logs - top).sum(axis=axis, keepdims=True)) + top
+    return np.asarray(total if keepdims else total.squeeze(axis))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +72,11 @@ class Mixture:
 
         Values of a list and few integers are complete; of other numbers they are the middles of parts.
         """
+        return self._states
+
+    @cached_property
+    def _states(self) -> tuple[AnyArray, Floats]:
+        """The states, computed once: every guess asks for those of all columns."""
         there = ~np.isnan(self.values) if self.target.column.is_number else np.ones(len(self.values), bool)
         values, place = np.unique(self.values[there], return_inverse=True)
         if not self.target.is_list and len(values) > _BINS:

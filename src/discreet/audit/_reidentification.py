@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
-from scipy.special import logsumexp
 
 from discreet.audit._guess import FAILURE, Reidentification, share_interval
+from discreet.audit._mixture import log_sum_exp
 from discreet.audit._real_rows import check_aligned
+from discreet.audit._units import UnitRows
 from discreet.audit.channel import MOST_ROWS, cell_log_likelihood, plan_targets
 from discreet.errors import DataError, DiscreetWarning
 from discreet.noise import permutation
@@ -24,7 +25,7 @@ from discreet.release.invariant.plan import InvariantPlan, feature_matrix
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._types import AnyArray, Bools, Floats
+    from discreet._types import AnyArray, Bools, Floats, Ints
     from discreet.audit.channel import Target
     from discreet.release import ReleasePlan
 
@@ -45,6 +46,7 @@ def attack_records(
     rows: Mapping[str, AnyArray],
     published: Mapping[str, AnyArray],
     *,
+    ids: AnyArray | None = None,
     stream: Stream | None = None,
 ) -> tuple[Reidentification, ...]:
     """Link people to their published rows, and decide who is in the table.
@@ -60,6 +62,9 @@ def attack_records(
     rows, published : mapping of str to array
         True and published columns, encoded, row by row; at most 20,000 random rows are used. For an
         invariant release give the whole table: a model trained on a part of it is another.
+    ids : array, optional
+        Id of the person of each row: whoever has several is attacked by all of them together. None: every
+        row is another person's.
     stream : Stream, optional
         Source of the choice of rows and of the fresh noise; a fresh one by default.
 
@@ -83,10 +88,13 @@ def attack_records(
     if n < 2:
         return ()
     stream = stream_or_fresh(stream)
+    units = UnitRows.from_ids(None if isinstance(plan, InvariantPlan) else ids, n)
     # Random order, because linkage takes the first of equally likely rows.
-    order = permutation(n, stream.derive("order of the attacked"))
+    units = units.take(permutation(len(units), stream.derive("order of the attacked")))
+    order = units.places
     if not isinstance(plan, InvariantPlan):
         order = order[:MOST_ROWS]
+    owners = units.owners[: len(order)]
     names = [summary.column for summary in plan.columns]
     people = {name: rows[name][order] for name in names}
     shown = {name: published[name][order] for name in names}
@@ -97,10 +105,10 @@ def attack_records(
         return tuple(x for x in results if x is not None)
     known = [t for t in plan_targets(plan) if t.channel is not None]
     protected = [t for t in known if not t.is_clear]
-    results = [linkage(protected, people, shown, with_public=False)]
+    results = [linkage(protected, people, shown, owners, with_public=False)]
     if len(protected) < len(known):
-        results.append(linkage(known, people, shown, with_public=True))
-    results.append(membership(plan, protected, people, fresh))
+        results.append(linkage(known, people, shown, owners, with_public=True))
+    results.append(membership(plan, protected, people, owners, fresh))
     return tuple(x for x in results if x is not None)
 
 
@@ -133,10 +141,11 @@ def linkage(
     targets: Sequence[Target],
     rows: Mapping[str, AnyArray],
     published: Mapping[str, AnyArray],
+    owners: Ints,
     *,
     with_public: bool,
 ) -> Reidentification | None:
-    """Link each person's true record to the published row that is likeliest for it.
+    """Link each person to the published row that is likeliest for the person's true rows.
 
     Parameters
     ----------
@@ -145,6 +154,8 @@ def linkage(
     rows, published : mapping of str to array
         True and published columns, row by row, in random order: of equally likely rows the first
         is taken.
+    owners : array of int
+        Number of the person that each row belongs to, from 0 on; those of one person stand together.
     with_public : bool
         Whether the known columns include public ones, for the text of the result.
 
@@ -159,27 +170,33 @@ def linkage(
     # A table of many columns is searched in part: for fewer people, among fewer rows.
     # As many rows as leave comparisons for about a hundred people.
     among = min(n, max(1_000, _COMPARISONS // (100 * len(targets))))
-    attacked = min(among, max(50, _COMPARISONS // (among * len(targets))))
-    links = np.empty(attacked, np.int64)
+    units = UnitRows.from_ids(owners[:among], among)
+    each = len(units.places) / len(units)
+    attacked = min(len(units), max(50, int(_COMPARISONS // (among * len(targets) * each))))
+    hits = np.empty(attacked, bool)
     searched = {t.name: published[t.name][:among] for t in targets}
     for start in range(0, attacked, _BLOCK):
-        people = {t.name: rows[t.name][start : min(start + _BLOCK, attacked)] for t in targets}
-        links[start : start + _BLOCK] = np.argmax(log_likelihoods(targets, people, searched), axis=1)
-    success, lower, upper = share_interval(links == np.arange(attacked), FAILURE)
-    known = f"a person's true cells in {_columns(len(targets))}" + (
-        ", public ones among them" if with_public else ""
-    )
+        block = units.take(np.arange(start, min(start + _BLOCK, attacked)))
+        people = {t.name: rows[t.name][block.places] for t in targets}
+        # Of several rows of a person, whichever explains a published row.
+        logs = np.logaddexp.reduceat(log_likelihoods(targets, people, searched), block.starts, axis=0)
+        hits[start : start + _BLOCK] = owners[np.argmax(logs, axis=1)] == np.arange(start, start + len(block))
+    success, lower, upper = share_interval(hits, FAILURE)
+    known = f"a person's true cells in {_columns(len(targets))}"
+    known += (" of every row" if each > 1 else "") + (", public ones among them" if with_public else "")
+    row = "a row of that person" if each > 1 else "that person's row"
+    chance = each / among
     return Reidentification(
         attack="linkage",
         success=success,
         lower=lower,
         upper=upper,
-        chance=1 / among,
+        chance=chance,
         n=attacked,
         failure_probability=FAILURE,
         knowledge=f"{known}, and the published laws",
-        sentence=f"An attacker who knows {known} finds that person's row among {among:,} in "
-        f"{_percent(success)} of cases; by chance, in {_percent(1 / among)}.",
+        sentence=f"An attacker who knows {known} finds {row} among {among:,} in "
+        f"{_percent(success)} of cases; by chance, in {_percent(chance)}.",
     )
 
 
@@ -272,7 +289,11 @@ def _percent(share: float) -> str:
 
 
 def membership(
-    plan: ReleasePlan, targets: Sequence[Target], rows: Mapping[str, AnyArray], stream: Stream
+    plan: ReleasePlan,
+    targets: Sequence[Target],
+    rows: Mapping[str, AnyArray],
+    owners: Ints,
+    stream: Stream,
 ) -> Reidentification | None:
     """Publish a third of the people anew and decide for them and another third who is in the table.
 
@@ -284,6 +305,8 @@ def membership(
         Columns that the attacker knows, each with a law of its own.
     rows : mapping of str to array
         True columns, in random order.
+    owners : array of int
+        As for :func:`linkage`.
     stream : Stream
         Source of the noise of the fresh draw.
 
@@ -296,20 +319,25 @@ def membership(
     -----
     A person's first statistic is the log mean over published rows of ``f(row | person) / f(row)``, with
     ``f(row)`` the mean likelihood over the last third, which the attacker knows; the second is the largest
-    likelihood of a row. The better of the two and its threshold are chosen on half of the people, and
-    successes are counted on the other half.
+    likelihood of a row. Over several rows of a person the first is added up and the largest of the second
+    taken. The better of the two and its threshold are chosen on half of the people, and successes are counted
+    on the other half.
     """
-    n = len(next(iter(rows.values())))
+    units = UnitRows.from_ids(owners, len(owners))
     # Three tables of likelihoods, people by published rows, for every column.
     most = MOST_PEOPLE if not targets else int((_CELLS / (3 * len(targets))) ** 0.5)
-    each = min(n // 3, MOST_PEOPLE, most)
+    each = min(len(units) // 3, int(min(MOST_PEOPLE, most) * len(units) // len(owners)))
     if each < _FEWEST or not targets:
         return None
-    inside, outside, others = ({k: v[i * each : (i + 1) * each] for k, v in rows.items()} for i in range(3))
+    thirds = [units.take(np.arange(i * each, (i + 1) * each)) for i in range(3)]
+    inside, outside, others = ({k: v[part.places] for k, v in rows.items()} for part in thirds)
     published = plan.noise(inside, stream)
     # The likelihood of each row under the population.
     baseline = _log_mean(_blockwise_likelihoods(targets, others, published), axis=0)
-    scores = [_statistics(targets, people, published, baseline) for people in (inside, outside)]
+    scores = []
+    for part, people in zip(thirds[:2], (inside, outside), strict=True):
+        mean, largest = _statistics(targets, people, published, baseline)
+        scores.append((part.combine(mean, np.add), part.combine(largest, np.maximum)))
     hits = max((decide_membership(a, b) for a, b in zip(*scores, strict=True)), key=lambda pair: pair[0])[1]
     return _membership_result(
         hits, each, f"a person's true cells in {len(targets)} columns, and the published laws"
@@ -373,8 +401,7 @@ def _blockwise_likelihoods(
 
 def _log_mean(logs: Floats, axis: int) -> Floats:
     """Return the logarithm of the mean of ``exp(logs)`` along an axis."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(logsumexp(logs, axis=axis) - np.log(logs.shape[axis]))
+    return np.asarray(log_sum_exp(logs, axis) - np.log(logs.shape[axis]))
 
 
 def _statistics(

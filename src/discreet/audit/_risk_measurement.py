@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scipy import special
 
 from discreet.audit._guess import FAILURE
-from discreet.audit._made_up_people import LAWS, PEOPLE
-from discreet.audit._members import attack_members, largest_success
+from discreet.audit._made_table_risk import attack_made_tables
+from discreet.audit._made_up_people import LAWS, PEOPLE, Game
+from discreet.audit._members import promise_of_exchange
+from discreet.audit._public_prior import describe_prior
 from discreet.audit._reidentification import score_linkage, score_membership
 from discreet.audit._row_risk import RowScores
 from discreet.audit._table_risk import MOST_ROWS, TableScores
-from discreet.audit.risk import DIGITS, LIMITS, AttackRisk, Risk, judge, threshold_of
+from discreet.audit._unit_risk import MOST_ALIKE, MOST_DIFFERENT, UnitScores
+from discreet.audit.risk import LIMITS, AttackRisk, Risk, judge, state_attack
 from discreet.errors import DiscreetError, DiscreetWarning
 from discreet.formatting import count_noun, percent, small_percent
 from discreet.noise_law import (
@@ -27,34 +30,27 @@ from discreet.noise_law import (
     SampledLaw,
     SphericalLaw,
 )
-from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
+from discreet.privacy import NoPromise
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.synthetic import SyntheticRelease
 from discreet.release.synthetic.synthesis import sampling_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from discreet._types import AnyArray, Floats
-    from discreet.audit._members import MemberComparison
+    from discreet._types import Floats
+    from discreet.audit._public_prior import PublicPrior
     from discreet.audit.risk import RiskAttack
-    from discreet.noise import Stream
     from discreet.noise_law import Law
     from discreet.release import ReleaseMethod, ReleasePlan
-    from discreet.schema import Schema
 
 Scores: TypeAlias = RowScores | TableScores
 FEW = 3
 """Number of columns that an attacker with little knowledge has."""
 _FACTORS = (2.0, 4.0, 8.0)
-_KNOWS_ALL = "all columns of a person, everything that is published, and other people of the same kind"
 _ADVISED_ON = 200
 """Number of made-up people on whom more noise is tried."""
-_ENOUGH, _MOST_RUNS = 600, 8
-"""People whom attacks on made tables need for a narrow interval, and the most tables made for them."""
-_FEWEST_MADE = 200
-"""Smallest number of made-up rows of which a table is made anew, if the table has as many."""
 _SYNTHETIC = (
     "Publish a synthetic table (--method synthetic --epsilon 1 --delta 1e-6): none of its rows is a person's."
 )
@@ -66,6 +62,7 @@ def measure_risk(
     n_rows: int | None,
     *,
     people: int = PEOPLE,
+    prior: PublicPrior | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> Risk:
     """Attack made-up people in a release that is planned, and say whether it may be published.
@@ -80,6 +77,9 @@ def measure_risk(
         Number of rows of the table; None where it is not public.
     people : int
         Number of made-up people that are attacked; fewer are faster, and the intervals wider.
+    prior : PublicPrior, optional
+        Law of public rows that attackers may know; people are made up by it too, and the worst figure
+        counts.
     progress : callable
         Called with the share that is done, from 0 to 1.
 
@@ -109,9 +109,9 @@ def measure_risk(
     # Which rows are drawn from answers does not change what the answers tell.
     facts = {name: value for name, value in method.parameters().items() if name not in ("draw", "n_records")}
     stream = sampling_stream("risk", schema.digest, method.name, facts, n_rows)
-    game = _Game(schema, n_rows, people, stream)
+    game = Game(schema, n_rows, people, stream, LAWS if prior is None else (*LAWS, prior))
     if isinstance(method, SyntheticRelease | MaskedRelease):
-        attacks, left_out = _attack_made_tables(method, plan, game)
+        attacks, left_out = attack_made_tables(method, plan, game)
     elif isinstance(plan, InvariantPlan):
         attacks, left_out = _attack_invariants(plan, game)
     else:
@@ -121,34 +121,6 @@ def measure_risk(
     return replace(risk, advice=tuple(_advise(method, plan, game, risk)))
 
 
-@dataclass(frozen=True)
-class _Game:
-    """Public facts of a release, and how it is attacked.
-
-    Attributes
-    ----------
-    schema : Schema
-        Declaration of the table.
-    n_rows : int or None
-        Number of rows of the table; None where it is not public.
-    people : int
-        Number of made-up people that are attacked.
-    stream : Stream
-        Source of the people and of the noise, which follows from the public facts.
-    """
-
-    schema: Schema
-    n_rows: int | None
-    people: int
-    stream: Stream
-
-    @property
-    def made_rows(self) -> int:
-        """Number of made-up rows where a whole table must be made."""
-        most = max(_FEWEST_MADE, 2 * self.people)
-        return most if self.n_rows is None else min(self.n_rows, most)
-
-
 class _RowRisk:
     """Attacks on a release whose rows are each that of a person.
 
@@ -156,20 +128,29 @@ class _RowRisk:
     ----------
     plan : ReleasePlan
         Plan of the release.
-    game : _Game
+    game : Game
         Public facts of the release, with its number of rows.
     """
 
-    def __init__(self, plan: ReleasePlan, game: _Game) -> None:
+    def __init__(self, plan: ReleasePlan, game: Game) -> None:
         """Draw made-up people and their rows under each law."""
         schema, n_rows, stream = game.schema, game.n_rows, game.stream
         assert n_rows is not None
+        rows_each = min(schema.max_rows_per_unit or 1, n_rows)
         joint = any(_is_joint(summary.law) for summary in plan.columns)
-        draw: Any = TableScores.draw if joint else RowScores.draw
+        draw: Any = RowScores.draw
+        if joint:
+            draw = partial(TableScores.draw, rows_each=min(rows_each, MOST_ALIKE))
         self._scores: list[tuple[str, Scores]] = [
-            (law.name, draw(plan, schema, law, n_rows, stream.derive(law.name), game.people)) for law in LAWS
+            (law.name, draw(plan, schema, law, n_rows, stream.derive(law.name), game.people))
+            for law in game.laws
         ]
-        self._stream = stream
+        # The same rows, put together to people who have several.
+        self._units = [
+            (name, _join_rows(one, rows_each, alike=law.alike))
+            for law, (name, one) in zip(game.laws, self._scores, strict=True)
+        ]
+        self._stream, self._source = stream, describe_prior(game)
         self._n_rows = min(n_rows, MOST_ROWS) if joint else n_rows
         self._bound = _bound_gain(plan)
         self.left_out: list[str] = []
@@ -178,54 +159,68 @@ class _RowRisk:
                 f"Noise that columns share is attacked in a table of {self._n_rows:,} rows, not {n_rows:,}: "
                 "the figures are too high rather than too low."
             )
-        if (schema.max_rows_per_unit or 1) > 1:
-            self.left_out.append("Several rows of one person, which tell more together, are attacked singly.")
+        if rows_each > 1:
+            self.left_out.append("Cells are guessed in one row of a person, not in all of them together.")
+        if rows_each > MOST_DIFFERENT and not joint:
+            self.left_out.append(
+                f"Of the {rows_each:,} rows that a person may have, {MOST_DIFFERENT} that differ are "
+                f"attacked together, or {min(rows_each, MOST_ALIKE)} that are the same."
+            )
 
     def attacks(self, progress: Callable[[float], None]) -> list[AttackRisk]:
         """Return the worst result of each attack over the laws of made-up people."""
         first = self._scores[0][1]
-        public, protected = len(first.always_known), len(first.by_information())
+        public, protected = len(first.always_known), len(first.by_information)
         if not public + protected:
             return []
         sizes = sorted({min(FEW, protected), math.ceil(protected / 2), protected})
-        found = [self._worst(self._link(name, one, k) for name, one in self._scores) for k in sizes]
-        found.append(self._worst(self._recognize(name, one) for name, one in self._scores))
+        laws = range(len(self._scores))
+        found = [self._worst(self._link(place, k) for place in laws) for k in sizes]
+        found.append(self._worst(self._recognize(place) for place in laws))
         progress(0.3)
         guesses: list[AttackRisk] = []
         for done, (name, one) in enumerate(self._scores):
-            guesses += [self._guess(name, one, j) for j in one.by_information()]
+            guesses += [self._guess(name, one, j) for j in one.by_information]
             progress(0.3 + 0.7 * (done + 1) / len(self._scores))
-        return [*found, *([self._worst(guesses)] if guesses else [])]
+        # What is guessed by whoever knows the declared rows is stated in any case.
+        parts = [
+            [one for one in guesses if (one.prior == "declared") is declared] for declared in (False, True)
+        ]
+        return [*found, *(self._worst(part) for part in parts if part)]
 
     def linkage_of_last(self, columns: int) -> float:
         """Return the success of linkage by the columns that tell least, and those that are public."""
         return max(
-            float(one.link([*one.always_known, *one.by_information()[-columns:]]).mean())
-            for _, one in self._scores
+            float(units.link([*one.always_known, *one.by_information[-columns:]]).mean())
+            for (_, one), (_, units) in zip(self._scores, self._units, strict=True)
         )
 
     @staticmethod
     def _worst(results: Iterable[AttackRisk]) -> AttackRisk:
         return max(results, key=lambda one: (one.upper - one.baseline) / (1 - one.baseline + 1e-12))
 
-    def _link(self, law: str, scores: Scores, k: int) -> AttackRisk:
-        """Return how often the attacker finds the row of a person of whom k columns are known."""
-        known = _knowledge(k, len(scores.columns) - len(scores.always_known), len(scores.always_known))
-        success = scores.link([*scores.always_known, *scores.by_information()[:k]])
-        chance = 1 / self._n_rows
+    def _link(self, place: int, k: int) -> AttackRisk:
+        """Return how often the attacker finds a row of a person of whom k columns are known."""
+        (law, scores), (_, units) = self._scores[place], self._units[place]
+        known = _knowledge(
+            k, len(scores.columns) - len(scores.always_known), len(scores.always_known), units.rows_each
+        )
+        success = units.link([*scores.always_known, *scores.by_information[:k]])
+        chance = units.rows_each / self._n_rows
+        row = "that person's row" if units.rows_each == 1 else "one of them"
         return self._result(
             "linkage", law, success, chance, k + len(scores.always_known), known,
-            f"Somebody who knows {known} finds that person's row among {self._n_rows:,} in "
+            f"Somebody who knows {known} finds {row} among {self._n_rows:,} in "
             f"{small_percent(float(success.mean()))} of cases; by chance, in {small_percent(chance)}.",
         )  # fmt: skip
 
-    def _recognize(self, law: str, scores: Scores) -> AttackRisk:
+    def _recognize(self, place: int) -> AttackRisk:
         """Return how often the attacker knows whether a person is in the table, all columns known."""
+        (law, scores), (_, units) = self._scores[place], self._units[place]
         k = len(scores.columns)
-        known = _knowledge(
-            k - len(scores.always_known), k - len(scores.always_known), len(scores.always_known)
-        )
-        success = scores.recognize([*scores.always_known, *scores.by_information()])
+        public = len(scores.always_known)
+        known = _knowledge(k - public, k - public, public, units.rows_each)
+        success = units.recognize([*scores.always_known, *scores.by_information])
         return self._result(
             "membership", law, success, 0.5, k, known,
             f"Somebody who knows {known} says correctly in {percent(float(success.mean()))} of cases whether "
@@ -263,45 +258,31 @@ class _RowRisk:
         reach = -float(special.ndtri(FAILURE / 2)) * spread or -math.log(FAILURE / 2) / n
         if attack == "attribute inference" and spread == 0:
             reach = 0.0
-        return _state(
-            attack=attack, known=known, knowledge=f"{knowledge}, and how people are distributed",
+        return state_attack(
+            attack=attack, known=known,
+            knowledge=f"{knowledge}, and {self._source.get(law, 'how people are distributed')}",
             prior=law, success=mean, lower=max(0.0, mean - reach), upper=min(1.0, mean + reach),
             baseline=baseline, bound=None if self._bound is None else _raise_by(baseline, self._bound), n=n,
             n_rows=self._n_rows, failure_probability=FAILURE, sentence=sentence,
         )  # fmt: skip
 
 
-def _state(
-    *,
-    attack: RiskAttack,
-    success: float,
-    lower: float,
-    upper: float,
-    baseline: float,
-    bound: float | None,
-    **others: Any,
-) -> AttackRisk:
-    """Return the result of an attack, with its threshold and as many digits as every processor agrees on.
-
-    Parameters
-    ----------
-    attack, success, lower, upper, baseline, bound, **others
-        As for :class:`~discreet.audit.risk.AttackRisk`.
-    """
-    shares = [round(share, DIGITS) for share in (success, lower, upper, baseline)]
-    return AttackRisk(
-        attack=attack, success=shares[0], lower=shares[1], upper=shares[2], baseline=shares[3],
-        bound=None if bound is None else min(1.0, round(bound + 0.5 * 10.0**-DIGITS, DIGITS)),
-        threshold=threshold_of(attack, shares[3]), **{"column": None, **others},
-    )  # fmt: skip
+def _join_rows(scores: Scores, rows_each: int, *, alike: bool) -> Scores | UnitScores:
+    """Return rows that were drawn one by one as those of people who have several; tables have them so."""
+    if rows_each == 1 or isinstance(scores, TableScores):
+        return scores
+    if alike:
+        return UnitScores.from_scores(scores, 1, min(rows_each, MOST_ALIKE))
+    return UnitScores.from_scores(scores, min(rows_each, MOST_DIFFERENT), 1)
 
 
-def _knowledge(known: int, protected: int, public: int) -> str:
-    """Return in words which columns the attacker knows."""
+def _knowledge(known: int, protected: int, public: int, rows_each: int) -> str:
+    """Return in words which columns the attacker knows, and in how many rows."""
+    whose = "a person" if rows_each == 1 else f"all {rows_each} rows of a person"
     if known == protected:
-        return f"all {protected + public} columns of a person" if protected + public > 1 else "the column"
+        return f"all {protected + public} columns of {whose}" if protected + public > 1 else "the column"
     beside = f" and the {count_noun(public, 'public column')}" if public else ""
-    return f"the {known} columns of a person that tell most{beside}"
+    return f"the {known} columns of {whose} that tell most{beside}"
 
 
 def _is_joint(law: Law) -> bool:
@@ -322,15 +303,16 @@ def _bound_gain(plan: ReleasePlan) -> float | None:
     Where a person's row is replaced, everything that is published changes in law by at most the total
     variation ``delta(0)`` of the promise, and a guess that has b to start from gains at most
     ``delta(0) (1 - b)``. Promises about different columns of a row bound it by ``1 - prod(1 - delta(0))``.
+    Where neighbors add or remove a person, replacing one takes two steps.
     """
     if any(isinstance(promise, NoPromise) for promise in plan.promises):
         return None
     if any(summary.law.kind == "clear" for summary in plan.columns):
         return None
     bounds = [
-        (promise.covers, promise.delta_at(0.0))
+        (promise.covers, exchange.delta_at(0.0))
         for promise in plan.promises
-        if isinstance(promise, PureDP | ApproxDP | GaussianDP)
+        if (exchange := promise_of_exchange(promise)) is not None
     ]
     whole = [delta for covers, delta in bounds if covers is None]
     parts = [delta for covers, delta in bounds if covers is not None]
@@ -340,104 +322,7 @@ def _bound_gain(plan: ReleasePlan) -> float | None:
     return min(whole, default=None)
 
 
-def _attack_made_tables(
-    method: SyntheticRelease | MaskedRelease, plan: ReleasePlan, game: _Game
-) -> tuple[list[AttackRisk], list[str]]:
-    """Attack people in tables that are made anew from made-up rows, and others."""
-    size, n_rows = game.made_rows, game.n_rows
-    if isinstance(method, SyntheticRelease):
-        # Other rows from the same answers have the same risk.
-        method = copy.copy(method)
-        method.draw = 0
-    _, rows = LAWS[-1].draw(game.schema, 2 * size, game.stream.derive("people"))
-    found = _repeat_attacks(method, rows, game)
-    left_out = []
-    if n_rows is None or size < n_rows:
-        of = "a table whose number of rows is not public" if n_rows is None else f"one of {n_rows:,} rows"
-        left_out.append(
-            f"People are attacked in a table made of {size:,} made-up rows, where they are found more easily "
-            f"than in {of}."
-        )
-    known = len(game.schema.released)
-    areas = [one for one in found if one.members is None]
-    attacks = [_membership_of(max(areas, key=lambda one: one.value), size, known)] if areas else []
-    named = {one.attack: one for one in found}
-    if "exact match" in named:
-        linkage = _difference_of("linkage", named["exact match"], plan, size, known)
-        inference = _difference_of("attribute inference", named["guessed cells"], plan, size, known - 1)
-        attacks = [linkage, *attacks, inference]
-    else:
-        left_out.append("Linkage and attribute inference: no published row is that of a person.")
-    if not found:
-        left_out.append(
-            "Membership: the made-up rows are too few, or rows of the table are published as they are."
-        )
-    return attacks, left_out
-
-
-def _repeat_attacks(
-    method: SyntheticRelease | MaskedRelease, rows: dict[str, AnyArray], game: _Game
-) -> tuple[MemberComparison, ...]:
-    """Attack several tables of few people each, and return the means; none where no table can be made."""
-    runs = [attack_members(method, rows, on="made-up", stream=game.stream.derive("attack 0"))]
-    if not runs[0]:
-        return ()
-    more = min(_MOST_RUNS, math.ceil(_ENOUGH / runs[0][0].n))
-    for k in range(1, more):
-        again = attack_members(method, rows, on="made-up", stream=game.stream.derive(f"attack {k}"))
-        runs += [again] if again else []
-    return tuple(_mean_of(one) for one in zip(*runs, strict=True))
-
-
-def _mean_of(runs: Sequence[MemberComparison]) -> MemberComparison:
-    """Return one attack on several tables as one result, with the interval of its mean."""
-    first, n = runs[0], len(runs)
-    value = math.fsum(one.value for one in runs) / n
-    reach = math.sqrt(math.fsum((one.upper - one.value) ** 2 for one in runs)) / n
-    means: dict[str, Any] = {}
-    if first.members is not None:
-        for name in ("members", "others"):
-            means[name] = math.fsum(getattr(one, name) for one in runs) / n
-    return replace(first, value=value, lower=value - reach, upper=value + reach, n=first.n * n, **means)
-
-
-def _membership_of(found: MemberComparison, size: int, known: int) -> AttackRisk:
-    """Return the best of the attacks that tell people in a table from others."""
-    return _state(
-        attack="membership", known=known, knowledge=_KNOWS_ALL, prior="correlated",
-        success=found.value, lower=max(0.0, found.lower), baseline=found.chance,
-        # What is proven narrows what is measured.
-        upper=max(found.value, min(found.upper, found.bound)),
-        bound=found.bound, n=found.n, n_rows=size, failure_probability=found.failure_probability,
-        sentence="Somebody who knows all columns of a person tells people in the table from others in "
-        f"{percent(found.value)} of pairs; by chance, in {percent(0.5)}.",
-    )  # fmt: skip
-
-
-def _difference_of(
-    attack: RiskAttack, found: MemberComparison, plan: ReleasePlan, size: int, known: int
-) -> AttackRisk:
-    """Return an attack that may be right about people who are not in the table, too."""
-    assert found.members is not None
-    assert found.others is not None
-    shares = [small_percent(found.members), small_percent(found.others)]
-    sentence = (
-        f"A published row has all cells of a person in the table in {shares[0]} of cases, and of others in "
-        f"{shares[1]}."
-        if attack == "linkage"
-        else "Somebody who knows all columns of a person but one guesses it, by the row that is most alike, "
-        f"right in {shares[0]} of cases, and for people who are not in the table in {shares[1]}."
-    )
-    return _state(
-        attack=attack, known=known, knowledge=_KNOWS_ALL, prior="correlated",
-        success=found.members, lower=min(max(0.0, found.others + found.lower), found.members),
-        upper=max(min(1.0, found.others + found.upper), found.members), baseline=found.others,
-        bound=min(largest_success(one, found.others) for one in plan.promises), n=found.n, n_rows=size,
-        failure_probability=found.failure_probability, sentence=sentence,
-    )  # fmt: skip
-
-
-def _attack_invariants(plan: InvariantPlan, game: _Game) -> tuple[list[AttackRisk], list[str]]:
+def _attack_invariants(plan: InvariantPlan, game: Game) -> tuple[list[AttackRisk], list[str]]:
     """Attack made-up people by the score that an invariant release keeps exactly."""
     size, schema, stream = game.made_rows, game.schema, game.stream
     _, declared = LAWS[-1].draw(schema, size, stream.derive("people"))
@@ -450,7 +335,7 @@ def _attack_invariants(plan: InvariantPlan, game: _Game) -> tuple[list[AttackRis
         results.insert(0, score_linkage(plan, rows, published))
     named: dict[str, RiskAttack] = {"invariants": "linkage", "membership": "membership"}
     attacks = [
-        _state(
+        state_attack(
             attack=named[one.attack], known=len(schema.released), knowledge=one.knowledge,
             prior="correlated", success=one.success, lower=one.lower, upper=one.upper, baseline=one.chance,
             bound=None, n=one.n, n_rows=size, failure_probability=one.failure_probability,
@@ -464,7 +349,7 @@ def _attack_invariants(plan: InvariantPlan, game: _Game) -> tuple[list[AttackRis
     return attacks, left_out
 
 
-def _advise(method: ReleaseMethod, plan: ReleasePlan, game: _Game, risk: Risk) -> list[str]:
+def _advise(method: ReleaseMethod, plan: ReleasePlan, game: Game, risk: Risk) -> list[str]:
     """Return what would lower the risk, the surest first."""
     if risk.verdict == "yes":
         return []
@@ -491,10 +376,10 @@ def _advise(method: ReleaseMethod, plan: ReleasePlan, game: _Game, risk: Risk) -
     return advice
 
 
-def _advise_columns(plan: ReleasePlan, game: _Game) -> list[str]:
+def _advise_columns(plan: ReleasePlan, game: Game) -> list[str]:
     """Return how many columns may be published if linkage is to stay below its threshold."""
     measured = _RowRisk(plan, game)
-    protected = len(measured._scores[0][1].by_information())
+    protected = len(measured._scores[0][1].by_information)
     for columns in range(protected - 1, 0, -1):
         if measured.linkage_of_last(columns) <= LIMITS["linkage"]:
             return [

@@ -9,15 +9,15 @@ there. So some rows of each person say how the person fares among millions of st
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy
-from scipy import special
 
+from discreet.audit._count_laws import binomial_chance, poisson_quantile
 from discreet.audit._made_up_people import PEOPLE, grid_rows
-from discreet.audit._mixture import Mixture
+from discreet.audit._mixture import Mixture, log_sum_exp
 from discreet.audit.channel import plan_targets
 from discreet.query.dummy import uniform_shares
 
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 DRAWS = 64
 """Number of rows that are drawn of each of them."""
+_LEAST_PEOPLE = 100
 _CANDIDATES = 24
 """Expected number of strangers' rows that are looked at one by one where a cell is guessed."""
+_MOST_STATES = 4_000_000
+"""Largest number of people times rows like theirs times values of a column that are looked at together."""
 _CLOSE = 0.05
 """Share of its range within which a guess at a number counts as right."""
 
@@ -114,15 +117,32 @@ class RowScores:
             given_factor.append(one.log_density(own).reshape(people, DRAWS, -1))
         return cls(columns, cells, shown, given_cell, given_factor, place, n_rows)
 
+    def take(self, people: int) -> RowScores:
+        """Return the first people alone: of lists of thousands of values, memory allows for few."""
+        return replace(
+            self,
+            truth=[values[:people] for values in self.truth],
+            published=[values[:people] for values in self.published],
+            given_cell=[values[:people] for values in self.given_cell],
+            given_factor=[values[:people] for values in self.given_factor],
+            place=self.place[:people],
+        )
+
+    @property
+    def rows_each(self) -> int:
+        """Number of rows that each person has."""
+        return 1
+
     @property
     def always_known(self) -> list[int]:
         """Columns that are published as they are, and that everybody may know."""
         return [j for j, one in enumerate(self.columns) if one.target.is_clear]
 
+    @cached_property
     def by_information(self) -> list[int]:
-        """Return the protected columns, those that tell most about a person first."""
+        """Protected columns, those that tell most about a person first."""
         gains = {
-            j: float(np.mean(self.given_cell[j] - special.logsumexp(self.given_factor[j], axis=2)))
+            j: float(np.mean(self.given_cell[j] - log_sum_exp(self.given_factor[j], axis=2)))
             for j, one in enumerate(self.columns)
             if not one.target.is_clear
         }
@@ -168,7 +188,7 @@ class RowScores:
         _, chance, own = tails(self.scores(known))
         n = self.n_rows
         mode = np.minimum(np.floor(n * chance), n - 1)
-        gain = (own - chance) * scipy.stats.binom.pmf(mode, n - 1, chance)
+        gain = (own - chance) * binomial_chance(mode, n - 1, chance)
         return np.asarray((1 + np.maximum(gain.max(axis=1), 0.0)) / 2)
 
     def guess(self, unknown: int, stream: Stream) -> tuple[Floats, Floats]:
@@ -191,6 +211,9 @@ class RowScores:
             Chance that the best guess is right.
         """
         column = self.columns[unknown]
+        most = max(_LEAST_PEOPLE, _MOST_STATES // (_CANDIDATES * len(column.states()[0])))
+        if len(self.place) > most:
+            return self.take(most).guess(unknown, stream)
         known = [j for j in range(len(self.columns)) if j != unknown]
         cells, factors = self._sums(known)
         prior = known_prior([self.columns[j] for j in known], [self.truth[j] for j in known], column)
@@ -204,25 +227,26 @@ class RowScores:
         score = np.take_along_axis(scores, look, axis=1)
         score[:, 1:][~rows.there] = -np.inf
         by_factor = np.take_along_axis(factors, look[:, :, None], axis=1)
-        by_factor -= special.logsumexp(by_factor, axis=2, keepdims=True)
+        by_factor -= log_sum_exp(by_factor, 2, keepdims=True)
         own = column.log_density(shown.ravel()).reshape(*shown.shape, -1)
-        expected = special.logsumexp(by_factor + own, axis=2)
+        expected = log_sum_exp(by_factor + own, axis=2)
         ratio = column.log_given_states(shown) + (score - expected)[:, :, None]
-        posterior = update_prior(prior, special.logsumexp(ratio, axis=1), rows.others)
+        posterior = update_prior(prior, log_sum_exp(ratio, axis=1), rows.others)
         return best_guess(posterior, column)[1], best_guess(prior, column)[1]
 
     def _strangers(self, unknown: int, factors: Floats, rows: _Strangers, stream: Stream) -> AnyArray:
         """Return published cells of strangers whose other cells are given: drawn by their hidden factor."""
         logs = np.take_along_axis(factors, rows.draws[:, :, None], axis=1)
-        below = np.cumsum(np.exp(logs - special.logsumexp(logs, axis=2, keepdims=True)), axis=2)
+        below = np.cumsum(np.exp(logs - log_sum_exp(logs, 2, keepdims=True)), axis=2)
         pick = uniform_shares(rows.draws.size, stream.derive("factor")).reshape(rows.draws.shape)
         place = np.minimum((pick[:, :, None] > below).sum(axis=2), logs.shape[2] - 1)
         pool = self.published[unknown]
         cells = np.empty(rows.draws.shape, pool.dtype)
         at = uniform_shares(rows.draws.size, stream.derive("cell")).reshape(rows.draws.shape)
         for z in range(logs.shape[2]):
-            held = pool[self.place == z].ravel()
-            mine = place == z
+            held, mine = pool[self.place == z].ravel(), place == z
+            if not len(held):
+                held = pool.ravel()  # nobody has this factor by chance
             cells[mine] = held[np.floor(at[mine] * len(held)).astype(np.int64)]
         return cells
 
@@ -290,7 +314,7 @@ def _draw_strangers(scores: Floats, n_rows: int, stream: Stream) -> _Strangers:
     rate = (n_rows - 1) * np.cumsum(np.exp(-np.take_along_axis(scores, order, axis=1)), axis=1) / draws
     used = (rate <= _CANDIDATES).sum(axis=1)
     mean = np.where(used > 0, np.take_along_axis(rate, np.maximum(used - 1, 0)[:, None], axis=1)[:, 0], 0.0)
-    count = scipy.stats.poisson.ppf(uniform_shares(people, stream.derive("count")), mean)
+    count = poisson_quantile(uniform_shares(people, stream.derive("count")), mean)
     count = np.where(mean > 0, count, 0).astype(np.int64)
     most = max(1, int(count.max(initial=0)))
     at = uniform_shares(people * most, stream.derive("row")).reshape(people, most) * mean[:, None]
@@ -316,7 +340,7 @@ def known_prior(known: Sequence[Mixture], cells: Sequence[AnyArray], column: Mix
     for one, own in zip(known, cells, strict=True):
         values, shares = one.states()
         logs += np.log(np.maximum(shares[nearest_state(own, values)], 1e-300))
-    chances = np.exp(logs - special.logsumexp(logs, axis=1, keepdims=True))
+    chances = np.exp(logs - log_sum_exp(logs, 1, keepdims=True))
     return np.asarray(np.einsum("pz,vz->pv", chances, weights))
 
 
@@ -375,7 +399,7 @@ def best_guess(chances: Floats, column: Mixture) -> tuple[Ints, Floats, int]:
 
 def _log_mean(logs: Floats) -> Floats:
     """Return the logarithm of the mean over the last axis."""
-    return np.asarray(special.logsumexp(logs, axis=-1) - math.log(logs.shape[-1]))
+    return np.asarray(log_sum_exp(logs, axis=-1) - math.log(logs.shape[-1]))
 
 
 def nearest_state(cells: AnyArray, values: AnyArray) -> Ints:

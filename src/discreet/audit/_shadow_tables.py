@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Floats, Ints
+    from discreet.audit._units import UnitRows
     from discreet.privacy import Promise
     from discreet.release.synthetic import SyntheticRelease
     from discreet.schema import Column, Schema
@@ -38,7 +39,9 @@ class ShadowTable:
     known : dict of str to array
         People who are not in the table, and whom the attacker knows, encoded.
     groups : list of dict of str to array
-        People in the table, and others, encoded, whom the attacker is to tell apart.
+        Rows of people in the table, and of others, encoded, whom the attacker is to tell apart.
+    units : list of UnitRows
+        Which rows of the two groups are whose.
     n_rows : int
         Number of rows of which the table was made.
     """
@@ -48,6 +51,7 @@ class ShadowTable:
     published: dict[str, AnyArray]
     known: dict[str, AnyArray]
     groups: list[dict[str, AnyArray]]
+    units: list[UnitRows]
     n_rows: int
 
     areas: ClassVar[tuple[tuple[str, str], ...]] = (
@@ -75,27 +79,41 @@ class ShadowTable:
         cls,
         method: SyntheticRelease,
         rows: Mapping[str, AnyArray],
+        units: UnitRows,
         members: Ints,
         others: Ints,
         n: int,
         seed: int,
     ) -> ShadowTable:
-        """Make a table of members; the first `n` of them and of others are attacked, the rest is known."""
+        """Make a table of members; the first `n` of them and of others are attacked, the rest is known.
+
+        Parameters
+        ----------
+        method : SyntheticRelease
+            Method with the parameters of the release; it is not changed.
+        rows : mapping of str to array
+            Rows of all people, encoded.
+        units : UnitRows
+            People of the table, with the places of the rows of each.
+        members, others : array of int
+            Numbers of the people in the table, and of those who are not.
+        n, seed : int
+            Number of people of each group that are attacked, and seed of the noise.
+        """
         made = copy.copy(method)
         made.ledger, made.anyway, made.random_state, made.n_records = None, True, seed, None
         # Whose public cells are there is not protected, and would be all that these attacks find.
         made.keep_public = False
         schema = method.schema
         assert schema is not None
-        source = {c.name: decode_column(c, rows[c.name][members]) for c in schema.released}
+        inside = units.take(members)
+        source = {c.name: decode_column(c, rows[c.name][inside.places]) for c in schema.released}
         if schema.id_column is not None:
-            source[schema.id_column] = np.arange(len(members))
+            source[schema.id_column] = inside.owners
         table = made.release(source)
-        known, *groups = (
-            {name: values[chosen] for name, values in rows.items()}
-            for chosen in (others[n:], members[:n], others[:n])
-        )
-        return cls(made, schema, dict(table.columns), known, groups, len(members))
+        chosen = [units.take(people) for people in (others[n:], members[:n], others[:n])]
+        known, *groups = ({name: values[one.places] for name, values in rows.items()} for one in chosen)
+        return cls(made, schema, dict(table.columns), known, groups, chosen[1:], len(inside.places))
 
     @property
     def questions(self) -> list[dict[str, Any]]:
@@ -108,7 +126,8 @@ class ShadowTable:
         parts = [one["question"] for one in self.questions if one["name"] == "one"]
         asked = {name: part for part in parts for table in part["tables"] for name in table}
         codes = [cell_codes(self.schema.column(name), rows[name], part) for name, part in asked.items()]
-        return np.column_stack(codes).astype(np.int16)
+        # Where noise leaves one cell to every column, no table was asked, and all rows are alike.
+        return np.column_stack([np.empty((len(next(iter(rows.values()))), 0)), *codes]).astype(np.int16)
 
     @property
     def width(self) -> int:
@@ -117,9 +136,16 @@ class ShadowTable:
 
     @cached_property
     def nearest(self) -> list[tuple[Ints, Ints]]:
-        """Distance of the nearest row and number of cells guessed right, of members and of others."""
+        """Distance of the nearest row and number of cells guessed right, of members and of others.
+
+        Of several rows of a person the one that is nearest counts, and the cells of the first are guessed.
+        """
         shown = self.codes(self.published)
-        return [_find_nearest(self.codes(people), shown) for people in self.groups]
+        found = []
+        for people, units in zip(self.groups, self.units, strict=True):
+            distance, right = _find_nearest(self.codes(people), shown)
+            found.append((np.minimum.reduceat(distance, units.starts), right[units.starts]))
+        return found
 
     def features(self) -> list[Floats]:
         """Return for people in the table and others how near a row is, and how likely they are in it."""
@@ -135,7 +161,7 @@ class ShadowTable:
         -----
         The sum over tables of ``(T - n p) / (sd**2 + n p (1 + n / m))`` in the person's cell, with ``p`` the
         share of the cell among the ``m`` people known and ``n`` the rows of the table: the excess divided by
-        its variance where nobody is known to be in the table.
+        its variance where nobody is known to be in the table. Several rows of a person are added up.
         """
         scores = [np.zeros(len(next(iter(people.values())))) for people in self.groups]
         for one in self.questions:
@@ -159,7 +185,7 @@ class ShadowTable:
                 for score, place in zip(scores, places[1:], strict=True):
                     score += excess[place]
                 start = end
-        return scores
+        return [units.combine(score, np.add) for units, score in zip(self.units, scores, strict=True)]
 
 
 def cell_codes(column: Column, values: AnyArray, question: Mapping[str, Any]) -> Ints:
@@ -205,7 +231,7 @@ def _find_nearest(people: AnyArray, shown: AnyArray) -> tuple[Ints, Ints]:
     for start in range(0, len(people), _BLOCK):
         block = people[start : start + _BLOCK]
         differs = [block[:, None, j] != shown[None, :, j] for j in range(shown.shape[1])]
-        distance = np.zeros(differs[0].shape, np.int16)
+        distance = np.zeros((len(block), len(shown)), np.int16)
         for one in differs:
             distance += one
         nearest[start : start + _BLOCK] = distance.min(axis=1)

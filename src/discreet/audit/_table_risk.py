@@ -7,13 +7,13 @@ easier: what is found is then an overestimate.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 from discreet.audit._made_up_people import PEOPLE, grid_rows
-from discreet.audit._mixture import Mixture
+from discreet.audit._mixture import Mixture, log_sum_exp
 from discreet.audit._reidentification import decide_membership
 from discreet.audit._row_risk import best_guess, known_prior, nearest_state, update_prior
 from discreet.audit.channel import noise_covariance, plan_targets
@@ -42,9 +42,9 @@ class TableScores:
     ----------
     columns : list of Mixture
         Published columns, with the law of their cells.
-    truth : list of array of shape (2 people,)
+    truth : list of array of shape (2 people rows_each,)
         True cells of people in the table, whose rows come first in it, and of others.
-    given_cell : list of array of shape (2 people, rows)
+    given_cell : list of array of shape (2 people rows_each, rows)
         Log likelihood of each published cell given the true one.
     given_factor : list of array of shape (rows, nodes)
         The same given only a hidden factor.
@@ -52,6 +52,8 @@ class TableScores:
         Published cells of the table.
     covariance : array or None
         Covariance of the noise of the columns that are numbers; None where it is not Gaussian or diagonal.
+    rows_each : int
+        Number of rows that each person has; they stand one after another.
     """
 
     columns: list[Mixture]
@@ -60,6 +62,7 @@ class TableScores:
     given_factor: list[Floats]
     published: list[AnyArray]
     covariance: Floats | None = None
+    rows_each: int = 1
 
     @classmethod
     def draw(
@@ -70,17 +73,20 @@ class TableScores:
         n_rows: int,
         stream: Stream,
         people: int = PEOPLE,
+        rows_each: int = 1,
     ) -> TableScores:
         """Draw a table from a law and its published rows from a plan, and compute all likelihoods.
 
         Parameters
         ----------
         plan, schema, law, n_rows, stream, people
-            As for :meth:`~discreet.audit._row_risk.RowScores.draw`; at most 300 people are attacked.
+            As for :meth:`~discreet.audit._row_risk.RowScores.draw`; at most 300 rows of people are attacked.
+        rows_each : int
+            Number of rows that each person has, at most as many as the table.
         """
-        rows = min(n_rows, MOST_ROWS)
-        people = min(rows, people, MOST_PEOPLE)
-        _, drawn = law.draw(schema, rows + people, stream.derive("people"))
+        rows = min(n_rows, MOST_ROWS) // rows_each * rows_each
+        people = min(rows, people, max(MOST_PEOPLE, rows_each)) // rows_each * rows_each
+        _, drawn = law.draw_units(schema, (rows + people) // rows_each, rows_each, stream.derive("people"))
         truth = plan.truth(drawn)
         grid = plan.truth(grid_rows(schema))
         published = plan.noise({name: cells[:rows] for name, cells in truth.items()}, stream.derive("noise"))
@@ -96,11 +102,12 @@ class TableScores:
             made.given_cell.append(one.log_likelihood(published[target.name][None, :], cells[:, None]))
             made.given_factor.append(one.log_density(published[target.name]))
         numbers = [one.target.name for one in made.columns if made._is_gaussian(one)]
-        return replace(made, covariance=noise_covariance(plan, numbers) if numbers else None)
+        covariance = noise_covariance(plan, numbers) if numbers else None
+        return replace(made, covariance=covariance, rows_each=rows_each)
 
     @property
     def people(self) -> int:
-        """Number of people in the table, and of others, that are attacked."""
+        """Number of rows of people in the table, and of others, that are attacked."""
         return len(self.truth[0]) // 2
 
     @staticmethod
@@ -112,11 +119,12 @@ class TableScores:
         """Columns that are published as they are, and that everybody may know."""
         return [j for j, one in enumerate(self.columns) if one.target.is_clear]
 
+    @cached_property
     def by_information(self) -> list[int]:
-        """Return the protected columns, those that tell most about a person first."""
+        """Protected columns, those that tell most about a person first."""
         own = np.arange(self.people)
         gains = {
-            j: float(np.mean(self.given_cell[j][own, own] - special.logsumexp(self.given_factor[j][own], 1)))
+            j: float(np.mean(self.given_cell[j][own, own] - log_sum_exp(self.given_factor[j][own], 1)))
             for j, one in enumerate(self.columns)
             if not one.target.is_clear
         }
@@ -134,7 +142,7 @@ class TableScores:
     def _log_strangers(self, known: Sequence[int]) -> Floats:
         nodes = self.given_factor[0].shape[1]
         factors = sum((self.given_factor[j] for j in known), np.zeros((len(self.published[0]), nodes)))
-        return np.asarray(special.logsumexp(factors, axis=1) - np.log(nodes))
+        return np.asarray(log_sum_exp(factors, axis=1) - np.log(nodes))
 
     def _joint_gaussian(self, known: Sequence[int]) -> Floats:
         """Return the log likelihood of numbers whose noise is correlated, but for a constant."""
@@ -157,21 +165,32 @@ class TableScores:
         return total
 
     def link(self, known: Sequence[int]) -> Floats:
-        """Return for each person the chance that the likeliest row, or one of several, is the person's."""
-        scores = self.scores(known)[: self.people]
-        likeliest = scores > scores.max(axis=1, keepdims=True) - 1e-9
-        own = np.arange(self.people)
-        return np.asarray(likeliest[own, own] / likeliest.sum(axis=1))
+        """Return for each person the chance that the likeliest row, or one of several, is the person's.
+
+        Rows are scored by the mean likelihood over the rows of the person.
+        """
+        scores = self._split_units(self.scores(known)[: self.people])
+        together = log_sum_exp(scores, axis=1)
+        likeliest = together > together.max(axis=1, keepdims=True) - 1e-9
+        units = np.arange(len(together))
+        own = units[:, None] * self.rows_each + np.arange(self.rows_each)
+        return np.asarray(likeliest[units[:, None], own].sum(axis=1) / likeliest.sum(axis=1))
+
+    def _split_units(self, scores: Floats) -> Floats:
+        """Return scores of rows by person, of shape (people, rows_each, ...)."""
+        return scores.reshape(-1, self.rows_each, *scores.shape[1:])
 
     def recognize(self, known: Sequence[int]) -> Floats:
         """Return whether the attacker is right about who is in the table, for people in it and others.
 
         Notes
         -----
-        By the mean over rows of ``exp(L)``, the likelihood ratio of a table with the person and one without.
+        By the mean over rows of ``exp(L)``, the likelihood ratio of a table with the person's row and one
+        without; of several rows, by their product.
         """
-        evidence = special.logsumexp(self.scores(known), axis=1)
-        return decide_membership(evidence[: self.people], evidence[self.people :])[1].astype(np.float64)
+        evidence = self._split_units(log_sum_exp(self.scores(known), axis=1)).sum(axis=1)
+        half = len(evidence) // 2
+        return decide_membership(evidence[:half], evidence[half:])[1].astype(np.float64)
 
     def guess(self, unknown: int, stream: Stream) -> tuple[Floats, Floats]:
         """Return whether each person's cell in a column is guessed right, with the table and without.
@@ -188,7 +207,7 @@ class TableScores:
         prior = known_prior([self.columns[j] for j in known], [self.truth[j][:n] for j in known], column)
         logs = self.scores(known)[:n] + self._log_strangers(known) - self._log_strangers([*known, unknown])
         given = column.log_given_states(self.published[unknown])
-        likelihood = np.stack([special.logsumexp(logs + one, axis=1) for one in given.T], axis=1)
+        likelihood = np.stack([log_sum_exp(logs + one, axis=1) for one in given.T], axis=1)
         truth = nearest_state(self.truth[unknown][:n], column.states()[0])
         return tuple(  # type: ignore[return-value]
             _is_right(chances, truth, column)

@@ -13,24 +13,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from discreet.audit._guess import (
-    FAILURE,
-    Guess,
-    approximate_rms_interval,
-    max_success_probability,
-    min_error,
-    share_interval,
-)
+from discreet.audit._column_errors import level_errors, number_errors
+from discreet.audit._guess import FAILURE, Guess
 from discreet.audit._linear_reconstruction import (
+    ColumnAttacker,
     ColumnPosterior,
     People,
-    guess_column,
     row_promise,
-    sql_names,
 )
-from discreet.audit.stored_answers import noise_alarms, read_stored_answers
+from discreet.audit.stored_answers import AnswerReader, NoiseSize, noise_alarms
 from discreet.errors import ParameterError, PromiseError, SelfAttackFailed
 from discreet.formatting import NO_BREAK, percent, plain_number
 from discreet.privacy import NoPromise
@@ -39,7 +30,6 @@ from discreet.privacy.rounding import exact, float_up
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from discreet._types import AnyArray, Floats
     from discreet.ledger import Ledger
     from discreet.noise import Stream
     from discreet.privacy import Promise
@@ -260,36 +250,106 @@ def reconstruct(
     >>> found.used, found.alarms, found.columns[0].guess.error > 0.4
     (1, (), True)
     """
-    start = time.monotonic()
-    if isinstance(people, bool) or not isinstance(people, int) or people < 1:
-        raise ParameterError(f"people of reconstruct must be a whole number of at least 1, was {people!r}.")
-    ledger = database.ledger if ledger is None else ledger
-    attacked = _attacked_columns(database.curation, columns)
-    answers, unused = read_stored_answers(database, ledger)
-    alarms = list(noise_alarms(answers))
-    sample = People.from_counts(database, attacked, people, stream)
-    promises = (row_promise(_spent_promise(ledger)), row_promise(ledger.guarantee()))
-    results = []
-    # One alarm for each row of the ledger, although several columns may show it.
-    violations: dict[int, str] = {}
-    for column in attacked:
-        relevant = [a for a in answers if not a.contributions.reads.isdisjoint(sql_names(column))]
-        posterior = guess_column(column, sample, relevant)
-        for row, shift, charged in posterior.violations:
-            violations[row] = (
-                f"Another {column.name} of one person would move the answer in row {row} of the ledger by "
-                f"{shift:.4g}, where {charged:.4g} was charged."
+    reconstruction = Reconstructor(database, ledger, columns=columns, people=people, stream=stream)
+    reconstruction.update()
+    return reconstruction.result()
+
+
+class Reconstructor:
+    """The attack of :func:`reconstruct`, continued with new answers and with bounded memory.
+
+    Parameters
+    ----------
+    database, ledger, columns, people, stream
+        As for :func:`reconstruct`. The attacked people stay the same.
+
+    Attributes
+    ----------
+    row : int
+        Last row of the ledger whose answer was used.
+
+    Privacy
+    -------
+    As for :func:`reconstruct`.
+
+    Reference
+    ---------
+    ``docs/explanation/theorems/guessing.md``.
+    """
+
+    def __init__(
+        self,
+        database: QueryExecutor,
+        ledger: Ledger | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        people: int = PEOPLE,
+        stream: Stream | None = None,
+    ) -> None:
+        """Choose the people and read their rows."""
+        if isinstance(people, bool) or not isinstance(people, int) or people < 1:
+            raise ParameterError(
+                f"people of reconstruct must be a whole number of at least 1, was {people!r}."
             )
-        declared = database.schema.column(column.name)
-        results.append(_column_result(column, declared, sample, posterior, promises, len(relevant)))
-    return Reconstruction(
-        people=sample.size,
-        used=len(answers),
-        unused=unused,
-        columns=tuple(results),
-        alarms=(*alarms, *(violations[row] for row in sorted(violations))),
-        seconds=time.monotonic() - start,
-    )
+        start = time.monotonic()
+        self._database = database
+        self._ledger = database.ledger if ledger is None else ledger
+        self._columns = _attacked_columns(database.curation, columns)
+        self._reader = AnswerReader(database, self._ledger)
+        self._noise: list[NoiseSize] = []
+        self._people = People.from_counts(database, self._columns, people, stream)
+        self._attackers = [ColumnAttacker(column, self._people) for column in self._columns]
+        self._seconds = time.monotonic() - start
+
+    @property
+    def row(self) -> int:
+        """Last row of the ledger whose answer was used."""
+        return self._reader.row
+
+    def update(self, keep_on: Callable[[], bool] = lambda: True) -> None:
+        """Add the answers that the ledger has stored since the last call.
+
+        Parameters
+        ----------
+        keep_on : callable
+            Called between two pieces of answers; the update ends where it returns False.
+        """
+        start = time.monotonic()
+        for answers in self._reader.read():
+            self._noise += map(NoiseSize.from_answer, answers)
+            for attacker in self._attackers:
+                attacker.add(answers)
+            if not keep_on():
+                break
+        self._seconds += time.monotonic() - start
+
+    def result(self) -> Reconstruction:
+        """Return what an attacker could reconstruct from all answers that were added."""
+        start = time.monotonic()
+        promises = (row_promise(_spent_promise(self._ledger)), row_promise(self._ledger.guarantee()))
+        results = []
+        # One alarm for each row of the ledger, although several columns may show it.
+        violations: dict[int, str] = {}
+        for column, attacker in zip(self._columns, self._attackers, strict=True):
+            posterior = attacker.posterior()
+            for row, shift, charged in posterior.violations:
+                violations[row] = (
+                    f"Another {column.name} of one person would move the answer in row {row} of the ledger "
+                    f"by {shift:.4g}, where {charged:.4g} was charged."
+                )
+            declared = self._database.schema.column(column.name)
+            results.append(
+                _column_result(column, declared, self._people, posterior, promises, attacker.answers)
+            )
+        self._seconds += time.monotonic() - start
+        return Reconstruction(
+            people=self._people.size,
+            used=len(self._noise),
+            unused=self._reader.unused,
+            columns=tuple(results),
+            alarms=(*noise_alarms(self._noise), *(violations[row] for row in sorted(violations))),
+            seconds=self._seconds,
+        )
 
 
 def _attacked_columns(curation: Curation, columns: Sequence[str] | None) -> list[Curated]:
@@ -332,7 +392,7 @@ def _column_result(
     answers : int
         Number of answers that depend on the column.
     """
-    errors = (_level_errors if column.is_category else _number_errors)(column, declared, people, posterior)
+    errors = (level_errors if column.is_category else number_errors)(column, declared, people, posterior)
     floors = [None if promise is None else errors.floor(promise) for promise in promises]
     return ReconstructedColumn(
         guess=Guess(
@@ -357,108 +417,3 @@ def _column_result(
         moved=posterior.max_shift,
         answers=answers,
     )
-
-
-@dataclass(frozen=True)
-class _Errors:
-    """Errors of the guesses at one column.
-
-    Attributes
-    ----------
-    error : tuple of (float, float, float)
-        Error of the attack with its lower and upper bound.
-    without : float
-        Error of the best guess without any answer.
-    control : float
-        Error of the attack if people's own cells were in no answer.
-    floor : callable
-        Function from a promise to the least error that it allows.
-    """
-
-    error: tuple[float, float, float]
-    without: float
-    control: float
-    floor: Callable[[Promise], float]
-
-
-def _rescale_errors(
-    error: tuple[float, float, float], control: float, sample: float, population: float, most: float
-) -> tuple[tuple[float, float, float], float]:
-    """Rescale errors on a sample to the population, by the ratio of the errors without any answer.
-
-    Parameters
-    ----------
-    error, control : tuple of float, float
-        Error with its interval, and control error, both on the sample.
-    sample, population : float
-        Error without any answer, on the sample and on all rows.
-    most : float
-        Largest possible error, to which results are cut.
-    """
-    # A sample that is easier or harder to guess than the population is corrected for.
-    factor = population / sample if sample else 1.0
-    rescaled = (min(most, error[0] * factor), min(most, error[1] * factor), min(most, error[2] * factor))
-    return rescaled, min(most, control * factor)
-
-
-def _level_errors(column: Curated, declared: Column, people: People, posterior: ColumnPosterior) -> _Errors:
-    """Return the shares of wrong guesses at a category, and its floor by theorem 1 of guessing.md."""
-    cells, shares = people.cells[column.sql], people.shares(column)
-
-    def is_wrong(weights: Floats) -> AnyArray:
-        wrong: AnyArray = posterior.prior.cells[np.argmax(weights, axis=-1)] != cells
-        return wrong
-
-    # Shares of all rows, not of the sample: the error without answers is a fact about the population.
-    without = 1 - float(max(shares))
-    error, control = _rescale_errors(
-        share_interval(is_wrong(posterior.weights), FAILURE),
-        float(np.mean(is_wrong(posterior.control))),
-        float(np.mean(is_wrong(posterior.prior.weights))),
-        without,
-        1.0,
-    )
-    return _Errors(
-        error,
-        without,
-        control,
-        lambda promise: max(0.0, 1 - max_success_probability(promise, shares.tolist())),
-    )
-
-
-def _number_errors(column: Curated, declared: Column, people: People, posterior: ColumnPosterior) -> _Errors:
-    """Return the root-mean-square errors of guesses at a number, and its floor by theorem 2 of guessing.md.
-
-    Notes
-    -----
-    The guess is ``mean + sum over k of (weight_k - prior_k) (x_k - mean)``, clipped to the declared range.
-    """
-    present = np.ones(people.size, bool) if column.flag is None else people.cells[column.flag] == 0
-    if not present.any():
-        present[:] = True  # every number is missing: the public fill value is guessed
-    prior, numbers = posterior.prior, posterior.prior.numbers(column)
-    mean, without = people.mean_and_sd(column)
-    truth = people.cells[column.exact][present].astype(np.float64)
-    if column.whole:
-        truth += column.lower
-
-    def guess(weights: Floats) -> Floats:
-        # Weights of a linear guess need not add up to 1, so their distance from the prior's is used.
-        shift: Floats = (weights - prior.weights) @ (numbers - mean)
-        guesses: Floats = np.clip(mean + shift, *declared.range)[present]
-        return guesses
-
-    def rms_error(guesses: Floats | float) -> float:
-        return float(np.sqrt(np.mean((truth - guesses) ** 2)))
-
-    width = column.step * column.top
-    error, control = _rescale_errors(
-        approximate_rms_interval(guess(posterior.weights), truth, declared.range, FAILURE),
-        rms_error(guess(posterior.control)),
-        rms_error(mean),
-        without,
-        width,
-    )
-    # A floor must not be overstated: the least sd that the binned counts allow.
-    sd = people.min_sd(column)
-    return _Errors(error, without, control, lambda promise: min_error(promise, sd=sd, width=width))

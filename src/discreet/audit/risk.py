@@ -21,8 +21,12 @@ RiskAttack: TypeAlias = Literal["linkage", "membership", "attribute inference"]
 RiskVerdict: TypeAlias = Literal["yes", "with care", "no"]
 LIMITS: dict[RiskAttack, float] = {"linkage": 0.09, "membership": 0.2, "attribute inference": 0.2}
 """Largest gain over the baseline with which a table may be published; reasons in decision 0042."""
-_CERTAIN = 0.9
-"""Largest gain that a promise may allow any attacker where the verdict is yes."""
+MOST_GAIN = 0.5
+"""Largest gain that a promise may allow any attacker where the verdict is yes; reasons in decision 0056."""
+_BOUNDED = 0.9
+"""Largest gain that a promise may allow any attacker where the lower end of an interval decides."""
+_ALL = 0.995
+"""Gain from which on it is not told apart from a whole one."""
 DIGITS = 6
 """Decimals of the stated shares: what another processor computes is the same to these digits."""
 
@@ -112,11 +116,36 @@ class AttackRisk(AttackRecord):
         Intervals of few people are wide. Where a promise limits what every attacker gains, the upper end
         would stop small tables by chance alone, so the lower end decides.
         """
-        is_bounded = self.bound is not None and self.bound <= self.baseline + _CERTAIN * (1 - self.baseline)
+        is_bounded = self.bound is not None and self.bound <= self.baseline + _BOUNDED * (1 - self.baseline)
         return (self.lower if is_bounded else self.upper) > self.threshold
 
     def __str__(self) -> str:
         return f"{self.attack}: {self.sentence}"
+
+
+def state_attack(
+    *,
+    attack: RiskAttack,
+    success: float,
+    lower: float,
+    upper: float,
+    baseline: float,
+    bound: float | None,
+    **others: Any,
+) -> AttackRisk:
+    """Return the result of an attack, with its threshold and as many digits as every processor agrees on.
+
+    Parameters
+    ----------
+    attack, success, lower, upper, baseline, bound, **others
+        As for :class:`AttackRisk`.
+    """
+    shares = [round(share, DIGITS) for share in (success, lower, upper, baseline)]
+    return AttackRisk(
+        attack=attack, success=shares[0], lower=shares[1], upper=shares[2], baseline=shares[3],
+        bound=None if bound is None else min(1.0, round(bound + 0.5 * 10.0**-DIGITS, DIGITS)),
+        threshold=threshold_of(attack, shares[3]), **{"column": None, **others},
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +162,7 @@ class Risk(JsonRecord):
         Changes that lower the risk, the best one first; empty for the verdict "yes".
     verdict : {"yes", "with care", "no"}
         Whether the table may be published. "no": an attack is above its threshold. "with care": none is, but
-        no promise of differential privacy bounds what other attackers gain.
+        these are means over people, and no promise bounds what is gained about one person by half or less.
     why : str
         Reason of the verdict, in one sentence.
     people : int
@@ -235,11 +264,18 @@ def judge(
         )
     elif not attacks:
         verdict, why = "with care", "The attacks could not be run on made-up rows."
-    elif gain_bound is None or gain_bound > _CERTAIN:
+    elif gain_bound is None:
         verdict = "with care"
         why = (
             "Every attack stays below its threshold, and no promise of differential privacy bounds what "
             "somebody gains who knows more than these attackers."
+        )
+    elif gain_bound > MOST_GAIN:
+        verdict = "with care"
+        allowed = "any gain" if gain_bound > _ALL else f"a gain of up to {percent(gain_bound, rounding='up')}"
+        why = (
+            "Every attack stays below its threshold on average over people, but about somebody who stands "
+            f"out the promise allows {allowed}."
         )
     else:
         why = (

@@ -35,6 +35,8 @@ FALSE_ALARM = 1e-9
 _OTHER_ROWS = 1e-12
 """An answer whose distance from the exact one has a smaller probability than this is about other rows."""
 _THREADS = 16
+_PIECE = 256  # answers that are read at once
+_PIECE_NUMBERS = 2**18  # and numbers in them
 
 WITHOUT_QUESTION = "charges without a question, such as releases"
 UNANSWERED = "questions that were paid for and never answered"
@@ -120,8 +122,8 @@ class _ReadEntry:
     certain: bool
 
 
-def read_stored_answers(database: QueryExecutor, ledger: Ledger) -> tuple[list[StoredAnswer], dict[str, int]]:
-    """Return the answers about the present rows, and the number of other charges by reason.
+class AnswerReader:
+    """Reads the answers of a ledger in pieces of bounded size, each answer once.
 
     Parameters
     ----------
@@ -130,36 +132,91 @@ def read_stored_answers(database: QueryExecutor, ledger: Ledger) -> tuple[list[S
     ledger : Ledger
         Ledger that stores the answers.
 
+    Attributes
+    ----------
+    row : int
+        Last row of the ledger that was read.
+
     Privacy
     -------
-    Internal, and nothing is charged: the result may not leave the curator's process.
+    Internal, and nothing is charged: the answers may not leave the curator's process.
 
     Reference
     ---------
     docs/explanation/theorems/guessing.md.
     """
-    unused: Counter[str] = Counter()
-    read: list[_ReadEntry] = []
-    # Several analysts may have paid for the same draw.
-    entries = {entry.receipt.question or entry.receipt.id: entry for entry in ledger.entries()}
-    digests = {entry.receipt.id: entry.receipt.question for entry in ledger.entries()}
-    for entry in entries.values():
-        result = _read_entry(database, entry, digests)
-        if isinstance(result, str):
-            unused[result] += 1
-        else:
-            read.append(result)
-    # Aggregates that are submitted at the same time share a pass over the rows.
-    with ThreadPoolExecutor(_THREADS) as threads:
-        exact = list(threads.map(lambda item: exact_sums(database, item.bound), read))
-    answers = []
-    for item, sums in zip(read, exact, strict=True):
-        answer = _stored_answer(item, sums)
-        if not item.certain and _is_larger([answer], _OTHER_ROWS):
-            unused[OTHER_ROWS] += 1
-        else:
-            answers.append(answer)
-    return answers, dict(unused)
+
+    def __init__(self, database: QueryExecutor, ledger: Ledger) -> None:
+        self.row = 0
+        self._database, self._ledger = database, ledger
+        self._unused: Counter[str] = Counter()
+        self._digests: dict[str, str | None] = {}  # of the queries of all receipts so far, by their ids
+        self._read: set[str] = set()
+        self._unanswered: dict[str, str] = {}  # ids of receipts whose answer may still come, by query
+
+    @property
+    def unused(self) -> dict[str, int]:
+        """Number of charges that an attack cannot use, by reason."""
+        waiting = {UNANSWERED: len(self._unanswered)} if self._unanswered else {}
+        return {**self._unused, **waiting}
+
+    def read(self) -> Iterator[list[StoredAnswer]]:
+        """Yield the answers about the present rows that were not read before, in pieces."""
+        piece: list[_ReadEntry] = []
+        size = 0
+        for entry in self._new_entries():
+            item = self._examine(entry)
+            if item is None:
+                continue
+            piece.append(item)
+            size += len(item.noisy)
+            if len(piece) >= _PIECE or size >= _PIECE_NUMBERS:
+                yield self._compare(piece)
+                piece, size = [], 0
+        if piece:
+            yield self._compare(piece)
+
+    def _new_entries(self) -> Iterator[Entry]:
+        """Yield the charges whose answer was missing before, then those after the last row that was read."""
+        for receipt_id in list(self._unanswered.values()):
+            yield self._ledger.entry(receipt_id)
+        while receipts := self._ledger.history(after=self.row, first=_PIECE):
+            for receipt in receipts:
+                self._digests[receipt.id] = receipt.question
+                yield self._ledger.entry(receipt.id)
+                assert receipt.seq is not None
+                self.row = receipt.seq
+
+    def _examine(self, entry: Entry) -> _ReadEntry | None:
+        """Return a charge to compare with its exact sums; None if it was read before or cannot be used."""
+        # Several analysts may have paid for the same draw.
+        query = entry.receipt.question or entry.receipt.id
+        if query in self._read:
+            return None
+        item = _read_entry(self._database, entry, self._digests)
+        if item == UNANSWERED:
+            self._unanswered[query] = entry.receipt.id
+            return None
+        self._unanswered.pop(query, None)
+        self._read.add(query)
+        if isinstance(item, str):
+            self._unused[item] += 1
+            return None
+        return item
+
+    def _compare(self, piece: Sequence[_ReadEntry]) -> list[StoredAnswer]:
+        """Return answers with their noise, without those about other rows."""
+        # Aggregates that are submitted at the same time share a pass over the rows.
+        with ThreadPoolExecutor(_THREADS) as threads:
+            exact = list(threads.map(lambda item: exact_sums(self._database, item.bound), piece))
+        answers = []
+        for item, sums in zip(piece, exact, strict=True):
+            answer = _stored_answer(item, sums)
+            if not item.certain and _is_larger([NoiseSize.from_answer(answer)], _OTHER_ROWS):
+                self._unused[OTHER_ROWS] += 1
+            else:
+                answers.append(answer)
+        return answers
 
 
 def _read_entry(database: QueryExecutor, entry: Entry, digests: Mapping[str, str | None]) -> _ReadEntry | str:
@@ -233,13 +290,44 @@ def exact_sums(database: QueryExecutor, bound: BoundAggregate) -> list[int]:
     return result
 
 
-def noise_alarms(answers: Sequence[StoredAnswer]) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class NoiseSize:
+    """How large the noise of one answer is, for the tests of :func:`noise_alarms`.
+
+    Attributes
+    ----------
+    row : int
+        Number of the charge's row in the ledger.
+    size : int
+        Number of entries of the answer.
+    certain : bool
+        Whether the ledger proves that the answer is about the present rows.
+    least, most : float
+        Sums of squared standardized noise; `least` with half a lattice step added to each entry, because a
+        draw on a lattice is exactly 0 with positive probability.
+    """
+
+    row: int
+    size: int
+    certain: bool
+    least: float
+    most: float
+
+    @classmethod
+    def from_answer(cls, answer: StoredAnswer) -> NoiseSize:
+        """Return the size of an answer's noise."""
+        return cls(
+            answer.row, answer.contributions.size, answer.certain, answer.squares(0.5), answer.squares()
+        )
+
+
+def noise_alarms(answers: Sequence[NoiseSize]) -> Iterator[str]:
     """Yield a sentence for each answer whose noise is not as declared, and for all answers together.
 
     Parameters
     ----------
-    answers : sequence of StoredAnswer
-        Answers about the present rows.
+    answers : sequence of NoiseSize
+        Noise of the answers about the present rows.
 
     Privacy
     -------
@@ -269,18 +357,13 @@ def noise_alarms(answers: Sequence[StoredAnswer]) -> Iterator[str]:
         yield "The noise of all answers together is larger than declared."
 
 
-def _is_smaller(answers: Sequence[StoredAnswer], chance: float) -> bool:
+def _is_smaller(answers: Sequence[NoiseSize], chance: float) -> bool:
     """Return whether the probability of noise as small as this is below ``chance``."""
-    # Half a step is added, because a draw on a lattice is exactly 0 with positive probability.
-    least = sum(answer.squares(0.5) for answer in answers)
-    return bool(
-        special.gammainc(sum(answer.contributions.size for answer in answers) / 2, least / 2) < chance
-    )
+    least = sum(answer.least for answer in answers)
+    return bool(special.gammainc(sum(answer.size for answer in answers) / 2, least / 2) < chance)
 
 
-def _is_larger(answers: Sequence[StoredAnswer], chance: float) -> bool:
+def _is_larger(answers: Sequence[NoiseSize], chance: float) -> bool:
     """Return whether the probability of noise as large as this is below ``chance``."""
-    most = sum(answer.squares() for answer in answers)
-    return bool(
-        special.gammaincc(sum(answer.contributions.size for answer in answers) / 2, most / 2) < chance
-    )
+    most = sum(answer.most for answer in answers)
+    return bool(special.gammaincc(sum(answer.size for answer in answers) / 2, most / 2) < chance)

@@ -18,6 +18,7 @@ from discreet.cli.summary import print_promise
 if TYPE_CHECKING:
     from discreet.client.database import RemoteDatabase
     from discreet.pipeline.model import PublishedModel
+    from discreet.pipeline.model_plan import ModelPlan
     from discreet.schema import Schema
 
 
@@ -118,6 +119,12 @@ def learn(
     ledger: LedgerFlags,
     files: ModelFileFlags,
     about: AboutFlags,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Show what would be asked, its cost and what to expect; read no cell."
+        ),
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the models and exit.")] = False,
     json: options.Json = False,
 ) -> None:
@@ -134,12 +141,26 @@ def learn(
             return
         from discreet.errors import BudgetExceeded, ParameterError
         from discreet.pipeline.model import publish_model
+        from discreet.pipeline.model_plan import plan_model
         from discreet.pipeline.options import Output, RunOptions
 
         if table is None:
             raise ParameterError("discreet learn needs a table. `discreet learn --list` lists the models.")
         database = opened.enter_context(options.open_service(table))
         schema, promise, parameters = training.read(table, model, database)
+        if dry_run:
+            _show_plan(
+                console,
+                plan_model(
+                    table if database is None else database,
+                    model=model,
+                    privacy=promise,
+                    schema=schema if database is None else None,
+                    target=None if database is None else training.target,
+                    **parameters,
+                ),
+            )
+            return
         try:
             result = publish_model(
                 table if database is None else database,
@@ -174,6 +195,31 @@ def _list_models(console: Console) -> None:
             {"model": name, "about": about, "set": settings.split(", "), "default": name == DEFAULT_MODEL}
             for name, about, settings in models
         ]
+    )
+
+
+def _show_plan(console: Console, plan: "ModelPlan") -> None:
+    """Print what a training would ask and cost, and what to expect of the model."""
+    from discreet.formatting import format_share
+
+    rows = [(name, format_share(share)) for name, share in plan.shares.items()]
+    if rows:
+        console.table("", ("query", "share of the promise"), rows, left=1)
+    console.paragraph(f"Cost of the whole model: {plan.promise}.")
+    if plan.expectation is None:
+        console.paragraph(f"The model {plan.model} does not say what to expect before it is trained.")
+    else:
+        console.paragraph(plan.expectation)
+    console.line("Dry run: no cell was read, and nothing was charged, drawn or written.")
+    console.json(
+        {
+            "dry_run": True,
+            "model": plan.model,
+            "promise": plan.promise.to_dict(),
+            "n_rows": plan.n_rows,
+            "shares": dict(plan.shares),
+            "expectation": plan.expectation,
+        }
     )
 
 

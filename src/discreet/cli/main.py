@@ -28,6 +28,7 @@ from discreet.cli import (
 )
 from discreet.cli.console import EXIT_SCHEMA, Ended, describe_unexpected, write_out
 from discreet.cli.risk import EXIT_RISK
+from discreet.lazy_names import DeferredModules
 
 EXIT_OTHER, EXIT_BROKEN, EXIT_BUDGET = 1, 3, 4
 _USAGE, _INTERRUPTED, _TERMINATED = 2, 130, 143  # how typer, Ctrl-C and `kill` end a process
@@ -84,6 +85,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     # A command makes many objects that stay: collecting after every 700 of them takes a tenth of a short one.
     gc.set_threshold(20_000, 20, 20)
+    # scipy imports all of numpy's packages; these two would take a sixth of a short command.
+    sys.meta_path.insert(0, DeferredModules("numpy.f2py", "numpy.testing"))
     warnings.showwarning = _show_warning
     try:
         try:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 PASSPHRASE = "DISCREET_PASSPHRASE"  # noqa: S105 - the name of an environment variable
 TABLE = (
-    "A .csv, .tsv, .parquet, .duckdb, .xlsx, .sav or .dta file (FILE?table=NAME for a table or sheet), a "
-    "folder of .parquet files, postgresql://...?table=NAME, or demo:census, demo:clinic, demo:hospital."
+    "A .csv, .tsv, .txt, .parquet, .duckdb, .xlsx, .sav or .dta file (FILE?table=NAME for a table or sheet), "
+    "a folder of .parquet files, postgresql://...?table=NAME, or demo:census, demo:clinic, demo:hospital."
 )
 Table = Annotated[str, typer.Argument(help=TABLE, metavar="TABLE")]
 SchemaFile = Annotated[

@@ -146,7 +146,7 @@ class Prompt:
         if name == "q":
             return True
         if name not in self._commands:
-            from discreet.schema.notation import nearest
+            from discreet.arguments import nearest
 
             close = nearest(f"\\{name}", tuple(HELP))
             meant = f"Did you mean {close}? " if close else ""

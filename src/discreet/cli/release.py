@@ -6,7 +6,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -26,7 +26,7 @@ from discreet.cli.risk import EXIT_RISK, print_risk
 from discreet.cli.summary import print_floors, print_promise, print_rows
 
 if TYPE_CHECKING:
-    from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
+    from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing, SparkOptions
     from discreet.pipeline.result import Published
 
 SIGN_PASSWORD = "DISCREET_SIGN_PASSWORD"  # noqa: S105 - the name of an environment variable
@@ -42,7 +42,7 @@ Sign = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseFileFlags:
-    """Flags about the files of a release: its key, its signature, its place."""
+    """Flags about the files of a release: its key, its signature, its place, and who writes them."""
 
     keep_key: Annotated[
         Path | None,
@@ -67,6 +67,27 @@ class ReleaseFileFlags:
             "reason, which the statement holds.",
         ),
     ] = None
+    public_sample: Annotated[
+        str | None,
+        typer.Option(
+            help="A public table of the same columns that attackers may know: the risk is measured on people "
+            "like its rows too.",
+        ),
+    ] = None
+
+    engine: Annotated[
+        Literal["process", "spark"],
+        typer.Option(help="Draw in this process, or on the workers of Spark, for tables beyond one machine."),
+    ] = "process"
+    spark_master: Annotated[
+        str | None, typer.Option(help="Cluster, such as spark://host:7077. [default: as Spark is configured]")
+    ] = None
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Finish a release on Spark that was interrupted after its charge, for nothing."
+        ),
+    ] = False
 
     def escrow(self) -> "KeyEscrow | None":
         """Return where the key is kept, after asking for its passphrase; None if it is forgotten."""
@@ -83,6 +104,20 @@ class ReleaseFileFlags:
         passphrase = passphrase_for(self.keep_key, kept=True) if self.recipient is None else None
         return KeyEscrow(self.keep_key, passphrase, self.recipient)
 
+    def spark(self) -> "SparkOptions | None":
+        """Return where the workers are; None for a release in one process."""
+        from discreet.errors import ParameterError
+        from discreet.pipeline.options import SparkOptions
+
+        if self.engine == "spark":
+            return SparkOptions(master=self.spark_master, resume=self.resume)
+        if self.resume or self.spark_master is not None:
+            flag = "--resume" if self.resume else "--spark-master"
+            raise ParameterError(
+                f"{flag} is for --engine spark, which was not given. Add it, or leave it out."
+            )
+        return None
+
     def output(self) -> "Output":
         """Return which files are written."""
         from discreet.pipeline.options import Output
@@ -98,6 +133,7 @@ class ReleaseFileFlags:
             attack_records=attack_records,
             command=command_line(),
             accept_risk=self.accept_risk,
+            public_sample=self.public_sample,
         )
 
 
@@ -178,6 +214,7 @@ def release(
                 signing=make_signing(files.sign),
                 output=files.output(),
                 run=files.run(attack_records),
+                spark=files.spark(),
                 on_stage=console.stage,
                 on_progress=console.progress,
                 **arguments,
@@ -220,6 +257,7 @@ def print_dry_run(console: Console, table: str, request: ReleaseRequest, options
     result = run(
         table,
         attack_records=options.attack_records,
+        public_sample=options.public_sample,
         on_stage=console.stage,
         on_progress=console.progress,
         **request.to_dict(),

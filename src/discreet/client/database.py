@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from pydantic import ValidationError
 
+from discreet.arguments import checked_arguments
 from discreet.client._arguments import (
     ROUNDING,
     check_number,
@@ -142,6 +143,7 @@ class RemoteDatabase(PrivateTable):
         """Lasting name of the table."""
         return self._dataset
 
+    @checked_arguments
     def ask(
         self,
         question: Aggregate,
@@ -301,6 +303,7 @@ class RemoteDatabase(PrivateTable):
             seeded=self._seeded,
         )
 
+    @checked_arguments
     def query(
         self,
         text: str,
@@ -326,6 +329,7 @@ class RemoteDatabase(PrivateTable):
         response = self._transport.post("/v1/query", body, pays=True)
         return self._parse(QueryResult.from_wire, response, pays=True)
 
+    @checked_arguments
     def preview(
         self, text: str, *, privacy: Promise | None = None, sd: float | None = None, owner: str | None = None
     ) -> Preview:

@@ -6,7 +6,6 @@ features depend on the schema only, never on rows.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -14,10 +13,10 @@ import numpy as np
 import scipy
 
 from discreet.release.invariant import LogisticLearner, MultinomialLearner, RidgeLearner
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AbstractContextManager
 
     from discreet._types import AnyArray, Bools, Floats
     from discreet.release.invariant import InvariantLearner
@@ -132,23 +131,6 @@ class FeatureMatrix:
             missing = np.isnan(values)
             features += [(np.where(missing, c.fill, values) - lower) / c.width, missing.astype(np.float64)]
         return np.column_stack(features)
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Return a context that keeps scikit-learn, which must be imported by then, on one thread.
-
-    On a busy machine, several threads were measured to be ten times slower, because they wait for each other.
-    """
-    limits: AbstractContextManager[Any] = _thread_pools().limit(limits=1, user_api="openmp")
-    return limits
-
-
-@functools.cache
-def _thread_pools() -> Any:
-    """Return the thread pools of this process; looking for them takes longer than training one tree."""
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
-
-    return ThreadpoolController()
 
 
 class Model(Protocol):

@@ -41,6 +41,8 @@ class PairedSample:
 
     Attributes
     ----------
+    ids : array or None
+        Fingerprint of the id of the person of each row in the sample; None where the rows have none.
     seen : int
         Number of rows that were added so far.
     totals : dict of str to ColumnTotals
@@ -89,6 +91,7 @@ class PairedSample:
         self._others = others
         self._words: Words = np.empty(self._capacity, np.uint64)
         self._held = 0
+        self._ids: Words | None = None
         self._kept: tuple[dict[str, AnyArray], dict[str, AnyArray]] = ({}, {})
         self.totals = {column.name: ColumnTotals(column) for column in schema.released}
 
@@ -103,6 +106,11 @@ class PairedSample:
         return {name: values[: self._held] for name, values in self._kept[1].items()}
 
     @property
+    def ids(self) -> Words | None:
+        """Fingerprint of the id of the person of each row in the sample; None where the rows have none."""
+        return None if self._ids is None else self._ids[: self._held]
+
+    @property
     def whole(self) -> bool:
         """Whether every row so far is in the sample."""
         return self._held == self.seen
@@ -113,7 +121,8 @@ class PairedSample:
         Parameters
         ----------
         rows, published : mapping of str to array
-            True and published rows of the same people in the same order.
+            True and published rows of the same people in the same order; true rows may have the fingerprint
+            of the person under the name of the id column.
         """
         n = len(rows[self._names[0]])
         for side in (rows, published):
@@ -161,6 +170,10 @@ class PairedSample:
     def _store(self, slots: Ints, places: Ints, rows: Encoded, published: Encoded, words: Words) -> None:
         """Write the rows at some places of a batch into slots of the sample."""
         self._words[slots] = words[places]
+        if self.schema.id_column is not None and self.schema.id_column in rows:
+            if self._ids is None:
+                self._ids = np.zeros(self._capacity, np.uint64)
+            self._ids[slots] = rows[self.schema.id_column][places]
         for kept, side in zip(self._kept, (rows, published), strict=True):
             for name in self._names:
                 if name not in kept:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from discreet.arguments import CheckedArguments
 from discreet.errors import ParameterError
 from discreet.learn._centering import query_region
 from discreet.learn._quantiles import plan_search, search_quantiles
@@ -32,7 +33,7 @@ _BITS = 10  # cells of a range, by which quartiles are found, are 2**10
 _LEAST_DEVIATION = 2.0**-10  # of a column, as a fraction of its range
 
 
-class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, metaclass=CheckedArguments):
     """Map columns from declared bounds to -1 and 1; rows outside are clipped.
 
     Learners with ``bounds`` do this by themselves: it is for what comes between, or for a learner that needs

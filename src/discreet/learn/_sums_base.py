@@ -26,6 +26,7 @@ from discreet.privacy import ZCDP, ApproxDP, GaussianDP, NoPromise, PureDP, Rece
 from discreet.query import Database
 from discreet.query.unit_rows import check_matrix_allowed
 from discreet.schema import Column, Schema
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -157,7 +158,8 @@ class SumsEstimator(Learner):
 
     def _fit_sums(self, sums: NoisySums, layout: FeatureMap, target: str | None, owner: str | None) -> Self:
         """Fit the model by :meth:`_learn`, and set what all learners on sums keep."""
-        schedule = self._learn(sums, layout, target, owner)
+        with one_thread():
+            schedule = self._learn(sums, layout, target, owner)
         self.layout_ = layout
         self.answers_ = schedule.answers
         self.promises_ = schedule.promises

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from discreet.arguments import promise_hint
 from discreet.errors import ParameterError, SourceError
 from discreet.learn.pipelines.enclosing import EnclosedEstimator
 
@@ -49,7 +50,10 @@ class Learner(EnclosedEstimator):
             if not constraint.contains(value):
                 raise ParameterError(
                     f"{name} of {type(self).__name__} must be {constraint.words}, was {value!r}. "
-                    f"See help(discreet.{type(self).__name__}) for what it does."
+                    + (
+                        (name == "privacy" and promise_hint(value))
+                        or f"See help(discreet.{type(self).__name__}) for what it does."
+                    )
                 )
         self._check_place()
 

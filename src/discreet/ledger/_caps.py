@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from discreet.arguments import promise_hint
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.formatting import format_share
 from discreet.ledger.records import TOTAL
@@ -127,6 +128,11 @@ class Caps:
             raise ParameterError(
                 f"rule of Ledger must be 'mixed', 'gaussian' or 'pure', got {rule!r}. "
                 "'mixed' admits every kind of noise."
+            )
+        if not isinstance(limit, Promise):
+            raise ParameterError(
+                f"limit of Ledger must be a promise, got {type(limit).__name__}. "
+                + (promise_hint(limit) or "Use limit=None to record without a limit.")
             )
         samplers = Amount.rounded_down(limit.total_variation or SAMPLERS)
         match limit:

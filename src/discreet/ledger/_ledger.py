@@ -127,8 +127,9 @@ class Ledger:
         timeout : float
             Seconds to wait for other writers.
         """
-        store = open_store(path_or_url, timeout)
+        # Limits first: a wrong one must not leave an empty file behind.
         caps, owner_caps = make_caps(limit, rule, order), make_caps(owner_limit, rule, order)
+        store = open_store(path_or_url, timeout)
         return cls(store, open_ledger(store, caps, owner_caps, when=now()))
 
     @staticmethod

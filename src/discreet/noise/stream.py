@@ -157,7 +157,14 @@ class Stream:
     def derive(self, label: str) -> Stream:
         """Return the independent stream for one purpose: always the same for one key and label."""
         self._check_process()
-        return self._make_child(hmac.digest(self._key, _encode(label, "derive"), "sha256"))
+        return self._make_child(self.derive_key(label))
+
+    def derive_key(self, label: str) -> bytes:
+        """Return the key of :meth:`derive`, for another process that draws its part of one release.
+
+        Whoever has it can repeat everything that is drawn from that stream, and nothing else.
+        """
+        return hmac.digest(self._key, _encode(label, "derive"), "sha256")
 
     def salt(self, label: str) -> str:
         """Return a text for a keyed hash: HMAC-SHA256 of the label under the key, in hexadecimal.

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.pipeline.model import PublishedModel, load_model, publish_model
-    from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing
+    from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing, SparkOptions
     from discreet.pipeline.query import preview_table_query, query_table
+    from discreet.pipeline.query_session import read
     from discreet.pipeline.release import publish
     from discreet.pipeline.result import Published, Row
 
@@ -31,11 +32,13 @@ __all__ = [
     "Row",
     "RunOptions",
     "Signing",
+    "SparkOptions",
     "load_model",
     "preview_table_query",
     "publish",
     "publish_model",
     "query_table",
+    "read",
 ]
 
 _HOME = {
@@ -46,11 +49,13 @@ _HOME = {
     "Row": "result",
     "RunOptions": "options",
     "Signing": "options",
+    "SparkOptions": "options",
     "load_model": "model",
     "preview_table_query": "query",
     "publish": "release",
     "publish_model": "model",
     "query_table": "query",
+    "read": "query_session",
 }
 
 

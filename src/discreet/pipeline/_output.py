@@ -1,7 +1,8 @@
 """Output of a job: the folder that is built beside its place and renamed when it is complete, and the keys.
 
 A running job holds a lock on the folder it builds. A later run therefore removes what a killed one left, and
-does not touch what a running one is still writing. The key of a release is forgotten unless the curator keeps
+does not touch what a running one is still writing. A draft with a record of how to resume it was paid for: it
+stays until somebody resumes it or removes it. The key of a release is forgotten unless the curator keeps
 it encrypted; the key that signs is the curator's own.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import shutil
@@ -22,13 +24,15 @@ from discreet.report.folder.keys import SHORTEST_PASSPHRASE, recipient_key, seal
 from discreet.tables.temporary import lock, lock_leftover
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from discreet.pipeline.options import KeyEscrow, Signing
 
 PUBLIC, INTERNAL = "public", "internal"
+RESUME, WORK = "resume.json", "work"
+"""Files of a draft that can be resumed, in its internal folder: the record, and rows of workers."""
 _STATEMENT = "statement.json"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -71,11 +75,12 @@ def check_target_folder(target: Path, *, replace: bool) -> None:
 
 
 @contextlib.contextmanager
-def build_folder(target: Path, *, replace: bool) -> Iterator[Path]:
+def build_folder(target: Path, *, replace: bool, resume: bool = False) -> Iterator[Path]:
     """Yield a draft folder with empty ``public`` and ``internal``, and rename it to `target` at the end.
 
     Readers of `target` see the old state or the new one. On an error, an interrupt or a full disk the draft
-    is removed; after a kill the next run to the same place removes it.
+    is removed; after a kill the next run to the same place removes it. A draft with a record in ``internal``
+    of how to resume it stays, and another run is refused until it is resumed or removed.
 
     Parameters
     ----------
@@ -83,12 +88,19 @@ def build_folder(target: Path, *, replace: bool) -> Iterator[Path]:
         Name of the folder when it is complete.
     replace : bool
         Whether an earlier release there may be replaced.
+    resume : bool
+        Whether to go on with the draft of a run that was interrupted.
     """
     target = target.absolute()
     with explain_os_errors(target):
         check_target_folder(target, replace=replace)
-        _remove_leftovers(target)
-        draft, held = _make_draft(target)
+        interrupted = _remove_leftovers(target, resume=resume)
+        if resume and interrupted is None:
+            raise SourceError(
+                f"No release to {str(target)!r} was interrupted after its charge. Run the command without "
+                "--resume."
+            )
+        draft, held = _make_draft(target) if interrupted is None else interrupted
     try:
         with explain_os_errors(target):
             yield draft
@@ -96,8 +108,10 @@ def build_folder(target: Path, *, replace: bool) -> Iterator[Path]:
                 entry.chmod(0o600)
             _sync_folder(draft)
             _rename_draft(draft, target, replace=replace)
+            (target / INTERNAL / RESUME).unlink(missing_ok=True)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if not (draft / INTERNAL / RESUME).exists():
+            shutil.rmtree(draft, ignore_errors=True)
         os.close(held)
 
 
@@ -134,13 +148,33 @@ def _make_draft(target: Path) -> tuple[Path, int]:
                 return draft, held
 
 
-def _remove_leftovers(target: Path) -> None:
-    """Remove the drafts of killed runs to the same place, and put back a release that one had set aside."""
+def _remove_leftovers(target: Path, *, resume: bool) -> tuple[Path, int] | None:
+    """Remove the drafts of killed runs to the same place, and put back a release that one had set aside.
+
+    Returns
+    -------
+    draft, held : Path and int, or None
+        Emptied draft that is to be resumed, with the descriptor that holds its lock.
+
+    Raises
+    ------
+    SourceError
+        There is a draft that was paid for, and it is not to be resumed.
+    """
     ours = re.compile(rf"\.{re.escape(target.name)}\.\d+-\d+\.(partial|old)")
     for leftover in sorted(target.parent.iterdir()):
         held = lock_leftover(leftover, folder=True) if ours.fullmatch(leftover.name) else None
         if held is None:
             continue
+        if (leftover / INTERNAL / RESUME).exists() and leftover.suffix == ".partial":
+            if resume:
+                _empty_draft(leftover)
+                return leftover, held
+            os.close(held)
+            raise SourceError(
+                f"A release to {str(target)!r} was paid for and not finished. Run the same command with "
+                f"--resume (resume=True), which charges nothing, or give it up: remove {str(leftover)!r}."
+            )
         try:
             if leftover.name.endswith(".old") and not target.exists():
                 leftover.rename(target)
@@ -148,6 +182,20 @@ def _remove_leftovers(target: Path) -> None:
                 shutil.rmtree(leftover, ignore_errors=True)
         finally:
             os.close(held)
+    return None
+
+
+def _empty_draft(draft: Path) -> None:
+    """Remove everything from a draft but the record of how to resume it, and rows that were staged."""
+    shutil.rmtree(draft / PUBLIC, ignore_errors=True)
+    (draft / PUBLIC).mkdir()
+    for entry in (draft / INTERNAL).iterdir():
+        if entry.name not in (RESUME, WORK):
+            entry.unlink()
+    work = draft / INTERNAL / WORK
+    for entry in work.iterdir() if work.exists() else ():
+        if entry.is_file():
+            entry.unlink()
 
 
 def _rename_draft(draft: Path, target: Path, *, replace: bool) -> None:
@@ -210,6 +258,7 @@ class ReleaseKey:
         # Drawn from a stream of the operating system's, so that randomness still enters in one place.
         self._key = Stream().words(4).tobytes()
         self._sealed = False
+        self._resumed = False
 
     @classmethod
     def from_escrow(cls, escrow: KeyEscrow | None, *, release: Path) -> ReleaseKey:
@@ -259,7 +308,44 @@ class ReleaseKey:
 
     def stream(self) -> Stream:
         """Return the stream that the release is drawn from."""
-        return Stream(self._key)
+        return Stream.for_replay(self._key) if self._resumed else Stream(self._key)
+
+    def store(self, path: Path, facts: Mapping[str, str]) -> None:
+        """Write the key and public facts of a release to a private file, so that it can be resumed.
+
+        Parameters
+        ----------
+        path : Path
+            File that only its owner can read, on the disk of the release.
+        facts : mapping of str to str
+            Facts that must be the same when the release is resumed.
+        """
+        content = json.dumps({"key": self._key.hex(), **facts}).encode()
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(handle, "wb") as file:  # noqa: PTH123 - a handle, not a path
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+        _sync(path.parent)
+
+    def resume(self, path: Path, facts: Mapping[str, str]) -> None:
+        """Take the key that :meth:`store` wrote; raise SourceError where facts have changed since.
+
+        Parameters
+        ----------
+        path : Path
+            File that :meth:`store` wrote.
+        facts : mapping of str to str
+            Facts of this run. An error names the first that differs.
+        """
+        stored = json.loads(path.read_bytes())
+        changed = next((name for name, fact in facts.items() if stored.get(name) != fact), None)
+        if changed is not None:
+            raise SourceError(
+                f"The {changed} has changed since this release was paid for. Restore it, or release anew, "
+                "which is charged again."
+            )
+        self._key, self._resumed = bytes.fromhex(stored["key"]), True
 
     def keep(self) -> None:
         """Write the encrypted key to its file, if it is to be kept."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.audit import (
+    PublicPrior,
     attack_claims,
     attack_members,
     attack_prior,
@@ -31,9 +32,11 @@ from discreet.noise import Stream
 from discreet.noise_law import SampledLaw
 from discreet.pipeline._stages import READABLE, check_every_cell
 from discreet.pipeline.options import check_floors
+from discreet.pipeline.sources import describe_source, resolve_source
 from discreet.privacy import ApproxDP
 from discreet.release.masked.method import MaskedRelease
 from discreet.release.masked.plan import MaskedPlan
+from discreet.release.spark import PartitionedTable
 from discreet.release.synthetic import SyntheticRelease
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.noisy_tables import read_tables
@@ -92,7 +95,10 @@ def public_length(schema: Schema, n_rows: int) -> Any:
 
 def check_cells(source: Any, schema: Schema, n_rows: int, report: StageReport) -> None:
     """Read every declared cell once, so that a bad one is named before anything is charged."""
-    check_every_cell(source, schema, lambda n_read: report.progress(n_read / n_rows))
+    if isinstance(source, PartitionedTable):
+        source.check()
+    else:
+        check_every_cell(source, schema, lambda n_read: report.progress(n_read / n_rows))
     unnamed = sum(c.bounds_source is None for c in schema.released)
     sources = f"; no source is given for the bounds of {count_noun(unnamed, 'column')} (bounds_source)"
     report(READABLE + (sources if unnamed else ""))
@@ -184,8 +190,34 @@ def attack_plan(
     return guesses, audits
 
 
+def read_prior(public_sample: Any, schema: Schema) -> PublicPrior | None:
+    """Return the law of public rows that attackers may know; None where none were declared.
+
+    Parameters
+    ----------
+    public_sample : path, URL or frame, optional
+        Public table with the released columns of the schema; None for none.
+    schema : Schema
+        Declaration of the table that is protected.
+    """
+    if public_sample is None:
+        return None
+    sample = PairedSample(schema, Stream.from_seed(0))
+    with open_table(resolve_source(public_sample), schema=schema) as table:
+        for batch in table.batches(schema):
+            sample(batch, batch)
+    label = describe_source(public_sample)
+    # The name of a file says which table it is; where it lies is nobody's business.
+    return PublicPrior.from_rows(schema, sample.rows, label if "://" in label else Path(label).name)
+
+
 def assess_risk(
-    method: ReleaseMethod, plan: ReleasePlan, n_rows: int | None, n_records: int, report: StageReport
+    method: ReleaseMethod,
+    plan: ReleasePlan,
+    n_rows: int | None,
+    n_records: int,
+    report: StageReport,
+    prior: PublicPrior | None = None,
 ) -> Risk:
     """Measure on made-up people what a planned release lets an attacker do, and return it.
 
@@ -201,11 +233,13 @@ def assess_risk(
         Number of made-up records that the plan is attacked on; people are a twentieth of it.
     report : StageReport
         Report of the stage; gets the verdict.
+    prior : PublicPrior, optional
+        Law of public rows that attackers may know.
     """
     assert method.schema is not None
     public = None if n_rows is None else public_length(method.schema, n_rows)
     people = min(max(n_records // 20, _FEWEST_PEOPLE), _MOST_PEOPLE)
-    risk = measure_risk(method, plan, public, people=people, progress=report.progress)
+    risk = measure_risk(method, plan, public, people=people, prior=prior, progress=report.progress)
     attacks = count_noun(len(risk.attacks), "attack")
     report(f"{attacks} on made-up people; may be published: {risk.verdict}")
     return risk
@@ -259,9 +293,11 @@ def sample_true_rows(source: Any, schema: Schema, made_up: MadeUpRows | None = N
     """
     pairs = PairedSample(schema, Stream())
     with open_table(source, schema=schema) as table:
-        for batch in table.batches(schema):
-            n = len(next(iter(batch.values())))
-            pairs(batch, batch if made_up is None else made_up.take(n))
+        for batch in table.batches(schema, ids=schema.id_column is not None):
+            rows = dict(batch)
+            if schema.id_column is not None and batch.ids is not None:
+                rows[schema.id_column] = batch.ids
+            pairs(rows, batch if made_up is None else made_up.take(batch.n_rows))
     return pairs
 
 
@@ -417,7 +453,7 @@ def attack_real_rows(
         pairs.published_rows,
         progress=lambda done, total: report.progress(0.8 * done / total),
     )
-    return guesses, attack_records(plan, pairs.rows, pairs.published_rows)
+    return guesses, attack_records(plan, pairs.rows, pairs.published_rows, ids=pairs.ids)
 
 
 def attack_made_up_people(
@@ -435,7 +471,7 @@ def attack_real_people(method: ReleaseMethod, pairs: PairedSample) -> tuple[Memb
     """Attack tables made anew from halves of a sample of real rows; for the curator alone."""
     if not isinstance(method, SyntheticRelease | MaskedRelease):
         return ()
-    return attack_members(method, pairs.rows, on="rows")
+    return attack_members(method, pairs.rows, on="rows", ids=pairs.ids)
 
 
 def describe_attacks(

@@ -18,7 +18,7 @@ from discreet.release import SyntheticRelease
 from discreet.release.readable import readable_columns, write_readable
 from discreet.report.findings import Findings
 from discreet.report.folder.folder import DATA, READABLE, data_digests, date_files, sign, write_public
-from discreet.report.folder.model_files import write_answers
+from discreet.report.folder.model_files import write_answers, write_prior
 from discreet.report.pages.render import write_report
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.table import TableSubject
@@ -121,11 +121,15 @@ def publish_answers(
                 releasing, plan, sums.n_rows or 0, run.attack_records, report
             )
         with stages.stage("risk") as report:
-            risk = _release_stages.assess_risk(releasing, plan, sums.n_rows, run.attack_records, report)
+            prior = _release_stages.read_prior(run.public_sample, schema)
+            risk = _release_stages.assess_risk(
+                releasing, plan, sums.n_rows, run.attack_records, report, prior
+            )
         risk = _release_stages.check_risk(risk, run.accept_risk)
         with stages.stage("release") as report:
             publication = releasing.publish_database(sums, public / DATA)
             write_answers(public, releasing)
+            write_prior(public, prior)
             paid = f"{len(publication.receipts)} questions charged, each before its first draw"
             report(f"{publication.n_rows:,} rows, {paid}; {NOT_SEEN}")
         with stages.stage("attack") as report:

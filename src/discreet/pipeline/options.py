@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from discreet.arguments import nearest
 from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import plain_number
 from discreet.privacy import ApproxDP, ErrorFloor, Promise, PureDP
 from discreet.release import METHODS, ReleaseMethod
 from discreet.release.base import check_publishable, parameter_names
-from discreet.schema import nearest
 
 if TYPE_CHECKING:
     import os
@@ -123,10 +123,13 @@ class RunOptions:
     accept_risk : str, optional
         Reason for which a table is released though attacks on made-up people are above their thresholds; the
         statement holds it as it is. None: such a release stops before it is charged.
+    public_sample : path, URL or frame, optional
+        Public table of the same columns, which attackers may know: the risk is measured on people like its
+        rows too. None: on people made up from the schema alone.
 
     Privacy
     -------
-    Nothing here is computed from rows.
+    Nothing here is computed from rows of the table; counts of the public sample are published.
 
     Reference
     ---------
@@ -137,6 +140,35 @@ class RunOptions:
     attack_records: int = ATTACK_RECORDS
     command: str = ""
     accept_risk: str | None = None
+    public_sample: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Where the workers of Spark are that draw a release, and whether they go on with an earlier one.
+
+    Parameters
+    ----------
+    master : str, optional
+        Address of the cluster, such as ``spark://host:7077`` or ``local[2]``; None for Spark's own setting.
+    session : SparkSession, optional
+        Session that is used as it is; None: the active one, or one that is started.
+    resume : bool
+        Whether to finish the release to the same folder that was interrupted after its charge. The other
+        arguments must be those of the interrupted run; nothing is charged again.
+
+    Privacy
+    -------
+    Changes no bit of what is published: a release on Spark is that of one process under the same key.
+
+    Reference
+    ---------
+    ``docs/howto/release-with-spark.md``.
+    """
+
+    master: str | None = None
+    session: Any = None
+    resume: bool = False
 
 
 def method_class(name: str) -> type[ReleaseMethod]:

@@ -150,7 +150,7 @@ def plan_noise_levels(
     protect: Mapping[str, float] | None = None,
     ledger: LedgerPlace = None,
     new_ledger: bool = False,
-    basis: PlanBasis = PlanBasis(),  # noqa: B008 - frozen
+    basis: PlanBasis = PlanBasis(),
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> PlannedRelease:
@@ -349,6 +349,7 @@ def dry_run(
     privacy: Promise | None = None,
     protect: Mapping[str, float] | None = None,
     attack_records: int = ATTACK_RECORDS,
+    public_sample: Any = None,
     on_stage: OnStage | None = None,
     on_progress: OnProgress | None = None,
     **options: Any,
@@ -362,6 +363,8 @@ def dry_run(
     attack_records : int
         Number of made-up records that the plan is attacked on; fewer are faster, and reveal only larger
         mistakes.
+    public_sample : path, URL or frame, optional
+        Public table that attackers may know, as of :class:`~discreet.pipeline.options.RunOptions`.
 
     Returns
     -------
@@ -393,7 +396,8 @@ def dry_run(
     with stages.stage("test") as report:
         guesses, audits = _release_stages.attack_plan(releasing, plan, n_rows, attack_records, report)
     with stages.stage("risk") as report:
-        risk = _release_stages.assess_risk(releasing, plan, n_rows, attack_records, report)
+        prior = _release_stages.read_prior(public_sample, declared)
+        risk = _release_stages.assess_risk(releasing, plan, n_rows, attack_records, report, prior)
     blocks = promised_blocks(TableSubject(plan, releasing))
     return DryRun(
         plan=plan,

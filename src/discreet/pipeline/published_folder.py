@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from discreet.release.synthetic.repetition import repeat_release
 from discreet.report.findings import Findings
 from discreet.report.folder.folder import (
     DATA,
+    PRIOR,
     READABLE,
     TABLES,
     data_digests,
@@ -116,6 +118,8 @@ def redraw_release(
         folder = draft / PUBLIC
         n_rows = write_table(folder / DATA, published_fields(table.schema, typed=True), [table.columns])
         write_answers(folder, again)
+        if PRIOR in statement.files:
+            shutil.copyfile(public / PRIOR, folder / PRIOR)
         n_read: Any = statement.what.rows_read
         write_readable(folder / DATA, folder / READABLE, readable_columns(method.plan(schema, n_read)))
         method.sampling_seed_ = seed

@@ -33,6 +33,64 @@ Charges: TypeAlias = "tuple[Account | None, dict[str, list[Promise]]]"
 """Budget of a ledger, None without one; and by the text of each question what was charged for it."""
 
 
+def read(
+    source: Any,
+    *,
+    schema: Schema | str | os.PathLike[str] | None = None,
+    ledger: LedgerPlace = None,
+    new_ledger: bool = False,
+) -> Database:
+    """Open a table as a private database, with the schema and the ledger that lie beside it.
+
+    Parameters
+    ----------
+    source : path, URL, frame or "demo:census"
+        Table as :func:`discreet.tables.open_table` reads it, or a bundled one.
+    schema : Schema or path, optional
+        Schema that declares the columns. None: the file ``*.schema.yaml`` beside the table.
+    ledger : Ledger, path, URL, False or None
+        Ledger that is charged. None: the file beside the table, as for a release. False: nothing is counted.
+    new_ledger : bool
+        Whether a table that is known to another ledger may be charged to this one all the same.
+
+    Returns
+    -------
+    Database
+        The table, which answers queries and trains models. Close it, or use it in a ``with`` block.
+
+    Raises
+    ------
+    SchemaError
+        There is no schema, or it is wrong or incomplete.
+    OtherLedger
+        The table was charged to another ledger before; nothing was charged.
+
+    Privacy
+    -------
+    Opening a table charges nothing. Queries are charged as for :class:`~discreet.Database`.
+
+    Reference
+    ---------
+    docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+
+    Examples
+    --------
+    >>> from discreet import PureDP, read
+    >>> with read("demo:census", ledger=False) as census:
+    ...     answer = census.count("age >= 65", privacy=PureDP(1.0))
+    >>> round(answer.sd, 2)  # of the noise; 3,800 people are counted
+    1.41
+    """
+    declared = find_schema(source, schema)
+    table = _check_columns(source, declared)
+    opened = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger, log=True)
+    if opened is None or opened is ledger or opened.url == ":memory:":
+        return Database(table, schema=declared, ledger=opened)
+    # Opened again by the database, which then closes it.
+    opened.close()
+    return Database(table, schema=declared, ledger=opened.url)
+
+
 class QuerySession:
     """Text queries on one table; table and ledger are opened at the first answer, and kept open.
 

@@ -21,11 +21,13 @@ from discreet.pipeline._output import (
     check_target_folder,
     load_signing_key,
 )
+from discreet.pipeline._spark import check_answers_alone, open_database, open_parts, publish_parts
 from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log_failure, parse_about
 from discreet.pipeline.answered_release import make_answering_method, publish_answers
 from discreet.pipeline.options import (
     Output,
     RunOptions,
+    SparkOptions,
     check_declared,
     check_one_target,
     choose_method,
@@ -49,10 +51,11 @@ from discreet.report.folder.folder import (
     sign,
     write_public,
 )
-from discreet.report.folder.model_files import write_answers, write_classifier
+from discreet.report.folder.model_files import write_answers, write_classifier, write_prior
 from discreet.report.pages.render import write_report
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.table import TableSubject
+from discreet.tables.spark import is_spark_source
 
 if TYPE_CHECKING:
     import os
@@ -84,6 +87,7 @@ def publish(
     signing: Signing | None = None,
     output: Output = Output(),  # noqa: B008 - frozen
     run: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    spark: SparkOptions | None = None,
     on_stage: OnStage | None = None,
     on_progress: OnProgress | None = None,
     **options: Any,
@@ -93,8 +97,9 @@ def publish(
     Parameters
     ----------
     source : path, URL, frame, "demo:census", Database or RemoteDatabase
-        Table as :func:`discreet.tables.open_table` reads it, or a bundled one. A database that answers
-        questions, also one behind a service, is for the method "synthetic": no row of it is seen here.
+        Table as :func:`discreet.tables.open_table` reads it, or a bundled one; a Spark data frame or a
+        ``spark://`` address. A database that answers questions, also one behind a service, is for the method
+        "synthetic": no row of it is seen here.
     out : path
         Folder that will hold ``public`` and ``internal``; complete at the end, or not there.
     schema : Schema or path, optional
@@ -127,6 +132,9 @@ def publish(
     run : RunOptions
         Whether the noise was tuned on private rows, how many records the plan is attacked on, the command
         line, and why a risk above the thresholds is accepted.
+    spark : SparkOptions, optional
+        Workers of Spark that read, draw and write parts of the table; then ``data.parquet`` is a folder of
+        files. None: one process, unless `source` is in Spark.
     on_stage : callable, optional
         Called with each stage when it is done.
     on_progress : callable, optional
@@ -197,6 +205,7 @@ def publish(
         )
     folder = Path(out)
     check_target_folder(folder, replace=output.replace)
+    spark = SparkOptions() if spark is None and is_spark_source(source) else spark
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
     check_one_target(method, target)
@@ -210,6 +219,24 @@ def publish(
     texts = parse_about(about)
     table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
     releasing = resolve_method(method, schema=declared, privacy=promise, ledger=table_ledger, **options)
+    if spark is not None and isinstance(releasing, SyntheticRelease):
+        check_answers_alone(spark, escrow)
+        with (
+            close_ledger(table_ledger, ledger),
+            open_database(source, declared, table_ledger, spark) as asked,
+        ):
+            return publish_answers(
+                asked,
+                releasing,
+                out=out,
+                protect=protect,
+                about=texts,
+                signing=signing,
+                output=output,
+                run=run,
+                on_stage=on_stage,
+                on_progress=on_progress,
+            )
     log = AuditLog(log_path(table_ledger))
     stages = Stages(log, on_stage=on_stage, on_progress=on_progress)
     table, label = resolve_source(source), describe_source(source)
@@ -217,7 +244,7 @@ def publish(
         close_ledger(table_ledger, ledger),
         log_failure(log),
         key,
-        build_folder(folder, replace=output.replace) as draft,
+        build_folder(folder, replace=output.replace, resume=spark is not None and spark.resume) as draft,
     ):
         log.begin(
             what="release",
@@ -230,34 +257,42 @@ def publish(
         )
         public, internal = draft / PUBLIC, draft / INTERNAL
         tuned_before = log.mentions(TUNED)
+        parts = None if spark is None else open_parts(table, declared, internal, spark)
+        table = table if parts is None else parts.path
         with stages.stage("read") as report:
             n_rows = _release_stages.read_table(table, declared, label, report)
         with stages.stage("check") as report:
-            _release_stages.check_cells(table, declared, n_rows, report)
+            _release_stages.check_cells(table if parts is None else parts, declared, n_rows, report)
         with stages.stage("plan") as report:
             plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
+            if parts is not None:
+                parts.check_method(plan, type(releasing).__name__)
         with stages.stage("test") as report:
             verdicts, audits = _release_stages.attack_plan(
                 releasing, plan, n_rows, run.attack_records, report
             )
         with stages.stage("risk") as report:
-            risk = _release_stages.assess_risk(releasing, plan, n_rows, run.attack_records, report)
+            prior = _release_stages.read_prior(run.public_sample, declared)
+            risk = _release_stages.assess_risk(releasing, plan, n_rows, run.attack_records, report, prior)
         risk = _release_stages.check_risk(risk, run.accept_risk)
         log.write("risk", verdict=risk.verdict, why=risk.why, accepted=risk.accepted)
         log.write("promise", promises=[kept.to_dict() for kept in plan.promises])
         with stages.stage("release") as report:
             beside = AwareRows(plan, n_rows, Stream())
             pairs = PairedSample(plan.schema, Stream(), others=beside.see)
-            publication = releasing.publish(
-                table,
-                public / DATA,
-                stream=key.stream(),
-                watch=_release_stages.make_watch(pairs, n_rows, report),
-            )
+            watch = _release_stages.make_watch(pairs, n_rows, report)
+            if parts is None:
+                publication = releasing.publish(table, public / DATA, stream=key.stream(), watch=watch)
+            else:
+                publication = publish_parts(
+                    releasing, parts, draft, key, watch=watch, resume=spark is not None and spark.resume
+                )
             write_classifier(public, releasing, publication.schema)
             write_answers(public, releasing)
+            write_prior(public, prior)
             charge = _release_stages.describe_charge(releasing, publication, table_ledger)
-            report(f"{publication.n_rows:,} rows, {charge}")
+            sampled = "" if parts is None else "; a sample of batches is compared with its true rows"
+            report(f"{publication.n_rows:,} rows, {charge}{sampled}")
         for receipt in publication.receipts:
             log.write("charged", receipt=receipt.to_dict(), commitment=publication.commitment)
         with stages.stage("learn") as report:
@@ -316,6 +351,8 @@ def publish(
             with report.optional("the report"):
                 write_report(internal / REPORT, statement, findings)
             key.keep()
+            if parts is not None:
+                parts.close()
             report(f"{folder / PUBLIC}, {folder / INTERNAL}")
         log.write("published", release=statement.what.release, files=statement.files)
         log.copy(internal / LOG)

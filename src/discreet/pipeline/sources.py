@@ -14,7 +14,7 @@ from discreet.ledger import Ledger
 from discreet.schema import Schema
 from discreet.tables.table import duckdb_address
 
-_ENDINGS = r"\.(parquet|pq|duckdb|db|(csv|tsv)(\.gz)?|xls[xmb]?|ods|z?sav|dta)$"
+_ENDINGS = r"\.(parquet|pq|duckdb|db|(csv|tsv|tab|txt)(\.gz)?|xls[xmb]?|ods|z?sav|dta)$"
 
 LedgerPlace: TypeAlias = Ledger | str | os.PathLike[str] | Literal[False] | None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.arguments import nearest
 from discreet.errors import DataError, ParameterError, PromiseError, SchemaError
 from discreet.learn import METHODS, PrivateClassifier
 from discreet.learn.feature_map import FeatureMap
@@ -21,7 +22,6 @@ from discreet.query.interface import PrivateTable
 from discreet.query.unit_rows import LABEL, ledger_salt, limited_batches
 from discreet.report.statement.documents import Pass
 from discreet.report.statement.model import predicts_target
-from discreet.schema import nearest
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -212,9 +212,9 @@ def _train_on_sums(
     with opened as db:
         n_rows = db.n_rows
         if n_rows == 0:
-            raise _no_rows(label)
-        if on_plan is not None and hasattr(learner, "describe_fit"):
-            on_plan(learner.describe_fit(db))
+            raise refuse_empty_table(label)
+        if on_plan is not None and hasattr(learner, "plan_fit"):
+            on_plan(learner.plan_fit(db)[0])
         recording = _Recording(db)
         learner.fit_database(recording)
     answers: dict[str, Answer] = learner.answers_
@@ -239,7 +239,7 @@ def _train_on_rows(learner: Any, table: Any, schema: Schema, label: str) -> Trai
     salt = Stream().salt(LABEL) if learner.ledger is None else ledger_salt(learner.ledger, schema)
     X, y = _read_rows(table, schema, FeatureMap.from_schema(schema), salt)
     if not len(X):
-        raise _no_rows(label)
+        raise refuse_empty_table(label)
     counted = learner.ledger is not None
     learner.fit(X, _classes(learner.name, schema)[y])
     learner.ledger = None  # already charged; a model file holds no ledger
@@ -336,5 +336,6 @@ def _model_class(name: str) -> type[Learner]:
     raise ParameterError(f"model must be one of {', '.join(known)}, was {name!r}. {hint}")
 
 
-def _no_rows(label: str) -> DataError:
+def refuse_empty_table(label: str) -> DataError:
+    """Return the error for a table without rows."""
     return DataError(f"{label} must have at least one row, and has none.")

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
+from discreet.evaluation.compared_rows import ComparedRows
 from discreet.evaluation.made_up_rows import MADE_UP, related_rows
 from discreet.evaluation.way_choice import choose_way
-from discreet.evaluation.ways import ComparedRows, add_risks, measure_ways
+from discreet.evaluation.ways import add_risks, measure_ways
 from discreet.formatting import count_noun
 from discreet.noise import Stream, permutation
+from discreet.pipeline._release_stages import read_prior
 from discreet.pipeline.options import build_promise, resolve_floors
 from discreet.pipeline.plan import PlanBasis, log_tuning, read_sample
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, resolve_source
@@ -145,7 +147,8 @@ def plan_ways(
     )
     if answers_only:
         ways = [way if way.name in ("synthetic", "model", "questions") else _forbid(way) for way in ways]
-    ways = add_risks(ways, declared, n_rows, privacy=promise, floors=floors)
+    prior = read_prior(basis.public_sample, declared)
+    ways = add_risks(ways, declared, n_rows, privacy=promise, floors=floors, prior=prior)
     baselines = rows.baselines()
     return PlannedWays(
         schema=declared,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from discreet.arguments import CheckedArguments
 from discreet.errors import ParameterError, PromiseError
 from discreet.privacy.rounding import exact, finite, float_up, sampling_delta, smallest_epsilon, whole
 
@@ -27,7 +28,7 @@ _CHOICES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Promise(ABC):
+class Promise(metaclass=CheckedArguments):
     """Abstract base of all promises, with the fields that they share.
 
     Parameters

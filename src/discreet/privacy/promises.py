@@ -70,7 +70,7 @@ class PureDP(Promise):
     """
 
     kind: ClassVar[str] = "pure-dp"
-    epsilon: float
+    epsilon: float = field(kw_only=False)
 
     def __post_init__(self) -> None:
         self._check_common()
@@ -120,8 +120,8 @@ class ApproxDP(Promise):
     """
 
     kind: ClassVar[str] = "approx-dp"
-    epsilon: float
-    delta: float
+    epsilon: float = field(kw_only=False)
+    delta: float = field(kw_only=False)
 
     def __post_init__(self) -> None:
         self._check_common()
@@ -183,7 +183,7 @@ class ZCDP(Promise):
     """
 
     kind: ClassVar[str] = "zcdp"
-    rho: float
+    rho: float = field(kw_only=False)
 
     def __post_init__(self) -> None:
         self._check_common()
@@ -229,7 +229,7 @@ class GaussianDP(Promise):
     """
 
     kind: ClassVar[str] = "gaussian-dp"
-    mu: float
+    mu: float = field(kw_only=False)
 
     def __post_init__(self) -> None:
         self._check_common()

@@ -19,6 +19,7 @@ import sys
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, ROUND_UP, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError, PromiseError
@@ -35,6 +36,7 @@ PLACES = 60
 _ONE = 10**PLACES
 
 
+@lru_cache(maxsize=1024)
 def exact(value: float) -> Fraction:
     """Return the decimal that `value` prints as, as a fraction.
 
@@ -168,17 +170,6 @@ def finite(
     way_out: str,
 ) -> float:
     """Return ``value`` as a float inside the given limits, or raise :class:`ParameterError`."""
-    limits = [
-        f"{word} {limit:.17g}"
-        for word, limit in (
-            ("above", above),
-            ("at least", least),
-            ("below", below),
-            ("at most", most),
-        )
-        if limit is not None
-    ]
-    wanted = " ".join(["a finite number", " and ".join(limits)]).strip()
     try:
         if isinstance(value, (bool, str, bytes)):
             raise TypeError
@@ -192,11 +183,12 @@ def finite(
         and (below is None or number < below)
         and (most is None or number <= most)
     )
-    if not fits:
-        raise ParameterError(
-            f"The parameter {name} of {function} must be {wanted}, and was {value!r}. {way_out}"
-        )
-    return number
+    if fits:
+        return number
+    stated = {"above": above, "at least": least, "below": below, "at most": most}
+    limits = " and ".join(f"{word} {limit:.17g}" for word, limit in stated.items() if limit is not None)
+    wanted = f"a finite number {limits}".strip()
+    raise ParameterError(f"The parameter {name} of {function} must be {wanted}, and was {value!r}. {way_out}")
 
 
 def whole(function: str, name: str, value: Any, *, least: int, way_out: str) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from discreet.arguments import promise_hint
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import discrete_laplace, rounded_gaussian, samplers
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
@@ -375,7 +376,8 @@ def check_row_promise(privacy: Promise | None, neighbors: Neighbors) -> None:
     if not isinstance(privacy, PureDP | ApproxDP | ZCDP | GaussianDP | PosteriorOdds):
         raise PromiseError(
             f"privacy of a question must be PureDP, ApproxDP, ZCDP, GaussianDP or PosteriorOdds, was "
-            f"{type(privacy).__name__}. An answer is about the whole table: ask for differential privacy."
+            f"{type(privacy).__name__}. "
+            + (promise_hint(privacy) or "An answer is about the whole table: ask for differential privacy.")
         )
     if privacy.covers is not None:
         raise PromiseError(

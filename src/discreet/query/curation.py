@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from sqlglot import exp
 
+from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError
 from discreet.query._person_signs import ID_BITS, LANE_BITS, id_lanes
 from discreet.schema.column_checks import LARGEST_NUMBER
-from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.arguments import checked_arguments
 from discreet.errors import DataError, ParameterError
 from discreet.ledger import Ledger
 from discreet.query.costs import remaining_amounts
@@ -50,8 +52,9 @@ class Database(QueryExecutor, PrivateTable):
         Spark data frame or ``spark://path-or-table``.
     schema : Schema
         Declared columns, bounds, lists of values, unit and neighbors. Public.
-    ledger : Ledger, optional
-        Ledger that is charged. Without one, charges are counted in memory, under no limit.
+    ledger : Ledger, path or URL, optional
+        Ledger that is charged; the one at a path or URL is opened, and closed with the database. Without
+        one, charges are counted in memory, under no limit.
     engine : Engine, optional
         Engine that computes the exact sums; chosen by the source if left out.
     random_state : int, optional
@@ -66,6 +69,10 @@ class Database(QueryExecutor, PrivateTable):
         Seconds, the same or one for each kind of aggregate: an answer, or the failure of an engine, leaves a
         whole number of them after the engine was called. None is for curators who query their own table; to
         let others query it, give about four times what a query usually takes, such as 1.
+    keep : path, optional
+        Folder in which an encrypted copy of the curated table is kept. The next start finds it there, and
+        reads the source again only if a file of it has changed. For tables in files, under a ledger that
+        lasts: the key follows from the ledger's secret. None keeps nothing.
 
     Attributes
     ----------
@@ -96,24 +103,32 @@ class Database(QueryExecutor, PrivateTable):
     (True, 169.7)
     """
 
+    _own_ledger: Ledger | None = None
+
     def __init__(
         self,
         source: Any,
         *,
         schema: Schema,
-        ledger: Ledger | None = None,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
         engine: Engine | None = None,
         random_state: int | None = None,
         version: str | None = None,
         keep_ids: bool = False,
         slots: float | Mapping[str, float] | None = None,
+        keep: str | os.PathLike[str] | None = None,
     ) -> None:
         """Register the rows with the engine; the engine is closed if that fails."""
         curation = Curation.from_schema(schema, ids=keep_ids)
         if isinstance(source, np.ndarray):
             source = _named_columns(source, curation)
-        chosen = engine_for(source) if engine is None else engine
+        if ledger is not None and not isinstance(ledger, Ledger):
+            ledger = self._own_ledger = Ledger.open(ledger)
+        chosen: Engine | None = None
         try:
+            if keep is not None:
+                engine = _keeping_engine(keep, source, engine, ledger)
+            chosen = engine_for(source) if engine is None else engine
             charged = Ledger.open(":memory:") if ledger is None else ledger
             chosen.register(source, curation, salt=ledger_salt(charged, schema))
             super().__init__(
@@ -121,9 +136,21 @@ class Database(QueryExecutor, PrivateTable):
             )
         except BaseException:
             # Also when interrupted: the caller has no reference to close it by.
-            chosen.close()
+            if chosen is not None:
+                chosen.close()
+            if self._own_ledger is not None:
+                self._own_ledger.close()
             raise
 
+    def close(self) -> None:
+        """Drop the curated table, close the engine, and the ledger if it was opened here."""
+        try:
+            super().close()
+        finally:
+            if self._own_ledger is not None:
+                self._own_ledger.close()
+
+    @checked_arguments
     def query(
         self,
         text: str,
@@ -167,6 +194,7 @@ class Database(QueryExecutor, PrivateTable):
         remaining = self._remaining_amounts(result.cost, owner, accounts, result.charged)
         return dataclasses.replace(result, remaining=remaining)
 
+    @checked_arguments
     def preview(
         self, text: str, *, privacy: Promise | None = None, sd: float | None = None, owner: str | None = None
     ) -> Preview:
@@ -308,6 +336,20 @@ class Database(QueryExecutor, PrivateTable):
 
     def __repr__(self) -> str:
         return f"Database({len(self.schema.released)} columns, {self.neighbors}, ledger={self.ledger!r})"
+
+
+def _keeping_engine(
+    keep: str | os.PathLike[str], source: Any, engine: Engine | None, ledger: Ledger | None
+) -> Engine:
+    """Return the engine that keeps a copy of its table; refuses where no later start would find it."""
+    if engine is not None or ledger is None or not isinstance(source, str | os.PathLike):
+        raise ParameterError(
+            "keep of a Database must be left out unless the source is a path, read by the default engine, "
+            "and a ledger is given, beside which the key of the copy lasts. Give ledger=Ledger.open(path)."
+        )
+    from discreet.query.engines._duckdb import DuckDBEngine
+
+    return DuckDBEngine(keep=keep, secret=ledger.secret())
 
 
 def _named_columns(matrix: AnyArray, curation: Curation) -> dict[str, AnyArray]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from discreet.batching import BatchExecutor, Step, run_one
-from discreet.errors import EngineFailed, LedgerError, ParameterError
+from discreet.errors import EngineFailed, EngineUnavailable, LedgerError, ParameterError, TableChanged
 from discreet.noise import Pool, Stream
 from discreet.privacy import PosteriorOdds, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
@@ -188,7 +188,7 @@ class QueryExecutor(CostedTable):
 
         Raises
         ------
-        BudgetExceeded
+        BudgetExceeded, EngineUnavailable
             Nothing was charged and nothing was answered.
         EngineFailed
             The charge stands; asking again is free.
@@ -231,6 +231,12 @@ class QueryExecutor(CostedTable):
                 raise _cannot_refine("be of an answer with noise, and this question has none")
             return (yield from self._answer_free(question, bound, noise, comparison))
         digest, earlier = self._find_question(bound, noise, refines, owner)
+        try:
+            self._engine.ensure_ready()
+        except (EngineUnavailable, TableChanged):
+            # What was paid for is answered by the ledger alone, or is free to ask again.
+            if not self.ledger.has_paid(digest, owner):
+                raise
         charge = self.ledger.prepare_charge(
             noise.promise,
             owner=owner,

@@ -80,11 +80,11 @@ class Frame:
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame."""
-        return _import_package("pandas").DataFrame(self.columns)
+        return import_frames("pandas").DataFrame(self.columns)
 
     def to_polars(self) -> Any:
         """Return a polars data frame; columns whose cells are lists keep them as Python objects."""
-        polars = _import_package("polars")
+        polars = import_frames("polars")
         nested = [
             name for name, cells in self.columns.items() if any(isinstance(c, list | dict) for c in cells)
         ]
@@ -138,7 +138,7 @@ def write_text(text: Text, path: str | os.PathLike[str] | None) -> Text | None:
     return None
 
 
-def _import_package(name: str) -> Any:
+def import_frames(name: str) -> Any:
     """Import an optional package, or name it in the error."""
     try:
         return import_module(name)

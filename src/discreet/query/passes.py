@@ -16,6 +16,7 @@ import numpy as np
 
 from discreet.errors import ParameterError
 from discreet.query.curation import BITS
+from discreet.query.joint_tables import count_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -457,19 +458,10 @@ class MarginalsPass:
         sizes = [band.size for band in self.bands]
         # Clipped, so that a row is in one cell of each table even where others can write to the table.
         codes = [
-            np.clip(band.codes(arrays), 0, size - 1).astype(np.intp)
+            np.clip(band.codes(arrays), 0, size - 1).astype(np.uint16 if size <= 2**16 else np.intp)
             for band, size in zip(self.bands, sizes, strict=True)
         ]
-        cells = np.empty(len(arrays[0]), np.intp)
-        counts = []
-        for first, *others in self.tables:
-            place, size = codes[first], sizes[first]
-            for i in others:
-                np.multiply(place, sizes[i], out=cells)
-                np.add(cells, codes[i], out=cells)
-                place, size = cells, size * sizes[i]
-            counts.append(np.bincount(place, minlength=size))
-        return np.concatenate(counts)
+        return np.concatenate(count_tables(codes, sizes, self.tables))
 
 
 @dataclass(frozen=True, slots=True)

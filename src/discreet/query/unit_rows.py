@@ -84,7 +84,7 @@ def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tup
     Parameters
     ----------
     table : Table
-        Table, read once, and once more if a unit has more rows than are used.
+        Table, whose ids are read, and all of it once more if a unit has more rows than are used.
     schema : Schema
         Schema with an ``id_column`` and ``max_rows_per_unit``.
     salt : str
@@ -94,8 +94,7 @@ def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tup
     """
     most = schema.max_rows_per_unit
     assert most is not None
-    read = table.batches(schema, ids=True, id_salt=id_salt)
-    parts = [batch.ids for batch in read if batch.ids is not None]
+    parts = list(table.read_ids(schema, id_salt=id_salt))
     ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     order = np.argsort(ids)
     starts = np.flatnonzero(np.diff(ids[order], prepend=~ids[order[:1]]))

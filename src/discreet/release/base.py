@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from discreet.errors import DataError, ParameterError, SchemaError
+from discreet.arguments import CheckedArguments
+from discreet.errors import DataError, ParameterError, SchemaError, SourceError
 from discreet.noise import Stream
 from discreet.privacy import Promise, Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
@@ -33,12 +35,12 @@ from discreet.tables.external_sort import word_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
-    from pathlib import Path
 
     from discreet._types import AnyArray, Bools, Floats
     from discreet.ledger import Ledger
     from discreet.noise_law import Law
     from discreet.release.publication import Encoded
+    from discreet.release.spark import PartitionedTable
     from discreet.schema import Column, Schema
     from discreet.tables import Table
 
@@ -119,7 +121,7 @@ ALWAYS_OPEN = (
 """Facts that no released table hides, whatever the method."""
 
 
-class ReleaseMethod(ABC):
+class ReleaseMethod(metaclass=CheckedArguments):
     """Method that publishes a whole table.
 
     Subclasses store their parameters in ``__init__`` and implement :meth:`plan`; reading, charging and
@@ -289,8 +291,9 @@ class ReleaseMethod(ABC):
             again. By default a fresh one, forgotten when the release is done.
         watch : callable, optional
             Function that is called with the true rows of every batch, in the values of the published table,
-            and with the published ones, row by row in the same order, in a thread of its own. Its arguments
-            are for the curator alone. Not called where published rows belong to no person
+            and with the published ones, row by row in the same order, in a thread of its own. True rows have
+            fingerprints of ids under the name of the id column, if there is one. Its arguments are for the
+            curator alone. Not called where published rows belong to no person
             (``ReleasePlan.row_level``).
         rows_salt : str, optional
             Salt that decides which rows are kept of a unit that has too many: for an auditor, who finds it in
@@ -322,16 +325,56 @@ class ReleaseMethod(ABC):
                 replace=replace,
                 order_by=ORDER if shuffle else None,
             )
-        return Publication(
-            n_rows=written,
-            n_read=n_rows,
-            schema=plan.schema,
-            promises=plan.promises,
-            receipt=receipt,
-            summary=plan.columns,
-            commitment=stream.commitment,
-            rows_salt=salt or None,
-        )
+        return _describe_publication(plan, n_rows, written, receipt, stream, salt)
+
+    def publish_parts(
+        self,
+        table: PartitionedTable,
+        target: str | Path,
+        *,
+        stream: Stream | None = None,
+        watch: Watch | None = None,
+    ) -> Publication:
+        """Release a table into a folder of Parquet files, drawn and written by the workers of Spark.
+
+        The rows and their order are those of :meth:`publish` under the same key. Only for methods that noise
+        each row by itself. A release that was interrupted is not charged again: under the same key, plan and
+        rows it gives the same bits.
+
+        Parameters
+        ----------
+        table : PartitionedTable
+            Table to publish, with the Spark session whose workers read it.
+        target : path
+            Folder of the released table, which must not exist; it is there once all parts are written.
+        stream : Stream, optional
+            As for :meth:`publish`.
+        watch : callable, optional
+            As for :meth:`publish`, but called with up to 16 batches, which are drawn again in this process.
+
+        Returns
+        -------
+        Publication
+        """
+        schema = self._require_schema()
+        check_publishable(schema, type(self).__name__)
+        if Path(target).exists():
+            raise SourceError(f"The folder {str(target)!r} exists already. Remove it, or choose another.")
+        stream = self._stream(stream)
+        plan = self.plan(schema, table.n_rows)
+        table.check_method(plan, type(self).__name__)
+        table.check()
+        stream.spend(f"{type(self).__name__}.publish_parts")
+        digest = self.plan_digest(table.n_rows)
+        # A name that only the key gives: it is published, and must say nothing about rows.
+        question = stream.salt(canonical(["release in parts", digest, schema.digest, table.digest]))
+        receipt = self._charge(plan.promises, schema, stream.seeded, question)
+        table.is_paid = True
+        salt = self._rows_salt(stream)
+        written = table.draw(plan, Path(target), stream, plan_digest=digest, salt=salt)
+        if watch is not None:
+            table.watch(watch, Stream())
+        return _describe_publication(plan, table.n_rows, written, receipt, stream, salt)
 
     def _draw_batches(
         self,
@@ -352,7 +395,10 @@ class ReleaseMethod(ABC):
             noise, order = streams.batch(rows, part=0, batch=number)
             columns = plan.draw(rows, noise)
             if watch is not None:
-                watch(plan.truth(rows), columns)
+                truth = plan.truth(rows)
+                if schema.id_column is not None and batch.ids is not None:
+                    truth = {**truth, schema.id_column: batch.ids[kept]}
+                watch(truth, columns)
             if shuffle:
                 columns[ORDER] = order.words(count_rows(columns))
             yield columns
@@ -390,12 +436,14 @@ class ReleaseMethod(ABC):
             return ""
         return stream.salt(LABEL) if self.ledger is None else ledger_salt(self.ledger, self.schema)
 
-    def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
+    def _charge(
+        self, promises: tuple[Promise, ...], schema: Schema, seeded: bool, question: str | None = None
+    ) -> Receipt:
         """Charge the promises to the ledger and return the receipt; without a ledger, an unrecorded one."""
         what = self.describe_charge(schema)
         if self.ledger is None:
             return Receipt.from_promises(promises, what=what, schema=schema.digest, seeded=seeded)
-        return self.ledger.charge(promises, what=what, schema=schema.digest, seeded=seeded)
+        return self.ledger.charge(promises, what=what, schema=schema.digest, seeded=seeded, question=question)
 
     def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:
         """Return schema, encoded rows, and a mask of the rows used; no mask where every row is a unit."""
@@ -415,6 +463,22 @@ class ReleaseMethod(ABC):
         if not rows:
             raise DataError(f"{type(self).__name__}.release needs at least one row, the table has none.")
         return self.schema, rows, kept
+
+
+def _describe_publication(
+    plan: ReleasePlan, n_read: int, n_rows: int, receipt: Receipt, stream: Stream, salt: str
+) -> Publication:
+    """Return the facts about a table that was drawn by a plan and written."""
+    return Publication(
+        n_rows=n_rows,
+        n_read=n_read,
+        schema=plan.schema,
+        promises=plan.promises,
+        receipt=receipt,
+        summary=plan.columns,
+        commitment=stream.commitment,
+        rows_salt=salt or None,
+    )
 
 
 def check_publishable(schema: Schema, where: str) -> None:

@@ -54,7 +54,9 @@ class BatchStreams:
         self._plan = plan
         self._schema = schema
 
-    def batch(self, rows: Mapping[str, AnyArray], *, part: int, batch: int) -> tuple[Stream, Stream]:
+    def batch(
+        self, rows: Mapping[str, AnyArray], *, part: int, batch: int, digest: str | None = None
+    ) -> tuple[Stream, Stream]:
         """Return the streams for the noise and for the order of one batch.
 
         Parameters
@@ -65,21 +67,21 @@ class BatchStreams:
             Number of the part of the source, from 0; a source read by one process is one part.
         batch : int
             Number of the batch in its part, from 0.
+        digest : str, optional
+            :func:`rows_digest` of the rows, where it is known already.
 
         Returns
         -------
         noise, order : Stream
         """
-        return self._derive_streams(rows, part, batch)
+        return self._derive_streams(digest or rows_digest(rows), part, batch)
 
     def whole(self, rows: Mapping[str, AnyArray]) -> tuple[Stream, Stream]:
         """Return the streams for noise and order of a method that needs all rows at once."""
-        return self._derive_streams(rows, None, None)
+        return self._derive_streams(rows_digest(rows), None, None)
 
-    def _derive_streams(
-        self, rows: Mapping[str, AnyArray], part: int | None, batch: int | None
-    ) -> tuple[Stream, Stream]:
-        facts = [self._plan, self._schema, part, batch, rows_digest(rows)]
+    def _derive_streams(self, digest: str, part: int | None, batch: int | None) -> tuple[Stream, Stream]:
+        facts = [self._plan, self._schema, part, batch, digest]
         stream = self._parts.derive(canonical(facts))
         return stream.derive("noise"), stream.derive("order")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -140,7 +140,7 @@ class Publication:
         return (*self.earlier, self.receipt)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Release:
     """A table that may be published, with everything it promises.
 
@@ -210,6 +210,38 @@ class Release:
     def fields(self) -> tuple[Field, ...]:
         """Fields of the columns in a file; noised integers and dates are plain numbers."""
         return tuple(f for f in published_fields(self.schema) if f.name in self.columns)
+
+    @property
+    def cells(self) -> dict[str, AnyArray]:
+        """Published columns by name as a file has them: levels, whole numbers and dates in place of codes."""
+        cells: dict[str, AnyArray] = {}
+        for field in self.fields:
+            values = self.columns[field.name]
+            if field.type == "category":
+                values = self.decoded(field.name)
+            elif field.type == "date":
+                values = self.schema.column(field.name).dates(values)
+            elif field.type == "integer" and not np.isnan(values).any():
+                values = values.astype(np.int64)
+            cells[field.name] = values
+        return cells
+
+    def to_pandas(self) -> Any:
+        """Return the table as a pandas data frame."""
+        from discreet.query.frames import import_frames  # loads pydantic, which a release alone does not need
+
+        return import_frames("pandas").DataFrame(self.cells)
+
+    def to_polars(self) -> Any:
+        """Return the table as a polars data frame."""
+        from discreet.query.frames import import_frames
+
+        return import_frames("polars").DataFrame({name: cells.tolist() for name, cells in self.cells.items()})
+
+    def __repr__(self) -> str:
+        n_rows = len(next(iter(self.columns.values()), ()))
+        kept = "; ".join(str(promise) for promise in self.promises)
+        return f"<{type(self).__name__}: {n_rows:,} rows, {len(self.columns)} columns; {kept}>"
 
     def noise_law(self) -> NoiseLaw:
         """Return the distribution of every published cell given the true one, for learners that use it."""

@@ -59,7 +59,7 @@ class ReadableColumn:
     A published number ``x`` is written as ``anchor + k step`` with ``k = (x - anchor) / step`` clamped to
     ``first`` and ``last`` and rounded, ties to even. Steps are those of the declared grid, 1 for integers and
     dates, and else the largest power of ten that is at most a tenth of the noise's standard deviation and a
-    thousandth of the range; without a scale of noise a hundred-thousandth of the range.
+    thousandth of the range; without a scale of noise a hundred-thousandth of the range, and at most 1.
     """
 
     name: str
@@ -137,7 +137,8 @@ def _power_of_ten(column: Column, law: Law, largest: Decimal) -> Decimal:
     if column.grid is not None:
         finest = column.grid / _STEPS_OF_RANGE
     elif scale is None:
-        finest = width / _STEPS_WITHOUT_NOISE
+        # Never coarser than the unit of the column: most incomes in a range up to 1e9 are far below 10,000.
+        finest = min(width / _STEPS_WITHOUT_NOISE, 1.0)
     else:
         finest = min(scale / _STEPS_OF_NOISE, width / _STEPS_OF_RANGE)
     # Six digits, so that 0.9999999999999999 and 1 have one step on every processor.
@@ -172,14 +173,15 @@ def write_readable(data: Path, target: Path, columns: Sequence[ReadableColumn]) 
     Parameters
     ----------
     data : Path
-        Published Parquet file that is copied.
+        Published Parquet file, or folder of such files, that is copied.
     target : Path
         CSV file to write: UTF-8 with a header, dates as YYYY-MM-DD, missing cells empty.
     columns : sequence of ReadableColumn
         Columns in the order of the file.
     """
     cells = ", ".join(f"{column.expression} AS {identifier(column.name)}" for column in columns)
-    rows = f"SELECT {cells} FROM read_parquet({quote_path(data)}, hive_partitioning=false)"  # noqa: S608 - quoted
+    files = ", ".join(map(quote_path, sorted(data.iterdir()) if data.is_dir() else [data]))
+    rows = f"SELECT {cells} FROM read_parquet([{files}], hive_partitioning=false)"  # noqa: S608 - quoted
     options = "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION none, USE_TMP_FILE false"
     with contextlib.closing(connect()) as connection:
         if is_wide(len(columns)):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from discreet.arguments import promise_hint
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise.whitening import same_bits
 from discreet.noise_law import Additive, Clear
@@ -211,7 +212,7 @@ class TableRelease(ReleaseMethod):
             names = ", ".join(kind.__name__ for kind in self.accepts)
             raise PromiseError(
                 f"privacy of {type(self).__name__} must be one of {names}, was {type(privacy).__name__}. "
-                f"{self.refusal}"
+                f"{promise_hint(privacy, self.accepts) or self.refusal}"
             )
         self.privacy = privacy
         self.label = label

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from discreet.schema.column import Column, Level, Protect, Role, Type, unclipped_column
 from discreet.schema.dialect import Dialect, TextFormat
-from discreet.schema.notation import nearest
 from discreet.schema.schema import Neighbors, RowCount, Schema
 
 __all__ = [
@@ -28,6 +27,5 @@ __all__ = [
     "Schema",
     "TextFormat",
     "Type",
-    "nearest",
     "unclipped_column",
 ]

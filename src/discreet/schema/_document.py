@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
+from discreet.arguments import nearest
 from discreet.errors import SchemaError
 from discreet.schema._dialect_document import (
     DialectBlock,
@@ -27,7 +28,7 @@ from discreet.schema._dialect_document import (
 )
 from discreet.schema.column import Column, Protect
 from discreet.schema.column_checks import ROLES
-from discreet.schema.notation import FILE, UNFILLED, Blank, nearest, quote_value
+from discreet.schema.notation import FILE, TIME_OF_DAY, UNFILLED, Blank, quote_value
 from discreet.schema.rules import (
     CONFIRMED,
     PROPOSED,
@@ -314,7 +315,8 @@ def _type_problems(field: _Field) -> Iterator[str]:
         close = _OTHER_WORDS.get(str(field.type).casefold()) or nearest(field.type, _TYPES)
         was = "and was left out" if field.type is None else f"was {quote_value(field.type)}"
         line = FILE.column(field.name, type=Blank(close or "<type>"))
-        yield f"type must be one of {', '.join(_TYPES)}, {was}. Write {line}."
+        time = f" {TIME_OF_DAY}" if close == "date" and field.type != "date" else ""
+        yield f"type must be one of {', '.join(_TYPES)}, {was}. Write {line}.{time}"
         return
     kind = {"string": str, "integer": int, "boolean": bool}.get(field.type)
     odd = [value for value in field.constraints.enum or () if kind and type(value) is not kind]

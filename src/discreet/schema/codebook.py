@@ -10,10 +10,11 @@ import datetime
 import re
 from typing import TYPE_CHECKING, Any
 
+from discreet.arguments import nearest
 from discreet.errors import SchemaError
 from discreet.schema.column_checks import ROLES
 from discreet.schema.name_hints import simplify_name
-from discreet.schema.notation import nearest, quote_value
+from discreet.schema.notation import quote_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

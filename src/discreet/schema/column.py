@@ -6,10 +6,12 @@ import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from discreet.arguments import CheckedArguments
 from discreet.errors import ParameterError, SchemaError
 from discreet.schema.column_checks import LARGEST_NUMBER, column_problems
 from discreet.schema.notation import PYTHON, Notation
@@ -45,7 +47,7 @@ class Protect:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Column(metaclass=CheckedArguments):
     """Declaration of the values that the cells of one column may have.
 
     Parameters
@@ -163,15 +165,14 @@ class Column:
             return self.closed
         # "other" beside 0 and 1 would turn a column of numbers into one of strings, and an unlisted
         # class is not something a learner can be asked to predict.
-        return self.role == "target" or not all(isinstance(v, str) for v in self.values or ())
+        return self.role == "target" or not _describe_texts(self.values or ())[0]
 
     @property
     def other(self) -> str | None:
         """Level that stands for all unlisted values; None if the list is closed."""
         if not self.is_category or self.is_closed:
             return None
-        named = [v for v in self.values or () if isinstance(v, str) and v.casefold() == "other"]
-        return named[0] if named else "other"
+        return _describe_texts(self.values or ())[1]
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -179,8 +180,9 @@ class Column:
         if not self.is_category:
             return ()
         levels = self.values or ()
-        if self.other is not None and self.other not in levels:
-            levels += (self.other,)
+        other = self.other
+        if other is not None and other not in levels:
+            levels += (other,)
         return levels if self.required else (*levels, None)
 
     @property
@@ -290,6 +292,13 @@ class Column:
 class _UnclippedColumn(Column):
     __slots__ = ()
     largest: ClassVar[float] = 1e300
+
+
+@lru_cache(maxsize=64)
+def _describe_texts(values: tuple[Level, ...]) -> tuple[bool, str]:
+    """Return whether all values are text, and the one that stands for others; a list may be long."""
+    texts = [value for value in values if isinstance(value, str)]
+    return len(texts) == len(values), next((text for text in texts if text.casefold() == "other"), "other")
 
 
 def unclipped_column(name: str, *, role: Role = "sensitive", required: bool = True) -> Column:

@@ -14,8 +14,9 @@ import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from discreet.arguments import nearest
 from discreet.schema.dialect import text_format_problems
-from discreet.schema.notation import UNFILLED, Blank, Notation, drop_zero_fraction, nearest, quote_value
+from discreet.schema.notation import UNFILLED, Blank, Notation, drop_zero_fraction, quote_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

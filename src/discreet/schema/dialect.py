@@ -12,7 +12,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from discreet.schema.notation import nearest, quote_value
+from discreet.arguments import nearest
+from discreet.schema.notation import quote_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

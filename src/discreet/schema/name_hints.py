@@ -1,4 +1,4 @@
-"""Guesses from the name of a column, in English and German: its role, and a well-known range.
+"""Guesses from the name of a column, in English, German and some French: its role, and a well-known range.
 
 A guess depends on a name and a type alone, never on a cell. What looks like an identifier of a person is not
 published until somebody says otherwise; a range is a proposal that somebody has to confirm.
@@ -18,6 +18,7 @@ _WHO = (
 )
 _IDENTIFIERS = (
     rf"id|uid|uuid|guid|identifier|kennung|mrn|pseudonym|(?:{_WHO})_?(?:id|nr|no|num|number|nummer|code|key|kennung)|"
+    rf"(?:n|no|nr|num|numero)_(?:d[eu]_)?(?:{_WHO}|adherent|assure|salarie|eleve|dossier)|matricule|identifiant|"
     r"participant|respondent|proband|matrikelnummer"
 )
 _PERSONAL = {

@@ -7,17 +7,15 @@ made, and gives a line to paste in its place.
 from __future__ import annotations
 
 import datetime
-import difflib
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 UNFILLED = "???"
 """Mark in a draft for a value that only a person can fill in."""
+
+TIME_OF_DAY = "Days are published, and the time of day is not read; for hours, add a column of numbers."
+"""What happens to dates that have a time."""
 
 
 class Blank(str):
@@ -129,15 +127,6 @@ FILE = Notation(
     },
     python=False,
 )
-
-
-def nearest(name: object, choices: Iterable[str]) -> str | None:
-    """Return the choice spelled most like ``name``, or the shortest that begins with it; None if none is."""
-    by_folded = {choice.casefold(): choice for choice in choices}
-    folded = str(name).casefold()
-    longer = sorted((choice for choice in by_folded if choice.startswith(folded)), key=len)
-    close = difflib.get_close_matches(folded, by_folded, n=1) or (longer if len(folded) > 1 else [])
-    return by_folded[close[0]] if close else None
 
 
 def quote_value(value: object) -> str:

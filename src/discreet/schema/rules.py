@@ -20,7 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from discreet.schema.notation import UNFILLED, nearest, quote_value
+from discreet.arguments import nearest
+from discreet.schema.notation import UNFILLED, quote_value
 
 _BLOCKS = ("constraints", "privacy")
 _BOUNDS = ("constraints.minimum", "constraints.maximum", "privacy.grid", "privacy.cells", "privacy.scale")

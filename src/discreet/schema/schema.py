@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, overload
 
 import numpy as np
 
+from discreet.arguments import CheckedArguments, nearest
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.schema.column import Column
 from discreet.schema.column_checks import LARGEST, SMALLEST, text_problems
 from discreet.schema.dialect import Dialect, TextFormat, dialect_problems
-from discreet.schema.notation import PYTHON, Blank, Notation, nearest, quote_value
+from discreet.schema.notation import PYTHON, Blank, Notation, quote_value
 
 if TYPE_CHECKING:
     import os
@@ -37,7 +38,7 @@ RowCount: TypeAlias = Literal["public", "private"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
+class Schema(metaclass=CheckedArguments):
     """Public declaration of a table, made before any row is read.
 
     Parameters

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
     from pathlib import Path
 
-_LONGEST_FILE = 1_000_000  # characters: some four thousand columns
+_LONGEST_FILE = 4_000_000  # characters: some ten thousand columns, or a list of 200,000 values
 _DEEPEST = 20
 
 # Types of a plain word besides a string, each with its pattern and first characters.
@@ -99,19 +99,20 @@ def read_yaml(text: str) -> dict[str, Any]:
         depth = 0
         for event in yaml.parse(text, Loader=_Loader):
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise yaml.MarkedYAMLError(
-                    problem="an anchor (& or *) is used", problem_mark=event.start_mark
-                )
+                raise _yaml_error("an anchor (& or *) is used", event)
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
-                raise yaml.MarkedYAMLError(
-                    problem=f"it is nested more than {_DEEPEST} deep", problem_mark=event.start_mark
-                )
+                raise _yaml_error(f"it is nested more than {_DEEPEST} deep", event)
         content = yaml.load(text, Loader=_Loader)  # noqa: S506, a subclass of the safe loader
     except (yaml.YAMLError, ValueError) as error:
         raise SchemaError(_yaml_sentence(error)) from None
     return _check_mapping(content)
+
+
+def _yaml_error(problem: str, event: Any) -> yaml.MarkedYAMLError:
+    """Return a problem at an event of the parser as the error that the parser itself would raise there."""
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 def read_json(text: str) -> dict[str, Any]:

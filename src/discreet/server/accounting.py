@@ -1,8 +1,9 @@
-"""Summaries of a ledger for display: budgets, history, spending over time, reconstruction attack."""
+"""Summaries of a ledger for display: budgets, history, spending over time."""
 
 from __future__ import annotations
 
 import json
+import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +47,7 @@ class Accounting:
 
     Privacy
     -------
-    Everything follows from the ledger, which contains no row, except the attack, which reads rows and is for
-    the curator only.
+    Everything follows from the ledger, which contains no row.
     """
 
     collusion = _COLLUSION
@@ -56,6 +56,9 @@ class Accounting:
         self._ledger = ledger
         self._database = database
         self._pooled = pooled
+        self._mutex = threading.Lock()
+        self._total = Spending()
+        self._steps: list[dict[str, Any]] = []  # what was spent after each charge that was read
 
     def remaining_amounts(
         self,
@@ -146,25 +149,20 @@ class Accounting:
 
     def spending_history(self) -> dict[str, Any]:
         """Return the total spent after each charge, in order."""
-        total, steps = Spending(), []
         (account,) = self._ledger.accounts(None)
-        for receipt in self._ledger.history():
-            total += Spending.from_promises(receipt.promises, order=account.order)
-            steps.append(
-                {
-                    "row": receipt.seq,
-                    "when": receipt.when,
-                    "who": receipt.owner,
-                    "spent": spent_amounts(total, pooled=self._pooled),
-                }
-            )
-        return {"steps": steps, "total": self.account(None)}
-
-    def attack(self) -> dict[str, Any]:
-        """Run the reconstruction attack on all answers so far, and return its result."""
-        from discreet.audit.reconstruction import reconstruct
-
-        return reconstruct(self._database, self._ledger).to_dict()
+        with self._mutex:
+            # Rows of a ledger never change, so only those after the last call are read.
+            for receipt in self._ledger.history(after=self._steps[-1]["row"] if self._steps else 0):
+                self._total += Spending.from_promises(receipt.promises, order=account.order)
+                self._steps.append(
+                    {
+                        "row": receipt.seq,
+                        "when": receipt.when,
+                        "who": receipt.owner,
+                        "spent": spent_amounts(self._total, pooled=self._pooled),
+                    }
+                )
+            return {"steps": self._steps.copy(), "total": self.account(None)}
 
 
 def _is_large(entry: Entry) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import (
     DiscreetError,
+    EngineFailed,
     LedgerError,
     LedgerTampered,
     LedgerUnavailable,
@@ -51,6 +52,7 @@ from discreet.server.api.routes import ApiRoutes
 from discreet.server.audit_log import ServiceLog
 from discreet.server.config import Config
 from discreet.server.dataset import load_schema, recognize_table
+from discreet.server.health import INTERVAL
 from discreet.server.middleware import HostMiddleware, ServiceMiddleware
 from discreet.server.monitoring import LOGGING, METRICS_FOLDER, Metrics, RouteTemplates, log
 from discreet.server.pages import router
@@ -75,7 +77,7 @@ PARENT = "DISCREET_SERVE_PARENT"
 """Environment variable with the parent's process id, since the parent may end before a worker can ask."""
 
 _KEEP_ALIVE = 30  # seconds that an idle connection stays open
-_BACKLOG = 2048  # connections that wait to be accepted
+_BACKLOG = 512  # connections that wait to be accepted, and that are accepted at once
 _START_TIMEOUT = 600  # seconds after which a worker that does not respond is replaced
 
 
@@ -223,9 +225,10 @@ def make_app(service: Service) -> ServiceMiddleware:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         log("start", dataset=service.dataset.name, version=product_version())
-        clock = asyncio.create_task(_save_time(middleware))
+        tasks = [asyncio.create_task(_save_time(middleware)), asyncio.create_task(_watch_engines(service))]
         yield
-        clock.cancel()
+        for task in tasks:
+            task.cancel()
         # No connection is open by now: running jobs end, then the ledger is closed.
         middleware.close()
         service.close()
@@ -258,6 +261,14 @@ async def _save_time(middleware: ServiceMiddleware) -> None:
         await asyncio.sleep(_MINUTE)
         with contextlib.suppress(DiscreetError):  # a full disk shows in the next request
             await middleware.run_in_thread(middleware.service.access.save_time)
+
+
+async def _watch_engines(service: Service) -> None:
+    """End the process once no engine has answered for minutes, so that a supervisor starts another."""
+    while not service.is_lost:
+        await asyncio.sleep(INTERVAL)
+    log("engines lost")
+    signal.raise_signal(signal.SIGTERM)
 
 
 def worker() -> ServiceMiddleware:
@@ -321,6 +332,8 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
         server = uvicorn.Server(uvicorn.Config(make_app(service), **_options(config)))
         freeze_objects()
         server.run(sockets=[listener])
+        if service.is_lost:
+            raise EngineFailed  # so that the process ends with an error, and a supervisor starts another
         return
     service.close()
     os.environ[CONFIG], os.environ[PARENT] = os.fspath(path), str(os.getpid())
@@ -334,6 +347,8 @@ def _options(config: Config) -> dict[str, Any]:
     tls = config.tls
     return {
         "workers": config.workers,
+        "http": "discreet.server.connections:ServiceProtocol",
+        "backlog": _BACKLOG,
         "log_config": LOGGING,
         "access_log": False,
         "server_header": False,

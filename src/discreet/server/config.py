@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError
 from discreet.ledger import Rule  # noqa: TC001  # pydantic reads it
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PosteriorOdds, Promise, PureDP
-from discreet.schema import Schema, nearest
+from discreet.schema import Schema  # noqa: TC001  # pydantic reads it
 from discreet.schema.serialization import read_yaml
 
 if TYPE_CHECKING:
@@ -85,13 +86,15 @@ class Tls(_Part):
 
 
 class Limits(_Part):
-    """Limits of one process: size of a body, concurrency, rate per caller, time, cells of an answer."""
+    """Limits of a service: size of a body, concurrency, rate per caller, time, cells, open connections."""
 
     body_bytes: Annotated[int, Field(ge=1024, le=2**28)] = 2**20
     concurrent: Annotated[int, Field(ge=1, le=1024)] = 64
     per_minute: Annotated[int, Field(ge=1, le=10**6)] = 600
     seconds: Annotated[float, Field(ge=1, le=86_400)] = 120.0
     cells: Annotated[int, Field(ge=1, le=2**22)] = 2**16
+    connections: Annotated[int, Field(ge=16, le=2**16)] = 1024
+    connections_per_address: Annotated[int, Field(ge=4, le=2**16)] = 128
 
 
 class Config(_Part):
@@ -143,6 +146,8 @@ class Config(_Part):
         Public name of this version of the rows; None for none.
     keep_ids : bool
         Whether fingerprints of ids are stored with the rows, for queries across services.
+    keep : path or None
+        Folder in which an encrypted copy of the curated table is kept for the next start; None for none.
     """
 
     dataset: Annotated[str, Field(min_length=1, max_length=128)]
@@ -168,8 +173,9 @@ class Config(_Part):
     testing: bool = False
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     keep_ids: bool = False
+    keep: Path | None = None
 
-    @field_validator("schema_file", "access", "audit_log", mode="before")
+    @field_validator("schema_file", "access", "audit_log", "keep", mode="before")
     @classmethod
     def _path(cls, value: Any) -> Any:
         return Path(value) if isinstance(value, str) and value else value

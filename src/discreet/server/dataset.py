@@ -22,6 +22,7 @@ from discreet.query.language.query import build_query, parse_query
 from discreet.query.time_slots import Slots
 from discreet.server.accounting import Accounting
 from discreet.server.api import requests
+from discreet.server.attack import BackgroundAttack
 from discreet.server.health import INTERVAL, Readiness
 from discreet.server.limits import check_aggregate_size, check_answer_size, check_query_size
 
@@ -64,6 +65,8 @@ class Dataset:
         Engine that answers under the ledger.
     accounting : Accounting
         The ledger, summarized for display.
+    attack : BackgroundAttack
+        What an attacker could reconstruct from all answers, for the curator only.
     promise_context : dict
         Unit and neighbors that every promise about this table names.
 
@@ -96,6 +99,7 @@ class Dataset:
                         version=config.version,
                         keep_ids=config.keep_ids,
                         slots=config.slots,
+                        keep=config.keep,
                     )
                 )
             )
@@ -109,6 +113,7 @@ class Dataset:
         }
         pooled = config.limit.rho is not None or config.limit.queries is not None
         self.accounting = Accounting(self.ledger, self.database, pooled=pooled)
+        self.attack = BackgroundAttack(self.database, self.ledger)
         self._parse = lru_cache(maxsize=_PARSED_QUERIES)(self._parse_parts)
         interval = max(INTERVAL, Slots(config.slots).longest)
         self._readiness = Readiness(self._count_rows, interval=interval)
@@ -231,14 +236,20 @@ class Dataset:
         """
         self._readiness.check()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the engine has failed for so long that only a new process brings it back."""
+        return self._readiness.is_lost
+
     def _count_rows(self) -> None:
         """Have the engine count its rows, the cheapest query of all."""
         bound, _ = self.database.cost_model.calibrate(Sums("TRUE"), variance=1.0)
         exact_sums(self.database, bound)
 
     def close(self) -> None:
-        """Stop the readiness checks, and close database and ledger."""
+        """Stop readiness checks and attack, and close database and ledger."""
         self._readiness.close()
+        self.attack.close()
         self._opened.close()
 
 

@@ -14,6 +14,7 @@ from discreet.errors import (
     BudgetExceeded,
     DataError,
     EngineFailed,
+    EngineUnavailable,
     ExpressionRefused,
     KeyReused,
     LedgerError,
@@ -128,6 +129,7 @@ ENGINE_FAILED = ApiError(
     hint="If that does not help, send the request_id to the operator of the service.",
     headers={"Retry-After": "1"},
 )
+ENGINE_UNAVAILABLE = ApiError(code="busy", message=str(EngineUnavailable()), headers={"Retry-After": "5"})
 LEDGER_UNAVAILABLE = ApiError(
     code="ledger-unavailable",
     message=(
@@ -206,6 +208,8 @@ def api_error_from(error: BaseException) -> ApiError:
             return budget_error(error, None)
         case DataError() | EngineFailed():
             return ENGINE_FAILED
+        case EngineUnavailable():
+            return ENGINE_UNAVAILABLE
         case LedgerError() | SourceError():
             return LEDGER_UNAVAILABLE
         case KeyReused():

@@ -22,6 +22,9 @@ _SECONDS = 10.0  # /ready waits for the ledger and for no query
 INTERVAL = 5.0
 """Seconds between two readiness checks, and after which an engine that has not answered counts as failed."""
 
+LOST = 300.0
+"""Seconds of failed checks in a row after which an engine is lost: only a new process brings it back."""
+
 
 def probe(config: Config) -> None:
     """Request ``/ready`` of a running service on this machine, for health checks.
@@ -107,6 +110,7 @@ class Readiness:
         self._interval = interval
         self._running: _EngineQuery | None = None
         self._failed = False
+        self._errors = 0  # checks in a row that ended with an error
         self._closed = threading.Event()
         # A daemon, like the thread of a query: an engine that never answers must not keep a process alive.
         self._clock = threading.Thread(target=self._run, name="readiness clock", daemon=True)
@@ -123,10 +127,17 @@ class Readiness:
         if self._failed:
             raise EngineFailed
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether every check of the last five minutes failed; one that is slow is not lost."""
+        return self._errors * self._interval >= LOST
+
     def tick(self) -> None:
         """Publish the result of the check begun at an earlier tick, and begin another if it has ended."""
         last = self._running
         self._failed = last is not None and (not last.ended.is_set() or last.failed)
+        if last is not None and last.ended.is_set():
+            self._errors = self._errors + 1 if last.failed else 0
         if last is None or last.ended.is_set():
             self._running = _EngineQuery(self._query)
 

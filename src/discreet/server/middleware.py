@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from discreet.noise import Stream
 from discreet.server.access import PREFIX, contains_token
+from discreet.server.connections import ConnectionLimiter, raise_file_limit
 from discreet.server.credentials import find_session, is_csrf_token_valid, is_same_origin
 from discreet.server.errors import (
     BAD_QUERY_STRING,
@@ -62,6 +63,7 @@ _USUAL_WORKERS, _MAX_WORKERS = 1, 8  # workers that answer queries, without and 
 _JOBS_PER_CALLER = 2  # jobs of one caller that run at once
 _WAITING_PER_CALLER = 32  # further jobs of one caller that wait
 _ID_BATCH = 1024  # request ids drawn at once
+_LOGIN_BYTES = 2**14  # bytes that are read of a body without a valid token or session
 _UNAUTHENTICATED = ("/health", "/ready")  # paths that need no token
 _MAX_PERCENT_LAYERS = 3  # layers of percent-encoding under which a token is looked for
 _CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
@@ -149,6 +151,13 @@ class ServiceMiddleware:
         self._rate_limiter = RateLimiter(limits.per_minute / workers)
         most = math.ceil(limits.concurrent / workers)
         self._seconds = limits.seconds
+        per_address = None if service.config.behind_proxy else limits.connections_per_address
+        # Half of all files: a connection is accepted before another one makes room for it.
+        self.connections = ConnectionLimiter(
+            math.ceil(min(limits.connections, raise_file_limit() // 2) / workers),
+            None if per_address is None else math.ceil(per_address / workers),
+            body_bytes=limits.body_bytes,
+        )
         self._body_bytes = limits.body_bytes
         self.templates = RouteTemplates(())
         self.error_page: Callable[[Any, ApiError], Any] | None = None  # response for browsers
@@ -245,8 +254,10 @@ class ServiceMiddleware:
         await send({"type": "http.response.body", "body": body})
 
     def _add_headers(self, headers: Any, request_id: str) -> list[tuple[bytes, bytes]]:
+        kept = [one for one in headers if one[0].lower() == b"cache-control"]  # of static files
         others = [(name, value) for name, value in headers if name.lower() not in self._header_names]
-        return [*others, *self._headers, (b"x-request-id", request_id.encode())]
+        ours = [one for one in self._headers if not (kept and one[0] == b"cache-control")]
+        return [*others, *kept, *ours, (b"x-request-id", request_id.encode())]
 
     # Authentication.
 
@@ -297,9 +308,10 @@ class ServiceMiddleware:
     # Limits and threads.
 
     async def read_body(self, scope: Any, receive: Any) -> bytes:
-        """Return the body of a request, within the limits of size and time."""
+        """Return the body of a request, within the limits of size and time; without a caller, a short one."""
+        most = self._body_bytes if scope["state"]["caller"] is not None else _LOGIN_BYTES
         for name, value in scope["headers"]:
-            if name == b"content-length" and (not value.isdigit() or int(value) > self._body_bytes):
+            if name == b"content-length" and (not value.isdigit() or int(value) > most):
                 raise ApiException(TOO_LARGE)
         parts, size = [], 0
         try:
@@ -310,7 +322,7 @@ class ServiceMiddleware:
                         raise ApiException(BUSY)
                     part = message.get("body", b"")
                     size += len(part)
-                    if size > self._body_bytes:
+                    if size > most:
                         raise ApiException(TOO_LARGE)
                     parts.append(part)
                     if not message.get("more_body", False):

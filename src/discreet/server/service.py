@@ -413,9 +413,15 @@ class Service:
         rows, head = ledger.head
         return {"intact": True, "rows": rows, "head": head, "trail_lines": lines}
 
-    def attack(self) -> dict[str, Any]:
-        """Return what an attacker could reconstruct from all answers so far; for the curator only."""
-        return self.dataset.accounting.attack()
+    def attack(self, *, patience: float) -> dict[str, Any]:
+        """Return what an attacker could reconstruct from all answers so far; for the curator only.
+
+        Parameters
+        ----------
+        patience : float
+            Seconds to wait for a result, as for :meth:`BackgroundAttack.run`.
+        """
+        return self.dataset.attack.run(patience=patience)
 
     def stop(self, curator: Caller) -> None:
         """Stop all answers, in all processes and also after a restart."""
@@ -461,6 +467,11 @@ class Service:
         for dataset in self.datasets.values():
             dataset.check_engine()
         return True
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no engine has answered for so long that only a new process brings one back."""
+        return all(dataset.is_lost for dataset in self.datasets.values())
 
     def close(self) -> None:
         """Close all data sets and the access store."""

@@ -8,12 +8,14 @@ a category the code of the level ``None``, or -1 where none is declared.
 Column names never enter the SQL: columns are called ``c0``, ``c1``, ... by their position in the source.
 
 Two forms are avoided: ``x IN (...)`` and ``list_contains``, which DuckDB turns into a join that loses the
-order of rows; and ``TRY_CAST(x AS ENUM(...))``, which takes microseconds for each value that is not listed.
+order of rows; and ``TRY_CAST(x AS ENUM(...))``, which writes out the whole list for each value that is not in
+it.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import math
 import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -32,6 +34,8 @@ MISSING_CODE = -1
 """Code of a missing cell in a category without a level for it."""
 NO_ID = 0
 """Fingerprint of a missing id: rows without one are one unit together."""
+_LONGEST_MAP = 2_000
+"""Longest list in which a cell is looked up one value after the other, as DuckDB does in a MAP."""
 
 _PLAIN_TYPES: dict[str, Cells] = {
     "VARCHAR": "text", '"NULL"': "text", "UUID": "text",
@@ -198,10 +202,32 @@ def _parse(column: Column, cell: str, cells: Cells, text: TextFormat, id_salt: s
             return number
         return f"CASE WHEN {number} = floor({number}) OR isnan({number}) THEN {number} END"
     values = column.values or ()
-    codes = ", ".join(f"{literal(_canonical(value))}: {i}" for i, value in enumerate(values))
+    texts = [_canonical(value) for value in values]
     declared = cells == "text" and (text.true_values or text.false_values)
     spelled = parse_boolean(cell, text) if declared else _spell(cell, cells, values[0])
+    if len(texts) > _LONGEST_MAP:
+        return _hashed_position(spelled, texts)
+    codes = ", ".join(f"{literal(text)}: {i}" for i, text in enumerate(texts))
     return f"MAP {{{codes}}}[{spelled}]"
+
+
+def _hashed_position(cell: str, texts: Sequence[str]) -> str:
+    """Return the SQL for the position of a cell in a long list, NULL where it is not listed.
+
+    Notes
+    -----
+    A list of pieces of text, each with the MD5 digests of about four listed values and a position behind
+    each. The digest of a cell says which piece may hold it. An undeclared value with the digest of a declared
+    one would count as that.
+    """
+    pieces = [""] * math.ceil(len(texts) / 4)
+    for position, text in enumerate(texts):
+        digest = hashlib.md5(text.encode(), usedforsecurity=False)
+        number = int.from_bytes(digest.digest()[8:], "little")
+        pieces[number % len(pieces)] += f"{digest.hexdigest()}{position:09}."
+    place = f"CAST(md5_number_lower({cell}) % {len(pieces)} AS BIGINT) + 1"
+    piece = f"string_split({literal(','.join(pieces))}, ',')[{place}]"
+    return f"TRY_CAST(left(split_part({piece}, md5({cell}), 2), 9) AS INTEGER)"
 
 
 def _number(cell: str, cells: Cells) -> str:

@@ -7,13 +7,14 @@ table, and part of no release.
 from __future__ import annotations
 
 import datetime
+import re
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from discreet.errors import SchemaError
 from discreet.schema import Column, Dialect, Schema, TextFormat, unclipped_column
-from discreet.schema.notation import UNFILLED
+from discreet.schema.notation import TIME_OF_DAY, UNFILLED
 from discreet.tables.cell_encoding import MISSING_CODE, projection
 from discreet.tables.foreign_files import SheetSource
 from discreet.tables.sources import translate_errors
@@ -88,6 +89,8 @@ def check_cells(table: Table, schema: Schema) -> list[Finding]:
         problem = _column_problem(table, column, schema)
         if problem is None:
             columns.append(column)
+            if column.type == "date" and _has_time(table, column, schema):
+                findings.append(Finding(column.name, "be a day", "note", way_out=TIME_OF_DAY))
         else:
             findings.append(problem)
     if schema.id_column is not None and schema.id_column not in table.names:
@@ -117,6 +120,13 @@ def _column_problem(table: Table, column: Column, schema: Schema) -> Finding | N
             column.name, "be in the table as declared", "problem", way_out=" ".join(error.problems)
         )
     return None
+
+
+def _has_time(table: Table, column: Column, schema: Schema) -> bool:
+    """Return whether the cells of a date are declared or stored with a time of day."""
+    (place,) = table.find_columns([column])
+    written = schema.text_format(column).date_format or ""
+    return "TIMESTAMP" in table.source.sql_types[place].upper() or re.search("%[HIMSfp]", written) is not None
 
 
 def check_lines(table: Table) -> list[Finding]:

@@ -25,12 +25,19 @@ class ParquetSource(DuckSource):
 
     Several files are read in the order of their names, and must have the same columns. Folders named
     ``year=2024`` add a column ``year``.
+
+    Attributes
+    ----------
+    files : list of Path
+        Files in the order in which they are read.
+    n_folder_columns : int
+        Number of columns, the last ones, that come from the names of folders.
     """
 
     def __init__(self, path: Path) -> None:
         """Check the marks at both ends of each file, and read their column names."""
         label = f"The {'file' if path.is_file() else 'folder' if path.is_dir() else 'files'} {str(path)!r}"
-        files = _list_parquet(path, label)
+        self.files = files = list_parquet(path, label)
         for file in files:
             _check_marks(file, label if len(files) == 1 else f"The file {str(file)!r}")
         parts = "=" in str(files[0].parent.relative_to(path)) if path.is_dir() else False
@@ -45,7 +52,15 @@ class ParquetSource(DuckSource):
                 f"{label} must have the same columns in each file, and {files[place].name!r} has others than "
                 f"{files[0].name!r}. Write them again alike, or name fewer files."
             )
+        self.n_folder_columns = len(self.names) - len(own[0])
         self.names = [*own[0], *list(self.names)[len(own[0]) :]]
+
+    def read_counts(self) -> list[int]:
+        """Return the number of rows of each file, by its footer."""
+        listed = ", ".join(map(quote_path, self.files))
+        with self.translate_errors(), self._cursor() as cursor:
+            query = f"SELECT num_rows FROM parquet_file_metadata([{listed}])"  # noqa: S608 - quoted
+            return [int(count) for (count,) in cursor.execute(query).fetchall()]
 
     def _read_names(self, connection: DuckDBPyConnection, file_name: str) -> list[str]:
         """Return the top-level column names as the file has them.
@@ -67,7 +82,7 @@ class ParquetSource(DuckSource):
         return names
 
 
-def _list_parquet(path: Path, label: str) -> list[Path]:
+def list_parquet(path: Path, label: str) -> list[Path]:
     """Return the Parquet files that a path names, in the order of their names."""
     if path.is_dir():
         files = sorted(
@@ -167,7 +182,7 @@ def open_file(path: Path, *, table: str | None, schema: Schema | None, header: b
     kind = "".join(path.suffixes[-2:]).lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     if path.is_dir() or (glob.has_magic(path.name) and not path.exists()):
         return ParquetSource(path)
-    if kind in (".csv", ".csv.gz", ".tsv", ".tsv.gz"):
+    if kind.removesuffix(".gz") in (".csv", ".tsv", ".tab", ".txt"):
         return CsvSource(path, schema, header)
     if kind in (".parquet", ".pq"):
         return ParquetSource(path)
@@ -178,6 +193,6 @@ def open_file(path: Path, *, table: str | None, schema: Schema | None, header: b
     if kind in STATISTICS:
         return StatisticsSource(path)
     raise SourceError(
-        "open_table: source must end in .csv, .tsv (also with .gz), .parquet, .duckdb, .xlsx, .sav or .dta, "
-        f"was {str(path)!r}. Rename or convert the file."
+        "open_table: source must end in .csv, .tsv, .txt (also with .gz), .parquet, .duckdb, .xlsx, .sav or "
+        f".dta, was {str(path)!r}. Rename or convert the file."
     )

@@ -14,11 +14,11 @@ from urllib.parse import parse_qs, unquote
 
 import numpy as np
 
+from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError, SourceError
-from discreet.schema import Column, Schema, nearest
 from discreet.tables.arrow import read_stream
 from discreet.tables.cell_encoding import MISSING_CODE, projection
-from discreet.tables.files import open_file
+from discreet.tables.files import list_parquet, open_file
 from discreet.tables.postgres import SCHEMES, PostgresSource
 from discreet.tables.sources import Source, cell_error, open_memory, read_texts, translate_errors
 from discreet.tables.text_files import CsvSource
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from discreet._types import AnyArray, Words
-    from discreet.schema import TextFormat
+    from discreet.schema import Column, Schema, TextFormat
     from discreet.schema.dialect import TableDraft
 
     Piece: TypeAlias = list[AnyArray]
@@ -196,6 +196,23 @@ class Table:
             schema, columns, places, types, rows=rows, ids=ids, id_texts=id_texts, id_salt=id_salt
         )
 
+    def read_ids(self, schema: Schema, *, id_salt: str = "") -> Iterator[Words]:
+        """Yield the fingerprints of ids, as :attr:`Batch.ids` has them, and read no other column.
+
+        Parameters
+        ----------
+        schema, id_salt
+            As for :meth:`batches`, with a schema that has an ``id_column``.
+        """
+        assert schema.id_column is not None
+        columns = [schema.column(schema.id_column)]
+        if isinstance(self.source, CsvSource):
+            self.source.check_schema(schema)
+        places = self.find_columns(columns)
+        types = [self.source.sql_types[place] for place in places]
+        for (ids,) in self._read_pieces(schema, columns, places, types, False, id_salt):
+            yield ids
+
     def find_columns(self, columns: Sequence[Column]) -> list[int]:
         """Return the position of each column; raise SchemaError for those that are absent."""
         positions = {name: i for i, name in enumerate(self.names)}
@@ -254,8 +271,8 @@ class Table:
         id_salt: str,
     ) -> Generator[Piece]:
         """Yield arrays as the engine delivers them, every cell checked."""
-        start = 0
         source = self.source
+        start = getattr(source, "first_row", 0)  # rows before it are read by another process
         with translate_errors(source), source.scan(places) as (connection, relation):
             query = projection(columns, places, types, schema, relation, id_texts=id_texts, id_salt=id_salt)
             with contextlib.closing(read_stream(connection.sql(query).__arrow_c_stream__())) as stream:
@@ -331,10 +348,10 @@ def open_table(source: Any, *, schema: Schema | None = None, header: bool | None
     Parameters
     ----------
     source : path, URL, frame, DuckDB relation or mapping of arrays
-        A file that ends in ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet`` or ``.duckdb``; a folder or a
-        pattern of Parquet files; ``duckdb://path/file.duckdb?table=name`` or the path with ``?table=name``;
-        ``postgresql://host/database?table=schema.name``; a frame of pandas, polars or pyarrow; a
-        DuckDB relation; a mapping of names to one-dimensional arrays.
+        A file that ends in ``.csv``, ``.tsv``, ``.txt`` (also with ``.gz``), ``.parquet`` or ``.duckdb``; a
+        folder or a pattern of Parquet files; ``duckdb://path/file.duckdb?table=name`` or the path with
+        ``?table=name``; ``postgresql://host/database?table=schema.name``; a frame of pandas, polars or
+        pyarrow; a DuckDB relation; a mapping of names to one-dimensional arrays.
     schema : Schema, optional
         Schema whose ``dialect`` says how a text file is written. None to find that out from the file, which
         only a draft may do.
@@ -376,6 +393,33 @@ def _open_source(source: Any, schema: Schema | None, header: bool | None) -> Sou
     return open_memory(source)
 
 
+def list_files(source: str | os.PathLike[str]) -> list[Path] | None:
+    """Return the files, by absolute path, that a table is read from; None for a table in a server."""
+    if isinstance(source, str) and source.startswith(tuple(f"{s}://" for s in SCHEMES)):
+        return None
+    path = (duckdb_address(source)[0] if isinstance(source, str) else Path(source)).absolute()
+    return list_parquet(path, f"The files {str(path)!r}")
+
+
+_STORE = "An object store is not read: copy the files to a private folder first, as with `{}`, and name it."
+_WAREHOUSE = (
+    "A warehouse is not read: export the declared columns to Parquet files in a private folder, and name it."
+)
+_STAGING = (
+    (("s3://", "s3a://"), _STORE.format("aws s3 sync")),
+    (("gs://",), _STORE.format("gcloud storage rsync -r")),
+    (("abfs://", "abfss://", "az://"), _STORE.format("azcopy copy --recursive")),
+    (("hdfs://",), _STORE.format("hdfs dfs -get")),
+    (("snowflake://", "bigquery://", "redshift://", "trino://", "databricks://"), _WAREHOUSE),
+    (
+        ("delta://", "iceberg://"),
+        "Delta and Iceberg tables are read through Spark: spark://local?table=name.",
+    ),
+    (("spark://",), "Tables in Spark are for queries, and for releases with --engine spark."),
+)
+"""How to bring tables that are not read from where they are to a place that is."""
+
+
 def duckdb_address(text: str) -> tuple[Path, str | None]:
     """Return path and table of ``duckdb://path?table=name`` or ``path?table=name``; None for no table."""
     is_url = text.startswith("duckdb://")
@@ -386,9 +430,11 @@ def duckdb_address(text: str) -> tuple[Path, str | None]:
     table = parse_qs(query).get("table", [None])[0]
     scheme = place.partition("://")[0] if "://" in place else None
     if scheme or not place or "\0" in place:
+        way_out = next(
+            (text for start, text in _STAGING if place.startswith(start)), "Download the file first."
+        )
         raise SourceError(
-            f"A table must be given by a path, duckdb:// or postgresql://, was {place[:40]!r}. "
-            "Download the file first."
+            f"A table must be given by a path, duckdb:// or postgresql://, was {place[:40]!r}. {way_out}"
         )
     return Path(unquote(place) if is_url else place), table
 

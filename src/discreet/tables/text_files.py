@@ -45,7 +45,7 @@ class CsvSource(DuckSource):
     Parameters
     ----------
     path : Path
-        File whose name ends in ``.csv`` or ``.tsv``, also with ``.gz``.
+        File whose name ends in ``.csv``, ``.tsv``, ``.tab`` or ``.txt``, also with ``.gz``.
     schema : Schema, optional
         Schema whose dialect is used; what it leaves open is the plain form, with the most frequent delimiter
         of the line of names. None to find the dialect in the file.

@@ -114,18 +114,15 @@ class Field:
         if self.type == "number":
             return f"CASE WHEN NOT isnan({cell}) THEN {cell} END"
         if self.type == "category":
-            levels = ", ".join(map(self._literal, self.levels))
-            return f"CAST([{levels}] AS {self.sql_type}[])[{cell} + 1]"
+            kind = self.sql_type
+            write = literal if kind == "VARCHAR" else str
+            levels = ["NULL" if level is None else write(str(level)) for level in self.levels]
+            return f"CAST([{', '.join(levels)}] AS {kind}[])[{cell} + 1]"
         present = f"nullif({cell}, {_NO_INTEGER})"
         if self.type == "integer":
             return present
         assert self.origin is not None
         return f"DATE '{self.origin.isoformat()}' + CAST({present} AS INTEGER)"
-
-    def _literal(self, level: str | int | bool | None) -> str:
-        if level is None:
-            return "NULL"
-        return literal(str(level)) if self.sql_type == "VARCHAR" else str(level)
 
     def convert(self, values: AnyArray) -> AnyArray:
         """Return an array of a batch, checked and converted to :attr:`dtype`."""

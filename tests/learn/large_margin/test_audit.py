@@ -221,7 +221,10 @@ def worst_loss(n_classes: int, p: int, plan: ObjectivePerturbation, seeds: int) 
     return worst
 
 
-@pytest.mark.parametrize(("n_classes", "p"), [(2, 1), (2, 2), (3, 1), (3, 2), (5, 2)])
+@pytest.mark.parametrize(
+    ("n_classes", "p"),
+    [(2, 1), (3, 2), *(pytest.param(*c, marks=pytest.mark.slow) for c in ((2, 2), (3, 1), (5, 2)))],
+)
 def test_the_loss_stays_below_epsilon_wherever_one_looks(n_classes: int, p: int) -> None:
     plan = make_large_margin_plan(constants_of(3, n_classes, p), PureDP(epsilon=0.5), regularization=30.0)
     assert isinstance(plan, ObjectivePerturbation)

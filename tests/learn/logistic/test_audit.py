@@ -349,8 +349,15 @@ def test_noise_in_floats_is_caught_and_ours_is_not() -> None:
     assert verdicts == ["broken", "holds"]
 
 
-@pytest.mark.parametrize("mechanism", ["output", "objective"])
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("half", "mechanism"),
+    [
+        (True, "objective"),
+        (False, "output"),
+        pytest.param(True, "output", marks=pytest.mark.slow),
+        pytest.param(False, "objective", marks=pytest.mark.slow),
+    ],
+)
 def test_the_whole_training_is_told_apart_only_with_a_fraction_of_its_noise(
     mechanism: Any, half: bool
 ) -> None:

@@ -48,7 +48,9 @@ def evidence(
     return measure_evidence(CorrectedMoments.from_sums(sums.total, coordinates, label))
 
 
-@pytest.mark.parametrize(("m", "label_epsilon"), [(4, None), (2, 1.0), (1, None)])
+@pytest.mark.parametrize(
+    ("m", "label_epsilon"), [(4, None), (2, 1.0), pytest.param(1, None, marks=pytest.mark.slow)]
+)
 def test_without_a_relation_the_statistic_is_chi_square(m: int, label_epsilon: float | None) -> None:
     found = [evidence(seed, m, label_epsilon) for seed in range(300)]
     (rank,) = {e.rank for e in found}
@@ -79,7 +81,7 @@ def short_evidence(seed: int, epsilon: float, *, seen: bool = True) -> FitEviden
     )
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 60.0])
+@pytest.mark.parametrize("epsilon", [1.0, pytest.param(60.0, marks=pytest.mark.slow)])
 def test_in_a_short_table_the_statistic_has_the_mean_of_its_null_too(epsilon: float) -> None:
     found = [short_evidence(seed, epsilon) for seed in range(300)]
     # Over the rank: with so little noise that levels vanish, tables have different ones.

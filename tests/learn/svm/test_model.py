@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.learn import METHODS, PrivateSVM, RegularizedSVM
+from discreet.learn.perturbation.mean_loss_constants import default_regularization, relative_noise
 from discreet.learn.svm.constants import SvmConstants
 from discreet.ledger import Ledger
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
@@ -132,6 +133,17 @@ def test_a_tolerance_out_of_reach_is_refused_before_a_row_is_looked_at() -> None
 def test_too_little_regularization_for_the_epsilon_is_raised() -> None:
     model = learner(privacy=PureDP(epsilon=0.1), mechanism="objective", regularization=1e-7).fit(X, Y)
     assert model.regularization_ == pytest.approx(1 / (len(X) * np.expm1(0.05)), rel=1e-2)
+
+
+def test_several_classes_have_the_larger_default_where_noise_is_large() -> None:
+    def penalty_over_noise(n_rows: int, n_classes: int) -> float:
+        constants = SvmConstants(n_rows=n_rows, dimension=4, n_classes=n_classes)
+        promise = ApproxDP(epsilon=1.0, delta=1e-6)
+        noise = relative_noise(constants, promise, constants.gradient_change)
+        return default_regularization(constants, promise, "objective") / noise
+
+    assert penalty_over_noise(1, 2) == pytest.approx(1 / 3, rel=0.02)
+    assert penalty_over_noise(1, 3) == pytest.approx(1.0, rel=0.02)
 
 
 @pytest.mark.parametrize("rest", [{}, {"classes": [0, 1, 2], "smoothing": 0.1, "mechanism": "output"}])

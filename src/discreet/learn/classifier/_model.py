@@ -18,7 +18,6 @@ from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.learn.classifier._curves import Curve, combine_totals, make_curves, prior_covariance
 from discreet.learn.classifier._rules import (
     CONSTANT,
-    LARGEST_WEIGHT,
     MANY_CLASSES_WEIGHT,
     SCORE_SHARE,
     UNKNOWN_COUNT_SHARE,
@@ -26,6 +25,7 @@ from discreet.learn.classifier._rules import (
     PublicFacts,
     curve_weight,
     describe_plan,
+    largest_weight,
     make_plan,
 )
 from discreet.learn.classifier._score import ModelScore
@@ -225,25 +225,38 @@ class PrivateClassifier(BinsClassifier):
             )
         return schedule
 
-    def describe_fit(self, sums: CostedTable | CostModel) -> str:
-        """Return what to expect of a fit, in words, by public facts: nothing is asked or charged.
+    def plan_fit(self, sums: CostedTable | CostModel) -> tuple[str, dict[str, float]]:
+        """Return what to expect of a fit, in words, and its queries; nothing is asked or charged.
 
         Parameters
         ----------
         sums : Database, RemoteDatabase or CostModel
             Table, or what is public about it: its schema, its neighbors and its number of rows.
+
+        Returns
+        -------
+        expectation : str
+            What the model is likely to find, by public facts.
+        shares : dict of str to float
+            Share of the promise that each query gets. Where the number of rows is private, it is paid for
+            first, and later queries may be left out.
         """
         trial = copy.copy(self)  # which takes the classes of the schema as if it were fitted
         layout, target = FeatureMap.from_schema(sums.schema), trial._database_target(sums.schema)
         assert target is not None
         public: Any = sums
         n_rows = trial._check_size(public, layout)
-        if n_rows is None:
-            return "What to expect depends on the number of rows, which is private and paid for first."
-        facts = trial._public_facts(public, layout, target, n_rows, None)
+        known = math.inf if n_rows is None else n_rows
+        facts = trial._public_facts(public, layout, target, known, None)
         wants_score = self.paid_score is not False
-        plan = make_plan(facts, wants_score=wants_score)
-        return describe_plan(facts, plan, self.privacy, wants_score=wants_score, floor=self.floor)
+        plan = make_plan(
+            facts, wants_score=wants_score, count_share=UNKNOWN_COUNT_SHARE if n_rows is None else None
+        )
+        if n_rows is None:
+            words = "What to expect depends on the number of rows, which is private and paid for first."
+        else:
+            words = describe_plan(facts, plan, self.privacy, wants_score=wants_score, floor=self.floor)
+        return words, plan.shares
 
     def _check_size(self, sums: NoisySums, layout: FeatureMap) -> int | None:
         """Return the number of rows, None if it is private; refuse tables that are empty or too wide."""
@@ -287,6 +300,7 @@ class PrivateClassifier(BinsClassifier):
             mu=moved / count_sd if count_sd else math.inf,
             signal=n_rows / sd if sd else math.inf,
             score_sd=score_sd * (math.sqrt(len(self._levels)) if self._by_table else 1.0),
+            n_columns=len(layout.names),
             lines=2 * sum(column.is_number for column in layout.schema.columns) >= len(layout.names),
             gaussian=not isinstance(self.privacy, PureDP),
         )
@@ -341,8 +355,9 @@ class PrivateClassifier(BinsClassifier):
             for size, column in zip(cells.sizes.values(), layout.schema.columns, strict=True)
         ]
         curves = make_curves(tables, priors, totals, sd)
-        weight = curve_weight(self.signal_, totals) if self.floor else LARGEST_WEIGHT
-        self.factor_ = weight / LARGEST_WEIGHT
+        most = largest_weight(len(totals))
+        weight = curve_weight(self.signal_, totals) if self.floor else most
+        self.factor_ = weight / most
         self.cells_ = cells
         self.curves_ = dict(zip(layout.names, curves, strict=True))
         self.weights_ = np.full(len(curves), weight)

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from discreet._types import Floats
     from discreet.privacy.budget_split import Privacy
 
-TWO_STAGES, MANY_CLASSES_STAGES = 45.0, 50.0
-"""Least signal, times two over the number of classes, for a second stage: of two classes, and of more."""
+TWO_STAGES, FEW_NUMBERS_STAGES, MANY_CLASSES_STAGES = 60.0, 150.0, 50.0
+"""Least signal for a second stage of two classes, if half of the columns are numbers and if fewer are; and of
+more classes, times two over their number."""
+SIGNAL_OF_A_COLUMN, ROWS_OF_A_COLUMN = 1.5, 25.0
+"""Least signal and number of rows for each column, for a second stage: it has two weights for a number."""
 FIRST_SHARE = 0.5
 """Share of the model's promise that the first of two stages gets."""
 PRODUCTS_SHARE = 0.15
@@ -37,7 +40,8 @@ POOLED_COLUMNS = 3.0
 LINEAR_PART, SMOOTH_PART, ROUGH_PART, SMOOTH_LENGTH = 0.45, 0.35, 0.2, 0.25
 """Parts of a number's curve that are a line, smooth and rough; and the part of the range that is alike."""
 LARGEST_WEIGHT, CAUTION = 0.6, 12.0
-"""Weight of every curve in one stage at most, as columns repeat each other; and the signal that halves it."""
+"""Weight of every curve in one stage of two classes at most, as columns repeat each other; and the signal
+that halves it. With more classes it is 1: curves then have to stand up to the prior of common classes."""
 UNBALANCED = 0.15
 """Share by which a vote is better than a guess, from which on there is enough to lose for full caution."""
 AVERAGE_WEIGHT, MANY_CLASSES_WEIGHT = 0.5, 0.35
@@ -72,8 +76,10 @@ class PublicFacts:
         model's promise: ``S`` of the documentation. Infinite without noise.
     score_sd : float
         Standard deviation of the noise on the score, in rows.
+    n_columns : int
+        Number of columns that the model reads.
     lines : bool
-        Whether at least half of the columns are numbers, for which more than two classes have lines.
+        Whether at least half of the columns are numbers, which have lines in a second stage.
     gaussian : bool
         Whether noise is Gaussian, or there is none; under pure promises a second stage is too expensive.
     """
@@ -83,15 +89,19 @@ class PublicFacts:
     mu: float
     signal: float
     score_sd: float
+    n_columns: int
     lines: bool
     gaussian: bool
 
     @property
     def affords_second_stage(self) -> bool:
         """Whether weights are worth what they cost the curves."""
+        if not self.gaussian or self.n_rows < ROWS_OF_A_COLUMN * self.n_columns:
+            return False
         if self.n_classes == 2:
-            return self.gaussian and self.signal >= TWO_STAGES
-        return self.gaussian and self.lines and 2 * self.signal / self.n_classes >= MANY_CLASSES_STAGES
+            least = TWO_STAGES if self.lines else FEW_NUMBERS_STAGES
+            return self.signal >= max(least, SIGNAL_OF_A_COLUMN * self.n_columns)
+        return self.lines and 2 * self.signal / self.n_classes >= MANY_CLASSES_STAGES
 
     @property
     def score_half_width(self) -> float:
@@ -152,6 +162,11 @@ def make_plan(facts: PublicFacts, *, wants_score: bool, count_share: float | Non
     return Plan(stages, level, scored, shares)
 
 
+def largest_weight(n_classes: int) -> float:
+    """Return the weight of all curves in one stage where nothing has to be lost by caution."""
+    return LARGEST_WEIGHT if n_classes == 2 else 1.0
+
+
 def curve_weight(signal: float, totals: Floats) -> float:
     """Return the weight of all curves in one stage, the smaller the more a good vote has to lose.
 
@@ -164,7 +179,8 @@ def curve_weight(signal: float, totals: Floats) -> float:
     """
     better = float(totals.max() / totals.sum()) - 1 / len(totals)
     caution = CAUTION * min(max(better / UNBALANCED, 0.0), 1.0)
-    return LARGEST_WEIGHT if math.isinf(signal) else min(LARGEST_WEIGHT, signal / (signal + caution))
+    largest = largest_weight(len(totals))
+    return largest if math.isinf(signal) else min(largest, signal / (signal + caution))
 
 
 def gradient_names() -> list[str]:

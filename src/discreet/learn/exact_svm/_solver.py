@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import linalg
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from discreet._types import Bools, Floats, Ints
@@ -342,15 +343,9 @@ class Solution:
     newton: int
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
 def solve(problem: SvmProblem) -> Solution:
     """Return the unique minimizer and its multipliers."""
-    # The matrices are narrow: a second BLAS thread took up to ten times as long (benchmarks/exact_svm.py).
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_thread():
         return _augmented_lagrangian(problem)
 
 

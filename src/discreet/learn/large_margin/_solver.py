@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from discreet.learn.large_margin._problem import PROJECTION, to_coordinates, to_matrices
 from discreet.learn.perturbation._solvers import quasi_newton as minimize_smooth
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 5000
 _UNIT = 2.0**-53
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = False) -> Floats:
@@ -69,8 +63,7 @@ def minimize(problem: MarginProblem, tolerance: float, *, constrained: bool = Fa
     descent = problem.descent(constrained=constrained)
     descent.check(tolerance, "minimize")
     most = most_steps(problem)
-    # The matrices are narrow: a second BLAS thread costs more than it brings.
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_thread():
         result = (
             accelerated_projection(problem, tolerance, most)
             if constrained

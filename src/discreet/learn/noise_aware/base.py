@@ -16,6 +16,7 @@ from discreet.learn.noise_aware._coordinates import Coordinates
 from discreet.learn.noise_aware._moments import CorrectedMoments, MomentSums, eigenvalue_spread, sum_moments
 from discreet.learn.noise_aware.estimators import measure_evidence
 from discreet.noise_law import Clear, ColumnLaw, NoiseLaw
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -89,7 +90,8 @@ class NoiseAwareLearner(Learner):
         owner = f"{type(self).__name__}.fit"
         X, y, law = self._find_law(X, y, owner)
         coordinates, label = self._build_encoders(law, y)
-        sums = sum_moments(self._batches(X, y, law, owner), coordinates, label, int(self.folds))
+        with one_thread():
+            sums = sum_moments(self._batches(X, y, law, owner), coordinates, label, int(self.folds))
         return self._fit_sums(sums, law, coordinates, label)
 
     def accumulator(self) -> MomentAccumulator:
@@ -137,7 +139,8 @@ class NoiseAwareLearner(Learner):
             # Folds of short tables may be empty, or hold all rows; neither leaves two parts to compare.
             if 0 < fold[0, 0] < sums.n_rows
         ]
-        self._learn(total, parts, coordinates, label)
+        with one_thread():
+            self._learn(total, parts, coordinates, label)
         return self
 
     def _check_evidence(self, total: CorrectedMoments) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.arguments import nearest
 from discreet.errors import DataError, ParameterError
 from discreet.learn.arguments import check_finite
 from discreet.learn.noise_aware._coordinates import write_indicators
 from discreet.noise_law import Additive, NoiseLaw, SampledLaw
-from discreet.schema import Column, Schema, nearest, unclipped_column
+from discreet.schema import Column, Schema, unclipped_column
 from discreet.tables import open_table
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from discreet.learn.arguments import Constraint, is_number
 from discreet.learn.perturbation.base import PerturbedClassifier, choice
 from discreet.learn.perturbation.embedding import Embedding
 from discreet.learn.perturbation.mean_loss_constants import make_linear_plan
+from discreet.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,8 +52,9 @@ class LinearClassifier(PerturbedClassifier):
         """Train on rows ``X`` with labels ``y``, charge the ledger, and release the weights."""
         self._check_parameters()
         X, codes, classes, (embedding, plan) = self._read(X, y, self._plan_training)
-        problem = self._problem(embedding.rows(X), codes, plan.regularization, len(classes))
-        released, self.receipt_ = self._train(plan, problem, self.model_name)
+        with one_thread():
+            problem = self._problem(embedding.rows(X), codes, plan.regularization, len(classes))
+            released, self.receipt_ = self._train(plan, problem, self.model_name)
         self.classes_ = classes
         self.embedding_ = embedding
         self.weights_ = problem.weights(released)

@@ -88,6 +88,11 @@ class MeanLossConstants(ProblemConstants):
     def usual_curvature(self) -> float:
         """Second derivative of the mean loss in most directions, to choose a mechanism."""
 
+    @property
+    def noise_divisor(self) -> float:
+        """Part of much noise, as one over this, that the default regularization is."""
+        return OBJECTIVE_LARGE
+
     @abstractmethod
     def change_at_minimizer(self, regularization: float) -> float:
         """Return how much one row's gradient can change, at the minimizer, when the row is replaced."""
@@ -138,9 +143,9 @@ def default_regularization(
 
     Without noise it is ``1 / (n_rows dimension)``, what scikit-learn's default comes to for rows in a box.
     With noise it grows with :func:`relative_noise`, ``n``. If the objective is perturbed it is
-    ``n**2 / (0.1 + 3 n)``: little noise is held down by the curvature of the loss itself, much noise needs a
-    penalty in proportion. Noise on the output is divided by the regularization whatever the curvature, and
-    it is ``n`` itself.
+    ``n**2 / (0.1 + c n)``, ``c`` the :attr:`noise_divisor`, usually 3: little noise is held down by the
+    curvature of the loss itself, much noise needs a penalty in proportion. Noise on the output is divided by
+    the regularization whatever the curvature, and it is ``n`` itself.
 
     The constants were chosen by the accuracy on public tables, over a hundredfold range of epsilon, in
     ``benchmarks/logistic_constants.py``. Against the best regularization of each table and promise they lose
@@ -162,7 +167,7 @@ def default_regularization(
     noise = relative_noise(constants, privacy, constants.gradient_change)
     if mechanism == "output":
         return max(least, OUTPUT_WEIGHT * noise)
-    return max(least, noise * (noise / (OBJECTIVE_SMALL + OBJECTIVE_LARGE * noise)))
+    return max(least, noise * (noise / (OBJECTIVE_SMALL + constants.noise_divisor * noise)))
 
 
 def choose_mechanism(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from discreet.arguments import CheckedArguments
 from discreet.errors import PromiseError, PromiseWarning
 from discreet.learn.pipelines.steps import (
     advise,
@@ -116,7 +117,7 @@ class _Origin:
         self.warned: set[str] = set()
 
 
-class EnclosedEstimator(BaseEstimator):
+class EnclosedEstimator(BaseEstimator, metaclass=CheckedArguments):
     """Base of estimators that refuse a place in a pipeline where their promise would not hold.
 
     ``fit`` of a subclass calls :meth:`_check_place` before it reads a row.

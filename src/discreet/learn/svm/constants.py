@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from discreet.learn.perturbation.mean_loss_constants import MeanLossConstants
+from discreet.learn.perturbation.mean_loss_constants import OBJECTIVE_LARGE, MeanLossConstants
 from discreet.learn.svm.loss import (
     DEFAULT_SMOOTHING,
     gradient_change,
@@ -20,6 +20,9 @@ from discreet.learn.svm.problem import gradient_descent
 if TYPE_CHECKING:
     from discreet.learn.perturbation._solvers import GradientDescent
     from discreet.learn.perturbation.noise import VectorNoise
+
+SEVERAL_CLASSES_LARGE = 1.0
+"""Divisor of much noise in the default regularization of more than two classes, chosen on public tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,11 @@ class SvmConstants(MeanLossConstants):
     def usual_curvature(self) -> float:
         """For rows of norm 1, of which half lie where the hinge is bent, in the mean over directions."""
         return 1 / (4 * self.smoothing * self.dimension)
+
+    @property
+    def noise_divisor(self) -> float:
+        """Several scores, of which the largest decides, need a larger penalty than one."""
+        return OBJECTIVE_LARGE if self.n_classes == 2 else SEVERAL_CLASSES_LARGE
 
     @property
     def mean_supremum(self) -> float:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import duckdb
 import numpy as np
+from sqlglot import exp
 
 from discreet.errors import SourceError
 from discreet.query.curation import TABLE, Curation, Version
+from discreet.query.engines._kept_copy import KeptCopy
 from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
 from discreet.tables import open_table
@@ -19,7 +22,9 @@ from discreet.tables.duckdb import connect, literal, open_cursor, run_over
 from discreet.tables.temporary import temporary_folder
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from sqlglot.expressions import Expr as Tree
 
@@ -31,6 +36,7 @@ _VECTOR = 2048  # row groups are multiples of it
 _LEAST_GROUP, _LARGEST_GROUP = 4096, 122_880  # rows; the larger is the engine's own default
 _ONE_THREAD = 122_880  # rows of one group, which DuckDB never shares between threads: others only spin
 
+_ONE, _ZERO = exp.Literal.number(1), exp.Literal.number(0)
 _OPTIMIZERS = {
     "unused_columns",
     "expression_rewriter",
@@ -40,6 +46,13 @@ _OPTIMIZERS = {
 
 class DuckDBEngine(Engine):
     """A curated table in a DuckDB instance of our own.
+
+    Parameters
+    ----------
+    keep : path, optional
+        Folder in which an encrypted copy of the curated table is kept, and looked for; None keeps none.
+    secret : bytes
+        Secret of the ledger, from which the key of a kept copy follows.
 
     A table of up to 256 MB of curated cells stays in memory. A larger one goes to a file without a name,
     which ends with the process or at :meth:`close`. Once it is filled the instance can reach no file, network
@@ -55,20 +68,55 @@ class DuckDBEngine(Engine):
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
-    sql: ClassVar[SqlText] = SqlText({}, exponents=True)
+    sql: ClassVar[SqlText] = SqlText({}, exponents=True, clamps=True)
     _failures = (duckdb.Error, StreamBroken, MemoryError)
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep: str | os.PathLike[str] | None = None, secret: bytes = b"") -> None:
         super().__init__()
+        self._keep, self._secret = keep, secret
         self._connection = connect()
         # Opened now, because the progress bar cannot be put out once the configuration is locked.
         self._reader = open_cursor(self._connection)
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
-        """Fill the curated table, in memory or in a nameless file, and lock the connection.
+        """Fill the curated table, in memory or in a nameless file, or find it kept, and lock the connection.
 
         Small tables are served by one thread with few optimizers: planning then costs more than execution.
         """
+        if self._keep is None:
+            version = self._curate(source, curation, salt)
+        else:
+            copy = KeptCopy(self._keep, self._secret, source, curation, salt)
+            version = self._find_kept(copy, source, salt)
+        if version.n_rows <= _ONE_THREAD:
+            self._connection.execute("SET GLOBAL threads = 1")
+            # Planning then takes longer than execution.
+            known = self._connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
+            left_out = ",".join(sorted({str(name) for (name,) in known} - _OPTIMIZERS))
+            self._connection.execute(f"SET GLOBAL disabled_optimizers = {literal(left_out)}")
+        # From here on the engine sees nothing but the curated table.
+        self._connection.execute("SET GLOBAL enable_external_access = false")
+        self._connection.execute("SET GLOBAL lock_configuration = true")
+        return version
+
+    def _find_kept(self, copy: KeptCopy, source: Any, salt: str) -> Version:
+        """Attach a copy that was kept of the same files; if there is none, fill the table and keep it."""
+        assert self.curation is not None
+        with tempfile.TemporaryFile() as file:
+            version = copy.read(file)
+            if version is not None:
+                # By its descriptor: the file has no name.
+                self._attach(f"/dev/fd/{file.fileno()}", "READ_ONLY")
+                return version
+        # A checkpoint has to find the folder, though not the file, and writes a mark without rows into it.
+        with _temporary_place() as folder, self._to_file(self.curation, folder) as held:
+            version = self._curate(source, self.curation, salt)
+            self._connection.execute("CHECKPOINT large")
+            copy.write(held, version)
+        return version
+
+    def _curate(self, source: Any, curation: Curation, salt: str) -> Version:
+        """Fill the curated table from a source, in the attached file, or in memory while it is small."""
         tally = Tally(curation)
         names = curation.identifiers()
         with open_table(source, schema=curation.schema) as table:
@@ -80,7 +128,9 @@ class DuckDBEngine(Engine):
                 head.append(piece)
                 held += sum(values.nbytes for values in piece.values())
                 if held > _IN_MEMORY:
-                    self._to_file(curation)
+                    if self._keep is None:
+                        with _temporary_place() as folder:
+                            self._to_file(curation, folder).close()
                     break
 
             def arrays() -> Iterator[list[AnyArray]]:
@@ -98,33 +148,34 @@ class DuckDBEngine(Engine):
             self._connection.execute("SET GLOBAL threads = 1")
             self._fill(ArrayStream(dtypes, arrays), curation)
             self._connection.execute(f"SET GLOBAL threads = {threads[0]}")
-        if tally.version.n_rows <= _ONE_THREAD:
-            self._connection.execute("SET GLOBAL threads = 1")
-            # Planning then takes longer than execution.
-            known = self._connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()
-            left_out = ",".join(sorted({str(name) for (name,) in known} - _OPTIMIZERS))
-            self._connection.execute(f"SET GLOBAL disabled_optimizers = {literal(left_out)}")
-        # From here on the engine sees nothing but the curated table.
-        self._connection.execute("SET GLOBAL enable_external_access = false")
-        self._connection.execute("SET GLOBAL lock_configuration = true")
         return tally.version
 
-    def _to_file(self, curation: Curation) -> None:
-        """Attach a temporary file for the table, whose name is gone before the first row is written."""
+    def _to_file(self, curation: Curation, folder: Path) -> BinaryIO:
+        """Attach a temporary file for the table, whose name is gone before the first row is written.
+
+        Returns
+        -------
+        file
+            The same file, open for reading.
+        """
         width = sum(curation.dtype(name).itemsize for name in curation.identifiers())
         rows = max(_LEAST_GROUP, min(_LARGEST_GROUP, _GROUP_BYTES // width // _VECTOR * _VECTOR))
+        path = folder / "curated.duckdb"
         try:
-            with temporary_folder() as folder:
-                file = literal(str(folder / "curated.duckdb"))
-                # A log would be opened by name later; what is not kept needs none.
-                options = f"RECOVERY_MODE no_wal_writes, ROW_GROUP_SIZE {rows}"
-                self._connection.execute(f"ATTACH {file} AS large ({options})")
-            for connection in (self._connection, self._reader):
-                connection.execute("USE large")
-            return
+            # A log would be opened by name later; what is not kept needs none.
+            self._attach(str(path), f"RECOVERY_MODE no_wal_writes, ROW_GROUP_SIZE {rows}")
+            file = path.open("rb")
+            path.unlink()
         except (duckdb.Error, OSError) as problem:
             kind = type(problem).__name__
+        else:
+            return file
         raise _no_room(kind)
+
+    def _attach(self, path: str, options: str) -> None:
+        self._connection.execute(f"ATTACH {literal(path)} AS large ({options})")
+        for connection in (self._connection, self._reader):
+            connection.execute("USE large")
 
     def _fill(self, stream: ArrayStream, curation: Curation) -> None:
         """Create the curated table and insert a stream of arrays, as SMALLINT where values fit."""
@@ -142,6 +193,13 @@ class DuckDBEngine(Engine):
         except duckdb.Error as problem:
             kind = type(problem).__name__
         raise _no_room(kind)
+
+    def _total(self, expression: Tree) -> Tree:
+        condition = _counted_condition(expression)
+        if condition is None:
+            return super()._total(expression)
+        # Half the time of a sum of zeros and ones.
+        return exp.Anonymous(this="COUNT_IF", expressions=[condition])
 
     def _fetch(self, query: Tree) -> list[tuple[Any, ...]]:
         return self._reader.execute(self.sql.write(query)).fetchall()
@@ -161,6 +219,33 @@ class DuckDBEngine(Engine):
         """Forget the curated table."""
         self._reader.close()
         self._connection.close()
+
+
+def _counted_condition(expression: Tree) -> Tree | None:
+    """Return the condition of an expression that is 1 where it holds and 0 elsewhere; None for others."""
+    if isinstance(expression, exp.Cast) and expression.to.this == exp.DataType.Type.BIGINT:
+        expression = expression.this
+    if not isinstance(expression, exp.Case) or expression.this is not None:
+        return None
+    (branch, *others), default = expression.args["ifs"], expression.args.get("default")
+    if others or branch.args["true"] != _ONE or default != _ZERO:
+        return None
+    condition: Tree = branch.this
+    return condition
+
+
+@contextlib.contextmanager
+def _temporary_place() -> Iterator[Path]:
+    """Yield a folder for temporary files; raise the sentence about room for them where none can be made."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(temporary_folder())
+        except OSError as problem:
+            kind = type(problem).__name__
+        else:
+            yield folder
+            return
+    raise _no_room(kind)
 
 
 def _no_room(kind: str) -> SourceError:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import select
+import threading
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import ParameterError, SourceError
+from discreet.errors import (
+    DataError,
+    EngineFailed,
+    EngineUnavailable,
+    ParameterError,
+    SchemaError,
+    SourceError,
+    TableChanged,
+)
 from discreet.noise import Stream
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._sql_text import SqlText
@@ -18,16 +30,21 @@ from discreet.tables.postgres import Address, read_copy
 from discreet.tables.sources import withhold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
 
+    import psycopg
     from sqlglot.expressions import Expr as Tree
 
     from discreet._types import AnyArray
+
+    T = TypeVar("T")
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 _TYPES = {"SMALLINT": "smallint", "INTEGER": "integer", "BIGINT": "bigint", "DOUBLE": "double precision"}
 _FORMATS = {"SMALLINT": ">i2", "INTEGER": ">i4", "BIGINT": ">i8", "DOUBLE": ">f8"}
+_WAITS = (0.0, 1.0, 2.0, 4.0)  # seconds before each try to connect again
 _DTYPES = {">i8": np.int64, ">f8": np.float64}  # of arrays; int32 for all others
 
 
@@ -51,6 +68,10 @@ class PostgresEngine(Engine):
     time it was filled, under a seed that only this process knows. Give the curator's login no more rights
     than to read the source and to make this table.
 
+    A connection that is lost is replaced: a temporary table is filled again from the source, one in a schema
+    is compared with its hashes. If the rows are others, nothing is answered any more. While there is no
+    connection, questions are refused before they are charged.
+
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
@@ -60,29 +81,144 @@ class PostgresEngine(Engine):
     fences: ClassVar[bool] = True
 
     def __init__(self, url: str, *, into: str | None = None, timeout: float = 600.0) -> None:
-        """Connect, and set what makes sums fast and repeatable."""
+        """Connect to the server."""
         super().__init__()
         if not timeout > 0:
             raise ParameterError(f"timeout of PostgresEngine must be above 0 seconds, was {timeout!r}.")
         named = url if "table=" in url else f"{url}{'&' if '?' in url else '?'}table={TABLE}"
-        address = Address(named)
-        self._server = address.connect()
-        self._label = address.label
+        self._address = Address(named)
+        self._timeout = timeout
+        self._server = self._connect()
         import psycopg
 
         self._failures = (psycopg.Error, OSError)
         self._into = into
         self.exposed = into is not None
         self._seed = Stream().integer(64) >> 1  # unknown to whoever would change the table without a trace
-        self._server.autocommit = True
+        # Held during a pass, since a connection serves one thread at a time.
+        self._lock = threading.Lock()
+        # How the table is filled again on another connection; None before it was filled, and once closed.
+        self._refill: Callable[[], Version] | None = None
+        self._restoring = self._changed = False
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        """Return a connection with the settings that make sums fast and repeatable."""
+        server = self._address.connect()
+        server.autocommit = True
         for setting in (
             # Compiling a thousand sums takes longer than adding them up.
             "jit = off",
             "search_path = ''",
             "synchronize_seqscans = off",
-            f"statement_timeout = {max(1, round(timeout * 1000))}",
+            f"statement_timeout = {max(1, round(self._timeout * 1000))}",
         ):
-            self._server.execute(f"SET {setting}")
+            server.execute(f"SET {setting}")
+        return server
+
+    def register(self, source: Any, curation: Curation, *, salt: str = "") -> Version:
+        """Build the curated table from a source; errors of this curator's step may name a row.
+
+        Parameters
+        ----------
+        source, curation, salt
+            As for :meth:`Engine.register <discreet.query.engines.base.Engine.register>`. The source is read
+            again when a lost connection has taken a temporary table with it.
+        """
+        version = super().register(source, curation, salt=salt)
+        self._refill = partial(self._build, source, curation, salt)
+        return version
+
+    def ensure_ready(self) -> None:
+        """Return if the engine can be asked; a connection that was lost is replaced first.
+
+        Raises
+        ------
+        EngineUnavailable
+            A connection was lost, and is not restored yet.
+        TableChanged
+            It was restored to other rows than those that were registered.
+        """
+        if not self._lock.acquire(blocking=False):
+            # Another thread has the connection: for a question, or because it restores it.
+            if self._restoring:
+                raise EngineUnavailable
+            return
+        try:
+            restored = self._is_connected() or self._restore()
+        finally:
+            self._lock.release()
+        if not restored:
+            raise EngineUnavailable
+
+    def run(self, act: Callable[[], T]) -> T:
+        """Return what `act` returns, repeated if the connection was lost and could be replaced."""
+        with self._lock:
+            # A server that restarts may end the first connections that it grants.
+            for _ in _WAITS:
+                try:
+                    return super().run(act)
+                except EngineFailed:
+                    if self._is_connected() or not self._restore():
+                        raise
+        raise EngineFailed
+
+    def _is_connected(self) -> bool:
+        """Return whether the server has kept the connection, as far as this machine has heard. No waiting."""
+        if self._refill is None:
+            return True
+        with contextlib.suppress(*self._failures):
+            heard = select.poll()
+            heard.register(self._server.fileno(), select.POLLIN)
+            while heard.poll(0):  # a farewell, then the end; or a notice
+                self._server.pgconn.consume_input()
+        return not self._server.closed
+
+    def _restore(self) -> bool:
+        """Connect again and make the table whole; return whether that worked within some seconds.
+
+        Raises
+        ------
+        TableChanged
+            The rows are not those that were registered.
+        """
+        if self._refill is None:
+            return False
+        self._restoring = True
+        try:
+            return any(self._rebuild(wait) for wait in _WAITS)
+        finally:
+            self._restoring = False
+
+    def _rebuild(self, wait: float) -> bool:
+        """Wait, connect, and compare the table with what was registered; return False without a server."""
+        if self._changed:
+            raise TableChanged
+        time.sleep(wait)
+        self._server.close()
+        with contextlib.suppress(*self._failures, SourceError):
+            self._server = self._connect()
+            self._changed = not self._is_unchanged()
+            if not self._changed:
+                return True
+        if self._changed:
+            self._server.close()
+            raise TableChanged
+        return False
+
+    def _is_unchanged(self) -> bool:
+        """Return whether the table, filled again if it was temporary, has the rows that were registered."""
+        from psycopg.errors import UndefinedTable
+
+        assert self._refill is not None
+        try:
+            if not self.exposed:
+                return self._refill() == self.version
+            self._server.execute("SET default_transaction_read_only = on")
+            ((_, found),) = self._fetch(self._selection(self._witness()))
+        except (DataError, SchemaError, UndefinedTable):
+            # Its text may name a row to the curator, and this is in the midst of an analyst's question.
+            return False
+        return bool(found == self._filled)
 
     def _build(self, source: Any, curation: Curation, salt: str) -> Version:
         """Create the curated table, fill it by binary COPY, and make the session read-only."""
@@ -111,7 +247,7 @@ class PostgresEngine(Engine):
         except self._failures as problem:
             withhold(problem)
             raise SourceError(
-                f"The curated table cannot be built beside {self._label}: the server answered "
+                f"The curated table cannot be built beside {self._address.label}: the server answered "
                 f"{type(problem).__name__}. Ask for the right to make temporary tables, or name a schema "
                 "with into=."
             ) from None
@@ -151,6 +287,7 @@ class PostgresEngine(Engine):
 
     def close(self) -> None:
         """Drop the curated table and log out."""
+        self._refill = None
         with contextlib.suppress(*self._failures):
             if self._into is not None and self.version is not None:
                 self._server.execute("SET default_transaction_read_only = off")

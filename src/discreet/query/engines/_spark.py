@@ -8,18 +8,18 @@ import json
 import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 from sqlglot import exp
 
-from discreet.errors import MissingExtra, ParameterError, SchemaError, SourceError
+from discreet.errors import SchemaError, SourceError
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, KernelSum, missing_ids, repeated_ids
 from discreet.query.unit_rows import row_digests
 from discreet.tables import open_table
 from discreet.tables.cell_encoding import id_problem
+from discreet.tables.spark import check_installed, open_frame, probe_workers, quote_name, spark_failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Ints
     from discreet.query.engines.base import Kernel
 
-# Workers shuffle and keep curated rows on their own disks; a session that is started here encrypts them under
-# a key that only lives in its processes. Spark's SQL parser remembers the shape of every statement, and
-# forgets none unless it is told to: hundreds of megabytes after a thousand questions.
-_SETTINGS: dict[str, bool | float | int | str | None] = {
-    "spark.io.encryption.enabled": "true",
-    "spark.io.encryption.keySizeBits": "256",
-    "spark.sql.parser.manageParserCaches": "true",
-    "spark.sql.parser.parserDfaCacheFlushRatio": "10",
-}
 _serial = itertools.count()
 _ID_TYPES = {"string", "varchar", "char", "byte", "short", "integer", "long"}
 
@@ -65,11 +56,8 @@ class SparkEngine(Engine):
 
     def __init__(self) -> None:
         super().__init__()
-        _modules()
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-        from pyspark.errors import PySparkException
-
-        self._failures = (PySparkException, Py4JError, OSError)
+        check_installed()
+        self._failures = spark_failures()
         self._name = f"{TABLE}_{next(_serial)}"
         self._frame: Any = None
 
@@ -81,7 +69,8 @@ class SparkEngine(Engine):
         SourceError
             Spark failed; its own message may quote rows, and is dropped.
         """
-        frame = _frame(source)
+        frame = open_frame(source)
+        probe_workers(frame.sparkSession)
         _check_names(frame, curation)
         _check_id_type(frame, curation)
         try:
@@ -110,12 +99,12 @@ class SparkEngine(Engine):
         needed = [column.name for column in schema.released]
         if schema.id_column is not None:
             needed.append(schema.id_column)
-        selected = frame.select(*(_quote_name(name) for name in needed))
+        selected = frame.select(*(quote_name(name) for name in needed))
         kinds = {np.dtype(np.int32): "int", np.dtype(np.int64): "bigint", np.dtype(np.float64): "double"}
         declared = ", ".join(f"{name} {kinds[curation.dtype(name)]}" for name in names)
         if curation.ids:
             assert schema.id_column is not None
-            if selected.filter(f"{_quote_name(schema.id_column)} IS NULL").head(1):
+            if selected.filter(f"{quote_name(schema.id_column)} IS NULL").head(1):
                 raise missing_ids("The Spark data frame", curation)
         if curation.ids or not limited:
             return selected.mapInArrow(_curate(curation), declared)
@@ -174,60 +163,6 @@ class SparkEngine(Engine):
                 _drop_checkpoint(frame)
 
 
-def _modules() -> None:
-    try:
-        import pyarrow  # noqa: F401
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise MissingExtra(
-            "A table in Spark needs pyspark and pyarrow, which are not installed. Install them with: "
-            "pip install 'discreet[spark]'"
-        ) from None
-
-
-def _frame(source: Any) -> Any:
-    """Return the data frame of a source, itself or named by a ``spark://`` URL."""
-    from pyspark.sql import SparkSession
-
-    if isinstance(source, str):
-        parts = urlsplit(source)
-        tables = parse_qs(parts.query).get("table", [])
-        if parts.scheme != "spark" or len(tables) != 1:
-            raise ParameterError(
-                "source of a Spark table must be a data frame or spark://host:port?table=name, was another "
-                "text. Use spark://local?table=name for a session on this machine."
-            )
-        builder = SparkSession.builder
-        if SparkSession.getActiveSession() is None:
-            builder = builder.config(map=_SETTINGS)
-        if parts.netloc not in ("", "local"):
-            builder = builder.master(f"spark://{parts.netloc}")
-        session = builder.getOrCreate()
-        (name,) = tables
-        try:
-            if name.endswith(".parquet"):
-                return session.read.parquet(name)
-            if name.endswith((".csv", ".csv.gz")):
-                return session.read.csv(name, header=True, inferSchema=False)
-            return session.table(name)
-        except Exception as problem:
-            # Errors of Spark, of py4j and of Java; their texts may quote rows.
-            raise SourceError(
-                f"The table {name!r} cannot be opened in Spark ({type(problem).__name__}). Check its name, "
-                "and that all workers see it."
-            ) from None
-    if hasattr(source, "mapInArrow"):
-        return source
-    if isinstance(source, SparkSession):
-        raise ParameterError(
-            "source of a Spark table must be a data frame, was a session. Give session.table('name')."
-        )
-    raise ParameterError(
-        f"source of a SparkEngine must be a Spark data frame or a spark:// URL, was {type(source).__name__}. "
-        "Read it with Spark first."
-    )
-
-
 def _drop_checkpoint(frame: Any) -> None:
     """Delete the rows of a checkpoint, which ``frame.unpersist`` leaves until Java collects its garbage."""
     plan = getattr(frame, "_jdf", None)
@@ -255,10 +190,6 @@ def _check_id_type(frame: Any, curation: Curation) -> None:
     whole = kind.typeName() == "decimal" and kind.scale == 0
     if not whole and kind.typeName() not in _ID_TYPES:
         raise SchemaError(id_problem(name, kind.simpleString()))
-
-
-def _quote_name(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _curate(curation: Curation, salt: str | None = None) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -23,6 +23,7 @@ _OPERATORS: dict[type, str] = {
     exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "<>",
     exp.And: "AND", exp.Or: "OR",
 }  # fmt: skip
+_LONGEST_REPEATED = 100  # characters
 _CLAUSES = (FROM, "group", "offset")
 
 
@@ -36,6 +37,8 @@ class SqlText:
     exponents : bool
         Whether the engine reads a number with an exponent as the double nearest to it, so that no cast
         from text is needed.
+    clamps : bool
+        Whether the engine clamps a number to two others faster by CASE than by LEAST and GREATEST.
 
     Privacy
     -------
@@ -53,10 +56,11 @@ class SqlText:
     'CAST(c0 AS DOUBLE PRECISION) / 2'
     """
 
-    def __init__(self, types: Mapping[str, str], *, exponents: bool = False) -> None:
+    def __init__(self, types: Mapping[str, str], *, exponents: bool = False, clamps: bool = False) -> None:
         """Keep the names of types, and how numbers are written."""
         self._types = types
         self._exponents = exponents
+        self._clamps = clamps
         self._writers: dict[type, Callable[[Tree], str]] = {
             **dict.fromkeys(_OPERATORS, self._operators),
             exp.Column: lambda tree: self.write(tree.args["this"]),
@@ -74,7 +78,7 @@ class SqlText:
             exp.In: lambda tree: (
                 f"{self.write(tree.args['this'])} IN ({self._list(tree.args['expressions'])})"
             ),
-            exp.Anonymous: lambda tree: f"{tree.args['this']}({self._list(tree.args['expressions'])})",
+            exp.Anonymous: self._function,
             exp.Sum: lambda tree: f"SUM({self.write(tree.args['this'])})",
             exp.Count: lambda tree: f"COUNT({self.write(tree.args['this'])})",
             exp.Distinct: lambda tree: f"DISTINCT {self._list(tree.args['expressions'])}",
@@ -136,6 +140,20 @@ class SqlText:
             ]
         )
         return f"CASE{whens} ELSE {self.write(tree.args['default'])} END"
+
+    def _function(self, tree: Tree) -> str:
+        """Return the call of a function, or where that is faster the CASE of a clamp."""
+        name, arguments = tree.args["this"], tree.args["expressions"]
+        inner = arguments[0] if arguments else None
+        if not self._clamps or name != "LEAST" or type(inner) is not exp.Anonymous:
+            return f"{name}({self._list(arguments)})"
+        cell, *lower = map(self.write, inner.args["expressions"])
+        upper = self._list(arguments[1:])
+        # Written three times: a long text, which may hold other clamps, would explode.
+        if inner.args["this"] != "GREATEST" or len(lower) != 1 or len(cell) > _LONGEST_REPEATED:
+            return f"LEAST({inner.args['this']}({', '.join([cell, *lower])}), {upper})"
+        below, above = f"{cell} < {lower[0]} THEN {lower[0]}", f"{cell} > {upper} THEN {upper}"
+        return f"CASE WHEN {below} WHEN {above} ELSE {cell} END"
 
     def _table(self, tree: Tree) -> str:
         schema = tree.args.get("db")

@@ -270,7 +270,7 @@ class Engine(ABC):
 
     def aggregate(self, expressions: Sequence[Tree]) -> list[int]:
         """Return the sums of integer expressions over all rows, in one pass; 0 for an empty table."""
-        sums = [_text(exp.Sum(this=self._wide(expression))) for expression in expressions]
+        sums = [_text(self._total(expression)) for expression in expressions]
         query = self._selection([*self._witness(), *sums])
         (row,) = self.run(lambda: self._fetch(query))
         # Without rows a sum is NULL.
@@ -377,6 +377,17 @@ class Engine(ABC):
             total.add(kernel(arrays))
         return total.integers(), n_rows
 
+    def ensure_ready(self) -> None:  # noqa: B027 - most engines have no connection to lose
+        """Return if the engine can be asked; called before a charge, and again as often as one likes.
+
+        Raises
+        ------
+        EngineUnavailable
+            A connection was lost, and is not restored yet.
+        TableChanged
+            It was restored to other rows than those that were registered.
+        """
+
     def count(self) -> int:
         """Return the number of rows that were registered: private unless it was declared public."""
         assert self.version is not None
@@ -400,6 +411,10 @@ class Engine(ABC):
 
     def _table(self) -> Tree:
         return exp.Table(this=exp.to_identifier(TABLE))
+
+    def _total(self, expression: Tree) -> Tree:
+        """Return the sum of an integer expression over all rows."""
+        return exp.Sum(this=self._wide(expression))
 
     def _wide(self, expression: Tree) -> Tree:
         """Return an expression whose sum cannot overflow."""
@@ -499,7 +514,7 @@ def curated_batches(
 
 def _check_ids(table: Table, curation: Curation) -> None:
     """Refuse a table in which an id is missing or stands twice, where ids are kept."""
-    parts = [batch.ids for batch in table.batches(curation.schema, ids=True) if batch.ids is not None]
+    parts = list(table.read_ids(curation.schema))
     ids: Words = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     if (ids == NO_ID).any():
         raise missing_ids(table.label, curation)

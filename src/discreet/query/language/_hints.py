@@ -6,8 +6,8 @@ import datetime
 import re
 from typing import TYPE_CHECKING
 
+from discreet.arguments import nearest
 from discreet.errors import ExpressionRefused
-from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from discreet.arguments import nearest
 from discreet.errors import ExpressionRefused
 from discreet.query.language import _normal_form as normal
 from discreet.query.language._date_nodes import (
@@ -38,7 +39,6 @@ from discreet.query.language.nodes import (
     Sum,
     Truth,
 )
-from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

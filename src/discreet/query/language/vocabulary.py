@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from discreet.arguments import nearest
 from discreet.errors import ExpressionRefused
 from discreet.query.language._hints import SIGNS
-from discreet.schema.notation import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from discreet.arguments import promise_hint
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise_law import Clear
 from discreet.privacy import PureDP
@@ -125,8 +126,12 @@ class CoarseRelease(ReleaseMethod):
             raise ParameterError("privacy of CoarseRelease must be a PureDP, was None: it has no default.")
         if not isinstance(privacy, PureDP):
             raise PromiseError(
-                f"privacy of CoarseRelease must be a PureDP, was {type(privacy).__name__}. Randomized "
-                "answers have an epsilon and no delta; for a floor, choose the epsilon by the plan."
+                f"privacy of CoarseRelease must be a PureDP, was {type(privacy).__name__}. "
+                + (
+                    promise_hint(privacy, self.accepts)
+                    or "Randomized answers have an epsilon and no delta; for a floor, choose the epsilon by "
+                    "the plan."
+                )
             )
         if label not in ("randomized", "clear"):
             raise ParameterError(f"label of CoarseRelease must be 'randomized' or 'clear', was {label!r}.")

@@ -286,9 +286,11 @@ class InvariantRelease(ReleaseMethod):
         """Return what a release by this method does not protect, as clauses without a full stop."""
         return (*super().not_protected(schema), *self.plan(schema, 1).leaks)
 
-    def _charge(self, promises: tuple[Promise, ...], schema: Schema, seeded: bool) -> Receipt:
+    def _charge(
+        self, promises: tuple[Promise, ...], schema: Schema, seeded: bool, question: str | None = None
+    ) -> Receipt:
         # The receipt names what was declared, not how it was encoded.
-        return super()._charge(promises, self.schema or schema, seeded)
+        return super()._charge(promises, self.schema or schema, seeded, question)
 
     def _read(self, X: Any, y: AnyArray | None, salt: str) -> tuple[Schema, Encoded, Bools | None]:
         """Read and encode a table; a bare matrix gets its target as a column."""

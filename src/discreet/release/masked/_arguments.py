@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.arguments import promise_hint
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.learn.arguments import check_finite
 from discreet.learn.svm import SMOOTHING
@@ -174,7 +175,11 @@ def check_parameters(method: MaskedRelease) -> None:
     if not isinstance(method.privacy, method.accepts):
         raise PromiseError(
             f"privacy of {where} must be a PureDP, an ApproxDP or a NoPromise, was "
-            f"{type(method.privacy).__name__}. Its noise is on one classifier, which proves no floor."
+            f"{type(method.privacy).__name__}. "
+            + (
+                promise_hint(method.privacy, method.accepts)
+                or "Its noise is on one classifier, which proves no floor."
+            )
         )
     if method.privacy.neighbors != "replace-one":
         raise PromiseError(

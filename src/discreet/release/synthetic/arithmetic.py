@@ -3,7 +3,8 @@
 What follows the noisy answers is repeated by strangers on other machines, bit for bit. IEEE 754 fixes the
 result of ``+ - * /`` and of a square root, of comparisons and of sorting; the order in which ``numpy.sum``,
 ``dot`` and Python's ``sum`` add differs with the processor or the version, and so does the last digit of
-``exp``, ``log`` and ``pow``. None of these is used in this package.
+``exp``, ``log`` and ``pow``. None of these is used in this package, but for products of matrices whose sums
+need no rounding.
 """
 
 from __future__ import annotations
@@ -36,12 +37,29 @@ def add_along(values: Floats, axis: int) -> Floats:
 
 def divide(numerators: AnyArray | float, denominators: AnyArray | float, otherwise: float = 0.0) -> Floats:
     """Return ratios, and `otherwise` where the denominator is not above 0."""
-    above, below = np.broadcast_arrays(
-        np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
-    )
-    ratios: Floats = np.full(above.shape, otherwise)
-    np.divide(above, below, out=ratios, where=below > 0)
+    below = np.asarray(denominators, np.float64)
+    is_above = below > 0
+    ratios: Floats = np.where(is_above, numerators / np.where(is_above, below, 1.0), otherwise)
     return ratios
+
+
+def multiply_rounded(first: Floats, first_bits: int, second: Floats, second_bits: int) -> Floats:
+    """Return the product of two matrices whose entries are first rounded to some binary places.
+
+    Products of multiples of a power of two are added without rounding, in whatever order, as long as their
+    sums have no more than 53 bits: so a library of linear algebra has the same bits on every processor.
+
+    Parameters
+    ----------
+    first, second : array
+        Matrices of numbers that are not negative.
+    first_bits, second_bits : int
+        Number of binary places that their entries are rounded to. The entries of the product must be below 2
+        to the power of 53 less both.
+    """
+    whole = np.floor(np.ldexp(first, first_bits) + 0.5) @ np.floor(np.ldexp(second, second_bits) + 0.5)
+    product: Floats = np.ldexp(whole, -first_bits - second_bits)
+    return product
 
 
 def root_two_thirds(numerator: int, denominator: int = 1) -> float:

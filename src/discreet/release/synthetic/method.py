@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from discreet.arguments import promise_hint
 from discreet.errors import DataError, ParameterError, PromiseError
 from discreet.ledger import Ledger
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
@@ -63,7 +64,7 @@ AGAIN = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SyntheticTable(Release):
     """A table of no one's rows, with the types and bounds that were declared."""
 
@@ -172,8 +173,12 @@ class SyntheticRelease(ReleaseMethod):
         if not isinstance(promise, ApproxDP | GaussianDP | ZCDP | PureDP):
             raise PromiseError(
                 "privacy of SyntheticRelease must be ApproxDP, GaussianDP, ZCDP or PureDP, was "
-                f"{type(promise).__name__}. A least error is promised by GaussianRelease, LaplaceRelease and "
-                "the other methods that add noise to rows."
+                f"{type(promise).__name__}. "
+                + (
+                    promise_hint(promise, self.accepts)
+                    or "A least error is promised by GaussianRelease, LaplaceRelease and the other methods "
+                    "that add noise to rows."
+                )
             )
         if n_records is not None and (isinstance(n_records, bool) or n_records < 1):
             raise ParameterError(f"n_records of SyntheticRelease must be at least 1, was {n_records!r}.")
@@ -375,6 +380,7 @@ class SyntheticRelease(ReleaseMethod):
             ledger = Ledger.open(":memory:") if self.ledger is None else self.ledger
             return QueryExecutor(engine, curation, ledger=ledger, stream=stream)
         except BaseException:
+            # Also when interrupted: the caller has no reference to close the engine by.
             engine.close()
             raise
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discreet.query.joint_tables import join_tables
 from discreet.release.synthetic.arithmetic import add_along, add_up, divide, order_rows
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _LEAST_FACTOR, _LARGEST_FACTOR = 0.1, 10.0
 _WORTH_A_ROUND = 0.95  # of the misfit before: rounds end when one leaves more
 _CLOSE_ENOUGH = 2e-3  # twice the distance, in part of the rows, at which a table is not fitted further
+_LEAST_RANDOM_BITS = 9  # by which the rows of a group are put in order
 _KEPT_INDICES = 2**24
 """Largest number of indices of cells that are kept between rounds, 128 MB; more are computed again."""
 
@@ -43,10 +44,15 @@ def draw_levels(groups: Ints, shares: Floats, stream: Stream) -> Ints:
     counts = np.bincount(groups, minlength=len(shares))
     present = np.flatnonzero(counts)
     levels = apportion(counts[present], shares[present], stream.words(shares.shape[1]))
-    # 16 bits are enough: a tie matters only where it falls on the boundary between two levels.
+    # Few bits are enough: a tie matters only where it falls on the boundary between two levels.
     words = (stream.words(len(groups)) >> np.uint64(48)).astype(np.uint16)
     narrow = groups.astype(np.uint16) if len(shares) <= 2**16 else groups
-    order = order_rows([narrow, words], len(groups))
+    bits = 16 - (len(shares) - 1).bit_length()
+    keys = [narrow, words]
+    if bits >= _LEAST_RANDOM_BITS:
+        # Sorting 16 bits takes time in proportion to the rows, so groups and words share them.
+        keys = [narrow << np.uint16(bits) | words >> np.uint16(16 - bits)]
+    order = order_rows(keys, len(groups))
     drawn = np.empty(len(groups), np.int64)
     drawn[order] = np.repeat(np.tile(np.arange(shares.shape[1]), len(present)), levels.ravel())
     return drawn
@@ -103,38 +109,44 @@ def fit_weights(
         Weight of every row to begin with, the same for all or one for each.
     rounds : int
         Largest number of passes over all tables; fewer are made where another hardly changes anything.
+
+    Notes
+    -----
+    Weights are multiplied by what each table wants over what it has, one table after the other. Tables that
+    are inside one joint table are fitted on its cells, and rows get the product of all their factors.
     """
     n = len(codes[0])
     weights = np.full(n, weight) if isinstance(weight, float) else weight.copy()
-    total = add_up(weights)
-    keep = n * len(wanted) <= _KEPT_INDICES
-    kept = [index_cells(codes, columns, table.shape) for columns, table in wanted] if keep else []
+    close = _CLOSE_ENOUGH * add_up(weights)
+    sizes = [1] * len(codes)
+    for columns, table in wanted:
+        for column, size in zip(columns, table.shape, strict=True):
+            sizes[column] = size
+    joints = join_tables([columns for columns, _ in wanted], sizes, n)
+    inside = [
+        [(wanted[i][1].ravel(), joint.place_cells(wanted[i][0])) for i in joint.inside] for joint in joints
+    ]
+    keep = n * len(joints) <= _KEPT_INDICES
+    kept = [joint.place_rows(codes) for joint in joints] if keep else []
     before = np.inf
     for _ in range(rounds):
         off = 0.0
-        for i, (columns, table) in enumerate(wanted):
-            place = kept[i] if keep else index_cells(codes, columns, table.shape)
-            current = np.bincount(place, weights, table.size)
-            wrong = add_up(np.abs(current - table.ravel()))
-            off += wrong
-            if wrong > _CLOSE_ENOUGH * total:
-                factor = divide(table.ravel(), current, 1.0)
-                weights *= np.take(np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR), place)
+        for i, (joint, tables) in enumerate(zip(joints, inside, strict=True)):
+            place = kept[i] if keep else joint.place_rows(codes)
+            start = np.bincount(place, weights, joint.size)
+            counts = start.copy()
+            for table, cells in tables:
+                current = np.bincount(cells, counts, table.size)
+                wrong = add_up(np.abs(current - table))
+                off += wrong
+                if wrong > close:
+                    factor = divide(table, current, 1.0)
+                    counts *= np.take(np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR), cells)
+            weights *= np.take(divide(counts, start, 1.0), place)
         if off > _WORTH_A_ROUND * before:
             break
         before = off
     return weights
-
-
-def index_cells(codes: Sequence[AnyArray], columns: Sequence[int], shape: Sequence[int]) -> Ints:
-    """Return the place of every row's cell in a table over some columns, in C order."""
-    # 16 bits are enough for most tables, and four times as fast as 64.
-    kind: Any = np.uint16 if math.prod(shape) <= 2**16 else np.intp
-    place: AnyArray = codes[columns[0]].astype(kind)
-    for column, size in zip(columns[1:], shape[1:], strict=True):
-        place *= kind(size)
-        place += codes[column].astype(kind, copy=False)
-    return place.astype(np.intp)
 
 
 def resample(order: Ints, weights: Floats, n: int, stream: Stream) -> Ints:

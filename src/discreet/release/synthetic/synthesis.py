@@ -14,9 +14,9 @@ from discreet.noise import Stream
 from discreet.privacy.receipt import canonical
 from discreet.release.synthetic.arithmetic import add_along, add_up, divide
 from discreet.release.synthetic.projection import independent, project, rake
-from discreet.release.synthetic.public import number_patterns
 from discreet.release.synthetic.questions import can_ask, to_margins
-from discreet.release.synthetic.sampling import apportion, draw_levels, fit_weights, index_cells
+from discreet.release.synthetic.sample import ROUNDS, count_pairs, draw_sample, weigh_sample
+from discreet.release.synthetic.sampling import draw_levels, fit_weights
 from discreet.release.synthetic.selection import (
     LEAST_SIGMAS,
     NoiseBudget,
@@ -37,17 +37,14 @@ from discreet.release.synthetic.tree import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._types import AnyArray, Floats, Ints
+    from discreet._types import AnyArray, Floats
     from discreet.release.synthetic.cells import ColumnCells
+    from discreet.release.synthetic.hidden_classes import HiddenClasses
     from discreet.release.synthetic.plan import SyntheticPlan
     from discreet.release.synthetic.public import PublicRows
     from discreet.release.synthetic.questions import NoisyTable, Questions
     from discreet.release.synthetic.selection import Pair
 
-SAMPLE_FACTOR, MOST_SAMPLED = 4, 2**20
-_ROUNDS, _FEW_ROUNDS, _MANY = 6, 3, 2**26
-"""Rounds of fitting; the few are for more rows times tables than the number after them."""
-_CLASS_ROUNDS = 20
 _LEAST_REDRAWN = 4096
 _LEAST_SIGMAS_OF_ROWS = 3
 
@@ -80,6 +77,8 @@ class Synthesis:
         Columns whose rows are kept; None where there are none.
     kept, patterns : array of int
         Combination of public cells of every kept row, and of every sampled one.
+    hidden : HiddenClasses or None
+        Hidden classes that the sample is drawn from; None where it is drawn along the tree.
     """
 
     plan: SyntheticPlan
@@ -95,6 +94,7 @@ class Synthesis:
     public: PublicRows | None = None
     kept: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
     patterns: AnyArray = field(default_factory=lambda: np.empty(0, np.int64))
+    hidden: HiddenClasses | None = None
 
     @property
     def n(self) -> float:
@@ -105,7 +105,7 @@ class Synthesis:
         """Return the model with a sample of rows that have a class, a cell of one column, or both.
 
         They are drawn along the tree with that column as its root, in proportion to the model of the tree,
-        and weighted by what further tables say about that cell.
+        and weighted by what further tables say about that cell; or from the hidden classes, if there are any.
 
         Parameters
         ----------
@@ -119,6 +119,12 @@ class Synthesis:
             Source of the random words.
         """
         size = max(len(self.classes), _LEAST_REDRAWN)
+        if self.hidden is not None:
+            fixed = {} if column is None else {column: place}
+            fixed |= {} if cell is None else {len(self.names): cell}
+            *drawn, last = self.hidden.draw(size, stream, fixed)
+            narrow: list[AnyArray] = [codes.astype(np.uint16) for codes in drawn]
+            return replace(self, sample=narrow, classes=last.astype(np.uint16), weights=np.ones(size))
         shares = self.tree.one_way.classes if column is None else self.tree.one_way.columns[column][:, place]
         wanted = shares if cell is None else np.where(np.arange(len(shares)) == cell, 1.0, 0.0)
         classes = draw_levels(np.zeros(size, np.int64), wanted[None], stream)
@@ -129,7 +135,7 @@ class Synthesis:
             if column in pair:
                 counts = np.take(table, place, axis=pair.index(column))
                 known.append(((pair[1 - pair.index(column)],), counts * divide(size, add_up(counts))))
-        weights = fit_weights(sample, known, 1.0, _ROUNDS) if known else np.ones(size)
+        weights = fit_weights(sample, known, 1.0, ROUNDS) if known else np.ones(size)
         return replace(self, sample=sample, classes=classes.astype(np.uint16), weights=weights)
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,10 +175,10 @@ def synthesize(
         one_way, edges = rounds.ask_tree(one_way)
     tree = TreeModel(one_way, edges)
     made = Synthesis(plan, cells, fine, names, tree, details=rounds.details, public=public)
-    _draw_sample(made, questions.digest())
+    draw_sample(made, sampling_stream("sample", questions.digest()))
     if "more tables" in questions.names and names:
         rounds.ask_further(made)
-    _weigh_sample(made)
+    weigh_sample(made, sampling_stream("hidden classes", questions.digest()))
     return made
 
 
@@ -370,7 +376,7 @@ class _Rounds:
         """Ask how far all other pairs are from the model, then for tables of those that are farthest."""
         pairs = [pair for pair in self._pairs() if pair not in made.tree.edges]
         one_way = made.tree.one_way
-        models = {pair: _count_pair(made, pair) for pair in pairs}
+        models = count_pairs(made, pairs)
         found: dict[Pair, float] = {}
         if pairs:
             rounded = [np.floor(models[pair] + 0.5).astype(np.int64).ravel().tolist() for pair in pairs]
@@ -404,87 +410,3 @@ class _Rounds:
 def _independent_total(one_way: OneWay, pair: Pair) -> Floats:
     first, second = (one_way.columns[column] for column in pair)
     return add_along(independent(first, second), 0)
-
-
-def _draw_sample(made: Synthesis, digest: str) -> None:
-    """Draw rows along the tree, several for each row of the table."""
-    stream = sampling_stream("sample", digest)
-    if made.public is not None:
-        _draw_given(made, made.public, stream)
-        return
-    size = max(min(SAMPLE_FACTOR * round(made.n), MOST_SAMPLED), 1)
-    classes = made.tree.one_way.classes
-    counts = apportion(np.array([size]), classes[None], stream.words(len(classes)))[0]
-    drawn = np.repeat(np.arange(len(classes)), counts)
-    made.sample = [codes.astype(np.uint16) for codes in made.tree.draw(drawn, stream)]
-    made.classes = drawn.astype(np.uint16)
-
-
-def _draw_given(made: Synthesis, public: PublicRows, stream: Stream) -> None:
-    """Draw several rows for each kept one, with its public cells: first classes, then along the tree."""
-    target, one_way = made.plan.target, made.tree.one_way
-    given = {i: public.find_cells(made.cells[n]) for i, n in enumerate(made.names) if n in made.plan.public}
-    known = list(given.values())
-    if target in made.plan.public:
-        known.append(public.find_cells(made.cells[target]))
-    made.kept = number_patterns(known, public.n)
-    times = max(1, min(SAMPLE_FACTOR, MOST_SAMPLED // public.n))
-    made.patterns = np.repeat(made.kept, times)
-    if target in made.plan.public:
-        classes = np.repeat(known[-1], times)
-    else:
-        shares = _fit_classes(made.kept, given, one_way)
-        classes = draw_levels(made.patterns, shares, stream)
-    drawn = made.tree.draw(classes, stream, {i: np.repeat(codes, times) for i, codes in given.items()})
-    made.sample = [codes.astype(np.uint16) for codes in drawn]
-    made.classes = classes.astype(np.uint16)
-
-
-def _fit_classes(kept: Ints, given: dict[int, Ints], one_way: OneWay) -> Floats:
-    """Return the expected rows of every class for each combination of public cells.
-
-    Of all that have the counts of each public column by class, these are nearest to classes that do not
-    depend on public columns: those of a logistic model without interactions.
-    """
-    rows = np.bincount(kept)
-    depth = len(one_way.classes)
-    one_row = np.empty(len(rows), np.int64)
-    one_row[kept] = np.arange(len(kept))
-    pattern = np.repeat(np.arange(len(rows)), depth)
-    label = np.tile(np.arange(depth), len(rows))
-    codes = [np.repeat(cells[one_row], depth) for cells in given.values()]
-    wanted: list[tuple[tuple[int, ...], Floats]] = [((len(codes),), rows.astype(np.float64))]
-    wanted += [((i, len(codes) + 1), one_way.columns[column].T) for i, column in enumerate(given)]
-    start: Floats = np.take(rows, pattern).astype(np.float64) * np.take(
-        divide(one_way.classes, one_way.n), label
-    )
-    weights = fit_weights([*codes, pattern, label], [*wanted[1:], wanted[0]], start, _CLASS_ROUNDS)
-    return weights.reshape(len(rows), depth)
-
-
-def _count_pair(made: Synthesis, pair: Pair) -> Floats:
-    """Return the table of two columns in the sample, scaled to the number of rows."""
-    shape = tuple(made.tree.one_way.columns[column].shape[1] for column in pair)
-    counts = np.bincount(index_cells(made.sample, pair, shape), minlength=shape[0] * shape[1])
-    return (counts * made.n / len(made.classes)).reshape(shape)
-
-
-def _weigh_sample(made: Synthesis) -> None:
-    """Fit the weights of the sampled rows to all tables that are known."""
-    one_way = made.tree.one_way
-    codes = [*made.sample, made.classes]
-    last = len(made.sample)
-    wanted: list[tuple[tuple[int, ...], Floats]] = list(made.pairs.items())
-    # Without further tables the tree already has all the others, up to rounding.
-    wanted += [((column, last), counts.T) for column, counts in enumerate(one_way.columns)]
-    wanted += [((*pair, last), np.moveaxis(table, 0, -1)) for pair, table in made.tree.edges.items()]
-    if not made.sample:
-        wanted = [((last,), one_way.classes)]
-    if made.public is not None:
-        codes.append(made.patterns)
-        wanted.append(((last + 1,), np.bincount(made.kept).astype(np.float64)))
-    rounds = _ROUNDS if len(made.classes) * len(wanted) <= _MANY else _FEW_ROUNDS
-    made.weights = fit_weights(codes, wanted, made.n / len(made.classes), rounds)
-    # Far below 1, a few rows stand for many: the tables contradict the tree more than weights can mend.
-    total, squares = add_up(made.weights), add_up(made.weights * made.weights)
-    made.details["effective_share"] = total * total / (squares * len(made.classes)) if squares > 0 else 0.0

@@ -28,6 +28,7 @@ _TYPES = {"number": "number", "integer": "integer", "text": "string", "boolean":
 _JSON_FILES = {
     "tables.json": "Every noisy answer with its standard deviation.",
     "model.json": "The model from which the rows are drawn, made of these answers.",
+    "prior.json": "Counts of public rows that attackers were assumed to know, for the figures of the risk.",
 }
 
 
@@ -104,6 +105,9 @@ def data_package(statement: Statement) -> str:
 
 
 def _file(name: str, path: str, files: Mapping[str, str]) -> dict[str, Any]:
+    parts = sorted(part for part in files if part.startswith(f"{path}/"))
+    if parts:  # a table in parts, whose hashes are in the statement
+        return {"name": name, "path": parts}
     return {"name": name, "path": path, "hash": f"sha256:{files.get(path, '')}"}
 
 

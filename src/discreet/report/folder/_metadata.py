@@ -50,7 +50,18 @@ _FORMATS: dict[str, Any] = {
     "readable.csv": "text/csv",
     "tables.json": "application/json",
     "model.json": "application/json",
+    "prior.json": "application/json",
 }
+
+
+_FILE_SET = {
+    "@type": "cr:FileSet",
+    "@id": "data.parquet",
+    "name": "data.parquet",
+    "encodingFormat": _FORMATS["data.parquet"],
+    "includes": "data.parquet/*.parquet",
+}
+"""Parts of a table that is a folder of files, as one source of records."""
 
 
 def croissant(statement: Statement) -> str:
@@ -58,6 +69,7 @@ def croissant(statement: Statement) -> str:
     what, numbers = statement.what, statement.numbers
     rows = count_noun(what.rows_published, "row")
     protected = [c.column for c in numbers.columns if c.role in ("sensitive", "target")]
+    in_parts = "data.parquet" not in statement.files
     described: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -78,10 +90,14 @@ def croissant(statement: Statement) -> str:
         "version": "1.0.0",
         "datePublished": what.created,
         "isLiveDataset": False,
-        "distribution": [_file(name, digest) for name, digest in sorted(statement.files.items())],
+        "distribution": [_file(name, digest) for name, digest in sorted(statement.files.items())]
+        + [_FILE_SET] * in_parts,
         "recordSet": [
             _record_set(
-                "rows", f"{rows} as published.", [(c, "data.parquet", c.holds) for c in numbers.columns]
+                "rows",
+                f"{rows} as published.",
+                [(c, "data.parquet", c.holds) for c in numbers.columns],
+                source="fileSet" if in_parts else "fileObject",
             ),
             _record_set(
                 "readable",
@@ -106,12 +122,14 @@ def _file(name: str, digest: str) -> dict[str, Any]:
         "@id": name,
         "name": name,
         "contentUrl": name,
-        "encodingFormat": _FORMATS.get(name, "application/octet-stream"),
+        "encodingFormat": _FORMATS.get(name.partition("/")[0], "application/octet-stream"),
         "sha256": digest,
     }
 
 
-def _record_set(name: str, text: str, columns: list[tuple[ColumnNumbers, str, str]]) -> dict[str, Any]:
+def _record_set(
+    name: str, text: str, columns: list[tuple[ColumnNumbers, str, str]], source: str = "fileObject"
+) -> dict[str, Any]:
     """Return a record set: for each column, the file that it is read from and what its cells are there."""
     return {
         "@type": "cr:RecordSet",
@@ -126,7 +144,7 @@ def _record_set(name: str, text: str, columns: list[tuple[ColumnNumbers, str, st
                 "name": column.column,
                 "description": f"{column.sentence} Law of what is published: {column.law_in_words}.",
                 "dataType": _DATA_TYPES[kind],
-                "source": {"fileObject": {"@id": file}, "extract": {"column": column.column}},
+                "source": {source: {"@id": file}, "extract": {"column": column.column}},
             }
             for column, file, kind in columns
         ],

@@ -34,6 +34,7 @@ _FILES = {
     "data.parquet": "the table as published, with every digit: for load_release and for learning",
     "tables.json": "the noisy counts that the rows are made from, each with its standard deviation",
     "model.json": "which columns the rows take to be related",
+    "prior.json": "counts of public rows that attackers were assumed to know, for the figures of the risk",
     "classifier.json": "the released classifier that training on the rows finds again",
     "datapackage.json": "columns, types, ranges and noise laws, as a Frictionless data package",
     "croissant.json": "the same for tools of machine learning, as Croissant metadata",
@@ -82,7 +83,7 @@ def readme(statement: Statement) -> str:
     Says what the statement says, and nothing else.
     """
     kind, columns = rows_kind(statement), statement.numbers.columns
-    left_out = {"tables.json", "model.json"} - set(statement.files)
+    left_out = {"tables.json", "model.json", "prior.json"} - set(statement.files)
     if kind != "masked":
         left_out.add("classifier.json")
     rows = count_noun(statement.what.rows_published, "row")

@@ -43,16 +43,19 @@ CLASSIFIER = "classifier.json"
 """File of the classifier of a masked release."""
 TABLES, DEPENDENCES = "tables.json", "model.json"
 """Files of a synthetic release: its noisy answers, and the model made of them."""
+PRIOR = "prior.json"
+"""File of the law of public rows that attackers were assumed to know, where the curator declared some."""
 MODEL, CARD = "model.npz", "model-card.md"
 MODEL_PAGE = "model.html"
 """Page of a classifier with the effect of each column; other models have none."""
 
-DATA_FILES = (DATA, DEPENDENCES, READABLE, TABLES)
-"""Files of data, whose hashes are in the statement."""
+DATA_FILES = (DATA, DEPENDENCES, PRIOR, READABLE, TABLES)
+"""Files of data and of what they were tested with, whose hashes are in the statement."""
 LARGEST_TEXT = 1 << 26
 """Largest size in bytes of any file but the data, as they are read into memory."""
 
-_LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
+_PART = r"part-[0-9]{5}\.parquet"
+_LINE = re.compile(rf"([0-9a-f]{{64}})  ([A-Za-z0-9][A-Za-z0-9._-]{{0,99}}|{re.escape(DATA)}/{_PART})")
 _BLOCK = 1 << 20
 
 
@@ -80,7 +83,7 @@ class FolderFiles:
 
 TABLE_FILES = FolderFiles(
     (DATA, READABLE, README, PACKAGE, CROISSANT, STATEMENT, PAGE, SUMS),
-    (SIGNATURE, CLASSIFIER, TABLES, DEPENDENCES),
+    (SIGNATURE, CLASSIFIER, TABLES, DEPENDENCES, PRIOR),
     (DATA, READABLE),
 )
 MODEL_FILES = FolderFiles((MODEL, STATEMENT, CARD, SUMS), (SIGNATURE, MODEL_PAGE), (MODEL,))
@@ -104,7 +107,33 @@ def find_folder(path: Path) -> Path:
 
 def data_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file of data, as a statement carries them."""
-    return {name: digest_of(folder / name) for name in DATA_FILES if (folder / name).is_file()}
+    names = [name for name in DATA_FILES if (folder / name).is_file()]
+    return {name: digest_of(folder / name) for name in (*names, *part_names(folder))}
+
+
+def part_names(folder: Path) -> list[str]:
+    """Return the files of the published table in order, where it is a folder of parts; empty if it is a file.
+
+    Raises
+    ------
+    SourceError
+        The folder is a link, or holds anything but consecutive parts.
+    """
+    parts = folder / DATA
+    if parts.is_file() or not parts.exists():
+        return []
+    names = sorted(entry.name for entry in parts.iterdir()) if not parts.is_symlink() else []
+    if not names or any(name != f"part-{number:05d}.parquet" for number, name in enumerate(names)):
+        raise SourceError(
+            f"{DATA} must be a file, or a folder of part-00000.parquet and so on, and is something else. Ask "
+            "for the folder again."
+        )
+    return [f"{DATA}/{name}" for name in names]
+
+
+def is_part(name: str) -> bool:
+    """Return whether a name in a statement is that of a part of the published table."""
+    return re.fullmatch(f"{re.escape(DATA)}/{_PART}", name) is not None
 
 
 def digest_of(path: Path) -> str:
@@ -162,7 +191,10 @@ def _read_measured(folder: Path) -> MeasuredTables:
 
 def write_sums(folder: Path) -> None:
     """Write ``SHA256SUMS`` over everything else, in the form that ``sha256sum -c`` reads."""
-    names = [entry.name for entry in folder.iterdir() if entry.name not in (SUMS, SIGNATURE)]
+    names = [
+        entry.name for entry in folder.iterdir() if entry.is_file() and entry.name not in (SUMS, SIGNATURE)
+    ]
+    names += part_names(folder)
     text = sums_text({name: digest_of(folder / name) for name in names})
     (folder / SUMS).write_text(text, encoding="ascii")
 
@@ -230,7 +262,7 @@ def date_files(folder: Path, created: str) -> None:
     The last file is written after all measurements on private rows: its time would say how long they took.
     """
     when = int(datetime.datetime.fromisoformat(created).timestamp())
-    for path in (*folder.iterdir(), folder):
+    for path in (*folder.rglob("*"), folder):
         os.utime(path, (when, when))
 
 

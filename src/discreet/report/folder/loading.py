@@ -24,6 +24,7 @@ from discreet.report.folder.folder import (
     SUMS,
     TABLES,
     digest_of,
+    part_names,
     read_bytes,
     read_statement,
     read_sums,
@@ -184,15 +185,17 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
             f"{STATEMENT}. Unpack the release first."
         )
     hashes = read_sums(read_bytes(folder / SUMS))
-    for name in (STATEMENT, DATA, *([TABLES] if (folder / TABLES).exists() else [])):
+    data = part_names(folder) or [DATA]
+    for name in (STATEMENT, *data, *([TABLES] if (folder / TABLES).exists() else [])):
         if hashes.get(name) != digest_of(folder / name):
             raise SourceError(
                 f"{name} is not the file that {SUMS} lists: it was changed after it was published. Ask for "
                 "the folder again."
             )
     statement = read_statement(folder)
-    if statement.files.get(DATA) != hashes[DATA]:
-        raise SourceError(f"{DATA} is not the file that {STATEMENT} speaks of. Ask for the folder again.")
+    other = next((name for name in data if statement.files.get(name) != hashes[name]), None)
+    if other is not None:
+        raise SourceError(f"{other} is not the file that {STATEMENT} speaks of. Ask for the folder again.")
     law = noise_law_of(statement)
     with open_table(folder / DATA) as table:
         names = [column.name for column in law.columns]

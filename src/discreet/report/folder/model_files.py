@@ -13,13 +13,14 @@ import numpy as np
 
 from discreet.errors import ParameterError, SourceError
 from discreet.release import MaskedRelease, SyntheticRelease
-from discreet.report.folder.folder import CLASSIFIER, DEPENDENCES, TABLES, read_bytes
+from discreet.report.folder.folder import CLASSIFIER, DEPENDENCES, PRIOR, TABLES, read_bytes
 from discreet.report.statement.documents import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._types import Floats
+    from discreet.audit import PublicPrior
     from discreet.release import ReleaseMethod
     from discreet.schema import Schema
 
@@ -144,6 +145,12 @@ def write_answers(folder: Path, method: ReleaseMethod) -> None:
     if isinstance(method, SyntheticRelease):
         for name, content in ((TABLES, method.tables_), (DEPENDENCES, method.model_)):
             (folder / name).write_bytes(write_compact_json(content).encode("utf-8"))
+
+
+def write_prior(folder: Path, prior: PublicPrior | None) -> None:
+    """Write the law of the public rows that attackers were assumed to know; do nothing without any."""
+    if prior is not None:
+        (folder / PRIOR).write_bytes(write_compact_json(prior.to_dict()).encode("utf-8"))
 
 
 def write_compact_json(value: Any) -> str:

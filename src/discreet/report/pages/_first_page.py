@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet import formatting
-from discreet.audit.risk import LIMITS
+from discreet.audit import max_success_probability
+from discreet.audit.risk import LIMITS, MOST_GAIN
+from discreet.privacy import NoPromise, promise_from_dict
 from discreet.report.pages._columns import is_protected
 from discreet.report.pages._learning import original_scores
 from discreet.report.pages.tables import SummaryTile
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from discreet.audit import AttackRisk, Risk
     from discreet.report.findings import Findings, Learning, TableQuality
-    from discreet.report.statement.documents import Statement
+    from discreet.report.statement.documents import ModelStatement, Statement
 
 _MOST_TILES = 3
 _TWO_SIDED = 1.96  # standard deviations of a 95 % interval
@@ -28,6 +30,7 @@ _ATTACKS = {
     "membership": "Knows who is in the table",
     "attribute inference": "Guesses a value",
 }
+_SEEDED = "The noise was made from a seed, for a test: whoever knows the seed can remove it."
 _ANSWERS = {"yes": ("ok", "Yes"), "with care": ("warn", "With care"), "no": ("bad", "No")}
 
 
@@ -98,6 +101,68 @@ def first_page(statement: Statement, risk: Risk | None, findings: Findings | Non
     )
 
 
+def model_first_page(statement: ModelStatement, uses: Sequence[SummaryTile]) -> FirstPage:
+    """Return the first page of a published model, all of which follows from its statement.
+
+    Parameters
+    ----------
+    statement : ModelStatement
+        Public statement of the model.
+    uses : sequence of SummaryTile
+        How good the model is, as far as that was paid for.
+    """
+    what = statement.what
+    reads = formatting.count_noun(len(what.reads), "column")
+    predicts = f"predicts {formatting.name(what.predicts)}" if what.predicts else "was trained"
+    rows = "" if what.rows is None else f", trained on {formatting.count_noun(what.rows, 'row')}"
+    gain, verdict = _model_verdict(statement)
+    return FirstPage(
+        what=f"A model that {predicts} from {reads}{rows}. No row is published.",
+        whom=_whom(statement, ask=False),
+        promise=quote_promise(statement),
+        uses=list(uses),
+        gain="" if gain is None else "No attack can do better than the promise allows, whatever is known.",
+        gains=[] if gain is None else [_bound_tile(statement, gain)],
+        not_covered=[],
+        advice=[],
+        accepted="",
+        verdict=verdict,
+    )
+
+
+def _model_verdict(statement: ModelStatement) -> tuple[float | None, Verdict]:
+    """Return the largest gain that the promise allows any attacker, and whether to publish the model.
+
+    Notes
+    -----
+    Replacing a person changes the law of all that is published by at most the total variation ``delta(0)``;
+    an attacker who decides between two people is then right with probability ``(1 + delta(0)) / 2`` at most.
+    """
+    promises = [promise_from_dict(values) for values in statement.numbers.promises]
+    if statement.implementation.seeded:
+        return None, Verdict(kind="bad", answer="No", why=_SEEDED)
+    if not promises or any(isinstance(promise, NoPromise) for promise in promises):
+        why = "Nothing is promised about the people that it was trained on."
+        return None, Verdict(kind="bad", answer="No", why=why)
+    gain = min(2 * max_success_probability(promise, (0.5, 0.5)) - 1 for promise in promises)
+    share = formatting.percent(gain, rounding="up")
+    if gain > MOST_GAIN:
+        why = f"About somebody who stands out the promise allows an attacker a gain of up to {share}."
+        return gain, Verdict(kind="warn", answer="With care", why=why)
+    why = f"Whatever an attacker knows, the promise lets nobody gain more than {share}."
+    return gain, Verdict(kind="ok", answer="Yes", why=why)
+
+
+def _bound_tile(statement: ModelStatement, gain: float) -> SummaryTile:
+    """Return how often anybody can be right about one person."""
+    return SummaryTile(
+        title=f"Knows which of two a {formatting.printable(statement.unit.unit)} is",
+        amount=formatting.percent((1 + gain) / 2, rounding="up"),
+        note="of cases at most, for somebody who knows everyone else; 50 % by tossing a coin",
+        kind="ok" if gain <= MOST_GAIN else "warn",
+    )
+
+
 def describe_table(statement: Statement) -> str:
     """Return what is published, in plain words."""
     what, columns = statement.what, statement.numbers.columns
@@ -124,14 +189,14 @@ def describe_table(statement: Statement) -> str:
     return f"{text} {rest}"
 
 
-def _whom(statement: Statement, *, ask: bool) -> list[tuple[str, str]]:
+def _whom(statement: Statement | ModelStatement, *, ask: bool) -> list[tuple[str, str]]:
     """Return what people said about the publication; `ask` names what the curator left out."""
     what = statement.what
     pairs = [
         ("For", what.purpose or ("not stated (--purpose)" if ask else None)),
         ("Published by", what.curator or ("not stated (--curator)" if ask else None)),
         ("Terms", what.license),
-        ("Protected", f"each {statement.unit.unit} in the table"),
+        ("Protected", f"each {formatting.printable(statement.unit.unit)} in the table"),
     ]
     return [(title, formatting.shorten(text, _MOST_TEXT)) for title, text in pairs if text]
 
@@ -313,7 +378,7 @@ def _verdict(statement: Statement, risk: Risk | None, findings: Findings | None)
 def _objection(statement: Statement, findings: Findings | None) -> str:
     """Return what forbids publishing whatever the risk on made-up rows is; empty if nothing does."""
     if statement.implementation.seeded:
-        return "The noise was made from a seed, for a test: whoever knows the seed can remove it."
+        return _SEEDED
     if findings is None:
         return ""
     if any(one["verdict"] == "broken" for one in (*findings.guesses, *findings.audits)):

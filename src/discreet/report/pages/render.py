@@ -114,7 +114,7 @@ def model_page(statement: ModelStatement, model: PrivateClassifier) -> str:
         script="",
         more_style="model.css",
         statement=statement,
-        tiles=_model.score_tiles(model),
+        page=_first_page.model_first_page(statement, _model.score_tiles(model)),
         effects=_model.effects_view(model),
     )
 

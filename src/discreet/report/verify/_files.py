@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import duckdb
 
+from discreet.errors import SourceError
 from discreet.privacy.receipt import product_version
 from discreet.release.publication import published_fields
 from discreet.release.readable import readable_columns, write_readable
@@ -31,6 +32,7 @@ from discreet.report.folder.folder import (
     derived,
     digest_of,
     is_signed_by,
+    part_names,
     read_bytes,
     read_sums,
     sums_text,
@@ -63,6 +65,8 @@ def check_files(folder: Path, checks: Checks, files: FolderFiles) -> bool:
         present.add(entry.name)
         if entry.name not in files.known:
             wrong.append(f"{entry.name[:100]!r} is no file of a release.")
+        elif entry.name == DATA and stat.S_ISDIR(entry.lstat().st_mode):
+            plain = _check_parts(folder, wrong) and plain
         elif not stat.S_ISREG(entry.lstat().st_mode):
             wrong.append(f"{entry.name} is a link or something else than a plain file.")
             plain = False
@@ -75,12 +79,26 @@ def check_files(folder: Path, checks: Checks, files: FolderFiles) -> bool:
     return plain and not {*files.content, STATEMENT} & set(missing)
 
 
+def _check_parts(folder: Path, wrong: list[str]) -> bool:
+    """Check that a table in parts consists of plain files with consecutive names; return whether it does."""
+    try:
+        names = part_names(folder)
+    except SourceError as problem:
+        wrong.append(str(problem))
+        return False
+    odd = [name for name in names if not stat.S_ISREG((folder / name).lstat().st_mode)]
+    wrong += [f"{name} is a link or something else than a plain file." for name in odd]
+    return not odd
+
+
 def check_hashes(folder: Path, checks: Checks, files: FolderFiles) -> None:
     """Check that every file has the hash in ``SHA256SUMS``."""
     with checks.attempt("hashes"):
         content = read_bytes(folder / SUMS)
         hashes = read_sums(content)
+        parts = part_names(folder)
         present = {name for name in files.known if (folder / name).exists()} - {SUMS, SIGNATURE}
+        present = present - ({DATA} if parts else set()) | set(parts)
         wrong = [f"{name} is not listed in {SUMS}." for name in sorted(present - set(hashes))]
         for name, digest in sorted(hashes.items()):
             if name not in present:
@@ -182,9 +200,10 @@ def check_container(folder: Path, statement: Statement, plan: ReleasePlan, check
     Reads published files alone. What can still be hidden is in the cells and in their order.
     """
     with checks.attempt("bytes"):
+        paths = [folder / name for name in part_names(folder) or [DATA]]
         written, here = statement.implementation.versions.get("duckdb", ""), duckdb.__version__
         if written != here:
-            wrong = _parquet_faults(folder / DATA)
+            wrong = [fault for path in paths for fault in _parquet_faults(path)]
             if wrong:
                 checks.settle("bytes", wrong, "")
                 return
@@ -200,12 +219,13 @@ def check_container(folder: Path, statement: Statement, plan: ReleasePlan, check
         with tempfile.TemporaryDirectory(prefix="discreet-") as name:
             room = Path(name)
             schema, typed = plan.schema, plan.typed
-            batches = published_batches(folder / DATA, schema, typed=typed)
-            write_table(room / DATA, published_fields(schema, typed=typed), batches)
-            if digest_of(room / DATA) != digest_of(folder / DATA):
-                wrong.append(
-                    f"{DATA} is not what the release writes for its cells: something is beside them."
-                )
+            for path in paths:
+                batches = published_batches(path, schema, typed=typed)
+                write_table(room / DATA, published_fields(schema, typed=typed), batches, replace=True)
+                if digest_of(room / DATA) != digest_of(path):
+                    wrong.append(
+                        f"{path.name} is not what the release writes for its cells: something is beside them."
+                    )
         checks.settle("bytes", wrong, "Written again, the cells give the same file, byte for byte.")
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from discreet.audit import Risk, measure_risk
+from discreet.audit import PublicPrior, Risk, measure_risk
 from discreet.errors import DiscreetWarning
+from discreet.report.folder.folder import PRIOR, read_bytes
+from discreet.report.statement.documents import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.report.statement.documents import Statement
@@ -20,11 +23,15 @@ _TOLERANCE = 1e-5
 """Largest difference of two shares that are stated with six decimals and computed on two machines."""
 
 
-def check_risk(statement: Statement, method: ReleaseMethod, plan: ReleasePlan, checks: Checks) -> None:
+def check_risk(
+    folder: Path, statement: Statement, method: ReleaseMethod, plan: ReleasePlan, checks: Checks
+) -> None:
     """Measure the risk of a release again, and compare it with the stated one.
 
     Parameters
     ----------
+    folder : Path
+        Public folder, with the law of public rows that attackers were assumed to know, if there is one.
     statement : Statement
         Statement whose block ``risk`` is checked.
     method, plan : ReleaseMethod, ReleasePlan
@@ -40,9 +47,13 @@ def check_risk(statement: Statement, method: ReleaseMethod, plan: ReleasePlan, c
         people = f"risk.people must be from 1 to {_MOST_PEOPLE:,}, and is {stated.people}."
         checks.settle("risk", [people], "")
         return
+    assert method.schema is not None
+    prior = None
+    if PRIOR in statement.files:
+        prior = PublicPrior.from_dict(read_json(read_bytes(folder / PRIOR), PRIOR), method.schema)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DiscreetWarning)  # they are for the curator
-        again = measure_risk(method, plan, statement.what.rows_read, people=stated.people)
+        again = measure_risk(method, plan, statement.what.rows_read, people=stated.people, prior=prior)
     wrong = [
         f"Measured again, {at} is something else."
         for at in _differences(stated.to_dict(), {**again.to_dict(), "accepted": stated.accepted}, "risk")

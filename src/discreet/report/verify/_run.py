@@ -269,7 +269,7 @@ class _TableVerifier(_Verifier[Statement]):
 
     def _check_risk(self) -> None:
         with self.checks.attempt("risk"):
-            check_risk(self.statement, self.method, self.plan, self.checks)
+            check_risk(self.folder, self.statement, self.method, self.plan, self.checks)
 
     def _check_attacks(self, rows: dict[str, AnyArray]) -> None:
         """Check that the attacks that anyone can run, run again, give the stated results."""

@@ -14,7 +14,15 @@ from discreet.release.masked.construction import LARGEST_GRADIENT
 from discreet.release.masked.existence import blocks
 from discreet.release.masked.plan import MaskedPlan
 from discreet.release.publication import published_fields
-from discreet.report.folder.folder import CLASSIFIER, DATA, DATA_FILES, digest_of, read_bytes
+from discreet.report.folder.folder import (
+    CLASSIFIER,
+    DATA,
+    DATA_FILES,
+    digest_of,
+    is_part,
+    part_names,
+    read_bytes,
+)
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.folder.model_files import Classifier
 from discreet.report.verify._noise_tests import FAILURE, RepeatTest, column_tests
@@ -39,9 +47,11 @@ def check_data(
         wrong = [
             f"{name} is not the file that the statement speaks of."
             for name, digest in sorted(statement.files.items())
-            if name not in DATA_FILES or not (folder / name).is_file() or digest_of(folder / name) != digest
+            if not (name in DATA_FILES or is_part(name))
+            or not (folder / name).is_file()
+            or digest_of(folder / name) != digest
         ]
-        present = {name for name in DATA_FILES if (folder / name).is_file()}
+        present = {name for name in DATA_FILES if (folder / name).is_file()} | set(part_names(folder))
         wrong += [
             f"The statement does not speak of {name}." for name in sorted(present - set(statement.files))
         ]

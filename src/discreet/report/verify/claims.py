@@ -16,6 +16,7 @@ from discreet.noise_law import law_from_dict
 from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.release import method_from_dict
+from discreet.report.folder.folder import DATA
 from discreet.report.statement.build import promised_blocks
 from discreet.report.statement.composition import describe_total, includes_answers
 from discreet.report.statement.documents import PRODUCT, ModelStatement, Statement
@@ -322,6 +323,9 @@ def composition_faults(
 def _receipt_faults(statement: Statement, receipt: Receipt, what: str) -> list[str]:
     """Return the differences of a receipt from one for this release; `what` describes the charge."""
     fixed = {"what": what, "owner": None, "question": None, "version": statement.what.product_version}
+    if DATA not in statement.files and re.fullmatch("[0-9a-f]{64}", receipt.question or ""):
+        # The key names the charge of a release in parts, so that it can be resumed.
+        del fixed["question"]
     wrong = [
         describe_difference(f"receipt.{name}", getattr(receipt, name), true)
         for name, true in fixed.items()

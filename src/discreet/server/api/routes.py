@@ -46,6 +46,7 @@ _TOKENS: TypeAdapter[Any] = TypeAdapter(requests.TokenRequest)
 _STOP: TypeAdapter[Any] = TypeAdapter(requests.StopRequest)
 _KEY: TypeAdapter[str] = TypeAdapter(requests.IdempotencyKey)
 _MAX_HISTORY = 10_000
+_PATIENCE = 60.0  # seconds that a program waits for an attack
 
 
 def _whole(least: int, most: int) -> BeforeValidator:
@@ -212,7 +213,7 @@ class ApiRoutes:
                 scope="curator", codes=_READ_CODES, model=responses.CheckResponse,
             ),
             _route(
-                "/v1/curator/attack", self._read_only(lambda: self._service.attack()),
+                "/v1/curator/attack", self._read_only(self._attack, long=True),
                 "What could be rebuilt from all answers so far",
                 description="Compares with rows: for the curator's eyes.",
                 scope="curator", codes=_READ_CODES, model=responses.AttackResponse,
@@ -311,7 +312,7 @@ class ApiRoutes:
             if parameters.format == "csv":
                 flat = [{**entry, **_flatten(entry)} for entry in page["entries"]]
                 columns = ("receipt", "when", "who", "question", "value", "sd", "law", "cost")
-                return _csv_response(columns, ([row[name] for name in columns] for row in flat), "history")
+                return csv_response(columns, ([row[name] for name in columns] for row in flat), "history")
             return _json_response(_dump(page))
 
         return await _middleware(request).run_in_thread(work)
@@ -322,7 +323,7 @@ class ApiRoutes:
         def work() -> Response:
             rows = self._service.dataset.dummy(parameters.n, parameters.seed)
             if parameters.format == "csv":
-                return _csv_response(tuple(rows), zip(*rows.values(), strict=True), "dummy")
+                return csv_response(tuple(rows), zip(*rows.values(), strict=True), "dummy")
             return _json_response(
                 _dump({"kind": "dummy", "n": parameters.n, "seed": parameters.seed, "rows": rows})
             )
@@ -331,15 +332,19 @@ class ApiRoutes:
 
     # For the curator.
 
-    def _read_only(self, read: Callable[[], Any]) -> Endpoint:
-        """Return the endpoint that writes what a function of the service returns."""
+    def _attack(self) -> dict[str, Any]:
+        return self._service.attack(patience=min(_PATIENCE, self._service.config.limits.seconds / 2))
+
+    def _read_only(self, read: Callable[[], Any], *, long: bool = False) -> Endpoint:
+        """Return the endpoint that writes what a function of the service returns; `long` if it may wait."""
 
         def work() -> bytes:
             with _curator_errors():
                 return _dump(read())
 
         async def endpoint(request: Request) -> Response:
-            return _json_response(await _middleware(request).run_in_thread(work))
+            middleware = _middleware(request)
+            return _json_response(await (middleware.run_long if long else middleware.run_in_thread)(work))
 
         return endpoint
 
@@ -550,7 +555,8 @@ def _flat_value(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list) else value
 
 
-def _csv_response(columns: Sequence[str], rows: Any, name: str) -> Response:
+def csv_response(columns: Sequence[str], rows: Any, name: str) -> Response:
+    """Return a response with a table as CSV, to be saved under a name."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(_csv_cell, columns))

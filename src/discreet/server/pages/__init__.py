@@ -44,6 +44,7 @@ def router(service: Service) -> APIRouter:
         ("/refine", "POST", ask.refine),
         ("/price", "POST", ask.price),
         ("/answers/{receipts}", "GET", ask.answer_page),
+        ("/answers/{receipts}/answer.csv", "GET", ask.answer_csv),
         ("/history", "GET", history.history_page),
         ("/curator", "GET", curator.curator_page),
         ("/curator/analysts/{name:path}", "GET", curator.analyst_page),

@@ -69,6 +69,8 @@ class AnswerView:
         Ids of the receipts by which the answer is recalled.
     cached, refined, trial : bool
         Whether it was paid for before, is merged from several draws, and is computed from dummy rows.
+    download : str
+        Address of the answer as CSV; empty if it has none.
     json, curl, python : str
         The answer as JSON, and a command and a program that ask the same; empty if none can.
     """
@@ -88,6 +90,7 @@ class AnswerView:
     cached: bool
     refined: bool
     trial: bool
+    download: str
     json: str
     curl: str
     python: str
@@ -102,6 +105,7 @@ def answer_view(
     earlier: Mapping[str, Any] | None = None,
     total_cost: Sequence[Mapping[str, Any]] = (),
     when: str = "",
+    download: str = "",
     trial: bool = False,
 ) -> AnswerView:
     """Return the card that shows an answer.
@@ -122,6 +126,8 @@ def answer_view(
         Promises charged for it and for all answers that it refines.
     when : str
         Time of its charge; empty if there was none.
+    download : str
+        Address at which it is saved as CSV; empty if there is none.
     trial : bool
         Whether it was computed from dummy rows.
 
@@ -149,10 +155,28 @@ def answer_view(
         cached=answer["cached"],
         refined=any(len(merged) > 1 for merged in answer["parts"]),
         trial=trial,
+        download=download,
         json=json.dumps(answer, indent=2, ensure_ascii=False),
         curl="" if request is None else _curl(request, address),
         python="" if request is None else _python(request, address),
     )
+
+
+def answer_table(result: QueryResult) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return column names and rows of an answer: its groups, value and interval, one row for each number.
+
+    Parameters
+    ----------
+    result : QueryResult
+        Result of a query; an end of an interval that is not finite is left empty.
+    """
+    columns = (*result.group_by, "statistic", "value", "lower", "upper", "unit")
+    rows = []
+    for cell in result.cells:
+        ends = (end if math.isfinite(end) else None for end in cell.interval)
+        statistic = result.columns[cell.column]
+        rows.append((*cell.key, statistic.name, cell.value, *ends, statistic.unit))
+    return columns, rows
 
 
 def _caption(result: QueryResult) -> str:

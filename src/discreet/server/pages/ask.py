@@ -22,11 +22,13 @@ from discreet.query import Database
 from discreet.query.intervals import interval_width
 from discreet.query.language.lexer import write_name
 from discreet.query.language.nodes import write_level
+from discreet.query.results import QueryResult
 from discreet.query.text_query import run_query
 from discreet.server.api import requests
 from discreet.server.api.responses import query_response
+from discreet.server.api.routes import csv_response
 from discreet.server.errors import ApiError, ApiException, api_error_from
-from discreet.server.pages.answer import AnswerView, answer_view
+from discreet.server.pages.answer import AnswerView, answer_table, answer_view
 from discreet.server.pages.budget import budget_view, cost_in_currency, price_view
 from discreet.server.pages.forms import AskForm, FieldError
 from discreet.server.pages.history import (
@@ -276,6 +278,18 @@ async def price(page_request: PageRequest) -> Response:
     )
 
 
+async def answer_csv(page_request: PageRequest) -> Response:
+    """Return an answer that was paid for as CSV: groups, value, lower and upper end of its interval."""
+    receipts = parse_receipts(page_request.http.path_params["receipts"])
+    question = page_request.http.query_params.get("question") or None
+
+    def work() -> Response:
+        past = recall_own_answer(page_request, receipts, question)
+        return csv_response(*answer_table(QueryResult.from_wire(past.answer)), "answer")
+
+    return await page_request.run_in_thread(work)
+
+
 async def answer_page(page_request: PageRequest) -> Response:
     """Return the page of an answer that was paid for."""
     receipts = parse_receipts(page_request.http.path_params["receipts"])
@@ -293,6 +307,8 @@ async def answer_page(page_request: PageRequest) -> Response:
             earlier=past.earlier,
             total_cost=past.total_cost,
             when=past.when,
+            download=f"/answers/{','.join(receipts)}/answer.csv"
+            + (f"?{urlencode({'question': question})}" if question else ""),
         )
         return _ask_page(page_request, form, answer=card, refining=_refine_form(page_request, past))
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _SOON = 7 * 86_400  # seconds before its end in which a token counts as ending soon
 _REFUSALS = 50
+PATIENCE = 1.0
+"""Seconds that the page waits for an attack; after that it shows how far the attack is."""
 _MOST_ASKED = 160  # characters shown of a refused query; the audit log has more
 _NOTHING, _HARDLY, _SOMEWHAT = 0.005, 0.05, 0.25  # relative decrease of a guess's error, for its description
 
@@ -308,11 +310,15 @@ async def stop(page_request: PageRequest) -> Response:
 
 
 async def attack(page_request: PageRequest) -> Response:
-    """Run the reconstruction attack on all answers so far and show its result."""
+    """Begin or continue the reconstruction attack, and show its result or how far it is."""
     await page_request.form()
 
     def work() -> Response:
-        return _page(page_request, attack=attack_view(page_request.service.attack()))
+        try:
+            page_request.service.attack(patience=PATIENCE)
+        except ApiException as error:
+            return _page(page_request, notice=f"{error.error.message} Load the curator's page again later.")
+        return _page(page_request)
 
     return await page_request.middleware.run_long(work)
 
@@ -411,11 +417,11 @@ def _page(
     notice: str = "",
     problem: ApiError | None = None,
     fresh: Mapping[str, str] | None = None,
-    attack: Any = None,
     order: Mapping[str, str] = _TOKEN_FIELDS,
 ) -> Response:
-    """Return the overview, with a notice, an error, a new token or the result of an attack if given."""
+    """Return the overview with the last attack, and with a notice, an error or a new token if given."""
     service = page_request.service
+    result = service.dataset.attack.last()
     overview, refusals = service.overview(), service.refusals()
     ledger = overview["ledger"]
     return page_request.render(
@@ -424,7 +430,8 @@ def _page(
         notice=notice,
         problem=problem,
         fresh=fresh,
-        attack=attack,
+        attack=None if result is None else attack_view(result),
+        attack_row=0 if result is None else result["through_row"],
         order=order,
         letter=currency_symbol(_currency(page_request)),
         tiles=summary_tiles(overview, refusals, service.access.now()),

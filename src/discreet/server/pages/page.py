@@ -58,6 +58,7 @@ _ASSETS = {
 
 _WRONG = "This token is not valid."
 _EXPONENT = re.compile(r"(\d[\d.]*e-\d+)")
+_KEPT = "public, max-age=31536000, immutable"  # for a file whose address changes with its content
 _MAX_TOKEN = 256  # characters of a token that are looked at
 
 
@@ -78,10 +79,16 @@ def asset_address(name: str) -> str:
     return f"/static/{name}?v={hashlib.sha256(file[0]).hexdigest()[:12]}"
 
 
-def asset_response(name: str) -> Response | None:
-    """Return the response with a static file; None for an unknown name."""
+def asset_response(name: str, version: str) -> Response | None:
+    """Return the response with a static file; None for an unknown name.
+
+    Browsers keep a file that is requested by the version of its content, and ask for any other again.
+    """
     file = asset(name)
-    return None if file is None else Response(file[0], media_type=file[1])
+    if file is None:
+        return None
+    headers = {"cache-control": _KEPT} if asset_address(name).endswith(f"?v={version}") else {}
+    return Response(file[0], media_type=file[1], headers=headers)
 
 
 def render(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
@@ -331,7 +338,8 @@ async def logout(page_request: PageRequest) -> Response:
 
 async def static(page_request: PageRequest) -> Response:
     """Return a static file."""
-    response = asset_response(page_request.http.path_params["name"])
+    version = page_request.http.query_params.get("v", "")
+    response = asset_response(page_request.http.path_params["name"], version)
     if response is None:
         raise ApiException(NOT_FOUND)
     return response

@@ -1,0 +1,173 @@
+"""A curated table that is kept, encrypted, so that the next start need not read its source again.
+
+A copy is one file of a folder that the operator names. Its key follows from the ledger's secret and a salt of
+its own; its first block says of which files, in which state, it is a copy. Blocks are sealed by AES-GCM under
+their number, whether they are the last, and the name of the file, so that none can be changed, moved or left
+out unnoticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import time
+from dataclasses import astuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from discreet.errors import ParameterError
+from discreet.noise import Stream
+from discreet.privacy.receipt import canonical
+from discreet.query.curation import Version
+from discreet.tables.table import list_files
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import BinaryIO
+
+    from discreet.query.curation import Curation
+
+_MARK = b"discreet copy 1\n"
+_SALT, _LENGTH, _TAG, _BLOCK = 32, 4, 16, 2**20  # bytes
+_TAIL = 2**16  # bytes at the end of a file that are compared: all of the footer of most Parquet files
+_SETTLED = 2 * 10**9  # nanoseconds after which a write to a file cannot have the time of the one before
+
+
+class KeptCopy:
+    """One curated table in a folder of kept copies.
+
+    Parameters
+    ----------
+    folder : path
+        Folder of the copies; made with mode 0700 if it does not exist.
+    secret : bytes
+        Secret of the ledger, from which the keys of copies follow.
+    source : path
+        Table in files: Parquet, a folder or pattern of it, text, or a DuckDB database.
+    curation : Curation
+        Layout of the curated table.
+    salt : str
+        Salt that decides which rows of a unit are used.
+
+    Privacy
+    -------
+    Without the ledger's secret a file tells its length, hence about how many rows there are, and when it was
+    written. No row is ever in a file that has a name and is not encrypted. A copy of files that have changed
+    is not read; it is replaced at the next registration.
+
+    Reference
+    ---------
+    docs/decisions/0062-kept-copies.md.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], secret: bytes, source: Any, curation: Curation, salt: str
+    ) -> None:
+        """Look at the files of the source, and name the copy."""
+        files = list_files(source) if isinstance(source, str | os.PathLike) else None
+        if files is None:
+            raise ParameterError(
+                "keep of a Database must be left out where the table is not in files, since nothing tells "
+                "whether its rows are still the same. Write the table to Parquet files."
+            )
+        place = Path(folder)
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._files = files
+        self._secret = secret
+        self._started = time.time_ns()
+        self._manifest = self._describe_files()
+        layout = [curation.schema.digest, curation.ids, salt, duckdb.__version__, _MARK.decode()]
+        layout.append(str(Path(source).absolute()))
+        name = hmac.new(secret, canonical(["kept copy", layout]).encode(), hashlib.sha256).hexdigest()
+        self._path = place / f"{name}.curated"
+
+    def _describe_files(self) -> list[list[Any]]:
+        """Return path, size, times and the hash of the end of each file."""
+        described = []
+        for path in self._files:
+            with path.open("rb") as file:
+                facts = os.fstat(file.fileno())
+                file.seek(-min(_TAIL, facts.st_size), 2)
+                end = hashlib.sha256(file.read()).hexdigest()
+            described.append([str(path), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, end])
+        return described
+
+    def read(self, into: BinaryIO) -> Version | None:
+        """Write the decrypted copy to an open file; return its version; None without a copy of them."""
+        try:
+            with self._path.open("rb") as file, contextlib.closing(self._open_blocks(file)) as blocks:
+                head = json.loads(next(blocks))
+                if head["files"] != self._manifest:
+                    return None
+                for block in blocks:
+                    into.write(block)
+                into.flush()
+                return Version(*head["version"])
+        except (OSError, InvalidTag, StopIteration):
+            # Absent, damaged, or of another ledger: the table is built anew.
+            into.seek(0)
+            into.truncate()
+            return None
+
+    def _open_blocks(self, file: BinaryIO) -> Generator[bytes]:
+        """Yield the decrypted blocks of a copy; raises InvalidTag if one is not as it was written."""
+        if file.read(len(_MARK)) != _MARK:
+            return
+        cipher, name = self._cipher(file.read(_SALT)), self._path.stem.encode()
+        sealed, number = file.read(int.from_bytes(file.read(_LENGTH)) + _TAG), 0
+        while sealed:
+            following = file.read(_BLOCK + _TAG)
+            yield cipher.decrypt(_nonce(number, last=not following), sealed, name)
+            sealed, number = following, number + 1
+
+    def write(self, held: BinaryIO, version: Version) -> None:
+        """Keep the bytes of an open file, unless the source was written to meanwhile.
+
+        Parameters
+        ----------
+        held : file
+            DuckDB database with the curated table, open for reading.
+        version : Version
+            Version of the curated rows.
+        """
+        newest = max(max(facts[2], facts[3]) for facts in self._manifest)
+        if newest > self._started - _SETTLED or self._describe_files() != self._manifest:
+            return
+        draft = self._path.with_suffix(".part")
+        with os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return  # another process keeps the same table
+            file.truncate()
+            salt = Stream().words(_SALT // 8).tobytes()
+            cipher, name = self._cipher(salt), self._path.stem.encode()
+            head = canonical({"files": self._manifest, "version": astuple(version)}).encode()
+            file.write(_MARK + salt + len(head).to_bytes(_LENGTH))
+            held.seek(0)
+            block, number = head, 0
+            while block:
+                following = held.read(_BLOCK)
+                file.write(cipher.encrypt(_nonce(number, last=not following), block, name))
+                block, number = following, number + 1
+            file.flush()
+            os.fsync(file.fileno())
+            draft.replace(self._path)
+
+    def _cipher(self, salt: bytes) -> AESGCM:
+        derived = HKDF(hashes.SHA256(), length=32, salt=salt, info=b"discreet kept copy")
+        return AESGCM(derived.derive(self._secret))
+
+
+def _nonce(number: int, *, last: bool) -> bytes:
+    return number.to_bytes(11) + bytes([last])

@@ -1,0 +1,280 @@
+"""Driver of a release on Spark: a table in Parquet files, the tasks on its parts, and their files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import DataError, ParameterError, SourceError
+from discreet.query.unit_rows import kept_rows
+from discreet.release.base import ORDER
+from discreet.release.spark._job import DrawJob, JobFile, SourceJob, WriteJob, part_batches
+from discreet.release.spark._tasks import SOURCE_CHANGED, draw_batches, run_task
+from discreet.tables.parquet_parts import ParquetParts
+from discreet.tables.spark import (
+    check_installed,
+    is_spark_source,
+    open_frame,
+    open_session,
+    probe_workers,
+    quote_name,
+    spark_failures,
+)
+from discreet.tables.table import ROWS, open_table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+
+    from discreet.noise import Stream
+    from discreet.release.base import Watch
+    from discreet.release.publication import ReleasePlan
+    from discreet.schema import Schema
+
+_WATCHED = 16
+"""Most batches that the driver draws again, to compare them with their true rows."""
+_STAGED = "staged"
+
+
+class PartitionedTable:
+    """Table in Parquet files of which the workers of Spark read, draw and write parts.
+
+    Parameters
+    ----------
+    source : path, Spark data frame or spark:// URL
+        Parquet file, folder or pattern of files that all workers see. Declared columns of a data frame or of
+        a table in Spark are first written to Parquet files in `folder`.
+    schema : Schema
+        Declaration of the columns.
+    folder : path
+        Private folder for keys and rows of the release, which all workers see; made if it is not there, and
+        removed by :meth:`close`.
+    session : SparkSession, optional
+        Session whose workers are used. None: the active one, or a new one.
+    master : str, optional
+        Address of the cluster where a session is started; None for Spark's own setting.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows, by the footers of the files.
+    parts : ParquetParts
+        Files of the table.
+    is_paid : bool
+        Whether a release of it was charged, so that it may be drawn.
+
+    Privacy
+    -------
+    Spark carries the numbers of parts and the names of files. Rows, plan and key pass through `folder`, which
+    only its owner can read. Keystreams of batches are those of a release in one process, so that repeated
+    attempts of a task give the same bits (docs/decisions/0059-releases-on-spark.md).
+
+    Reference
+    ---------
+    docs/howto/release-with-spark.md
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        schema: Schema,
+        folder: str | os.PathLike[str],
+        *,
+        session: Any = None,
+        master: str | None = None,
+    ) -> None:
+        """Make the private folder, stage rows that are in no files, and read the footers of the files."""
+        check_installed()
+        self.schema = schema
+        self.folder = Path(folder).absolute()
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        if is_spark_source(source):
+            frame = open_frame(source)
+            self.session = frame.sparkSession
+            source = self._stage(frame)
+        else:
+            self.session = open_session(master) if session is None else session
+        self.path = Path(source)
+        self.parts = ParquetParts.from_path(self.path)
+        self.n_rows = self.parts.n_rows
+        self.is_paid = False
+        self._digests: tuple[str, ...] = ()
+        self._drawn: DrawJob | None = None
+
+    def _stage(self, frame: Any) -> Path:
+        """Write the declared columns of a data frame to Parquet files; those of an earlier run are kept.
+
+        Rows are staged because a data frame need not return them in the same order twice: a repeated task
+        would lose some, and publish others twice, with two noises.
+        """
+        place, done = self.folder / _STAGED, self.folder / _STAGED / "_SUCCESS"
+        if done.exists():
+            return place
+        shutil.rmtree(place, ignore_errors=True)
+        names = [c.name for c in self.schema.released]
+        if self.schema.id_column is not None:
+            names.append(self.schema.id_column)
+        absent = [name for name in names if name not in frame.columns]
+        if absent:
+            raise SourceError(
+                f"The Spark data frame must have the declared column {absent[0]!r}, and has not. Rename its "
+                "columns, or declare role: drop."
+            )
+        try:
+            frame.select(*map(quote_name, names)).write.parquet(place.as_uri())
+        except spark_failures() as problem:
+            raise SourceError(
+                f"The Spark data frame cannot be written to {str(place)!r} ({type(problem).__name__}). All "
+                "workers must see the folder of the release: put it on a shared file system."
+            ) from None
+        return place
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all declared cells in their order, in hexadecimal: private; :meth:`check` finds it."""
+        return hashlib.sha256("".join(self._digests).encode()).hexdigest()
+
+    def check_method(self, plan: ReleasePlan, name: str) -> None:
+        """Refuse a method that does not noise each row by itself, before anything is charged."""
+        if not plan.is_row_wise:
+            raise ParameterError(
+                f"{name} needs all rows in one process, and the source has {self.n_rows:,} for the workers "
+                "of Spark. Take gaussian, laplace, bounded, coarse or input-perturbation, make a synthetic "
+                "table of it, or release a declared subset without Spark."
+            )
+
+    def check(self) -> None:
+        """Read every declared cell on the workers; raise DataError at the first that does not fit.
+
+        The digests of the rows stay, and :meth:`draw` refuses rows that are others.
+        """
+        if self._digests:
+            return
+        if not self.n_rows:
+            raise DataError(f"{self.parts.label} must have at least one row, and has none.")
+        probe_workers(
+            self.session, readable=[Path(file.path) for file in self.parts.files[:1]], writable=[self.folder]
+        )
+        job = SourceJob(schema=self.schema, parts=self.parts, batches=part_batches(self.n_rows))
+        results = self._run("check", job, job.n_parts)
+        if sum(result["rows"] for result in results) != self.n_rows:
+            raise SourceError(SOURCE_CHANGED)
+        self._digests = tuple(result["digest"] for result in results)
+
+    def draw(self, plan: ReleasePlan, target: Path, stream: Stream, *, plan_digest: str, salt: str) -> int:
+        """Draw and write all parts on the workers, and commit their files; return the number of rows.
+
+        Parameters
+        ----------
+        plan : ReleasePlan
+            Noise of the release, which is paid for.
+        target : Path
+            Folder that will hold the parts; it must not exist.
+        stream : Stream
+            Source of randomness of the release.
+        plan_digest : str
+            Digest of the plan, as :meth:`ReleaseMethod.plan_digest` returns it.
+        salt : str
+            Salt that decides which rows are kept of a unit that has too many; empty where each row is one.
+        """
+        job = DrawJob(
+            schema=self.schema,
+            parts=self.parts,
+            batches=part_batches(self.n_rows),
+            plan=plan,
+            plan_digest=plan_digest,
+            key=stream.derive_key("parts"),
+            digests=self._digests,
+            folder=self.folder,
+            limited=bool(salt),
+        )
+        n_kept = self._store_mask(salt) if salt else self.n_rows
+        drawn = self._run("draw", job, job.n_parts)
+        layout = tuple((name, dtype) for name, dtype in drawn[0]["layout"])
+        runs = tuple((result["name"], tuple(result["counts"])) for result in drawn)
+        writing = WriteJob(**vars(job), layout=layout, drawn=runs)
+        written = self._run("write", writing, job.n_written)
+        n_rows: int = sum(result["rows"] for result in written)
+        if n_rows != n_kept or sum(result["rows"] for result in drawn) != n_kept:
+            raise SourceError(
+                f"The workers drew {n_rows:,} rows of {n_kept:,}. Nothing was published; run the same "
+                "command with --resume."
+            )
+        target.mkdir()
+        for result in written:
+            (self.folder / result["name"]).rename(target / f"part-{result['part']:05d}.parquet")
+        self._drawn = job
+        return n_rows
+
+    def watch(self, watch: Watch, stream: Stream) -> None:
+        """Draw some batches again in this process, and call `watch` with their true and published rows.
+
+        Parameters
+        ----------
+        watch : callable
+            As for :meth:`ReleaseMethod.publish`; its arguments are for the curator alone.
+        stream : Stream
+            Source of the choice of batches. It must not be the stream of the release.
+        """
+        assert self._drawn is not None
+        job, n_batches = self._drawn, -(-self.n_rows // ROWS)
+        chosen = np.sort(np.argsort(stream.words(n_batches))[:_WATCHED])
+        for number in chosen.tolist():
+            for rows, columns, _ in draw_batches(
+                job, self.parts.read_batches(self.schema, number, number + 1)
+            ):
+                del columns[ORDER]
+                watch(job.plan.truth(rows), columns)
+
+    def close(self) -> None:
+        """Remove the private folder with everything in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _store_mask(self, salt: str) -> int:
+        """Write which rows of a unit are used, as the driver finds by itself; return their number."""
+        with open_table(self.path, schema=self.schema) as table:
+            _, kept = kept_rows(table, self.schema, salt)
+        np.save(self.folder / "kept.npy", kept)
+        return int(kept.sum())
+
+    def _run(self, name: str, job: SourceJob, n_tasks: int) -> list[dict[str, Any]]:
+        """Run one kind of task for every part; return the results in the order of the parts."""
+        file = JobFile.write(job, self.folder, f"{name}.job")
+        task = _make_task(name, file)
+        try:
+            rows = self.session.range(0, n_tasks, 1, n_tasks).mapInArrow(task, "result string").collect()
+        except spark_failures() as problem:
+            # What Spark says may quote rows.
+            failure = type(problem).__name__
+        else:
+            results = [json.loads(row["result"]) for row in rows]
+            for result in results:
+                if "error" in result:
+                    raise (DataError if name == "check" else SourceError)(result["error"])
+            results.sort(key=lambda result: int(result["part"]))
+            if [result["part"] for result in results] != list(range(n_tasks)):
+                raise ParameterError(f"Spark returned other parts than the {n_tasks} that were asked for.")
+            return results
+        raise SourceError(
+            f"Spark ended with {failure} while workers were to {name} parts; its text is withheld because it "
+            "may quote rows, and the logs of the workers name the place. If the release was paid for, run "
+            "the same command with --resume."
+        )
+
+
+def _make_task(name: str, file: JobFile) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function that a worker runs on the numbers of parts."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield pa.RecordBatch.from_pydict({"result": [run_task(name, file, number)]})
+
+    return run

@@ -1,0 +1,196 @@
+"""Connections of the service: how many may be open, and how long a client may take to send a request."""
+
+from __future__ import annotations
+
+import math
+import resource
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+HEADER_SECONDS = 10.0
+"""Seconds that a client has for the headers of a request, from its first byte or the opening on."""
+
+_BODY_RATE = 50_000  # bytes per second that a client must reach with the largest body that is permitted
+_GRACE = 0.5  # seconds that a connection may wait before another one of its address takes its place
+_TURNS = 3  # turns of the event loop between accepting a connection and reading from it
+_MOST_FILES = 2**16
+
+
+class ConnectionLimiter:
+    """Open connections of one process, by address.
+
+    A connection beyond a limit is accepted, and the one that has been waiting longest for its client is
+    closed instead (beyond the limit of one address, if it has waited for half a second): of many clients that
+    send nothing, the earlier ones make room for the later ones, and a client that sends its request at once
+    is served. Only if every connection has a request in progress is the new one closed.
+
+    Parameters
+    ----------
+    most : int
+        Maximum number of open connections.
+    per_address : int or None
+        Maximum number from one address; None behind a proxy, where all connections are the proxy's.
+    body_bytes : int
+        Largest body of a request, from which the time for sending it follows.
+    """
+
+    def __init__(self, most: int, per_address: int | None, *, body_bytes: int) -> None:
+        self.body_seconds = HEADER_SECONDS + body_bytes / _BODY_RATE
+        self.most_discarded = body_bytes
+        self._most, self._per_address = most, per_address
+        # Ordered: those that began to wait for their client earlier come first.
+        self._all: OrderedDict[ServiceProtocol, None] = OrderedDict()
+        self._by_address: dict[str, OrderedDict[ServiceProtocol, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, connection: ServiceProtocol, now: float) -> None:
+        """Register a connection opened now, and close one that waits for its client if there are too many."""
+        same = self._by_address.setdefault(connection.address, OrderedDict())
+        same[connection] = self._all[connection] = None
+        if self._per_address is not None and len(same) > self._per_address:
+            # A client whose first bytes are still on their way keeps its place as long as there is room.
+            _close_longest_waiting(same, before=now - _GRACE)
+        if len(self._all) > self._most:
+            _close_longest_waiting(self._all, before=math.inf)
+
+    def reorder(self, connection: ServiceProtocol, *, last: bool) -> None:
+        """Note that a connection begins to wait for its next request, or is the next one to close.
+
+        Parameters
+        ----------
+        connection : ServiceProtocol
+            Connection that was added before.
+        last : bool
+            True if it begins to wait; False if it may be closed before all others.
+        """
+        if connection in self._all:
+            self._all.move_to_end(connection, last=last)
+            self._by_address[connection.address].move_to_end(connection, last=last)
+
+    def remove(self, connection: ServiceProtocol) -> None:
+        """Forget a closed connection."""
+        self._all.pop(connection, None)
+        same = self._by_address.get(connection.address, OrderedDict())
+        same.pop(connection, None)
+        if not same:
+            self._by_address.pop(connection.address, None)
+
+
+def _close_longest_waiting(connections: OrderedDict[ServiceProtocol, None], *, before: float) -> None:
+    """Close the connection that waits longest for its client, since before a time.
+
+    If none waits at all, the newest is closed.
+    """
+    longest = next((one for one in connections if one.is_waiting), None)
+    if longest is None:
+        next(reversed(connections)).abort()
+    elif longest.since < before:
+        longest.abort()
+
+
+class ServiceProtocol(H11Protocol):
+    """A connection whose client must send a request within a time limit; see :class:`ConnectionLimiter`.
+
+    The limiter is that of the application (``ServiceMiddleware.connections``). The time for the headers is
+    10 seconds, that for the body follows from the largest body that is permitted. A connection between two
+    requests is closed by uvicorn after its time for idle connections.
+    """
+
+    def __init__(self, config: Any, *others: Any, **options: Any) -> None:
+        super().__init__(config, *others, **options)
+        self._limiter: ConnectionLimiter = config.loaded_app.connections
+        self._deadline: asyncio.TimerHandle | None = None
+        self._phase: Any = None
+        self.since = math.inf  # when it began to wait for its client, in seconds of the event loop
+        self._discarded = 0
+
+    @property
+    def address(self) -> str:
+        """Address of the client, without its port; empty if there is none."""
+        return "" if self.client is None else self.client[0]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client has to send something before the service can answer."""
+        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing()
+
+    @property
+    def _is_answered(self) -> bool:
+        """Whether the client is still sending a body although its request was answered, as a refusal is."""
+        return self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE
+
+    def connection_made(self, transport: Any) -> None:
+        """Register the connection, and wait for the headers of its first request."""
+        super().connection_made(transport)
+        self._limiter.add(self, self.loop.time())
+        self._set_deadline(HEADER_SECONDS)
+        self._begin_to_wait(_TURNS)
+
+    def _begin_to_wait(self, turns: int) -> None:
+        """Note the time after some turns of the event loop, when bytes that have arrived are read.
+
+        A busy loop must not count against the client.
+        """
+        if turns:
+            self.loop.call_soon(self._begin_to_wait, turns - 1)
+        else:
+            self.since = self.loop.time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._limiter.remove(self)
+        self._set_deadline(None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read a part of a request, within the time for its headers and for its body."""
+        super().data_received(data)
+        phase = self.conn.their_state
+        if phase is not self._phase:
+            self._discarded = 0
+        if phase is not self._phase or (phase is h11.IDLE and self._deadline is None):
+            self._set_deadline(
+                {h11.IDLE: HEADER_SECONDS, h11.SEND_BODY: self._limiter.body_seconds}.get(phase)
+            )
+        self._phase = phase
+        if self._is_answered:
+            # The rest of the body is dropped, so that the client reads its answer; but not without end.
+            self._discarded += len(data)
+            if self._discarded > self._limiter.most_discarded:
+                self.flow.pause_reading()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request, or for the rest of a body that is dropped."""
+        super().on_response_complete()
+        self.since = self.loop.time()
+        self._limiter.reorder(self, last=not self._is_answered)
+        if self._is_answered:
+            self._set_deadline(HEADER_SECONDS)
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.transport.abort()
+
+    def _set_deadline(self, seconds: float | None) -> None:
+        """Close the connection after some seconds, instead of what was set before; None for never."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.abort)
+
+
+def raise_file_limit() -> int:
+    """Allow this process as many open files as the system permits, at most 65,536; return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    return _MOST_FILES if soft == resource.RLIM_INFINITY else soft

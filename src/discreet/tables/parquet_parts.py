@@ -1,0 +1,145 @@
+"""Parts of a table in Parquet files: runs of rows that separate processes read."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from discreet.errors import SourceError
+from discreet.tables.duckdb import connect, identifier, quote_path
+from discreet.tables.files import ParquetSource
+from discreet.tables.sources import DuckSource
+from discreet.tables.table import ROWS, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from discreet.schema import Schema
+    from discreet.tables.table import Batch
+
+_POSITION = "file_row_number"
+"""Name by which DuckDB calls the position of a row in its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFile:
+    """One file of a table.
+
+    Attributes
+    ----------
+    path : str
+        Absolute path, the same on every machine that reads it.
+    n_rows : int
+        Number of rows by the footer.
+    """
+
+    path: str
+    n_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetParts:
+    """Files of a table in the order in which it is read, of which any run of rows can be read alone.
+
+    Attributes
+    ----------
+    label : str
+        Name of the table in messages.
+    names : tuple of str
+        Names of the columns, those of folders such as ``year=2024`` last.
+    folder_types : tuple of (str, str)
+        Name and SQL type of each column that the names of folders hold.
+    files : tuple of ParquetFile
+        Files in the order of their names.
+    """
+
+    label: str
+    names: tuple[str, ...]
+    folder_types: tuple[tuple[str, str], ...]
+    files: tuple[ParquetFile, ...]
+
+    @classmethod
+    def from_path(cls, path: str | Path) -> ParquetParts:
+        """List a Parquet file, the files of a folder, or those of a pattern; only footers are read.
+
+        Raises
+        ------
+        SourceError
+            There are no such files, or they differ in the names or types of their columns.
+        """
+        with contextlib.closing(ParquetSource(Path(path))) as source:
+            names, types = tuple(source.names), tuple(source.sql_types)
+            own = len(names) - source.n_folder_columns
+            label, paths = source.label, source.files
+            count = source.read_counts()
+        if any(name.lower() == _POSITION for name in names):
+            raise SourceError(
+                f"{label} must have no column {_POSITION!r}, by which the engine numbers rows. Rename it."
+            )
+        folder_types = tuple(zip(names[own:], types[own:], strict=True))
+        files = (ParquetFile(str(path.absolute()), n_rows) for path, n_rows in zip(paths, count, strict=True))
+        parts = cls(label, names, folder_types, tuple(files))
+        for file in parts.files:
+            with contextlib.closing(ParquetRows(parts, [(file, 0, file.n_rows)])) as rows:
+                if tuple(rows.sql_types) != types:
+                    place = next(i for i, sql_type in enumerate(types) if rows.sql_types[i] != sql_type)
+                    raise SourceError(
+                        f"{label} must have the same types in each file, and {names[place]!r} is "
+                        f"{rows.sql_types[place]} in {Path(file.path).name!r} and {types[place]} in "
+                        f"{Path(parts.files[0].path).name!r}. Write the files again alike."
+                    )
+        return parts
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all files."""
+        return sum(file.n_rows for file in self.files)
+
+    def open_rows(self, start: int, stop: int) -> Table:
+        """Open the rows from `start` up to `stop`, in the order of the whole table."""
+        ends = [0, *accumulate(file.n_rows for file in self.files)]
+        runs = [
+            (file, max(start - first, 0), min(stop, last) - first)
+            for file, (first, last) in zip(self.files, pairwise(ends), strict=True)
+            if first < stop and last > start
+        ]
+        return Table(ParquetRows(self, runs, first_row=start))
+
+    def read_batches(self, schema: Schema, first: int, last: int) -> Iterator[tuple[int, Batch]]:
+        """Yield the batches of the whole table from number `first` up to `last`, each with its number."""
+        with self.open_rows(first * ROWS, min(last * ROWS, self.n_rows)) as table:
+            yield from enumerate(table.batches(schema), first)
+
+
+class ParquetRows(DuckSource):
+    """Runs of rows of Parquet files, read by one thread.
+
+    Parameters
+    ----------
+    parts : ParquetParts
+        Table that the files belong to.
+    runs : sequence of (ParquetFile, int, int)
+        Files in order, each with the first row that is read and the one after the last.
+    first_row : int
+        Number of rows of the table before the first one, for messages.
+    """
+
+    def __init__(
+        self, parts: ParquetParts, runs: Sequence[tuple[ParquetFile, int, int]], *, first_row: int = 0
+    ) -> None:
+        """Select the runs one after the other, by the position of each row in its file."""
+        self.first_row = first_row
+        declared = ", ".join(f"{identifier(name)}: {sql}" for name, sql in parts.folder_types)
+        folders = f"true, hive_types={{{declared}}}" if declared else "false"
+        # One thread: as many tasks as a machine has processors run beside each other.
+        connection = connect().execute("SET threads = 1")
+        selects = [
+            f"SELECT * FROM read_parquet({quote_path(Path(file.path))}, hive_partitioning={folders}) "  # noqa: S608 - quoted
+            f"WHERE {_POSITION} >= {start} AND {_POSITION} < {stop}"
+            for file, start, stop in runs
+        ]
+        relation = f"({' UNION ALL '.join(selects)})"
+        super().__init__(connection, relation, label=parts.label, names=parts.names)

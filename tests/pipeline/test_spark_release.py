@@ -1,0 +1,328 @@
+"""Releases on Spark as a job: a folder of parts that anyone can verify, and a release that is resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from discreet import ApproxDP, Column, Ledger, Schema, load_release, publish, verify
+from discreet.errors import ParameterError, SourceError
+from discreet.pipeline.options import Output, RunOptions, SparkOptions
+from discreet.release.spark import table
+from discreet.tables.table import ROWS
+from tests.servers import cannot_start, no_spark
+from tests.workers import InProcessSession, select
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from discreet.pipeline.result import Published
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]  # pyspark's own
+N = ROWS + 5_000
+SCHEMA = Schema(
+    dataset="spark-job",
+    columns=[
+        Column("age", type="integer", lower=17, upper=90),
+        Column("income", lower=0, upper=1000),
+        Column("owner", values=("no", "yes")),
+    ],
+)
+RUN = RunOptions(attack_records=200, accept_risk="made-up rows")
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = no_spark()
+    if why is not None:
+        cannot_start("Spark", why)
+    monkeypatch.setattr(table, "part_batches", lambda n_rows: 1)
+
+
+def _write_files(folder: Path, shift: int = 0) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number in range(2):
+        rows = select(
+            f"SELECT 17 + (i + {shift} * (i = 5)::INT) % 74 AS age, (i * 7919 % 1000)::DOUBLE AS income, "
+            "CASE WHEN i % 3 = 0 THEN 'no' ELSE 'yes' END AS owner "
+            f"FROM range({number * N // 2}, {(number + 1) * N // 2}) AS rows(i)"
+        )
+        rows.write_parquet(f"{folder}/part-{number}.parquet")
+    return folder
+
+
+def _release(source: Any, out: Path, *, session: Any = None, resume: bool = False, **more: Any) -> Published:
+    return publish(
+        source,
+        out=out,
+        schema=SCHEMA,
+        method="gaussian",
+        privacy=ApproxDP(epsilon=4, delta=1e-7),
+        run=RUN,
+        spark=SparkOptions(session=session or InProcessSession(), resume=resume),
+        **more,
+    )
+
+
+def _statuses(folder: Path) -> dict[str, str]:
+    return {check.name: check.verdict for check in verify(folder).checks}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release in two parts; tests that change it copy it."""
+    place = tmp_path_factory.mktemp("spark-job")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(table, "part_batches", lambda n_rows: 1)
+        _release(_write_files(place / "files"), place / "release", ledger=False)
+    return place / "release"
+
+
+def test_a_release_in_parts_is_verified_as_one_in_a_file(published: Path, tmp_path: Path) -> None:
+    publish(
+        published.parent / "files",
+        out=tmp_path / "one",
+        schema=SCHEMA,
+        method="gaussian",
+        privacy=ApproxDP(epsilon=4, delta=1e-7),
+        run=RUN,
+        ledger=False,
+    )
+    statuses = _statuses(published)
+    assert "failed" not in statuses.values()
+    assert statuses == _statuses(tmp_path / "one")
+    statement = json.loads((published / "public" / "statement.json").read_text())
+    assert sorted(statement["files"]) == [
+        "data.parquet/part-00000.parquet",
+        "data.parquet/part-00001.parquet",
+        "readable.csv",
+    ]
+    assert sorted(path.name for path in (published / "internal").iterdir()) == [
+        "attacks.json",
+        "audit.jsonl",
+        "report.html",
+    ]
+    package = json.loads((published / "public" / "datapackage.json").read_text())
+    assert package["resources"][1]["path"] == sorted(statement["files"])[:2]
+    loaded = load_release(published)
+    assert loaded.count().value == N
+
+
+def _copy(published: Path, tmp_path: Path) -> Path:
+    shutil.copytree(published / "public", tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize("fault", ["swapped", "missing", "extra", "link", "cell"])
+def test_a_changed_part_fails(fault: str, published: Path, tmp_path: Path) -> None:
+    copy = _copy(published, tmp_path)
+    first, second = (copy / "data.parquet" / f"part-0000{number}.parquet" for number in range(2))
+    if fault == "swapped":
+        content = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(content)
+    elif fault == "missing":
+        first.unlink()
+    elif fault == "extra":
+        (copy / "data.parquet" / "notes.txt").write_text("x")
+    elif fault == "link":
+        target = tmp_path / "elsewhere.parquet"
+        target.write_bytes(second.read_bytes())
+        second.unlink()
+        second.symlink_to(target)
+    else:
+        select(f"SELECT * REPLACE (age + 1 AS age) FROM '{first}'").write_parquet(str(first))
+    assert "failed" in _statuses(copy).values()
+
+
+class _Killed(BaseException):
+    """End of the driver at a certain moment."""
+
+
+def _killed_at(moment: int) -> InProcessSession:
+    """Return a session that ends the driver when the results of its job number `moment` arrive."""
+    jobs = iter(range(10))
+
+    def change(rows: list[Any]) -> list[Any]:
+        if next(jobs) == moment:
+            raise _Killed
+        return rows
+
+    return InProcessSession(change=change)
+
+
+@pytest.mark.parametrize("moment", [1, 2], ids=["draw", "write"])
+def test_an_interrupted_release_is_resumed_for_nothing(moment: int, tmp_path: Path) -> None:
+    files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
+    with pytest.raises(_Killed):
+        _release(files, tmp_path / "out", session=_killed_at(moment), ledger=ledger)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(SourceError, match="was paid for and not finished"):
+        _release(files, tmp_path / "out", ledger=ledger)
+    result = _release(files, tmp_path / "out", resume=True, ledger=ledger)
+    assert "failed" not in _statuses(result.public).values()
+    with Ledger.open(ledger) as book:
+        assert len(list(book.history())) == 1
+    assert not list((tmp_path / "out" / "internal").glob("resume*"))
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".out")] == []
+    with pytest.raises(SourceError, match=r"No release to .* was interrupted"):
+        _release(files, tmp_path / "out", resume=True, ledger=ledger, output=Output(replace=True))
+
+
+def test_a_resumed_release_has_the_bits_of_the_interrupted_one(tmp_path: Path) -> None:
+    files = _write_files(tmp_path / "files")
+    drawn: list[bytes] = []
+
+    def change(rows: list[Any]) -> list[Any]:
+        if "bytes" in rows[0]["result"]:
+            drawn.extend(sorted(json.loads(row["result"])["sha256"].encode() for row in rows))
+            raise _Killed
+        return rows
+
+    with pytest.raises(_Killed):
+        _release(files, tmp_path / "out", session=InProcessSession(change=change), ledger=False)
+    result = _release(files, tmp_path / "out", resume=True, ledger=False)
+    again = sorted(digest.encode() for name, digest in result.statement.files.items() if "part-" in name)
+    assert again == drawn
+
+
+def test_a_changed_row_is_refused_when_a_release_is_resumed(tmp_path: Path) -> None:
+    files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
+    with pytest.raises(_Killed):
+        _release(files, tmp_path / "out", session=_killed_at(1), ledger=ledger)
+    _write_files(files, shift=1)
+    with pytest.raises(SourceError, match="The source has changed since this release was paid for"):
+        _release(files, tmp_path / "out", resume=True, ledger=ledger)
+    assert not (tmp_path / "out").exists()
+    _write_files(files)
+    _release(files, tmp_path / "out", resume=True, ledger=ledger)
+    with Ledger.open(ledger) as book:
+        assert len(list(book.history())) == 1
+
+
+def test_a_release_that_was_not_paid_for_leaves_nothing(tmp_path: Path) -> None:
+    files = _write_files(tmp_path / "files")
+    with Ledger.open(tmp_path / "small.ledger", limit=ApproxDP(epsilon=0.1, delta=1e-9)):
+        pass
+    with pytest.raises(Exception, match="Not enough budget"):
+        _release(files, tmp_path / "out", ledger=tmp_path / "small.ledger")
+    assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
+
+
+def test_invariant_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    files, ledger = _write_files(tmp_path / "files"), tmp_path / "one.ledger"
+    number, target = Column("age", lower=17, upper=90), Column("owner", values=("no", "yes"), role="target")
+    with pytest.raises(ParameterError, match="InvariantRelease needs all rows in one process"):
+        publish(
+            files,
+            out=tmp_path / "out",
+            schema=Schema(dataset="spark-job", columns=[number, target]),
+            method="invariant",
+            learner="svm",
+            variance=0.25,
+            scales="range",
+            run=RUN,
+            ledger=ledger,
+            spark=SparkOptions(session=InProcessSession()),
+        )
+    with Ledger.open(ledger) as book:
+        assert not list(book.history())
+
+
+def test_a_synthetic_release_has_nothing_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="resume"):
+        publish(
+            _write_files(tmp_path / "files"),
+            out=tmp_path / "made",
+            schema=SCHEMA,
+            method="synthetic",
+            privacy=ApproxDP(epsilon=2, delta=1e-6),
+            ledger=False,
+            spark=SparkOptions(session=InProcessSession(), resume=True),
+        )
+
+
+def test_a_synthetic_table_is_made_from_answers_of_spark(spark: Any, tmp_path: Path) -> None:
+    result = publish(
+        spark.read.parquet(str(_write_files(tmp_path / "files"))),
+        out=tmp_path / "made",
+        schema=SCHEMA,
+        method="synthetic",
+        privacy=ApproxDP(epsilon=2, delta=1e-6),
+        run=RUN,
+        ledger=tmp_path / "made.ledger",
+    )
+    assert "failed" not in _statuses(result.public).values()
+    with Ledger.open(tmp_path / "made.ledger") as book:
+        assert len(list(book.history())) > 1
+
+
+COMMAND = """
+import sys
+from discreet.cli.main import main
+from discreet.release.spark import table
+table.part_batches = lambda n_rows: 1
+sys.argv = ["discreet", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_killed_driver_is_resumed_from_the_command_line(tmp_path: Path) -> None:
+    files = _write_files(tmp_path / "files")
+    (tmp_path / "files.schema.yaml").write_text(SCHEMA.to_yaml())
+    arguments = [
+        "release",
+        str(files),
+        "--engine",
+        "spark",
+        "--spark-master",
+        "local[2]",
+        "--method",
+        "gaussian",
+    ]
+    arguments += ["--epsilon", "4", "--delta", "1e-7", "--attack-records", "200"]
+    arguments += [
+        "--accept-risk",
+        "made up",
+        "--schema",
+        str(tmp_path / "files.schema.yaml"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "DISCREET_STATE": str(tmp_path / "state"),
+    }
+    command = [sys.executable, "-c", COMMAND, *arguments]
+    running = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
+    with running:
+        # The record is on disk before the charge, and the job of drawing follows it.
+        while not list(tmp_path.glob(".out.*/internal/work/draw.job")):
+            assert running.poll() is None
+            time.sleep(0.05)
+        os.killpg(running.pid, signal.SIGKILL)
+    assert not (tmp_path / "out").exists()
+    done = subprocess.run(
+        [*command, "--resume"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    # In a process of its own: this one has other thresholds of risk than the command.
+    verifying = [sys.executable, "-m", "discreet", "verify", str(tmp_path / "out")]
+    subprocess.run(verifying, env=environment, check=True, stdout=subprocess.DEVNULL)
+    (ledger,) = tmp_path.glob("*.ledger")
+    with Ledger.open(ledger) as book:
+        assert len(list(book.history())) == 1
+    ages = select(f"SELECT age FROM '{tmp_path}/out/public/data.parquet/*.parquet'").fetchnumpy()["age"]
+    assert np.asarray(ages).shape == (N,)

@@ -1,0 +1,179 @@
+"""Clients that open connections and send nothing, or half a request, keep nobody from being served."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from discreet.server import connections
+from discreet.server.connections import ConnectionLimiter, raise_file_limit
+from tests.server.processes import served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.server.conftest import RunningService
+
+
+class Connection:
+    """A connection as the limiter sees it."""
+
+    def __init__(self, address: str, *, is_waiting: bool = True) -> None:
+        self.address, self.is_waiting, self.closed = address, is_waiting, False
+        self.since = 0.0
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+def closed(limiter: ConnectionLimiter, made: list[Any]) -> list[int]:
+    """Register connections, of which a closed one leaves at once; return which were closed."""
+    for one in made:
+        limiter.add(one, one.since)
+        for other in made:
+            if other.closed:
+                limiter.remove(other)
+    return [i for i, one in enumerate(made) if one.closed]
+
+
+def test_of_one_address_the_connection_that_waits_longest_makes_room() -> None:
+    made = [
+        Connection("a"),
+        Connection("a", is_waiting=False),
+        Connection("b"),
+        Connection("a"),
+        Connection("a"),
+    ]
+    made[3].since = 0.1  # the first has waited for too short a time
+    made[4].since = 1.0
+    assert closed(ConnectionLimiter(9, 2, body_bytes=1), made) == [0]
+
+
+def test_beyond_the_total_the_one_that_waits_longest_makes_room_whatever_its_address() -> None:
+    made = [Connection("a", is_waiting=False), *(Connection(name) for name in "bcd")]
+    assert closed(ConnectionLimiter(3, 2, body_bytes=1), made) == [1]
+
+
+def test_where_every_connection_has_a_request_in_progress_the_new_one_is_closed() -> None:
+    made = [Connection("a", is_waiting=False) for _ in range(3)]
+    assert closed(ConnectionLimiter(2, None, body_bytes=1), made) == [2]
+
+
+def test_an_answered_connection_waits_from_then_on() -> None:
+    limiter = ConnectionLimiter(2, None, body_bytes=1)
+    first, second, third = made = [Connection("a") for _ in range(3)]
+    limiter.add(first, 0.0)  # type: ignore[arg-type]
+    limiter.add(second, 0.0)  # type: ignore[arg-type]
+    limiter.reorder(first, last=True)  # type: ignore[arg-type]
+    limiter.add(third, 0.0)  # type: ignore[arg-type]
+    assert [one.closed for one in made] == [False, True, False]
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
+
+
+HEADERS = b"POST /v1/query HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", HEADERS + b"Content-Length: 9\r\n\r\n{"])
+@pytest.mark.slow
+def test_a_request_that_is_not_finished_in_time_is_closed(
+    start: Callable[..., RunningService], monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
+    service = start(limits={"body_bytes": 1024, "per_minute": 1000})
+    with socket.create_connection(_address(service.url), timeout=60) as client:
+        client.sendall(sent)
+        heard = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := client.recv(4096):  # a refusal for want of a token may come first
+                heard += part
+        assert heard == b"" or heard.startswith(b"HTTP/1.1 401")
+    monkeypatch.undo()
+    assert httpx.get(f"{service.url}/health").status_code == 200
+
+
+def test_without_a_token_little_of_a_body_is_read(shared_service: RunningService) -> None:
+    response = httpx.post(f"{shared_service.url}/login", data={"token": "x" * 20_000})
+    assert response.status_code == 413
+
+
+@contextlib.contextmanager
+def attack(url: str, count: int, sent: bytes, *, flood: bool) -> Iterator[None]:
+    """Hold many connections on which something was sent, or on which bytes are sent without end."""
+    over, sockets = threading.Event(), []
+
+    def connect() -> None:
+        with contextlib.suppress(OSError):
+            client = socket.create_connection(_address(url), timeout=10)
+            sockets.append(client)
+            client.sendall(sent)
+
+    def keep_on() -> None:
+        while not over.is_set():
+            for client in sockets[:]:
+                with contextlib.suppress(OSError):
+                    client.settimeout(0.002)
+                    client.sendall(b"x" * 65_536 if flood else b"X")
+            for _ in range(8):  # those that were closed come back
+                time.sleep(0.01)
+                connect()
+                if len(sockets) > count:
+                    sockets.pop(0).close()
+
+    for _ in range(count):
+        connect()
+    threads = [threading.Thread(target=keep_on, daemon=True)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(120)
+        for client in sockets:
+            client.close()
+
+
+@pytest.mark.parametrize(
+    ("count", "sent", "flood"),
+    [
+        (1200, b"", False),
+        (1200, b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ", False),
+        (200, HEADERS + b"Content-Length: 1000000000000\r\n\r\n", True),
+        (
+            200,
+            b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n",
+            True,
+        ),
+    ],
+    ids=["half-open", "slow header", "large body", "large form"],
+)
+@pytest.mark.slow
+def test_health_and_the_stop_switch_answer_under_attack(
+    tmp_path: Path, count: int, sent: bytes, flood: bool
+) -> None:
+    assert raise_file_limit() > 4 * count, "this system permits too few open files"
+    with served(tmp_path) as service:
+        url = f"http://127.0.0.1:{service.port}"
+        curator = {"Authorization": f"Bearer {service.curator()}"}
+        with attack(url, count, sent, flood=flood):
+            for stopped in (True, False) * 5:
+                # A new connection each, which the attack must not keep out.
+                assert httpx.get(f"{url}/health", timeout=30).status_code == 200
+                body = {"stopped": stopped}
+                answer = httpx.post(f"{url}/v1/curator/stop", json=body, headers=curator, timeout=30)
+                assert answer.status_code == 200
