@@ -134,6 +134,7 @@ def test_a_plan_reads_no_cell_and_writes_nothing(made: Path, monkeypatch: pytest
     done = discreet(*levels, cwd=made)
     assert done.code == 0, done.err
     assert "<- chosen" in done.out
+    assert "Recommended" not in done.out, "only the comparison of all ways recommends one"
     assert re.search(r"^noise +age +hours +sex +epsilon +lambda *$", done.out, re.MULTILINE)
     assert re.search(r"^x 1 +[\d.]+ / 9 ", done.out, re.MULTILINE)
     assert sorted(made.iterdir()) == before

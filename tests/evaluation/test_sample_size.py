@@ -1,4 +1,4 @@
-"""How many rows, or which epsilon: the planner's law against the reference numbers, and its advice."""
+"""How many rows, or which epsilon: the planner's law against the reference numbers, and its sentences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from discreet.evaluation.sample_size import (
     SampleSizeEstimate,
     SignalEvidence,
     estimate_sample_size,
-    recommend,
     signal_evidence,
 )
 from discreet.noise import Stream
@@ -127,63 +126,41 @@ def test_one_answer_for_column_and_label_keeps_more_than_two_answers() -> None:
     assert together.kept > 10 * apart.kept
 
 
-def test_advice_names_rows_epsilon_method_and_columns_in_sentences() -> None:
-    found = recommend(gaussian(4), CENSUS, 10_000, explained=12 * SIGNAL)
+def test_the_estimate_names_rows_and_epsilon_in_sentences() -> None:
+    found = estimate_sample_size(gaussian(4), CENSUS, 10_000, explained=12 * SIGNAL)
     assert found is not None
-    expects, needs, recommends = found.sentences
+    expects, needs = found.sentences
     assert "explain 33% of the variance of income" in expects
     assert "10,000 rows of this gaussian release at epsilon 4 has to refuse" in expects
     assert "34,000 rows to learn" in needs
     assert "for 10,000 rows an epsilon of about" in needs
-    assert recommends.startswith("Recommended: method coarse")
-    assert found.best.method == "coarse"
-    assert found.best.per_row == 2
-    assert found.columns < 14
-    assert f"the {found.columns} most telling columns, chosen by what is publicly known" in recommends
-    enough = recommend(gaussian(4), CENSUS, 10**6)
+    enough = estimate_sample_size(gaussian(4), CENSUS, 10**6)
     assert enough is not None
-    assert enough.columns == 14
     assert "can learn probabilities" in enough.sentences[0]
-
-
-def test_at_a_small_epsilon_few_columns_are_recommended_however_many_rows_there_are() -> None:
-    method = CoarseRelease(privacy=PureDP(epsilon=2), label="clear", schema=CENSUS)
-    found = recommend(method, CENSUS, 10**8)
-    assert found is not None
-    assert found.columns == 6
-    assert found.best == found.chosen
-    assert not any("joint" in sentence for sentence in found.sentences)
-    both = recommend(CoarseRelease(privacy=PureDP(epsilon=2), schema=CENSUS), CENSUS, 10**8)
-    assert both is not None
-    assert "randomized together with income" in both.sentences[-1]
 
 
 def test_nothing_is_said_where_nothing_can_be() -> None:
     no_target = Schema(columns=CENSUS.columns[:3])
-    assert recommend(GaussianRelease(scale=1.0, schema=no_target), no_target, 100) is None
+    assert estimate_sample_size(GaussianRelease(scale=1.0, schema=no_target), no_target, 100) is None
     # Numbers that are redrawn in their range cannot be corrected for, and points of nobody are no rows.
     inside = BoundedRelease(privacy=PureDP(epsilon=4), in_range=True, schema=CENSUS)
-    advice = recommend(inside, CENSUS, 1000)
-    assert advice is not None
-    assert advice.chosen is None
-    assert advice.best.method == "coarse"
+    assert estimate_sample_size(inside, CENSUS, 1000) is None
     masked = MaskedRelease(privacy=PureDP(epsilon=4), regularization=0.1, schema=CENSUS)
     assert estimate_sample_size(masked, CENSUS, 1000) is None
     with pytest.raises(ParameterError, match="explained"):
-        recommend(gaussian(1), CENSUS, 100, explained=0.0)
+        estimate_sample_size(gaussian(1), CENSUS, 100, explained=0.0)
 
 
-def test_a_floor_gets_advice_on_rows_and_none_on_epsilon() -> None:
+def test_a_floor_has_a_number_of_rows_and_no_epsilon() -> None:
     method = GaussianRelease(privacy=ErrorFloor(x0=0.25), schema=CENSUS)
-    found = recommend(method, CENSUS, 50_000)
+    found = estimate_sample_size(method, CENSUS, 50_000)
     assert found is not None
-    assert found.chosen is not None
-    assert found.chosen.epsilon_to_learn is None
-    assert found.best == found.chosen
+    assert found.rows_to_learn is not None
+    assert found.epsilon_to_learn is None
 
 
 @pytest.mark.slow
-def test_a_plan_carries_advice_and_reads_no_cell() -> None:
+def test_a_plan_carries_the_estimate_and_reads_no_cell() -> None:
     rows = {c.name: np.zeros(3) for c in CENSUS.columns} | {"income": np.array([0, 0, 0])}
     found = plan_noise_levels(
         rows,
@@ -193,10 +170,9 @@ def test_a_plan_carries_advice_and_reads_no_cell() -> None:
         basis=PlanBasis(n_rows=50_000),
         label="clear",
     )
-    assert found.advice is not None
-    assert found.advice.chosen is not None
-    assert found.advice.chosen.n_rows == 50_000
-    assert found.advice.to_dict()["columns"] == found.advice.columns
+    assert found.sample_size is not None
+    assert found.sample_size.n_rows == 50_000
+    assert found.sample_size.to_dict()["sentences"] == list(found.sample_size.sentences)
     other = {name: values + 1 if name != "income" else values for name, values in rows.items()}
     again = plan_noise_levels(
         other,
@@ -206,4 +182,4 @@ def test_a_plan_carries_advice_and_reads_no_cell() -> None:
         basis=PlanBasis(n_rows=50_000),
         label="clear",
     )
-    assert again.advice == found.advice
+    assert again.sample_size == found.sample_size

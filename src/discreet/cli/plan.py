@@ -1,5 +1,6 @@
 """``discreet plan``: compare the ways to publish a table, or the noise of one of them."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -56,7 +57,7 @@ def plan(
         float,
         typer.Option(
             help="Assumed share of the target's variance that the columns explain, for made-up rows and for "
-            "advice on rows and epsilon.",
+            "the number of rows that a learner needs.",
             min=0.0001,
             max=1.0,
         ),
@@ -197,8 +198,6 @@ def _short(value: float) -> str:
 
 def ways_command(table: str, planned: "PlannedWays", way: str) -> str:
     """Return the command line that publishes a table in one way."""
-    import shlex
-
     name = shlex.quote(table)
     delta = getattr(planned.privacy, "delta", None)
     promise = f"--epsilon {planned.privacy.epsilon:g}"
@@ -223,25 +222,28 @@ def _plan_levels(console: Console, table: str, request: ReleaseRequest, common: 
     console.json(
         {
             "measured_on": planned.measured_on,
-            "advice": None if planned.advice is None else planned.advice.to_dict(),
+            "sample_size": None if planned.sample_size is None else planned.sample_size.to_dict(),
             "positions": [position.model_dump() for position in planned.positions],
             "questions": [position.to_dict() for position in planned.questions],
         }
     )
+    others = f"Is another way to publish better? discreet plan {shlex.quote(table)} compares them all."
     if planned.questions:
         show_questions(console, planned.questions)
+        console.paragraph(printable(others))
         return
     show(console, planned.schema, request.protect, planned.positions)
     console.line()
     if planned.measured_on:
         console.paragraph(f"Accuracy: {printable(planned.measured_on)}")
-    if planned.advice is not None:
-        console.paragraph(printable(" ".join(planned.advice.sentences)))
+    if planned.sample_size is not None:
+        console.paragraph(printable(" ".join(planned.sample_size.sentences)))
     console.paragraph(
         "Noise is the standard deviation in the column's unit, or for a list the share of cells that "
         "are changed; the floor is the smallest error of any guess by an attacker who knows only what "
         "was declared."
     )
+    console.paragraph(printable(others))
 
 
 def show_questions(console: Console, positions: "Sequence[QuestionPlan]") -> None:

@@ -19,23 +19,14 @@ from discreet.evaluation.noise_aware import published_law
 from discreet.learn.noise_aware.estimators import FIRM_RATIO, critical_value
 from discreet.noise_law import Additive, Clear, JointResponseLaw, ResponseLaw, SampledLaw
 from discreet.privacy import ApproxDP, PureDP
-from discreet.release import CoarseRelease
-from discreet.release.coarse import CoarsePlan
 
 if TYPE_CHECKING:
     from discreet.noise_law import ColumnLaw, NoiseLaw
     from discreet.release import ReleaseMethod
-    from discreet.release.table import Label
     from discreet.schema import Schema
 
 EXPLAINED = 0.25
 """Default share of the label's variance that the true columns explain: a cautious guess."""
-SMALL_EPSILON, FEW_COLUMNS = 2.0, 6
-"""Up to this epsilon, no more columns than this are worth their noise."""
-TOGETHER = (
-    "At so small an epsilon two or three columns of few values, randomized together with {target} as one "
-    "answer (joint), tell more than columns and label apart."
-)
 _UNIFORM = 1 / 12
 """Variance of the uniform law on an interval of width 1."""
 _MOST_ROWS = 10**15
@@ -139,10 +130,12 @@ class SampleSizeEstimate:
         Name of the release method.
     epsilon : float or None
         Requested epsilon; None for a method without one.
-    n_rows, columns : int
-        Number of rows and of feature columns of the table; the label is not counted.
-    per_row : int or None
-        Number of columns that each row shows; None for all.
+    n_rows : int
+        Number of rows of the table.
+    target : str
+        Name of the column that is learned.
+    explained : float
+        Assumed share of the target's variance that the true columns explain.
     ratio : float
         Expected value of ``T2 / p`` with these rows.
     rows_to_rank, rows_to_learn : int or None
@@ -154,8 +147,8 @@ class SampleSizeEstimate:
     method: str
     epsilon: float | None
     n_rows: int
-    columns: int
-    per_row: int | None
+    target: str
+    explained: float
     ratio: float
     rows_to_rank: int | None
     rows_to_learn: int | None
@@ -169,34 +162,14 @@ class SampleSizeEstimate:
         ranks = self.rows_to_rank is not None and self.n_rows >= self.rows_to_rank
         return "ranking-only" if ranks else "refused"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
-    """Estimate for the chosen release, and the method and number of columns that would be better.
-
-    Attributes
-    ----------
-    chosen : SampleSizeEstimate or None
-        Estimate for the chosen method; None where a learner cannot correct for its noise.
-    best : SampleSizeEstimate
-        Estimate for the most informative method at the same epsilon.
-    columns : int
-        Number of columns to publish by the best method.
-    explained : float
-        Assumed share of the label's variance that the columns explain.
-    sentences : tuple of str
-        The recommendation in sentences, for the user.
-    """
-
-    chosen: SampleSizeEstimate | None
-    best: SampleSizeEstimate
-    columns: int
-    explained: float
-    sentences: tuple[str, ...]
+    @property
+    def sentences(self) -> tuple[str, str]:
+        """What a learner can do with these rows, and the rows or the epsilon that it needs."""
+        return _expectation(self), _requirements(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return dataclasses.asdict(self)
+        return dataclasses.asdict(self) | {"status": self.status, "sentences": list(self.sentences)}
 
 
 def estimate_sample_size(
@@ -221,11 +194,10 @@ def estimate_sample_size(
     """
     if not 0 < explained <= 1:
         raise ParameterError(f"explained must lie above 0 and be at most 1, was {explained!r}.")
-    planned = _planned_evidence(method, schema, n_rows)
-    if planned is None:
+    evidence = _planned_evidence(method, schema, n_rows)
+    if evidence is None or schema.target is None:
         return None
-    evidence, per_row = planned
-    classes = len(schema.column(schema.target).levels) if schema.target is not None else 0
+    classes = len(schema.column(schema.target).levels)
     tests = classes if classes > 2 else 1
     # A learner of more than two classes tests each of them against the rest.
     # With so many rows the critical value is that of the chi-square limit.
@@ -235,8 +207,8 @@ def estimate_sample_size(
         method=method.name,
         epsilon=getattr(privacy, "epsilon", None),
         n_rows=n_rows,
-        columns=len(schema.features),
-        per_row=per_row,
+        target=schema.target,
+        explained=explained,
         ratio=evidence.ratio(n_rows, explained),
         rows_to_rank=_round_rows(evidence.rows_for(by_chance, explained)),
         rows_to_learn=_round_rows(evidence.rows_for(max(FIRM_RATIO, by_chance), explained)),
@@ -244,20 +216,13 @@ def estimate_sample_size(
     )
 
 
-def _planned_evidence(
-    method: ReleaseMethod, schema: Schema, n_rows: int
-) -> tuple[SignalEvidence, int | None] | None:
-    """Plan a release; return its information by row and the number of columns in a row (None for all)."""
+def _planned_evidence(method: ReleaseMethod, schema: Schema, n_rows: int) -> SignalEvidence | None:
+    """Plan a release and return its information by row; None where a learner cannot correct for its noise."""
     if schema.target is None:
         return None
     plan = method.plan(schema, n_rows)
-    if not plan.row_level:
-        return None
-    evidence = signal_evidence(published_law(plan))
-    if evidence is None or evidence.rank < 1:
-        return None
-    sampled = isinstance(plan, CoarsePlan) and any(cell.sampled for cell in plan.cells)
-    return evidence, plan.picked if sampled and isinstance(plan, CoarsePlan) else None
+    evidence = signal_evidence(published_law(plan)) if plan.row_level else None
+    return evidence if evidence is not None and evidence.rank >= 1 else None
 
 
 def _round_rows(needed: float) -> int | None:
@@ -282,7 +247,7 @@ def _least_epsilon(method: ReleaseMethod, schema: Schema, n_rows: int, explained
             planned = _planned_evidence(scaled, schema, n_rows)
         except DiscreetError:
             return False
-        return planned is not None and planned[0].ratio(n_rows, explained) >= FIRM_RATIO
+        return planned is not None and planned.ratio(n_rows, explained) >= FIRM_RATIO
 
     low, high = _LEAST, _MOST
     if not is_enough(high):
@@ -294,76 +259,7 @@ def _least_epsilon(method: ReleaseMethod, schema: Schema, n_rows: int, explained
     return float(f"{high * 1.005:.2g}") if is_enough(float(f"{high * 1.005:.2g}")) else float(f"{high:.3g}")
 
 
-def recommend(
-    method: ReleaseMethod, schema: Schema, n_rows: int, *, explained: float = EXPLAINED
-) -> Recommendation | None:
-    """Estimate what a learner can do with a release, and recommend a method and a number of columns.
-
-    Parameters
-    ----------
-    method, schema, n_rows, explained
-        As for :func:`estimate_sample_size`.
-
-    Returns
-    -------
-    Recommendation or None
-        None without a label, or where the method has no epsilon and its noise cannot be corrected for.
-
-    Privacy
-    -------
-    As for :func:`estimate_sample_size`.
-    """
-    chosen = estimate_sample_size(method, schema, n_rows, explained=explained)
-    best, privacy = chosen, getattr(method, "privacy", None)
-    if isinstance(privacy, PureDP | ApproxDP) and not isinstance(method, CoarseRelease):
-        coarse = _coarse_release(method, schema, privacy.epsilon)
-        other = coarse and estimate_sample_size(coarse, schema, n_rows, explained=explained)
-        # Only a more informative method is recommended in place of the chosen one.
-        if other and (best is None or other.ratio > best.ratio):
-            best = other
-    if best is None:
-        return None
-    columns = _recommended_columns(best)
-    target = str(schema.target)
-    sentences = [] if chosen is None else [_expectation(chosen, target, explained), *_requirements(chosen)]
-    sentences.append(_recommendation(best, chosen, columns))
-    small = best.method == CoarseRelease.name and (best.epsilon or math.inf) <= SMALL_EPSILON
-    if small and getattr(method, "label", "clear") != "clear" and not getattr(method, "joint", None):
-        sentences.append(TOGETHER.format(target=target))
-    return Recommendation(
-        chosen=chosen,
-        best=best,
-        columns=columns,
-        explained=explained,
-        sentences=tuple(sentences),
-    )
-
-
-def _coarse_release(method: ReleaseMethod, schema: Schema, epsilon: float) -> CoarseRelease | None:
-    """Return the coarse release with the same epsilon and label; None where it cannot be planned."""
-    label: Label = "clear" if getattr(method, "label", "") == "clear" else "randomized"
-    coarse = CoarseRelease(privacy=PureDP(epsilon=epsilon), label=label, schema=schema)
-    try:
-        coarse.plan(schema, 1)
-    except DiscreetError:
-        return None  # for example shares of epsilon that only other methods support
-    return coarse
-
-
-def _recommended_columns(best: SampleSizeEstimate) -> int:
-    """Return the number of columns to publish.
-
-    Notes
-    -----
-    Where all columns explain the same, ``ratio - 1`` is inversely proportional to their number, so the share
-    ``(ratio - 1) / (FIRM - 1)`` of them reaches the ratio at which a learner gives probabilities.
-    """
-    firm = math.floor(best.columns * min(1.0, (best.ratio - 1) / (FIRM_RATIO - 1)))
-    most = FEW_COLUMNS if best.epsilon is not None and best.epsilon <= SMALL_EPSILON else best.columns
-    return max(1, min(firm, most, best.columns))
-
-
-def _expectation(estimate: SampleSizeEstimate, target: str, explained: float) -> str:
+def _expectation(estimate: SampleSizeEstimate) -> str:
     """Return the sentence on what a learner can do with these rows."""
     can = {
         "ok": "can learn probabilities of it",
@@ -372,34 +268,20 @@ def _expectation(estimate: SampleSizeEstimate, target: str, explained: float) ->
     }[estimate.status]
     at = "" if estimate.epsilon is None else f" at epsilon {estimate.epsilon:g}"
     return (
-        f"If the true columns explain {explained:.0%} of the variance of {target}, each by itself and added "
-        f"up, a noise-aware learner on {estimate.n_rows:,} rows of this {estimate.method} release{at} {can} "
+        f"If the true columns explain {estimate.explained:.0%} of the variance of {estimate.target}, each by "
+        f"itself and added up, a noise-aware learner on {estimate.n_rows:,} rows of this {estimate.method} "
+        f"release{at} {can} "
         f"(T2/p about {estimate.ratio:.2g}; {FIRM_RATIO:g} is needed)."
     )
 
 
-def _requirements(estimate: SampleSizeEstimate) -> list[str]:
+def _requirements(estimate: SampleSizeEstimate) -> str:
     """Return the sentence on the rows, or the epsilon, that a learner needs."""
     if estimate.rows_to_learn is None:
-        return ["No number of rows would do with so much noise."]
+        return "No number of rows would do with so much noise."
     sentence = f"It takes about {estimate.rows_to_learn:,} rows to learn"
     if estimate.rows_to_rank is not None and estimate.rows_to_rank < estimate.rows_to_learn:
         sentence += f", {estimate.rows_to_rank:,} to order rows"
     if estimate.epsilon_to_learn is not None:
         sentence += f"; for {estimate.n_rows:,} rows an epsilon of about {estimate.epsilon_to_learn:g}"
-    return [f"{sentence}."]
-
-
-def _recommendation(best: SampleSizeEstimate, chosen: SampleSizeEstimate | None, columns: int) -> str:
-    """Return the sentence that names method and number of columns."""
-    better = chosen is None or best.method != chosen.method
-    shown = ""
-    if best.per_row is not None and columns > best.per_row:
-        shown = f", {best.per_row} of them shown in each row"
-    which = f"all {columns} columns" if columns == best.columns else f"the {columns} most telling columns"
-    which = which if columns > 1 else "the most telling column alone"
-    reason = ""
-    if better:
-        reason = f" (T2/p about {best.ratio:.2g})"
-    chosen_publicly = "" if columns == best.columns else ", chosen by what is publicly known"
-    return f"Recommended: method {best.method}{reason} with {which}{chosen_publicly}{shown}."
+    return f"{sentence}."

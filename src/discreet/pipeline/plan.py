@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError
 from discreet.evaluation.learning import choose_meter
-from discreet.evaluation.sample_size import EXPLAINED, recommend
+from discreet.evaluation.sample_size import EXPLAINED, estimate_sample_size
 from discreet.evaluation.samples import PairedSample
 from discreet.evaluation.what_if import what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
     from discreet.audit import AuditResult, Guess, Risk
-    from discreet.evaluation.sample_size import Recommendation
+    from discreet.evaluation.sample_size import SampleSizeEstimate
     from discreet.pipeline._stages import OnProgress, OnStage
     from discreet.privacy import Promise
     from discreet.release import ReleaseMethod, ReleasePlan
@@ -62,7 +62,7 @@ class PlannedRelease:
         Rows that the accuracy was measured on, in words; "" where it was not measured.
     schema : Schema
         Schema of the table that would be published; the declared one if published rows belong to no one.
-    advice : Recommendation or None
+    sample_size : SampleSizeEstimate or None
         Number of rows that a learner needs, or the epsilon; None without a target, or if it does not follow
         from the noise.
     questions : tuple of QuestionPlan
@@ -73,7 +73,7 @@ class PlannedRelease:
     positions: list[WhatIf]
     measured_on: str
     schema: Schema
-    advice: Recommendation | None = None
+    sample_size: SampleSizeEstimate | None = None
     questions: tuple[QuestionPlan, ...] = ()
 
 
@@ -132,7 +132,7 @@ class PlanBasis:
         release.
     explained : float
         Share of the target's variance that the columns are assumed to explain, from 0 to 1: of made-up rows,
-        and for advice on the number of rows.
+        and for the number of rows that a learner needs.
     """
 
     n_rows: int | None = None
@@ -188,7 +188,7 @@ def plan_noise_levels(
         return PlannedRelease(positions=[], measured_on="", schema=declared, questions=planned)
     plan = releasing.plan(declared, n_rows)
     shown = plan.schema if plan.row_level else declared
-    advice = recommend(releasing, declared, n_rows, explained=basis.explained)
+    needed = estimate_sample_size(releasing, declared, n_rows, explained=basis.explained)
     common: dict[str, Any] = {
         "delta": usual_delta(releasing),
         "progress": None if on_progress is None else lambda done: on_progress("plan", done),
@@ -205,7 +205,7 @@ def plan_noise_levels(
         meter = _make_meter(plan, declared, sample, stream)
         measured = f"measured on the public table {describe_source(basis.public_sample)}."
     positions = what_if(releasing, declared, n_rows, accuracy=meter, **common)
-    return PlannedRelease(positions=positions, measured_on=measured, schema=shown, advice=advice)
+    return PlannedRelease(positions=positions, measured_on=measured, schema=shown, sample_size=needed)
 
 
 def log_tuning(source: Any, schema: Schema, ledger: LedgerPlace, *, new_ledger: bool) -> None:
