@@ -12,6 +12,7 @@ from discreet import ApproxDP, Column, MaskedRelease, NoPromise, PureDP, Schema
 from discreet.audit import MemberComparison, attack_members, attack_published, max_roc_area
 from discreet.audit._masked_shadows import MaskedShadow
 from discreet.audit._members import roc_area
+from discreet.audit._units import UnitRows
 from discreet.noise import Stream
 from discreet.query.dummy import rows_from_schema
 
@@ -100,7 +101,9 @@ def test_the_influence_of_a_person_is_told_from_that_of_others() -> None:
     schema = wide(60)
     rows, order = people(schema, 1500), np.arange(1500)
     method = MaskedRelease(privacy=NoPromise("no one is in it"), schema=schema, regularization=0.1)
-    shadow = MaskedShadow.from_members(method, rows, order[:500], order[500:], 500, 1)
+    shadow = MaskedShadow.from_members(
+        method, rows, UnitRows.from_ids(None, 1500), order[:500], order[500:], 500, 1
+    )
     area, lower, _ = roc_area(*(group[:, 1] for group in shadow.features()))
     # In 60 directions the shift by one of 500 people is a third of a standard deviation.
     assert lower > 0.5
@@ -108,6 +111,24 @@ def test_the_influence_of_a_person_is_told_from_that_of_others() -> None:
     # The same people, some of whom are in the table and none of whom moved it.
     still = dataclasses.replace(shadow, weights=shadow._train_reference())
     assert {len(set(group[:, 1])) for group in still.features()} == {1}
+
+
+def test_the_rows_of_a_person_tell_more_together_than_one_by_one() -> None:
+    schema = Schema(
+        columns=[*wide(60).columns, Column("person", type="id")], id_column="person", max_rows_per_unit=4
+    )
+    rows, promise = people(wide(60), 3000), NoPromise("no one is in it")
+    method = MaskedRelease(privacy=promise, schema=schema, mechanism="output", regularization=0.1)
+    areas = []
+    for each in (4, 1):
+        units, n = UnitRows.from_ids(np.arange(3000) // each, 3000), 1000 // each
+        members, others = np.arange(n), np.arange(n, 3 * n)
+        shadow = MaskedShadow.from_members(method, rows, units, members, others, n, 1)
+        areas.append([roc_area(*groups)[0] for groups in zip(*(g.T for g in shadow.features()), strict=True)])
+    # With four rows the scores of members and others are twice as many standard deviations apart.
+    together, apart = areas
+    assert together[0] > apart[0]
+    assert together[1] > apart[1] + 0.03
 
 
 def test_noisy_counts_and_no_promise_have_their_own_bounds() -> None:

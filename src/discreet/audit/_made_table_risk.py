@@ -14,7 +14,6 @@ from discreet.audit._members import attack_members, largest_success
 from discreet.audit._public_prior import describe_prior
 from discreet.audit.risk import AttackRisk, state_attack
 from discreet.formatting import percent, small_percent
-from discreet.release.masked.method import MaskedRelease
 from discreet.release.synthetic import SyntheticRelease
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from discreet.audit._members import MemberComparison
     from discreet.audit.risk import RiskAttack
     from discreet.release import ReleasePlan
+    from discreet.release.masked.method import MaskedRelease
 
 _KNOWS_ALL = "all columns of a person, everything that is published, and other people of the same kind"
 _ENOUGH, _MOST_RUNS = 600, 8
@@ -51,8 +51,6 @@ def attack_made_tables(
         if source is not None:
             stated = [replace(one, prior=law.name, knowledge=f"{_KNOWS_ALL}, and {source}") for one in stated]
         found += stated
-    if each > 1 and isinstance(method, MaskedRelease):
-        left_out.append("Several rows of one person, which tell more together, are attacked singly.")
     if n_rows is None or size < n_rows:
         of = "a table whose number of rows is not public" if n_rows is None else f"one of {n_rows:,} rows"
         left_out.append(

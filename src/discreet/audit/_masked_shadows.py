@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet._types import AnyArray, Floats, Ints
+    from discreet.audit._units import UnitRows
     from discreet.privacy import Promise
     from discreet.release.masked.method import MaskedRelease
     from discreet.release.masked.plan import MaskedPlan
@@ -47,7 +48,9 @@ class MaskedShadow:
     known : dict of str to array
         People who are not in the table, and whom the attacker knows, encoded.
     groups : list of dict of str to array
-        People in the table, and others, encoded, whom the attacker is to tell apart.
+        Rows of people in the table, and of others, encoded, whom the attacker is to tell apart.
+    units : list of UnitRows
+        Which rows of the two groups are whose.
     n_rows : int
         Number of rows that the classifier was trained on.
     """
@@ -58,6 +61,7 @@ class MaskedShadow:
     points: Floats
     known: dict[str, AnyArray]
     groups: list[dict[str, AnyArray]]
+    units: list[UnitRows]
     n_rows: int
 
     areas: ClassVar[tuple[tuple[str, str], ...]] = (
@@ -84,31 +88,37 @@ class MaskedShadow:
         cls,
         method: MaskedRelease,
         rows: Mapping[str, AnyArray],
+        units: UnitRows,
         members: Ints,
         others: Ints,
         n: int,
         seed: int,
     ) -> MaskedShadow:
-        """Make a table of members; the first `n` of them and of others are attacked, the rest is known."""
+        """Make a table of members; the first `n` of them and of others are attacked, the rest is known.
+
+        Parameters
+        ----------
+        method, rows, units, members, others, n, seed
+            As for :meth:`discreet.audit._shadow_tables.ShadowTable.from_members`.
+        """
         made = copy.copy(method)
         made.ledger, made.random_state, made.n_records = None, seed, None
         schema = method.schema
         assert schema is not None
-        source = {c.name: decode_column(c, rows[c.name][members]) for c in schema.released}
+        inside = units.take(members)
+        source = {c.name: decode_column(c, rows[c.name][inside.places]) for c in schema.released}
         if schema.id_column is not None:
-            source[schema.id_column] = np.arange(len(members))
+            source[schema.id_column] = inside.owners
         # The points of this copy belong to its own classifier.
-        plan = made.plan(schema, len(members))
+        plan = made.plan(schema, len(inside.places))
         table = made.release(source)
         assert made.model_ is not None
-        known, *groups = (
-            {name: values[chosen] for name, values in rows.items()}
-            for chosen in (others[n:], members[:n], others[:n])
-        )
+        chosen = [units.take(people) for people in (others[n:], members[:n], others[:n])]
+        known, *groups = ({name: values[one.places] for name, values in rows.items()} for one in chosen)
         # Classifier and noisy counts together keep the requested promise.
         promise = plan.promises[0] if len(plan.promises) == 1 else made.privacy
         points = np.column_stack([table.columns[name] for name in plan.encoding.names])
-        return cls(plan, promise, made.model_, points, known, groups, len(members))
+        return cls(plan, promise, made.model_, points, known, groups, chosen[1:], len(inside.places))
 
     def features(self) -> list[Floats]:
         """Return for people in the table and others what the classifier and the points say about them.
@@ -124,18 +134,20 @@ class MaskedShadow:
         ``C = (1 / n + 1 / m) H^-1 F H^-1 + s^2``, where the variance s^2 of the noise is estimated from its
         norm. The score ``<u, C^-1 (W - V)>`` is the logarithm of the likelihood ratio up to ``<u, C^-1 u>``,
         which is of second order. Everything is diagonal where F is.
+
+        Rows of one person count together: the mean margin, the sum of the gradients, the nearest of all.
         """
         reference = self._train_reference()
         direction = self._likelihood_direction(reference)
         return [
             np.column_stack(
                 [
-                    self._margins(rows, codes),
-                    _round_scores(np.sum(self._gradients(reference, rows, codes) * direction, axis=1)),
-                    -self._distances(rows),
+                    _round_scores(units.combine(self._margins(rows, codes), np.add) / units.sizes),
+                    _round_scores(units.combine(self._shifts(rows, codes, reference, direction), np.add)),
+                    _round_scores(units.combine(-self._distances(rows), np.maximum)),
                 ]
             )
-            for rows, codes in map(self._read, self.groups)
+            for units, (rows, codes) in zip(self.units, map(self._read, self.groups), strict=True)
         ]
 
     def _read(self, rows: Mapping[str, AnyArray]) -> tuple[Floats, Ints]:
@@ -153,11 +165,11 @@ class MaskedShadow:
         """Return how far the score of each person's class is above the others."""
         scores = product(rows, self.weights.T)
         if len(self.weights) == 1:
-            return _round_scores(np.where(codes == 1, scores[:, 0], -scores[:, 0]))
+            return np.where(codes == 1, scores[:, 0], -scores[:, 0])
         people = np.arange(len(codes))
         own = scores[people, codes].copy()
         scores[people, codes] = -np.inf
-        return _round_scores(own - scores.max(axis=1))
+        return np.asarray(own - scores.max(axis=1))
 
     def _likelihood_direction(self, reference: Floats) -> Floats:
         """Return ``H^-1 C^-1 (W - V)`` as one vector: what the gradients of people are multiplied by."""
@@ -173,6 +185,10 @@ class MaskedShadow:
         noise = max(0.0, (float(moved @ moved) - float(np.sum(sampling))) / moved.size)
         return np.asarray(axes @ ((axes.T @ moved) / (curvature * (sampling + noise))))
 
+    def _shifts(self, rows: Floats, codes: Ints, reference: Floats, direction: Floats) -> Floats:
+        """Return how far each row shifts the classifier in the direction that tells members from others."""
+        return np.asarray(np.sum(self._gradients(reference, rows, codes) * direction, axis=1))
+
     def _gradients(self, weights: Floats, rows: Floats, codes: Ints) -> Floats:
         """Return minus the gradient of each row's loss by all weights, one row each."""
         slopes = self.plan.loss.residuals(product(rows, weights.T), codes)
@@ -185,7 +201,7 @@ class MaskedShadow:
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
             nearest[start : start + _BLOCK] = (sizes - 2 * (block @ self.points.T)).min(axis=1)
-        return _round_scores(nearest + np.sum(rows**2, axis=1))
+        return np.asarray(nearest + np.sum(rows**2, axis=1))
 
 
 def _round_scores(scores: Floats) -> Floats:

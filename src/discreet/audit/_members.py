@@ -157,8 +157,8 @@ def attack_members(
     on : {"made-up", "rows"}
         Whether the people are made up from what is public, or real.
     ids : array, optional
-        Id of the person of each row: a person in a synthetic table is attacked by all rows together. None:
-        every row is another person's. The rows of masked tables are attacked one by one.
+        Id of the person of each row: a person is attacked by all rows together. None: every row is another
+        person's.
     stream : Stream, optional
         Source of the halves and of the noise; a fresh one by default.
 
@@ -179,7 +179,7 @@ def attack_members(
     (2018), for the fit of a model.
     """
     masked = isinstance(method, MaskedRelease)
-    units = UnitRows.from_ids(None if masked else ids, len(next(iter(rows.values()), ())))
+    units = UnitRows.from_ids(ids, len(next(iter(rows.values()), ())))
     half = len(units) // 2
     if len(units.places) // 2 < 2 * LEAST_ROWS or half < LEAST_ROWS:
         return ()
@@ -190,11 +190,8 @@ def attack_members(
     n = _people(half, len(rows) * max(1, len(units.places) // len(units)) ** 2)
     first, second = order[:half], order[half:]
     seeds = stream.derive("noise").words(2) >> np.uint64(33)
-    make: Any = (
-        partial(MaskedShadow.from_members, method, rows)
-        if isinstance(method, MaskedRelease)
-        else partial(ShadowTable.from_members, method, rows, units)
-    )
+    shadow: Any = MaskedShadow if masked else ShadowTable
+    make = partial(shadow.from_members, method, rows, units)
     try:
         # Nobody who is attacked takes part in what the attacker learns from.
         taught = make(first[n:], second[n:], n, int(seeds[0]))
