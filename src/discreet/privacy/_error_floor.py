@@ -236,3 +236,15 @@ def _floor_sentence(name: str, floor: ColumnFloor, unit: str) -> str:
         f"better than this: if it {prior}, no method can guess it from this file with a {floor.statistic} "
         f"below {_format_error(floor)}."
     )
+
+
+def beyond_ceiling_error(
+    function: str, error: float, ceiling: float, what: str, column: str | None
+) -> PromiseError:
+    """Return the error for a floor that lies at or above the error of a blind guess, `ceiling`."""
+    column_text = "" if column is None else f" for column {column!r}"
+    return PromiseError(
+        f"The parameter error of {function}{column_text} must be below {ceiling:.9g}, and was {error:.9g}: "
+        f"{what} can be guessed that well without any file, so no noise can prove more. Ask for less, "
+        "declare a wider domain if the column really has one, or leave the column out."
+    )

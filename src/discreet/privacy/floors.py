@@ -4,38 +4,31 @@ A floor is the exact Bayes error under a *named public prior*: if a person's val
 prior, no method whatever has a smaller root-mean-square error on average; hence for every method some
 value in the declared range has at least that error. It is no promise for each person, and it holds only
 if the value is independent of everything else that the attacker sees (other columns, labels).
-
-To add a law of noise, write a class with the members of :class:`Noise`; the priors need nothing else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from discreet.errors import ParameterError, PromiseError
-from discreet.privacy import _bayes
-from discreet.privacy._error_floor import ColumnFloor
+from discreet.errors import PromiseError
+from discreet.privacy._additive_noise import GaussianNoise, LaplaceNoise, Noise
+from discreet.privacy._error_floor import ColumnFloor, beyond_ceiling_error
+from discreet.privacy._wrong_guess import keep_for_wrong_guess, wrong_guess_floor
 from discreet.privacy.priors import IntegerPrior, ListPrior, Prior, UniformPrior
 from discreet.privacy.roots import find_root
 from discreet.privacy.rounding import (
     UNIT,
     finite,
-    round_down,
-    round_up,
     shorter_up,
-    sqrt_up,
     step_until,
     whole,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Self
 
 __all__ = [
     "GaussianNoise",
@@ -53,137 +46,10 @@ __all__ = [
 UNBIASED_ONLY = "unbiased attackers only"
 """The label that a Cramér-Rao number carries wherever it is shown."""
 
+_Law = TypeVar("_Law", bound=Noise)
+
 _MANY = 2.0**40
 """Multiple of the range beyond which more noise adds nothing to a floor that floats can show."""
-
-
-class Noise(Hashable, Protocol):
-    """Additive noise, with the members that a floor needs."""
-
-    @property
-    def information(self) -> float:
-        """Fisher information about the location, rounded up."""
-
-    def compose(self, releases: int) -> Self:
-        """Return one draw's noise that tells as much as ``releases`` independent draws around one value."""
-
-    def interval_mean_square(self, width: float) -> float:
-        """Return a lower bound on the Bayes mean square error for a uniform prior on an interval."""
-
-    def integer_mean_square(self, points: int) -> float:
-        """Return a lower bound on the Bayes mean square error for a uniform prior on integers."""
-
-    def scaled(self, factor: float) -> Self:
-        """Return the noise in another unit: ``factor`` times as large."""
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianNoise:
-    """Additive Gaussian noise.
-
-    Parameters
-    ----------
-    sd : float
-        Standard deviation, in the column's unit; above 0.
-
-    Privacy
-    -------
-    A law, not a promise.
-
-    Reference
-    ---------
-    ``docs/explanation/theorems/bayes-floor.md``, Lemmas 1 to 3.
-    """
-
-    sd: float
-
-    def __post_init__(self) -> None:
-        way_out = "Give the standard deviation in the column's unit."
-        finite("GaussianNoise", "sd", self.sd, above=0.0, way_out=way_out)
-
-    @property
-    def information(self) -> float:
-        """``1 / sd^2``, rounded up."""
-        return round_up(1 / Fraction(self.sd) ** 2)
-
-    def compose(self, releases: int) -> GaussianNoise:
-        """Return the noise of the average, a sufficient statistic of the releases."""
-        if releases == 1:
-            return self
-        # Rounded down: less noise has a lower floor.
-        return GaussianNoise(round_down(Fraction(self.sd) / Fraction(sqrt_up(Fraction(releases)))))
-
-    def interval_mean_square(self, width: float) -> float:
-        """Return a lower bound on the Bayes mean square error for a uniform prior on an interval."""
-        return _scale_mean_square(_bayes.gaussian_interval(width / self.sd), self.sd)
-
-    def integer_mean_square(self, points: int) -> float:
-        """Return a lower bound on the Bayes mean square error for a uniform prior on integers."""
-        return _bayes.gaussian_integers(points, self.sd)
-
-    def scaled(self, factor: float) -> GaussianNoise:
-        """Return the noise in another unit: ``factor`` times as large."""
-        return GaussianNoise(self.sd * factor)
-
-
-@dataclass(frozen=True, slots=True)
-class LaplaceNoise:
-    """Additive Laplace noise.
-
-    Parameters
-    ----------
-    scale : float
-        Scale b of the density ``exp(-|n|/b) / (2b)``, in the column's unit; above 0.
-
-    Privacy
-    -------
-    A law, not a promise.
-
-    Reference
-    ---------
-    ``docs/explanation/theorems/bayes-floor.md``, Lemmas 1, 4 and 5.
-    """
-
-    scale: float
-
-    def __post_init__(self) -> None:
-        way_out = "Give the scale in the column's unit."
-        finite("LaplaceNoise", "scale", self.scale, above=0.0, way_out=way_out)
-
-    @property
-    def information(self) -> float:
-        """``1 / scale^2``, rounded up."""
-        return round_up(1 / Fraction(self.scale) ** 2)
-
-    def compose(self, releases: int) -> LaplaceNoise:
-        """Return itself for one release; several Laplace draws do not reduce to a single one."""
-        if releases == 1:
-            return self
-        raise PromiseError(
-            f"The parameter releases of LaplaceNoise.compose must be 1, and was {releases}. Several "
-            "Laplace releases have no exact floor here; use Gaussian noise, or van_trees_floor for a "
-            "column that is not made of integers."
-        )
-
-    def interval_mean_square(self, width: float) -> float:
-        """Return a lower bound on the Bayes mean square error for a uniform prior on an interval."""
-        return _scale_mean_square(_bayes.laplace_interval(width / self.scale), self.scale)
-
-    def integer_mean_square(self, points: int) -> float:
-        """Return a lower bound on the Bayes mean square error for a uniform prior on integers."""
-        return _bayes.laplace_integers(points, self.scale)
-
-    def scaled(self, factor: float) -> LaplaceNoise:
-        """Return the noise in another unit: ``factor`` times as large."""
-        return LaplaceNoise(self.scale * factor)
-
-
-def _scale_mean_square(mean_square: float, unit: float) -> float:
-    """Return ``mean_square * unit**2``, rounded down."""
-    return mean_square * unit * unit * (1.0 - 8.0 * UNIT)
-
-
-_Law = TypeVar("_Law", bound=Noise)
 
 
 def bayes_floor(
@@ -467,7 +333,7 @@ def least_noise(
             "constant from the column, so that its range is near 0."
         )
     if error >= ceiling:
-        raise _beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
+        raise beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
 
     def floor(size: float) -> float:
         return bayes_floor(
@@ -485,7 +351,7 @@ def least_noise(
         low, high = high, growth * high
         growth = min(2.0, growth**8)
         if high > _MANY * prior.width:
-            raise _beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
+            raise beyond_ceiling_error("least_noise", error, ceiling, f"a value {prior.name}", column)
     while low == high or floor(low) >= error:
         low, high = low / growth, low
     # In logarithms, because the bracket may span many orders of magnitude.
@@ -502,167 +368,3 @@ def least_noise(
     while floor(size) < error:
         size = shorter_up(math.nextafter(size, math.inf))
     return law(size)
-
-
-def _beyond_ceiling_error(
-    function: str, error: float, ceiling: float, what: str, column: str | None
-) -> PromiseError:
-    column_text = "" if column is None else f" for column {column!r}"
-    return PromiseError(
-        f"The parameter error of {function}{column_text} must be below {ceiling:.9g}, and was {error:.9g}: "
-        f"{what} can be guessed that well without any file, so no noise can prove more. Ask for less, "
-        "declare a wider domain if the column really has one, or leave the column out."
-    )
-
-
-def wrong_guess_floor(
-    keep: float,
-    levels: int,
-    *,
-    listed: int | None = None,
-    answers: int = 1,
-    total_variation: float = 0.0,
-) -> float:
-    """Return the least chance of guessing a listed value wrong after randomized response, rounded down.
-
-    Parameters
-    ----------
-    keep : float
-        Probability that the true level is reported; the others share the rest equally.
-    levels : int
-        Number of levels that may be reported; at least 2.
-    listed : int, optional
-        Number of levels that the value may have, all equally likely; None for all. "Other" and "missing"
-        are reported too, but not listed. Where one answer is about several columns, `levels` counts their
-        combinations and `listed` the values of one column.
-    answers : int
-        Number of independent answers about the same value; at least 0.
-    total_variation : float
-        Total variation distance between the sampler's law and the ideal one; in [0, 1].
-
-    Returns
-    -------
-    float
-        For one answer that is kept more often than by chance exactly
-        ``(1 - 1/listed) levels (1 - keep) / (levels - 1)``: it is the truth, or else drawn from all levels
-        alike. For several at least ``(listed - 1) / (r**answers + listed - 1)``, where `r` is the ratio of
-        the two probabilities of a report. Less ``total_variation``, and at least 0.
-
-    Privacy
-    -------
-    Under the uniform prior on the listed values, of one person.
-
-    Reference
-    ---------
-    ``docs/explanation/theorems/bayes-floor.md``, Lemma 6.
-
-    Examples
-    --------
-    >>> round(wrong_guess_floor(0.4, 4), 9), round(wrong_guess_floor(0.4, 4, listed=2), 9)
-    (0.6, 0.4)
-    """
-    function = "wrong_guess_floor"
-    kept, levels, listed, tv = _check_response(function, keep, levels, listed, total_variation)
-    whole(function, "answers", answers, least=0, way_out="Count the answers about one value.")
-    other = (1 - kept) / (levels - 1)
-    if answers == 0 or listed == 1:
-        wrong = 1 - Fraction(1, listed)
-    elif answers == 1:
-        # The best guess is the reported level, if it is listed and kept more often than by chance.
-        wrong = 1 - max(kept - other, Fraction(0)) - other * levels / listed
-    else:
-        odds = _power_up(max(kept, other), min(kept, other), answers)
-        wrong = Fraction(0) if odds is None else (listed - 1) / (odds + listed - 1)
-    return max(0.0, round_down(wrong - tv))
-
-
-def _power_up(above: Fraction, below: Fraction, exponent: int) -> Fraction | None:
-    """Return an upper bound on ``(above / below)**exponent``; None beyond the range of floats."""
-    log = exponent * math.log(round_up(above / below)) * (1.0 + 8.0 * UNIT) if below else math.inf
-    # exp turns the absolute error of an argument up to 700 into a relative one.
-    return None if log > 700.0 else Fraction(math.exp(log) * (1.0 + 2048.0 * UNIT))
-
-
-def keep_for_wrong_guess(
-    error: float,
-    levels: int,
-    *,
-    listed: int | None = None,
-    answers: int = 1,
-    column: str | None = None,
-    total_variation: float = 0.0,
-) -> float:
-    """Return the largest keep probability whose :func:`wrong_guess_floor` is at least ``error``.
-
-    Parameters
-    ----------
-    error : float
-        Probability of a wrong guess to reach; above 0 and below 1.
-    levels, listed, answers, total_variation
-        As for :func:`wrong_guess_floor`; `listed` at least 2, `answers` at least 1.
-    column : str, optional
-        Name of the column for error messages; None leaves it out.
-
-    Returns
-    -------
-    float
-        Rounded down; :func:`response_epsilon` gives its epsilon.
-
-    Raises
-    ------
-    PromiseError
-        If ``error`` is at or above ``1 - 1/listed``, the chance of a blind guess.
-
-    Privacy
-    -------
-    As :func:`wrong_guess_floor`.
-
-    Reference
-    ---------
-    ``docs/explanation/theorems/bayes-floor.md``, Lemma 6.
-    """
-    function = "keep_for_wrong_guess"
-    _, levels, listed, tv = _check_response(function, 0.5, levels, listed, total_variation)
-    answers = whole(function, "answers", answers, least=1, way_out="Count the answers about one value.")
-    error = finite(
-        function, "error", error, above=0.0, below=1.0, way_out="Ask for a chance between 0 and 1."
-    )
-    ceiling = 1 - Fraction(1, listed) - tv
-    wanted = Fraction(error) + tv
-    if Fraction(error) < ceiling:
-        if answers == 1:
-            # Lemma 6: a guess is wrong with probability levels * other * (1 - 1 / listed).
-            other = wanted * Fraction(listed, (listed - 1) * levels)
-        else:
-            # Several answers multiply their odds: each gets its part of the log odds.
-            odds = math.log((listed - 1) * (1 - wanted) / wanted) / answers
-            other = 1 / (Fraction(math.exp(odds) * (1.0 - 2.0**-40)) + levels - 1)
-        keep = round_down(1 - (levels - 1) * other)
-        if keep * levels >= 1:
-            return keep
-    raise _beyond_ceiling_error(
-        function, error, round_down(ceiling), f"one of {listed} equally likely values", column
-    )
-
-
-def _check_response(
-    function: str, keep: float, levels: int, listed: int | None, total_variation: float
-) -> tuple[Fraction, int, int, Fraction]:
-    """Return keep, levels, listed and total variation as checked exact numbers."""
-    levels = whole(function, "levels", levels, least=2, way_out="Declare at least two categories.")
-    listed = levels if listed is None else listed
-    if not 1 <= whole(function, "listed", listed, least=1, way_out="Count the listed values.") <= levels:
-        raise ParameterError(
-            f"The parameter listed of {function} must be at most levels, {levels}, and was {listed}. "
-            "Every listed value is a level."
-        )
-    keep = finite(function, "keep", keep, least=0.0, most=1.0, way_out="Give a probability.")
-    tv = finite(
-        function,
-        "total_variation",
-        total_variation,
-        least=0.0,
-        most=1.0,
-        way_out="Pass on what the sampler states; 0 for an ideal one.",
-    )
-    return Fraction(keep), levels, listed, Fraction(tv)
