@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -9,6 +10,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -24,7 +26,7 @@ from discreet.server.connections import ServiceProtocol
 from discreet.server.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
     from discreet.server.access import Scope
@@ -146,11 +148,23 @@ def overheard() -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
+def _short_ticks() -> Iterator[None]:
+    """Let a server look every few milliseconds whether it is to end: uvicorn looks ten times a second."""
+
+    def tick(_: float) -> Awaitable[None]:
+        return asyncio.sleep(0.005)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(uvicorn.server, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": tick}))
+        yield
+
+
+@contextlib.contextmanager
 def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) -> Iterator[RunningService]:
     """Run a service on a folder in a thread, over a real socket; a second run finds what the first left."""
     if not (folder / "town.csv").exists():
         write_table(folder)
-    with overheard() as lines:
+    with overheard() as lines, _short_ticks():
         backend = Service(Config.from_dict(settings(**changed), folder))
         if tokens is None:
             tokens = {name: backend.create_token("test", name, scope) for name, scope in PEOPLE.items()}
