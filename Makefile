@@ -62,4 +62,4 @@ docs: $(VENV)/.docs  ## build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 clean:           ## remove everything that the other targets made
-	rm -rf $(VENV) docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/examples docs/reference/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,6 +11,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+
 project = "discreet"
 author = "The discreet developers"
 copyright = author
@@ -21,11 +22,13 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx_design",
+    "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
 # Pages are Markdown; autosummary writes one reStructuredText page for each public name.
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build"]
+# The gallery is written anew by every build, from the scripts in docs/gallery.
+exclude_patterns = ["_build", "gallery"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 html_static_path = ["_static"]
 html_css_files = ["questions.css", "site.css"]
@@ -44,6 +47,21 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
 myst_heading_anchors = 3
+# Every script of the gallery runs at every build, and an error in one is an error of the build.
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "filename_pattern": "plot_",
+    "subsection_order": ["gallery/papers", "gallery/ways"],
+    "within_subsection_order": "FileNameSortKey",
+    "image_srcset": ["2x"],
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 1e9,
+    "write_computation_times": False,
+    "only_warn_on_example_error": True,  # a warning, which -W makes an error after all scripts have run
+}
 # "n_rows" in the shape of an array is taken for an attribute of that name, of which there are several.
 suppress_warnings = ["ref.python"]
 # Formulas become MathML, which browsers draw by themselves: no script is loaded from elsewhere.
