@@ -13,8 +13,8 @@ GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
 SCRIPTS = sorted(GALLERY.glob("*/*.py"))
 SHOWN = (
     "BoundedRelease", "CoarseRelease", "Database", "GaussianRelease", "InvariantRelease",
-    "LargeMarginGaussianClassifier", "MaskedRelease", "PrivateClassifier", "PrivateID3Classifier", "PrivateKMeans",
-    "PrivatePCA", "PrivatePerceptron", "SyntheticRelease",
+    "LargeMarginGaussianClassifier", "MaskedRelease", "PrivateClassifier", "PrivateID3Classifier",
+    "PrivateKMeans", "PrivatePCA", "PrivatePerceptron", "SyntheticRelease",
 )  # fmt: skip
 
 

@@ -661,6 +661,18 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self.shown!r})"
 
+    def _repr_html_(self) -> str:
+        """Return what was charged and what is left, for a notebook."""
+        from discreet.formatting import format_amounts
+        from discreet.html_tables import draw_facts  # only a notebook draws
+
+        (account,) = self.accounts(None)
+        facts = {"where": self.shown, "charges": f"{account.spent.charges:,}"}
+        if account.left is None or account.used is None:
+            return draw_facts("Ledger", [*facts.items(), ("limit", "none")])
+        facts |= {"limit": str(self.guarantee()), "left": format_amounts(account.left, up=False)}
+        return draw_facts("Ledger", facts.items(), (account.used["share"] or 0.0, 0.0))
+
 
 def _reopen(url: str, identity: str) -> Ledger:
     ledger = Ledger.open(url)

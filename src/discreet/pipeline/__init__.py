@@ -4,11 +4,11 @@ Reading order: ``release`` has the order of the stages of a release and ``_relea
 ``model`` and ``training`` do the same for a model. ``options`` turns a request into a release method,
 ``sources`` finds schema and ledger of a table, and ``table_registry`` recognizes a table by its path or its
 rows. ``_stages`` times and logs the stages, ``_output`` builds the folder and keeps the key, ``result``
-holds what a job returns. ``ways`` compares ways to publish before any of them is taken. ``plan`` and
-``published_folder`` are parts of a job that also run alone: a plan with more and less noise, a dry run,
-attacks on a published folder, the internal report. ``query`` answers one query on a file, ``query_session``
-several, ``query_plan`` those of a ``question_file`` together. Names are loaded at first use: drafting a
-schema needs no learner.
+holds what a job returns, ``progress`` has a bar for notebooks. ``ways`` compares ways to publish before any
+of them is taken. ``plan`` and ``published_folder`` are parts of a job that also run alone: a plan with more
+and less noise, a dry run, attacks on a published folder, the internal report. ``query`` answers one query
+on a file, ``query_session`` several, ``query_plan`` those of a ``question_file`` together. Names are loaded
+at first use: drafting a schema needs no learner.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.pipeline.model import PublishedModel, load_model, publish_model
     from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing, SparkOptions
+    from discreet.pipeline.progress import ProgressBar
     from discreet.pipeline.query import preview_table_query, query_table
     from discreet.pipeline.query_session import read
     from discreet.pipeline.release import publish
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KeyEscrow",
     "Output",
+    "ProgressBar",
     "Published",
     "PublishedModel",
     "Row",
@@ -44,6 +46,7 @@ __all__ = [
 _HOME = {
     "KeyEscrow": "options",
     "Output": "options",
+    "ProgressBar": "progress",
     "Published": "result",
     "PublishedModel": "model",
     "Row": "result",

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from discreet.schema.schema import Neighbors
 
 
+_MOST_SHOWN = 20  # numbers that a notebook shows
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Answer:
     """Noisy answer to an aggregate.
@@ -84,6 +87,32 @@ class Answer:
     def __post_init__(self) -> None:
         if not self.parts:
             object.__setattr__(self, "parts", (self.receipt.id,))
+
+    def _repr_html_(self) -> str:
+        """Return the noisy numbers with their standard deviations, for a notebook."""
+        from itertools import islice, product  # only a notebook draws
+
+        from discreet import html_tables as html
+        from discreet.formatting import name, number_with_margin
+
+        values, sds = np.atleast_1d(self.value), np.broadcast_to(self.sd, np.shape(self.value)).reshape(-1)
+        labels = self.labels or [range(1, n + 1) for n in np.shape(self.value)]
+        keys = islice(product(*labels), _MOST_SHOWN)
+        body = [
+            [
+                *(html.write_heading(name(str(part)), "row") for part in key),
+                html.write_cell(
+                    f"{number_with_margin(value, sd)} ± {number_with_margin(sd, sd)}", align="right"
+                ),
+            ]
+            for key, value, sd in zip(keys, values.reshape(-1), sds, strict=False)
+        ]
+        more = values.size - _MOST_SHOWN
+        notes = [f"… {more:,} more numbers in value."] if more > 0 else []
+        paid = (
+            "nothing; it was paid for before" if self.cached else ", ".join(map(str, self.cost)) or "nothing"
+        )
+        return html.write_html(f"Answer, {self.law} noise", (), body, [*notes, f"Cost: {paid}."])
 
     @classmethod
     def merge(cls, *answers: Answer) -> Answer:

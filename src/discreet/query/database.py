@@ -337,6 +337,22 @@ class Database(QueryExecutor, PrivateTable):
     def __repr__(self) -> str:
         return f"Database({len(self.schema.released)} columns, {self.neighbors}, ledger={self.ledger!r})"
 
+    def _repr_html_(self) -> str:
+        """Return public facts and the budget, for a notebook; no row is read."""
+        from discreet.formatting import list_names
+        from discreet.html_tables import draw_facts  # only a notebook draws
+
+        facts = {
+            "columns": list_names(self.schema.names),
+            "rows": "not public" if self.n_rows is None else f"{self.n_rows:,}",
+            "protects": f"each {self.schema.unit} ({self.neighbors})",
+            "budget": "recorded, without a limit",
+        }
+        budget = self.budget().total
+        if budget is not None and budget.limit is not None:
+            facts["budget"] = str(budget)
+        return draw_facts(self.schema.title or "Private database", facts.items())
+
 
 def _keeping_engine(
     keep: str | os.PathLike[str], source: Any, engine: Engine | None, ledger: Ledger | None

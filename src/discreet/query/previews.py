@@ -203,7 +203,7 @@ class Preview(QueryResult):
         return f"Preview({self.question!r}: {self.margin_words})"
 
     def _repr_html_(self) -> str:
-        from discreet.query.result_drawing import draw_facts  # only a notebook draws
+        from discreet.html_tables import draw_facts  # only a notebook draws
 
         law = (self.law_words or "").removeprefix("Noise: ")
         facts = {"as SQL": self.sql, "numbers": self.margin_words, "noise": law}

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from discreet.formatting import NumberFormat, date, format_share, name, number, printable, shorten
+from discreet.formatting import NumberFormat, date, name, number, shorten
+from discreet.html_tables import ACCENT, LEFT, RIGHT, escape_text, write_cell, write_heading, write_html
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from discreet.query.result_table import CellNumbers, ResultTable, TableColumn
 
 MAX_ROWS = 200
 """Maximum number of groups that a table or a chart shows."""
-_ACCENT = "#4a8fd4"  # legible on white and on black
 _BAR_WIDTH, _BAR_HEIGHT = 180, 20
 _SMALLEST, _LARGEST = 1e-290, 1e307  # between them no width or step of a scale underflows or is infinite
 _FAINT = 0.45  # opacity of a number from which nothing can be read
-_LEFT = "text-align:left;vertical-align:middle;padding:2px 12px 2px 0"
-_RIGHT = "text-align:right;vertical-align:middle;padding:2px 12px 2px 0;white-space:nowrap"
-_MUTED = "margin:4px 0 0 0;opacity:0.75"
 
 
 class Scale(NamedTuple):
@@ -128,7 +124,7 @@ def _bar_shapes(
             left, right = sorted((scale(0.0), scale(cell.value)))
             shapes += (
                 f'<rect x="{_pixel(left)}" y="{_pixel(middle - 6)}" width="{_pixel(right - left)}" '
-                f'height="12" fill="{_ACCENT}" fill-opacity="0.55"/>'
+                f'height="12" fill="{ACCENT}" fill-opacity="0.55"/>'
             )
         shapes += _line(zero, middle - 9, zero, middle + 9, ink, opacity=0.5)
     if cell.lower < cell.upper:
@@ -190,46 +186,10 @@ def draw_table(table: ResultTable) -> str:
     return write_html(table.title, head, body, [*left_out, *table.notes])
 
 
-def write_html(
-    title: str, head: Sequence[str], body: Iterable[Sequence[str]], notes: Iterable[str] = ()
-) -> str:
-    """Return an HTML table with a caption, and sentences below it.
-
-    Parameters
-    ----------
-    title : str
-        Caption of the table, as plain text.
-    head : sequence of str
-        Cells of the first row, as HTML; empty for a table without one.
-    body : iterable of sequence of str
-        Cells of the other rows, as HTML.
-    notes : iterable of str
-        Sentences below the table, as plain text.
-    """
-    caption = f'<caption style="text-align:left;font-weight:bold;padding:0 0 4px 0">{_text(title)}</caption>'
-    first = f"<thead><tr>{''.join(head)}</tr></thead>" if head else ""
-    rows = "".join(f"<tr>{''.join(cells)}</tr>" for cells in body)
-    below = "".join(f'<p style="{_MUTED}">{_text(note)}</p>' for note in notes)
-    return (
-        f'<div><table style="border-collapse:collapse">{caption}{first}<tbody>{rows}</tbody></table>'
-        f"{below}</div>"
-    )
-
-
-def write_cell(text: str, *, align: str = "left") -> str:
-    """Return a plain cell of an HTML table."""
-    return f'<td style="{_RIGHT if align == "right" else _LEFT}">{_text(text)}</td>'
-
-
-def write_heading(text: str, scope: str = "col") -> str:
-    """Return the heading of a column or a row of an HTML table."""
-    return f'<th scope="{scope}" style="{_LEFT}">{_text(text)}</th>'
-
-
 def _headings(column: str) -> list[str]:
     """Return the headings of a number: its name, its interval, and an empty one above the bars."""
-    right = f'<th scope="col" style="{_RIGHT}">'
-    return [f"{right}{_text(column)}</th>", f"{right}95&#160;% interval</th>", "<td></td>"]
+    right = f'<th scope="col" style="{RIGHT}">'
+    return [f"{right}{escape_text(column)}</th>", f"{right}95&#160;% interval</th>", "<td></td>"]
 
 
 def _number_cells(table: ResultTable, column: TableColumn) -> list[list[str]]:
@@ -244,7 +204,7 @@ def _number_cells(table: ResultTable, column: TableColumn) -> list[list[str]]:
         [
             write_cell(value, align="right"),
             write_cell(interval or "exact", align="right"),
-            f'<td style="{_LEFT}">{frame}{_bar_shapes(cell, column, scale, middle)}</svg></td>',
+            f'<td style="{LEFT}">{frame}{_bar_shapes(cell, column, scale, middle)}</svg></td>',
         ]
         for cell, (value, interval) in zip(
             table.numbers(column)[:MAX_ROWS], table.texts(column)[:MAX_ROWS], strict=True
@@ -295,43 +255,6 @@ def _write_past(row: Mapping[str, Any]) -> tuple[str, str]:
     return write(value), "exact" if exact else write.interval(lower, upper)
 
 
-def draw_facts(
-    title: str, facts: Iterable[tuple[str, str]], budget: tuple[float, float] | None = None
-) -> str:
-    """Return named facts as an HTML table.
-
-    Parameters
-    ----------
-    title : str
-        Caption of the table, as plain text.
-    facts : iterable of (name, text)
-        Facts in their order, as plain text.
-    budget : tuple of float, optional
-        Part of a budget that is used, and part that is taken; drawn as a bar below the facts.
-    """
-    body = [[write_heading(fact, "row"), write_cell(text)] for fact, text in facts]
-    if budget is not None:
-        body.append([write_heading("budget", "row"), f'<td style="{_LEFT}">{_draw_share(*budget)}</td>'])
-    return write_html(title, (), body)
-
-
-def _draw_share(used: float, takes: float) -> str:
-    """Return a bar of a budget: the part that is used in gray, the part that is taken in color."""
-    first = _BAR_WIDTH * min(1.0, max(0.0, used))
-    second = min(_BAR_WIDTH - first, _BAR_WIDTH * max(0.0, takes))
-    words = f"{format_share(used)} is used; this takes {format_share(takes)}"
-    return (
-        f'<svg width="{_BAR_WIDTH}" height="10" role="img" aria-label="{words}">'
-        f'<rect width="{_BAR_WIDTH}" height="10" rx="2" fill="currentColor" fill-opacity="0.12"/>'
-        f'<rect width="{_pixel(first)}" height="10" rx="2" fill="currentColor" fill-opacity="0.45"/>'
-        f'<rect x="{_pixel(first)}" width="{_pixel(second)}" height="10" fill="{_ACCENT}"/></svg> {words}'
-    )
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))
-
-
 # Charts.
 
 _INK, _GRAY, _GRID = "#1a1a1a", "#5f5f5f", "#dddddd"
@@ -367,7 +290,7 @@ def draw_chart(table: ResultTable) -> str:
     height = _pixel(top + 14)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
-        f'viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{_text(_describe(table))}" '
+        f'viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape_text(_describe(table))}" '
         "font-family=\"system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Arial, sans-serif\">"
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>{"".join(parts)}</svg>\n'
     )
@@ -430,11 +353,11 @@ def _label(
     weight: str = "normal", whole: str | None = None,
 ) -> str:  # fmt: skip
     """Return a text element, with the whole text as its title where it was shortened."""
-    title = "" if whole in (None, text) else f"<title>{_text(whole or '')}</title>"
+    title = "" if whole in (None, text) else f"<title>{escape_text(whole or '')}</title>"
     bold = "" if weight == "normal" else f' font-weight="{weight}"'
     return (
         f'<text x="{_pixel(x)}" y="{_pixel(y)}" font-size="{size}" fill="{ink}" '
-        f'text-anchor="{anchor}"{bold}>{title}{_text(text)}</text>'
+        f'text-anchor="{anchor}"{bold}>{title}{escape_text(text)}</text>'
     )
 
 

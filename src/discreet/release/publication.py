@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from discreet import formatting
 from discreet.noise_law import NoiseLaw
 from discreet.schema import Schema, unclipped_column
 from discreet.tables import Field, write_table
@@ -140,6 +141,13 @@ class Publication:
         return (*self.earlier, self.receipt)
 
 
+def _shown_cell(cell: object) -> str:
+    """Return a published cell as a notebook shows it."""
+    if isinstance(cell, float):
+        return "" if np.isnan(cell) else f"{cell:.6g}"
+    return "" if cell is None else formatting.name(str(cell))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Release:
     """A table that may be published, with everything it promises.
@@ -242,6 +250,20 @@ class Release:
         n_rows = len(next(iter(self.columns.values()), ()))
         kept = "; ".join(str(promise) for promise in self.promises)
         return f"<{type(self).__name__}: {n_rows:,} rows, {len(self.columns)} columns; {kept}>"
+
+    def _repr_html_(self) -> str:
+        """Return the first published rows and the promises, for a notebook."""
+        from discreet import html_tables as html  # only a notebook draws
+
+        first = {name: cells[:5].tolist() for name, cells in self.cells.items()}
+        head = [html.write_heading(formatting.name(name)) for name in first]
+        body = [
+            [html.write_cell(_shown_cell(cell)) for cell in row] for row in zip(*first.values(), strict=True)
+        ]
+        n_rows = formatting.count_noun(len(next(iter(self.columns.values()), ())), "row")
+        seeded = ["Noise from a known seed protects no one."] if self.receipt.seeded else []
+        title = f"Released table of {n_rows}, of which {len(body)} are shown"
+        return html.write_html(title, head, body, [*map(str, self.promises), *seeded])
 
     def noise_law(self) -> NoiseLaw:
         """Return the distribution of every published cell given the true one, for learners that use it."""

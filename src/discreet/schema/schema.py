@@ -274,6 +274,11 @@ class Schema(metaclass=CheckedArguments):
         assert self._digest is not None
         return self._digest
 
+    def _repr_html_(self) -> str:
+        from discreet.schema._notebook import draw_schema  # only a notebook draws
+
+        return draw_schema(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the content of a schema file, of plain JSON values."""
         from discreet.schema._document import document

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from discreet.errors import ParameterError
+from discreet.formatting import list_names
 
 
 def write_json(value: Any) -> str:
@@ -351,6 +352,19 @@ class Statement(Document):
     attacks: list[dict[str, Any]]
     files: dict[str, str]
 
+    def _repr_html_(self) -> str:
+        """Return the main facts and the promises in words, for a notebook."""
+        from discreet.html_tables import draw_facts  # only a notebook draws
+
+        facts = {
+            "method": self.what.method.name,
+            "rows": f"{self.what.rows_published:,}",
+            "columns": list_names([column.column for column in self.numbers.columns]),
+            "protects": f"each {self.unit.unit} ({self.unit.neighbors})",
+            "attacks": f"{len(self.attacks):,} in the statement",
+        }
+        return draw_facts("Privacy statement", facts.items(), notes=self.definition.sentences)
+
     # A return type would replace the published JSON Schema by its own.
     @model_serializer(mode="wrap")
     def _leave_out_risk(self, write: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # noqa: ANN202
@@ -525,6 +539,18 @@ class ModelStatement(Document):
     implementation: ModelImplementation
     quality: ModelQuality | None = None
     files: dict[str, str]
+
+    def _repr_html_(self) -> str:
+        """Return the main facts and the promises in words, for a notebook."""
+        from discreet.html_tables import draw_facts
+
+        facts = {
+            "model": self.what.model.name,
+            "predicts": self.what.predicts or "",
+            "from": list_names(self.what.reads),
+            "protects": f"each {self.unit.unit} ({self.unit.neighbors})",
+        }
+        return draw_facts("Privacy statement", facts.items(), notes=self.definition.sentences)
 
     # A return type would replace the published JSON Schema by its own.
     @model_serializer(mode="wrap")
