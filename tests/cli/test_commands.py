@@ -16,7 +16,7 @@ from docs.generate_reference import cli_page
 
 from discreet import Schema
 from discreet.evaluation.ways import TITLES
-from discreet.ledger.audit_log import check_log
+from discreet.ledger.log_verification import check_log
 from discreet.release import METHODS
 from discreet.tables import Table
 from tests.cli.run import discreet

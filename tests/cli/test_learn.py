@@ -14,7 +14,7 @@ import pytest
 from discreet import ApproxDP, Ledger, PureDP, Schema, datasets, load_model, publish_model, verify
 from discreet.errors import ParameterError
 from discreet.learn import METHODS, Learner
-from discreet.ledger.audit_log import check_log
+from discreet.ledger.log_verification import check_log
 from discreet.pipeline import KeyEscrow
 from discreet.pipeline.training import model_options, trainable_models
 from discreet.report.statement.documents import ModelStatement

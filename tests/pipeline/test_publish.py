@@ -29,7 +29,7 @@ from discreet.errors import (
     SelfAttackFailed,
     SourceError,
 )
-from discreet.ledger.audit_log import check_log
+from discreet.ledger.log_verification import check_log
 from discreet.noise import Stream
 from discreet.pipeline import _release_stages, publish
 from discreet.pipeline._output import ReleaseKey

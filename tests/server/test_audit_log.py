@@ -130,13 +130,13 @@ def test_a_check_waits_for_a_line_that_is_being_written(
         go.wait(10)
         return 20 + real(handle, line[20:])
 
-    before = service.backend.audit_log.check()
+    before = service.backend.audit_log.check().lines
     monkeypatch.setattr(os, "write", slowly)
     writer = threading.Thread(target=service.backend.audit_log.write, args=("test",))
     writer.start()
     assert half.wait(10)
     found: list[int] = []
-    checker = threading.Thread(target=lambda: found.append(service.backend.audit_log.check()))
+    checker = threading.Thread(target=lambda: found.append(service.backend.audit_log.check().lines))
     checker.start()
     checker.join(0.2)
     assert checker.is_alive()

@@ -21,7 +21,6 @@ from discreet.errors import (
     LedgerUnavailable,
     OtherLedger,
     ParameterError,
-    SourceError,
 )
 from discreet.ledger import Ledger
 from discreet.privacy import ZCDP
@@ -144,7 +143,7 @@ def test_the_trail_holds_every_answer_with_its_row_of_the_ledger(service: Runnin
     )
     assert str(first["value"]) not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
-    assert service.backend.audit_log.check() == len(lines_of(path))
+    assert service.backend.audit_log.check().lines == len(lines_of(path))
 
 
 def test_a_changed_trail_is_refused_at_the_start_and_found_by_a_check(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ def test_a_changed_trail_is_refused_at_the_start_and_found_by_a_check(tmp_path: 
         path = tmp_path / "audit.jsonl"
         path.write_text(path.read_text().replace('"who":"ana"', '"who":"bob"'))
         assert service.client("cura").get("/v1/curator/check").status_code == 503
-    with pytest.raises(SourceError, match="must follow from the line before"):
+    with pytest.raises(LedgerTampered, match="must follow from the line before"):
         Service(Config.from_dict(settings(), tmp_path))
 
 
@@ -185,7 +184,7 @@ def test_processes_share_one_trail_without_breaking_its_chain(tmp_path: Path) ->
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
     from discreet.server.audit_log import ServiceLog
 
-    assert ServiceLog(path).check() == 600
+    assert ServiceLog(path).check().lines == 600
 
 
 # Files that are not what they were.

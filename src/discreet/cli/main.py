@@ -13,6 +13,7 @@ import typer
 
 from discreet.cli import (
     audit,
+    audit_log,
     check,
     demo,
     init,
@@ -75,6 +76,7 @@ app.command()(verify.verify)
 app.command()(serve.serve)
 app.add_typer(token.app, name="token")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(audit_log.app, name="audit-log")
 app.command()(demo.demo)
 
 

@@ -56,7 +56,7 @@ def create(
             from discreet.server.dataset import load_schema
 
             limit = options.make_promise(load_schema(settings), **numbers)
-        token = tokens.create(_operator(), name, scope, days=days, limit=limit)
+        token = tokens.create(operator_name(), name, scope, days=days, limit=limit)
     write_out(token + "\n")
 
 
@@ -79,7 +79,7 @@ def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
 def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
     """Replace a token by a new one and print it once; the old one becomes invalid immediately."""
     with _open_tokens(config) as (tokens, _):
-        token = tokens.rotate(_operator(), name)
+        token = tokens.rotate(operator_name(), name)
     write_out(token + "\n")
 
 
@@ -87,7 +87,7 @@ def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
 def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
     """Revoke the tokens of a name immediately; answers that were paid for stay paid."""
     with _open_tokens(config) as (tokens, _):
-        count = tokens.revoke(_operator(), name)
+        count = tokens.revoke(operator_name(), name)
     write_out(f"{name}: {'revoked' if count else 'had no valid token'}.\n")
 
 
@@ -96,23 +96,15 @@ def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
     """Open the token store of a service, and yield it with the configuration of the service."""
     from discreet.server.access import AccessStore
     from discreet.server.audit_log import ServiceLog
-    from discreet.server.config import Config
     from discreet.server.credentials import TokenAdmin
 
-    if not config.exists():
-        from discreet.errors import ParameterError
-
-        raise ParameterError(
-            f"--config must be the configuration of the service, and there is no file {str(config)!r}. "
-            "Give its path, or set DISCREET_CONFIG."
-        )
-    settings = Config.load(config)
+    settings = load_config(config)
     access = AccessStore(settings.access)
     try:
         tokens = TokenAdmin(
             access,
             ServiceLog(settings.audit_log),
-            lambda: _open_ledger(settings),
+            lambda: open_service_ledger(settings),
             rule=settings.rule,
             order=settings.order,
         )
@@ -121,14 +113,27 @@ def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
         access.close()
 
 
-def _open_ledger(settings: "Config") -> Any:
+def load_config(config: Path) -> "Config":
+    """Return the configuration of a service, or say that there is no such file."""
+    from discreet.errors import ParameterError
+    from discreet.server.config import Config
+
+    if not config.exists():
+        raise ParameterError(
+            f"--config must be the configuration of the service, and there is no file {str(config)!r}. "
+            "Give its path, or set DISCREET_CONFIG."
+        )
+    return Config.load(config)
+
+
+def open_service_ledger(settings: "Config") -> Any:
     """Open the ledger of a service."""
     from discreet.server.dataset import load_schema, open_ledger
 
     return open_ledger(settings, load_schema(settings))
 
 
-def _operator() -> str:
+def operator_name() -> str:
     """Return who runs this command, for the audit log."""
     import getpass
 

@@ -25,10 +25,14 @@ from discreet.ledger._verification import check_record
 from discreet.ledger.records import (
     DATASET_MARK,
     Entry,
+    LogAnchor,
+    anchored_logs,
+    find_anchor,
     find_entry,
     find_position,
     hash_row,
     iter_charges,
+    log_mark,
     make_entry,
     make_receipt,
     missing_row_error,
@@ -434,6 +438,34 @@ class Ledger:
         """Return the identities of other ledgers that the same table was charged to, as far as recorded."""
         with self._store.read() as transaction:
             return other_ledgers(transaction)
+
+    def anchor_log(self, anchor: LogAnchor) -> None:
+        """Record the last line of an audit log, so that a log without this line is known to be incomplete.
+
+        Parameters
+        ----------
+        anchor : LogAnchor
+            Line that is on disk; one before a line that is anchored already is left out.
+
+        Privacy
+        -------
+        Number and hash of a line depend on requests and their order, and on no row of the table.
+        """
+        when = now()
+
+        def append(transaction: Transaction) -> None:
+            known = find_anchor(transaction, anchor.log)
+            if known is None or known.line < anchor.line:
+                row = transaction.append(when, canonical({"type": "audit log", **anchor.to_dict()}))
+                transaction.put_mark(log_mark(anchor.log), row.seq)
+
+        self._write(append)
+
+    def log_anchors(self) -> dict[str, LogAnchor]:
+        """Return the last anchor of every audit log, by the log's identity, that of the latest row last."""
+        with self._store.read() as transaction:
+            anchors = ((log, find_anchor(transaction, log)) for log in anchored_logs(transaction))
+            return {log: anchor for log, anchor in anchors if anchor is not None}
 
     def history(self, owner: str | None = None, *, after: int = 0, first: int | None = None) -> list[Receipt]:
         """Return the receipts of all charges, oldest first.

@@ -13,7 +13,9 @@ from discreet.ledger.records import (
     FORMAT,
     TOTAL,
     LedgerRow,
+    LogAnchor,
     charge_scopes,
+    log_mark,
     other_mark,
     owner_scope,
     request_mark,
@@ -53,6 +55,7 @@ class Replay:
         self.answers: dict[str, str] = {}
         self.marks: dict[str, int] = {}
         self._known: set[str] = set()
+        self._anchored: dict[str, int] = {}
         self._payers: dict[int, str | None] = {}
         self._owner_caps: Caps | None = None
 
@@ -76,6 +79,8 @@ class Replay:
                 case "others":
                     for ledger in content["ledgers"]:
                         self._mark(other_mark(ledger), row.seq)
+                case "audit log":
+                    self._anchor(row, LogAnchor.from_content(content))
                 case other:
                     raise ValueError(f"unknown type {other!r}")
         except (ValueError, KeyError, TypeError, BudgetExceeded) as error:
@@ -128,6 +133,12 @@ class Replay:
         if not isinstance(content["dataset"], str):
             raise TypeError("a data set has a name")
         self._mark(DATASET_MARK, row.seq)
+
+    def _anchor(self, row: LedgerRow, anchor: LogAnchor) -> None:
+        if anchor.line <= self._anchored.get(anchor.log, 0):
+            raise ValueError("an audit log is anchored at later and later lines")
+        self._anchored[anchor.log] = anchor.line
+        self.marks[log_mark(anchor.log)] = row.seq
 
     def _mark(self, key: str, seq: int) -> None:
         if key in self.marks:

@@ -1,8 +1,10 @@
 """Audit log of releases and refusals: user, time, declaration and cost of every run.
 
 The log has one line of JSON per event, and each line has the hash of the one before, so that changed, removed
-and inserted lines are detected. A permanent log is kept beside the ledger and gets the lines of every run; a
-release carries a copy in ``internal/audit.jsonl``.
+and inserted lines are detected; ``log_verification`` reads it. A permanent log is kept beside the ledger and
+gets the lines of every run; a release carries a copy in ``internal/audit.jsonl``. The log of a service is
+rotated: a full file gets the number of its first line as its suffix, and the next one goes on with the
+same chain.
 """
 
 from __future__ import annotations
@@ -14,20 +16,23 @@ import hashlib
 import json
 import os
 import platform
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import SourceError
 from discreet.privacy.receipt import canonical, installed_versions, now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 FILE = "audit.jsonl"
 TUNED = "tuned"
 """Event after which statements say that the noise was tuned on private rows."""
-_START = "0" * 64  # hash that the first line names as that of the line before it
+ROTATED = "rotated"
+"""Event of the first line of a file that goes on with the chain of another file."""
+START = "0" * 64
+"""Hash that the first line names as that of the line before it."""
 
 
 class _LinePosition(NamedTuple):
@@ -37,7 +42,7 @@ class _LinePosition(NamedTuple):
     hash: str
 
 
-_BEGINNING = _LinePosition(0, _START)
+_BEGINNING = _LinePosition(0, START)
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "duckdb", "cryptography")
 
 
@@ -74,7 +79,14 @@ class AuditLog:
             status = os.fstat(handle)
             # If no other process has written since, the last line is the one that this process wrote.
             if self._end != (status.st_ino, status.st_size):
-                self._position, _ = _last_position(handle)
+                position, _ = _last_position(handle)
+                if position.seq < self._position.seq:
+                    raise SourceError(
+                        f"The audit log {str(self.path)!r} must have line {self._position.seq}, which this "
+                        "process wrote or read, and ends before it: it was cut, moved or replaced. Put it "
+                        "back."
+                    )
+                self._position = position
             self._position = _append(handle, self._position, events)
             self._end = (status.st_ino, os.fstat(handle).st_size)
 
@@ -88,6 +100,54 @@ class AuditLog:
                 position, torn = _last_position(handle)
                 if torn:
                     _append(handle, position, [("cut", {"bytes": torn})])
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file after the last line that this process wrote."""
+        return 0 if self._end is None else self._end[1]
+
+    def rotate(self, summarize: Callable[[Iterable[bytes]], Mapping[str, Any]]) -> Path | None:
+        """Begin a new file that goes on with the chain, and return where the old one is now.
+
+        Parameters
+        ----------
+        summarize : callable
+            Function that is given the lines of the old file, while no other process writes, and returns the
+            facts of the new file's first line.
+
+        Returns
+        -------
+        Path or None
+            The old file, which is named by the number of its first line; None if it had no line.
+        """
+        assert self.path is not None
+        with _open_locked(self.path) as handle:
+            position, _ = _last_position(handle)
+            if not position.seq:
+                return None
+            with self.path.open("rb") as file:
+                first = json.loads(file.readline())["seq"]
+                file.seek(0)
+                facts = summarize(file)
+            old = self.path.with_name(f"{self.path.name}.{first}")
+            draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
+            os.fsync(handle)
+            with suppress(FileNotFoundError):
+                draft.unlink()
+            new = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+            try:
+                self._position = _append(new, position, [(ROTATED, facts)])
+                os.fsync(new)
+                # Killed after the link, the log is one file under two names, and goes on as if nothing
+                # had happened; after the rename the new file is in place, with the hash of the old one.
+                if not (old.exists() and old.samefile(self.path)):
+                    old.hardlink_to(self.path)
+                draft.rename(self.path)
+                self._end = (os.fstat(new).st_ino, os.fstat(new).st_size)
+            finally:
+                draft.unlink(missing_ok=True)
+                os.close(new)
+        return old
 
     def begin(self, **facts: Any) -> None:
         """Append the event "begin" with user name, machine and versions."""
@@ -114,58 +174,6 @@ class AuditLog:
         target.write_bytes(content)
 
 
-def read_log(path: Path, *, last: int | None = None) -> bytes:
-    """Return the content of a permanent log, without a line that is just being written.
-
-    Parameters
-    ----------
-    last : int, optional
-        Number of bytes at its end; None returns all.
-    """
-    try:
-        with path.open("rb") as file:
-            # Lines are only ever added, so the lock is needed for the size alone.
-            fcntl.flock(file, fcntl.LOCK_SH)
-            size = os.fstat(file.fileno()).st_size
-            fcntl.flock(file, fcntl.LOCK_UN)
-            file.seek(0 if last is None else max(0, size - last))
-            return file.read(size - file.tell())
-    except OSError as problem:
-        raise SourceError(
-            f"The audit log {str(path)!r} must be a file that can be read, and is not ({problem.strerror}). "
-            "Look whether it is still there."
-        ) from None
-
-
-def check_log(path: Path) -> int:
-    """Verify the hash chain of a log and return its number of lines.
-
-    Raises
-    ------
-    SourceError
-        The message names the first line that does not follow from the one before. Lines removed at the end
-        and a log rewritten from some line on are not detected: compare with a copy.
-    """
-    previous = _START
-    lines = read_log(path).split(b"\n")
-    for number, text in enumerate(lines[:-1], 1):
-        try:
-            content = json.loads(text)
-            claimed = content.pop("hash")
-            fits = content["seq"] == number and content["previous"] == previous and claimed == _hash(content)
-        except (ValueError, KeyError, AttributeError, TypeError):
-            fits = False
-        if not fits:
-            raise SourceError(
-                f"Line {number} of {str(path)!r} must follow from the line before it, and does not: the log "
-                "was changed. Compare it with a copy."
-            )
-        previous = claimed
-    if lines[-1]:
-        raise SourceError(f"The last line of {str(path)!r} must be whole, and is not.")
-    return len(lines) - 1
-
-
 def _user_name() -> str:
     try:
         return f"{getpass.getuser()}@{platform.node()}"
@@ -188,18 +196,32 @@ def _lines(
             **facts,
             "previous": position.hash,
         }
-        position = _LinePosition(position.seq + 1, _hash(content))
+        position = _LinePosition(position.seq + 1, hash_line(content))
         lines.append((canonical({**content, "hash": position.hash}) + "\n").encode())
     return lines, position
 
 
-def _hash(content: dict[str, Any]) -> str:
+def hash_line(content: Mapping[str, Any]) -> str:
+    """Return the SHA-256 digest of a line without its hash."""
     return hashlib.sha256(canonical(content).encode()).hexdigest()
 
 
 @contextmanager
 def _open_locked(path: Path) -> Iterator[int]:
     """Return a context with a handle of the permanent log, under an exclusive lock."""
+    handle = _lock(path)
+    while not _is_current(handle, path):
+        # Another process rotated the log while this one waited for the lock.
+        os.close(handle)
+        handle = _lock(path)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _lock(path: Path) -> int:
+    """Return a handle of the permanent log, locked exclusively; the file is made if it is not there."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as problem:
@@ -207,11 +229,16 @@ def _open_locked(path: Path) -> Iterator[int]:
             f"The audit log {str(path)!r} cannot be written ({problem.strerror}). It is kept beside the "
             "ledger; choose another --ledger, in a folder that may be written to."
         ) from None
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def _is_current(handle: int, path: Path) -> bool:
+    """Return whether a handle is that of the file that has the log's name now."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield handle
-    finally:
-        os.close(handle)
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _append(

@@ -243,6 +243,73 @@ def charge_scopes(owner: str | None, *, known: bool) -> list[str]:
     return [*([] if known else [TOTAL]), *([] if owner is None else [owner_scope(owner)])]
 
 
+@dataclass(frozen=True, slots=True)
+class LogAnchor:
+    """A line of an audit log, as a ledger records it.
+
+    Attributes
+    ----------
+    log : str
+        Identity of the log: the hash of its first line.
+    line : int
+        Number of the anchored line.
+    hash : str
+        Hash of the anchored line.
+    file : int
+        Number of the first line of the file that has it.
+    offset : int
+        Byte of that file at which the line begins.
+    """
+
+    log: str
+    line: int
+    hash: str
+    file: int
+    offset: int
+
+    @classmethod
+    def from_content(cls, content: Mapping[str, Any]) -> LogAnchor:
+        """Return the anchor that the body of a row holds."""
+        return cls(
+            str(content["log"]),
+            int(content["line"]),
+            str(content["hash"]),
+            int(content["file"]),
+            int(content["offset"]),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {
+            "log": self.log,
+            "line": self.line,
+            "hash": self.hash,
+            "file": self.file,
+            "offset": self.offset,
+        }
+
+
+def log_mark(log: str) -> str:
+    """Return the mark of the last row that anchors an audit log."""
+    return canonical(["audit log", log])
+
+
+def find_anchor(transaction: Transaction, log: str) -> LogAnchor | None:
+    """Return the last anchor of an audit log; None if it was never anchored."""
+    seq = transaction.mark(log_mark(log))
+    if seq is None:
+        return None
+    row = transaction.row(seq)
+    if row is None:
+        raise missing_row_error(seq)
+    return LogAnchor.from_content(row.content)
+
+
+def anchored_logs(transaction: Transaction) -> list[str]:
+    """Return the identities of all audit logs that were anchored, in the order of their last rows."""
+    return _marked_names(transaction, "audit log")
+
+
 def other_mark(ledger: str) -> str:
     """Return the mark of the row that names another ledger of the same table."""
     return canonical(["other ledger", ledger])
@@ -250,7 +317,12 @@ def other_mark(ledger: str) -> str:
 
 def other_ledgers(transaction: Transaction) -> list[str]:
     """Return the identities of all other ledgers of the same table, in the order of their rows."""
-    start = canonical(["other ledger"])[:-1]
+    return _marked_names(transaction, "other ledger")
+
+
+def _marked_names(transaction: Transaction, kind: str) -> list[str]:
+    """Return the names in all marks of one kind, in the order of their rows."""
+    start = canonical([kind])[:-1] + ","
     rows = transaction.execute(
         "SELECT key FROM marks WHERE substr(key, 1, length(?)) = ? ORDER BY seq, key", start, start
     )

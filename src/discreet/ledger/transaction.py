@@ -41,7 +41,7 @@ _PUT_TOTAL = (
 )
 _PUT_PAID = "INSERT INTO questions (question, owner, seq) VALUES (?, ?, ?)"
 _PUT_ANSWER = "INSERT INTO answers (key, answer) VALUES (?, ?)"
-_PUT_MARK = "INSERT INTO marks (key, seq) VALUES (?, ?)"
+_PUT_MARK = "INSERT INTO marks (key, seq) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET seq = excluded.seq"
 
 _MOST_KNOWN = 4096  # entries of a table that are cached: checking a ledger reads all of them
 _ABSENT: Any = object()
@@ -379,7 +379,7 @@ class Transaction(ABC):
         return {str(key): int(seq) for key, seq in self.execute("SELECT key, seq FROM marks")}
 
     def put_mark(self, key: str, seq: int) -> None:
-        """Record that a row has a key."""
+        """Record that a row has a key, instead of an earlier row that may have had it."""
         self._marks.put(key, seq)
 
     def _ensure_read(self, table: _TableBuffer[K, V], key: K, read_set: ReadSet) -> None:

@@ -177,12 +177,12 @@ def _check_ledger(config: Config, schema: Schema) -> None:
         return
     audit_log = ServiceLog(config.audit_log)
     if not Path(config.ledger).exists():
-        position = audit_log.last_position()
+        position = audit_log.last_position(config.dataset)
         if position is not None:
             raise LedgerTampered(
-                f"ledger {config.ledger!r} must be there, since the audit trail {str(audit_log.path)!r} says "
+                f"ledger {config.ledger!r} must be there, since the audit log {str(audit_log.path)!r} says "
                 f"that its row {position.row} paid for an answer, and is not. Put the newest backup in its "
-                "place with `discreet ledger restore`; if there is none, move the trail away only after "
+                "place with `discreet ledger restore`; if there is none, move the log away only after "
                 "lowering the limit by what was lost."
             )
         recognize_table(config, schema).require(new_ledger=config.new_ledger)
@@ -204,7 +204,7 @@ def _check_ledger(config: Config, schema: Schema) -> None:
             "what the ledger was made with.)"
         ) from None
     with closing(ledger):
-        audit_log.compare(ledger)
+        audit_log.compare(config.dataset, ledger)
     recognize_table(config, schema).require(new_ledger=config.new_ledger)
 
 
@@ -225,7 +225,7 @@ def make_app(service: Service) -> ServiceMiddleware:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         log("start", dataset=service.dataset.name, version=product_version())
-        tasks = [asyncio.create_task(_save_time(middleware)), asyncio.create_task(_watch_engines(service))]
+        tasks = [asyncio.create_task(_save_state(middleware)), asyncio.create_task(_watch_engines(service))]
         yield
         for task in tasks:
             task.cancel()
@@ -255,12 +255,24 @@ def make_app(service: Service) -> ServiceMiddleware:
     return middleware
 
 
-async def _save_time(middleware: ServiceMiddleware) -> None:
-    """Store the time every minute, so that a clock that is set back before a restart has no effect."""
+async def _save_state(middleware: ServiceMiddleware) -> None:
+    """Store the time, and anchor the audit log in the ledgers, every minute.
+
+    So a clock that is set back before a restart has no effect, and a log that is cut loses a minute at most
+    before that is known. Lines before the last anchor are verified once, after the first minute.
+    """
+    service, verified = middleware.service, False
     while True:
         await asyncio.sleep(_MINUTE)
         with contextlib.suppress(DiscreetError):  # a full disk shows in the next request
-            await middleware.run_in_thread(middleware.service.access.save_time)
+            await middleware.run_in_thread(service.access.save_time)
+        try:
+            if not verified:
+                await middleware.run_in_thread(service.audit_log.check)
+                verified = True
+            await middleware.run_in_thread(service.anchor_log)
+        except DiscreetError as problem:
+            log("audit log not anchored", problem=str(problem))
 
 
 async def _watch_engines(service: Service) -> None:

@@ -1,28 +1,50 @@
 """Audit log of a service: answers, refusals, tokens and the stop switch, one hash-chained line per event.
 
 The ledger holds the charges; the audit log names the ledger rows that paid for each answer. It is a separate
-file, so that a ledger set back to an earlier state is detected.
+file, so that a ledger set back to an earlier state is detected; and the ledger holds the hash of a late line
+of the log, so that a log that was cut, replaced or deleted is detected.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
+import os
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from discreet.errors import LedgerError, LedgerTampered, LedgerUnavailable, SourceError
-from discreet.ledger.audit_log import AuditLog, check_log, read_log
+from discreet.errors import (
+    DiscreetError,
+    LedgerError,
+    LedgerTampered,
+    LedgerUnavailable,
+    ParameterError,
+    SourceError,
+)
+from discreet.ledger.audit_log import ROTATED, AuditLog
+from discreet.ledger.log_verification import (
+    check_log,
+    log_identity,
+    missing_lines,
+    read_last_lines,
+    rotated_files,
+    verify_log,
+)
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from discreet.ledger import Ledger
+    from discreet.ledger.records import LogAnchor
     from discreet.privacy import Receipt
 
 _MAX_TAIL = 1 << 22  # bytes read from the end to show the last refusals
+_MAX_BYTES = 1 << 24  # of a file before it is rotated: some 50,000 lines
 _MAX_QUESTION = 500  # characters stored of a query, so that free repeats do not fill the disk
 
 
@@ -61,10 +83,38 @@ class AnswerEvent:
         rows = [[one.ledger, one.seq, one.hash] for one in self.receipts if one.recorded]
         return {"who": self.caller, **_question_fields(self.question), "rows": rows, "cached": self.cached}
 
-    @property
-    def last_row(self) -> int:
-        """Highest ledger row among its receipts; 0 if none was recorded."""
-        return max((one.seq or 0 for one in self.receipts), default=0)
+
+class _NamedRows:
+    """The last row of each ledger that lines of a log name, and the ledger of each data set."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, LoggedPosition] = {}
+        self._ledgers: dict[str, str] = {}
+
+    def read(self, line: Mapping[str, Any]) -> None:
+        """Read one line of the log."""
+        if line["event"] in ("start", ROTATED):
+            self._ledgers.update(line["ledgers"])
+        for row in line.get("rows", ()):
+            position = LoggedPosition(*row)
+            known = self.rows.get(position.ledger)
+            if known is None or position.row > known.row:
+                self.rows[position.ledger] = position
+
+    def last(self, dataset: str) -> LoggedPosition | None:
+        """Return the last row that was named of the ledger with which a data set was last started."""
+        return self.rows.get(self._ledgers.get(dataset, ""))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was read, as the first line of the next file carries it on."""
+        return {"ledgers": self._ledgers, "rows": [list(row) for row in self.rows.values()]}
+
+
+class LogSummary(NamedTuple):
+    """Number of lines of a log, and how many of them are in rotated files that were moved elsewhere."""
+
+    lines: int
+    elsewhere: int
 
 
 class ServiceLog:
@@ -74,6 +124,8 @@ class ServiceLog:
     ----------
     path : path
         File of the log; lines are appended under a lock that all processes share.
+    max_bytes : int
+        Size from which on the file is rotated.
 
     Privacy
     -------
@@ -81,13 +133,16 @@ class ServiceLog:
     ledger row that paid for an answer is written before the answer is sent, by whatever route; since each
     row of the ledger contains the hash of the one before, the last named row stands for all earlier ones.
     Lines are handed to the operating system without waiting for the disk: a power failure may lose the last
-    of them, and the next answer then names a later row.
+    of them, and the next answer then names a later row. :meth:`anchor` waits for the disk, and then records
+    the last line in the ledger: a log that ends before it was cut, and one without it is another.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, max_bytes: int = _MAX_BYTES) -> None:
         self.path = path
+        self._max_bytes = max_bytes
         self._log = AuditLog(path)
-        self._last_row = 0  # last ledger row that this process knows to be in the log
+        self._last_rows: dict[str, int] = {}  # last row of each ledger that this process knows to be named
+        self._problem: DiscreetError | None = None  # what the last write or verification found wrong
 
     def write(self, event: str, **facts: Any) -> None:
         """Append one event.
@@ -99,23 +154,49 @@ class ServiceLog:
         """
         self._write([(event, facts)])
 
+    def write_start(self, dataset: str, ledger: Ledger, **facts: Any) -> None:
+        """Append that a data set is served, with the last row of its ledger, and anchor the log there.
+
+        Parameters
+        ----------
+        dataset, ledger
+            As for :meth:`compare`.
+        **facts
+            Further public facts about the data set, as JSON values.
+        """
+        row, digest = ledger.head
+        rows = [[ledger.identity, row, digest]]
+        self.write("start", dataset=dataset, ledgers={dataset: ledger.identity}, rows=rows, **facts)
+        self._note_row(ledger.identity, row)
+        self.anchor(dataset, ledger)
+
     def _write(self, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
         try:
             self._log.write_all(events)
         except (OSError, SourceError) as problem:
-            raise self._cannot_write() from problem
+            self._problem = self._cannot_write(problem)
+            raise copy(self._problem) from problem
+        if self._log.size > self._max_bytes:
+            with contextlib.suppress(OSError):  # a disk without room for a new file may still take lines
+                self.rotate()
 
-    def _cannot_write(self) -> LedgerUnavailable:
+    def _cannot_write(self, problem: Exception) -> LedgerUnavailable:
+        reason = problem if isinstance(problem, SourceError) else "Make room, or repair it."
         return LedgerUnavailable(
-            f"audit_log {str(self.path)!r} must be a file that can be written, and is not. Make room, or "
-            "repair it."
+            f"audit_log {str(self.path)!r} must be a file that can be written, and is not. {reason}"
         )
 
     def write_answers(self, answers: Sequence[AnswerEvent]) -> list[None]:
         """Append answers with the ledger rows that paid for them; return one None per answer."""
         self._write([("answer", answer.facts) for answer in answers])
-        self._last_row = max((self._last_row, *(answer.last_row for answer in answers)))
+        for answer in answers:
+            for receipt in answer.receipts:
+                self._note_row(receipt.ledger, receipt.seq)
         return [None] * len(answers)
+
+    def _note_row(self, ledger: str | None, row: int | None) -> None:
+        if ledger is not None and row is not None:
+            self._last_rows[ledger] = max(self._last_rows.get(ledger, 0), row)
 
     def cover_receipts(self, caller: str, receipts: Iterable[Receipt]) -> None:
         """Append the receipts of stored answers that are about to be sent, unless a later row is named.
@@ -125,62 +206,175 @@ class ServiceLog:
         LedgerUnavailable
             The log cannot be written; the answers must not be sent.
         """
-        missing = [receipt for receipt in receipts if (receipt.seq or 0) > self._last_row]
+        missing = [
+            receipt
+            for receipt in receipts
+            if (receipt.seq or 0) > self._last_rows.get(receipt.ledger or "", 0)
+        ]
         if missing:
             self.write_answers([AnswerEvent(caller, "history", missing, cached=True)])
 
     def check_writable(self) -> None:
-        """Check that the log can be written.
+        """Check that the log can be written, and that the last line written or verified was in order.
 
         Raises
         ------
-        LedgerUnavailable
-            The log cannot be written, so no answer could be sent.
+        DiscreetError
+            The log cannot be written or was changed, so no answer could be sent.
         """
+        if isinstance(self._problem, LedgerUnavailable):
+            # It may have been repaired since: the line says so.
+            self._problem = None
+            self.write("resume log")
+        if self._problem is not None:
+            raise copy(self._problem)  # an exception belongs to one thread
         try:
             with self.path.open("ab"):
                 pass
         except OSError as problem:
-            raise self._cannot_write() from problem
+            raise self._cannot_write(problem) from problem
 
-    def check(self) -> int:
-        """Verify the hash chain of the whole log and return its number of lines."""
-        return check_log(self.path) if self.path.exists() else 0
+    # The chain, and its anchors in ledgers.
 
-    def confirm(self, ledger: Ledger) -> None:
-        """Repair an incomplete last line of the log, then check as :meth:`compare` does.
+    def check(self) -> LogSummary:
+        """Verify the hash chain of all files that are there, and return how many lines the log has.
 
         Raises
         ------
         LedgerTampered
-            The ledger was set back to an earlier state, or is another one.
+            The message names the first line that does not follow from the one before.
         """
-        if not self.path.exists():
-            return
+        try:
+            return LogSummary(check_log(self.path), missing_lines(self.path))
+        except SourceError as problem:
+            self._problem = LedgerTampered(str(problem))
+            raise copy(self._problem) from None
+
+    def confirm(self, dataset: str, ledger: Ledger) -> None:
+        """Repair an incomplete last line of the log, then check as :meth:`compare` does.
+
+        Parameters
+        ----------
+        dataset, ledger
+            As for :meth:`compare`.
+
+        Raises
+        ------
+        LedgerTampered
+            The ledger was set back to an earlier state, or is another one; or the log was cut or replaced.
+        """
         try:
             self._log.repair()
         except OSError as problem:
-            raise self._cannot_write() from problem
-        position = self.compare(ledger)
-        if position is not None:
-            self._last_row = max(self._last_row, position.row)
+            raise self._cannot_write(problem) from problem
+        self.compare(dataset, ledger)
 
-    def compare(self, ledger: Ledger) -> LoggedPosition | None:
-        """Check that a ledger holds the last row that the log names, and change nothing.
+    def compare(self, dataset: str, ledger: Ledger) -> LogAnchor | None:
+        """Check log and ledger against each other from the ledger's last anchor on, and change nothing.
+
+        Parameters
+        ----------
+        dataset : str
+            Name of the data set that the ledger is charged for.
+        ledger : Ledger
+            Ledger of which the log must name no row that it lacks, and which may hold anchors of the log.
 
         Returns
         -------
-        LoggedPosition or None
-            The last ledger row that the log names; None if it names none.
+        LogAnchor or None
+            The last line of the log, verified; None if it has none.
 
         Raises
         ------
         LedgerTampered
-            The ledger was set back to an earlier state, or is another one.
+            The ledger was set back to an earlier state, or is another one; or the log was cut or replaced.
         """
-        position = self.last_position()
-        if position is None:
-            return None
+        named = _NamedRows()
+        try:
+            last = verify_log(self.path, self._find_anchor(ledger), on_line=named.read)
+        except SourceError as problem:
+            raise LedgerTampered(str(problem)) from None
+        position = named.last(dataset) or named.rows.get(ledger.identity)
+        if position is not None:
+            self._check_row(ledger, position)
+            self._note_row(position.ledger, position.row)
+        return last
+
+    def _find_anchor(self, ledger: Ledger) -> LogAnchor | None:
+        """Return the line that the log must have for a ledger; None if the ledger has anchors of no log."""
+        anchors = ledger.log_anchors()
+        identity = log_identity(self.path)
+        if identity in anchors:
+            return anchors[identity]
+        # The ledger belongs to other logs: the newest of them is missed.
+        return list(anchors.values())[-1] if anchors else None
+
+    def anchor(self, dataset: str, ledger: Ledger) -> None:
+        """Verify the log since the last anchor in a ledger, and record its last line there.
+
+        Parameters
+        ----------
+        dataset, ledger
+            As for :meth:`compare`.
+
+        Raises
+        ------
+        LedgerTampered
+            As for :meth:`compare`.
+        LedgerUnavailable
+            Log or ledger cannot be written now.
+        """
+        try:
+            last = self.compare(dataset, ledger)
+        except LedgerTampered as problem:
+            self._problem = copy(problem)
+            raise
+        if isinstance(self._problem, LedgerTampered):
+            self._problem = None  # the log was put back
+        if last is not None:
+            try:
+                with self.path.open("rb") as file:
+                    os.fsync(file.fileno())
+            except OSError as problem:
+                raise self._cannot_write(problem) from problem
+            ledger.anchor_log(last)
+
+    def begin(self, ledger: Ledger, who: str) -> None:
+        """Begin a new log for a ledger that has anchors of another one, and anchor it there.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            Ledger in which the new log is anchored beside the others.
+        who : str
+            Name of the operator, for the first line.
+        """
+        files = [path for path in (self.path, *rotated_files(self.path)) if path.exists()]
+        if files:
+            raise ParameterError(
+                f"audit_log {str(self.path)!r} must not exist yet to begin a new log, and "
+                f"{', '.join(path.name for path in files)} is there. Keep the old files in another folder."
+            )
+        self.write("begin", who=who, others=list(ledger.log_anchors()))
+        last = verify_log(self.path)
+        assert last is not None
+        ledger.anchor_log(last)
+
+    def rotate(self) -> Path | None:
+        """Begin a new file of the log; return where the old one is now, or None if it had no line."""
+
+        def summarize(lines: Iterable[bytes]) -> dict[str, Any]:
+            named = _NamedRows()
+            contents = map(json.loads, lines)
+            first = next(contents)
+            named.read(first)
+            for content in contents:
+                named.read(content)
+            return {"log": first["log"] if first["event"] == ROTATED else first["hash"], **named.to_dict()}
+
+        return self._log.rotate(summarize)
+
+    def _check_row(self, ledger: Ledger, position: LoggedPosition) -> None:
         try:
             if position.ledger != ledger.identity:
                 raise LedgerTampered("another ledger")
@@ -189,50 +383,22 @@ class ServiceLog:
             raise
         except LedgerError:
             raise LedgerTampered(
-                f"ledger must hold row {position.row}, which the audit trail {str(self.path)!r} names, and "
+                f"ledger must hold row {position.row}, which the audit log {str(self.path)!r} names, and "
                 "does not: it went back to an earlier state, or is another one, and answers would be paid "
-                "twice. Restore the newest backup of the ledger; if there is none, move the trail away only "
+                "twice. Restore the newest backup of the ledger; if there is none, move the log away only "
                 "after lowering the limit by what was lost."
             ) from None
-        return position
 
-    def last_position(self) -> LoggedPosition | None:
-        """Return the last ledger row that the log names, after checking its hash chain.
-
-        An incomplete last line is left to :meth:`confirm`: its answer was never sent.
-        """
-        content = read_log(self.path) if self.path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        if whole == content:
-            self.check()
-        last: LoggedPosition | None = None
-        try:
-            for text in whole.splitlines():
-                line = json.loads(text)
-                if line["event"] == "answer":
-                    for row in line["rows"]:
-                        if last is None or row[1] > last.row:
-                            last = LoggedPosition(*row)
-        except (ValueError, KeyError, TypeError):
-            self.check()  # names the line that is not valid
-            raise
-        return last
+    def last_position(self, dataset: str) -> LoggedPosition | None:
+        """Return the last ledger row that the log names for a data set, after verifying its file."""
+        named = _NamedRows()
+        verify_log(self.path, on_line=named.read)
+        return named.last(dataset)
 
     def last(self, event: str, most: int) -> list[dict[str, Any]]:
         """Return the last events of one kind, newest first."""
-        if not self.path.exists():
-            return []
-        content = read_log(self.path, last=_MAX_TAIL)
-        lines = content.split(b"\n")
-        events: list[dict[str, Any]] = []
-        # The tail may begin inside a line, and end with what a power failure left of one.
-        for text in reversed(lines[1 if len(content) == _MAX_TAIL else 0 : -1]):
-            if len(events) >= most:
-                break
-            line = json.loads(text)
-            if line["event"] == event:
-                events.append(line)
-        return events
+        lines = map(json.loads, read_last_lines(self.path, _MAX_TAIL))
+        return list(itertools.islice((line for line in lines if line["event"] == event), most))
 
 
 def _question_fields(question: Any) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Dataset:
         with ExitStack() as resources:
             recognition = recognize_table(config, schema)
             self.ledger = resources.enter_context(closing(open_ledger(config, schema)))
-            audit_log.confirm(self.ledger)
+            audit_log.confirm(self.name, self.ledger)
             recognition.require(new_ledger=config.new_ledger)
             recognition.note(self.ledger)
             self.database = resources.enter_context(

@@ -6,6 +6,7 @@ returns what is left. It knows nothing of HTTP.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from contextlib import ExitStack, closing
@@ -89,9 +90,9 @@ class Service:
             self.audit_log = ServiceLog(config.audit_log)
             dataset = resources.enter_context(closing(Dataset(config, schema, self.audit_log)))
             self.datasets = {dataset.name: dataset}
-            self.audit_log.write(
-                "start",
-                dataset=dataset.name,
+            self.audit_log.write_start(
+                dataset.name,
+                dataset.ledger,
                 schema=dataset.schema.digest,
                 seeded=config.seed is not None,
             )
@@ -408,8 +409,8 @@ class Service:
         """Verify ledger and audit log, and return their lengths."""
         ledger = self.dataset.ledger
         ledger.check()
-        self.audit_log.confirm(ledger)
-        lines = self.audit_log.check()
+        self.audit_log.confirm(self.dataset.name, ledger)
+        lines = self.audit_log.check().lines
         rows, head = ledger.head
         return {"intact": True, "rows": rows, "head": head, "trail_lines": lines}
 
@@ -473,8 +474,15 @@ class Service:
         """Whether no engine has answered for so long that only a new process brings one back."""
         return all(dataset.is_lost for dataset in self.datasets.values())
 
+    def anchor_log(self) -> None:
+        """Verify the audit log since its last anchor, and record its last line in every ledger."""
+        for name, dataset in self.datasets.items():
+            self.audit_log.anchor(name, dataset.ledger)
+
     def close(self) -> None:
-        """Close all data sets and the access store."""
+        """Anchor the audit log, and close all data sets and the access store."""
+        with contextlib.suppress(DiscreetError):  # the next start says what is wrong with log or ledger
+            self.anchor_log()
         self._resources.close()
 
 

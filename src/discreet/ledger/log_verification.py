@@ -1,0 +1,228 @@
+"""Verification of an audit log: its chain over all its files, and the line that a ledger has anchored.
+
+A ledger keeps number, hash and place of a line (:class:`~discreet.ledger.records.LogAnchor`). A log that was
+cut before that line, replaced or deleted does not have it; what was written after it is verified from there,
+without reading the rest.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from discreet.errors import SourceError
+from discreet.ledger.audit_log import ROTATED, START, hash_line
+from discreet.ledger.records import LogAnchor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_CHANGED = "the log was changed. Compare it with a copy"
+
+
+class _LogFile(NamedTuple):
+    """One file of a log, opened, with its size at one moment and its parsed first line."""
+
+    handle: BinaryIO
+    size: int
+    head: dict[str, Any]
+
+    @property
+    def first(self) -> int:
+        """Number of its first line."""
+        return int(self.head["seq"])
+
+    def lines(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """Yield where each line begins, and the line; a line that was not finished is left out."""
+        self.handle.seek(start)
+        while start < self.size:
+            text = self.handle.readline(self.size - start)
+            if not text.endswith(b"\n"):
+                return
+            yield start, text
+            start += len(text)
+
+
+def verify_log(
+    path: Path,
+    anchor: LogAnchor | None = None,
+    *,
+    whole: bool = False,
+    on_line: Callable[[dict[str, Any]], None] | None = None,
+) -> LogAnchor | None:
+    """Verify the hash chain of a log, and return its last line as a ledger anchors it.
+
+    Parameters
+    ----------
+    path : Path
+        File that the log is written to; files that were rotated are beside it.
+    anchor : LogAnchor, optional
+        Line that the log must have, and after which it is verified; None begins with the first line of the
+        file.
+    whole : bool
+        Whether the files that were rotated and are still there are verified too.
+    on_line : callable, optional
+        Function that is called with every line that was verified.
+
+    Returns
+    -------
+    LogAnchor or None
+        The last line; None if the log has none. A line that a power failure cut off is not counted.
+
+    Raises
+    ------
+    SourceError
+        The message names the first line that does not follow from the one before, or says that the anchored
+        one is missing. Without an anchor, lines removed at the end and a log that was replaced as a whole are
+        not detected.
+    """
+    with ExitStack() as opened:
+        files = _open_files(path, opened)
+        if not files:
+            if anchor is not None:
+                raise _missing_anchor(path, anchor, "there is no such log")
+            return None
+        identity = _identity(files[-1])
+        start, seq, previous = 0, files[-1].first - 1, files[-1].head["previous"]
+        if anchor is not None:
+            if identity != anchor.log:
+                raise _missing_anchor(path, anchor, "this is another log")
+            files = [file for file in files if file.first >= anchor.file]
+            if not files or files[0].first != anchor.file:
+                name = f"{path.name}.{anchor.file}"
+                raise _missing_anchor(path, anchor, f"the file {name} that has it is not here")
+            start, seq, previous = anchor.offset, anchor.line - 1, ""
+        elif whole:
+            seq, previous = files[0].first - 1, files[0].head["previous"]
+        else:
+            files = files[-1:]
+        if seq == 0:
+            previous = START
+        last: LogAnchor | None = None
+        for file in files:
+            if file.first > seq + 1:
+                raise SourceError(
+                    f"Lines {seq + 1} to {file.first - 1} of the audit log must be in the file "
+                    f"{path.name}.{seq + 1} beside {str(path)!r}, and that is not there. Put it back."
+                )
+            for offset, text in file.lines(start):
+                content = _parse(text)
+                number = seq + 1
+                if anchor is not None and last is None:
+                    if content is None or (content["seq"], content["hash"]) != (number, anchor.hash):
+                        raise _missing_anchor(path, anchor, "the log was cut or changed")
+                elif content is None or content["seq"] != number or content["previous"] != previous:
+                    raise SourceError(
+                        f"Line {number} of the audit log, in {file.handle.name!r}, must follow from the line "
+                        f"before it, and does not: {_CHANGED}."
+                    )
+                seq, previous = number, content["hash"]
+                last = LogAnchor(identity, number, previous, file.first, offset)
+                if on_line is not None:
+                    on_line(content)
+            start = 0
+        if anchor is not None and last is None:
+            raise _missing_anchor(path, anchor, "the log was cut before it")
+        return last
+
+
+def check_log(path: Path) -> int:
+    """Verify the chain of a log, with the rotated files that are there, and return its number of lines."""
+    last = verify_log(path, whole=True)
+    return 0 if last is None else last.line
+
+
+def read_last_lines(path: Path, most: int) -> list[bytes]:
+    """Return the complete lines in the last `most` bytes of a log, newest first, over all its files."""
+    lines: list[bytes] = []
+    with ExitStack() as opened:
+        for file in reversed(_open_files(path, opened)):
+            start = max(0, file.size - most)
+            file.handle.seek(start)
+            parts = file.handle.read(file.size - start).split(b"\n")
+            # The part may begin inside a line, and end with what a power failure left of one.
+            lines += reversed(parts[1 if start else 0 : -1])
+            most -= file.size - start
+            if most <= 0:
+                break
+    return lines
+
+
+def log_identity(path: Path) -> str | None:
+    """Return the identity of a log, the hash of its first line; None if it has no line."""
+    with ExitStack() as opened:
+        files = _open_files(path, opened)
+        return _identity(files[-1]) if files else None
+
+
+def rotated_files(path: Path) -> list[Path]:
+    """Return the files beside a log that have its name and the number of a line, oldest first."""
+    names = (name for name in path.parent.glob(f"{path.name}.*") if name.suffix[1:].isdigit())
+    return sorted(names, key=lambda name: int(name.suffix[1:]))
+
+
+def missing_lines(path: Path) -> int:
+    """Return how many lines, from the first on, are in rotated files that are no longer beside the log."""
+    with ExitStack() as opened:
+        files = _open_files(path, opened)
+        return files[0].first - 1 if files else 0
+
+
+def _open_files(path: Path, opened: ExitStack) -> list[_LogFile]:
+    """Open the files of a log at one moment, oldest first; files without a complete line are left out."""
+    try:
+        if not path.exists():
+            return []
+        current = opened.enter_context(path.open("rb"))
+        # Lines are only ever added, so the lock is needed for the sizes and names alone.
+        fcntl.flock(current, fcntl.LOCK_SH)
+        status = os.fstat(current.fileno())
+        names = [name for name in rotated_files(path) if not name.samefile(path)]
+        rotated = [opened.enter_context(name.open("rb")) for name in names]
+        fcntl.flock(current, fcntl.LOCK_UN)
+    except OSError as problem:
+        raise SourceError(
+            f"The audit log {str(path)!r} must be a file that can be read, and is not ({problem.strerror}). "
+            "Look whether it is still there."
+        ) from None
+    files = []
+    for handle, size in [*((h, os.fstat(h.fileno()).st_size) for h in rotated), (current, status.st_size)]:
+        text = handle.readline(size)
+        if not text.endswith(b"\n"):
+            continue
+        head = _parse(text)
+        if head is None or (head["seq"] != 1 and head["event"] != ROTATED):
+            raise SourceError(
+                f"The first line of {handle.name!r} must be one of ours, and is not: {_CHANGED}."
+            )
+        files.append(_LogFile(handle, size, head))
+    return files
+
+
+def _identity(file: _LogFile) -> str:
+    """Return the identity of a log, the hash of its first line; a rotated log carries it on."""
+    return str(file.head["log"] if file.head["event"] == ROTATED else file.head["hash"])
+
+
+def _parse(text: bytes) -> dict[str, Any] | None:
+    """Return a line of a log; None for one whose hash is not that of its content."""
+    try:
+        content = json.loads(text)
+        rest = {key: value for key, value in content.items() if key != "hash"}
+        known = isinstance(content["seq"], int) and {"previous", "event"} <= content.keys()
+        return content if known and content["hash"] == hash_line(rest) else None
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
+
+
+def _missing_anchor(path: Path, anchor: LogAnchor, reason: str) -> SourceError:
+    return SourceError(
+        f"The audit log {str(path)!r} must have line {anchor.line}, whose hash the ledger keeps, and has "
+        f"not: {reason}. Put the newest copy of the log in its place. If it is lost, or if this is the first "
+        "start of the service on another machine, begin a new log with `discreet audit-log begin`: the "
+        "ledger then says so."
+    )
