@@ -375,6 +375,7 @@ class ServiceLog:
         return self._log.rotate(summarize)
 
     def _check_row(self, ledger: Ledger, position: LoggedPosition) -> None:
+        """Refuse a ledger that lacks a row that the log names."""
         try:
             if position.ledger != ledger.identity:
                 raise LedgerTampered("another ledger")
