@@ -10,6 +10,7 @@ import numpy as np
 from discreet import Column, PureDP, Schema
 from discreet.release import Release
 from discreet.release.synthetic import SyntheticTable
+from discreet.release.synthetic.columns import DrawnColumns, NarrowColumn
 
 
 def test_a_release_becomes_a_frame_of_declared_types_and_has_a_short_text() -> None:
@@ -28,7 +29,9 @@ def test_a_release_becomes_a_frame_of_declared_types_and_has_a_short_text() -> N
         summary=(),
         commitment="",
     )
-    typed = SyntheticTable(**{field.name: getattr(made, field.name) for field in dataclasses.fields(made)})
+    fields = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+    drawn = DrawnColumns({name: NarrowColumn(values) for name, values in made.columns.items()})
+    typed = SyntheticTable(**fields | {"columns": drawn})
     frame = typed.to_pandas()
     assert frame["n"].tolist() == [1, 9]
     assert frame["day"].dt.strftime("%Y-%m-%d").tolist() == ["2024-01-01", "2024-02-01"]

@@ -121,7 +121,8 @@ def permutation(n: int, stream: Stream | None = None) -> Ints:
     while True:
         keys = stream.words(n)
         order = np.argsort(keys)
-        if not np.any(np.diff(keys[order]) == 0):
+        keys = keys[order]
+        if not np.any(keys[1:] == keys[:-1]):
             return order
 
 

@@ -116,7 +116,7 @@ def redraw_release(
     seed = again.sampling_seed_
     with build_folder(out, replace=chosen.replace) as draft:
         folder = draft / PUBLIC
-        n_rows = write_table(folder / DATA, published_fields(table.schema, typed=True), [table.columns])
+        n_rows = write_table(folder / DATA, published_fields(table.schema, typed=True), table.batches())
         write_answers(folder, again)
         if PRIOR in statement.files:
             shutil.copyfile(public / PRIOR, folder / PRIOR)

@@ -15,7 +15,7 @@ from discreet.schema import Schema, unclipped_column
 from discreet.tables import Field, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from discreet._types import AnyArray, Floats
@@ -234,6 +234,10 @@ class Release:
             cells[field.name] = values
         return cells
 
+    def batches(self) -> Iterable[Encoded]:
+        """Return the published columns in batches of rows, here in a single one."""
+        return [self.columns]
+
     def to_pandas(self) -> Any:
         """Return the table as a pandas data frame."""
         from discreet.query.frames import import_frames  # loads pydantic, which a release alone does not need
@@ -271,7 +275,7 @@ class Release:
 
     def write(self, path: str | Path, *, replace: bool = False) -> None:
         """Write the table as Parquet or CSV, whole or not at all, its rows in the order they came in."""
-        write_table(path, self.fields, [self.columns], replace=replace)
+        write_table(path, self.fields, self.batches(), replace=replace)
 
 
 class ReleasePlan(ABC):

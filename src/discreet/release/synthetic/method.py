@@ -36,13 +36,15 @@ from discreet.release.synthetic.synthesis import sampling_stream, synthesize
 from discreet.tables import Field, check_target, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from discreet._types import AnyArray
     from discreet.noise import Stream
     from discreet.query import NoisySums
     from discreet.release.base import Watch
+    from discreet.release.publication import Encoded
+    from discreet.release.synthetic.columns import DrawnColumns
     from discreet.release.synthetic.plan import SyntheticPlan
     from discreet.schema import Column, Schema
 
@@ -68,10 +70,16 @@ AGAIN = (
 class SyntheticTable(Release):
     """A table of no one's rows, with the types and bounds that were declared."""
 
+    columns: DrawnColumns
+
     @property
     def fields(self) -> tuple[Field, ...]:
         """Fields of the columns in a file, with their declared types."""
         return tuple(Field.from_column(c) for c in self.schema.released if c.name in self.columns)
+
+    def batches(self) -> Iterable[Encoded]:
+        """Return the published columns in batches of rows, however many there are."""
+        return self.columns.batches()
 
 
 class SyntheticRelease(ReleaseMethod):
@@ -350,7 +358,7 @@ class SyntheticRelease(ReleaseMethod):
         """Write a table with the declared types of its columns, and return what is known of it."""
         fields = published_fields(made.schema, typed=True)
         return Publication(
-            n_rows=write_table(target, fields, [made.columns], replace=replace),
+            n_rows=write_table(target, fields, made.batches(), replace=replace),
             n_read=n_read,
             schema=made.schema,
             promises=made.promises,
@@ -460,7 +468,7 @@ class SyntheticRelease(ReleaseMethod):
 
     def generate(
         self, n: int | None = None, where: Mapping[str, Any] | None = None, seed: int = 0
-    ) -> dict[str, AnyArray]:
+    ) -> DrawnColumns:
         """Return rows drawn from the published answers, encoded. Free.
 
         Parameters

@@ -11,6 +11,7 @@ from discreet.errors import ParameterError
 from discreet.noise import permutation
 from discreet.privacy.receipt import canonical
 from discreet.release.synthetic.arithmetic import add_up, order_rows
+from discreet.release.synthetic.columns import DrawnColumns, NarrowColumn
 from discreet.release.synthetic.public import match_rows
 from discreet.release.synthetic.sampling import resample
 from discreet.release.synthetic.values import draw_values
@@ -49,7 +50,7 @@ def sampling_seed(receipt: Receipt | None, digest: str, index: int = 0) -> str:
     return hashlib.sha256(canonical(["sampling", source, index]).encode()).hexdigest()
 
 
-def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream) -> dict[str, AnyArray]:
+def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream) -> DrawnColumns:
     """Return rows resampled from the weighted sample, with values inside their cells, in random order.
 
     Parameters
@@ -82,31 +83,31 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
             parts *= made.tree.one_way.columns[column].shape[1]
     order = order_rows(keys, len(fitting))
     picked = resample(fitting[order], made.weights, n, stream)
-    return _draw_columns(made, picked[permutation(n, stream)], stream)
+    return DrawnColumns(_draw_columns(made, picked[permutation(n, stream)], stream))
 
 
-def _draw_kept(made: Synthesis, public: PublicRows, stream: Stream) -> dict[str, AnyArray]:
+def _draw_kept(made: Synthesis, public: PublicRows, stream: Stream) -> DrawnColumns:
     """Return the kept rows, each with the other columns of a sampled row that has the same public cells."""
     keys = [made.patterns, made.classes, *(made.sample[column] for column, _ in made.tree.order)]
     order = order_rows(keys, len(made.patterns))
     kept, picked = match_rows(made.patterns, made.kept, order, made.weights, stream)
     drawn = _draw_columns(made, picked, stream)
-    return drawn | {name: values[kept] for name, values in public.columns.items()}
+    rows = {name: NarrowColumn(values[kept]) for name, values in public.columns.items()}
+    return DrawnColumns(drawn | rows)
 
 
-def _draw_columns(made: Synthesis, picked: Ints, stream: Stream) -> dict[str, AnyArray]:
+def _draw_columns(made: Synthesis, picked: AnyArray, stream: Stream) -> dict[str, NarrowColumn]:
     """Return the columns of sampled rows, with values inside their cells."""
     columns = {}
     n = len(picked)
     for name, cells in made.cells.items():
         if name == made.plan.target:
-            codes: Ints = made.classes[picked]
+            codes = made.classes[picked]
         elif name in made.names:
             codes = made.sample[made.names.index(name)][picked]
         else:
-            codes = np.zeros(n, np.int64)
-        values = draw_values(cells, codes, made.fine.get(name), stream)
-        columns[name] = values.astype(np.int32) if cells.column.is_category else values
+            codes = np.zeros(n, np.uint8)
+        columns[name] = draw_values(cells, codes, made.fine.get(name), stream)
     return columns
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from discreet.query.joint_tables import join_tables
 from discreet.release.synthetic.arithmetic import add_along, add_up, divide, order_rows
+from discreet.release.synthetic.columns import narrow_type, split_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ _KEPT_INDICES = 2**24
 """Largest number of indices of cells that are kept between rounds, 128 MB; more are computed again."""
 
 
-def draw_levels(groups: Ints, shares: Floats, stream: Stream) -> Ints:
+def draw_levels(groups: AnyArray, shares: Floats, stream: Stream, *, narrow: bool = False) -> AnyArray:
     """Return a level for each row, so that the levels of every group are in proportion to its shares.
 
     Parameters
@@ -34,6 +35,8 @@ def draw_levels(groups: Ints, shares: Floats, stream: Stream) -> Ints:
         Relative frequencies of the levels in each group, none negative; all 0 stands for equal ones.
     stream : Stream
         Source of the random words.
+    narrow : bool
+        Whether levels are returned in the smallest type that holds them, for many rows; else as int64.
 
     Notes
     -----
@@ -45,16 +48,19 @@ def draw_levels(groups: Ints, shares: Floats, stream: Stream) -> Ints:
     present = np.flatnonzero(counts)
     levels = apportion(counts[present], shares[present], stream.words(shares.shape[1]))
     # Few bits are enough: a tie matters only where it falls on the boundary between two levels.
-    words = (stream.words(len(groups)) >> np.uint64(48)).astype(np.uint16)
-    narrow = groups.astype(np.uint16) if len(shares) <= 2**16 else groups
+    words = np.empty(len(groups), np.uint16)
+    for rows in split_rows(len(groups)):
+        words[rows] = stream.words(rows.stop - rows.start) >> np.uint64(48)
+    short = groups.astype(np.uint16) if len(shares) <= 2**16 else groups
     bits = 16 - (len(shares) - 1).bit_length()
-    keys = [narrow, words]
+    keys = [short, words]
     if bits >= _LEAST_RANDOM_BITS:
         # Sorting 16 bits takes time in proportion to the rows, so groups and words share them.
-        keys = [narrow << np.uint16(bits) | words >> np.uint16(16 - bits)]
+        keys = [short << np.uint16(bits) | words >> np.uint16(16 - bits)]
     order = order_rows(keys, len(groups))
-    drawn = np.empty(len(groups), np.int64)
-    drawn[order] = np.repeat(np.tile(np.arange(shares.shape[1]), len(present)), levels.ravel())
+    dtype = narrow_type(shares.shape[1] - 1) if narrow else np.dtype(np.int64)
+    drawn = np.empty(len(groups), dtype)
+    drawn[order] = np.repeat(np.tile(np.arange(shares.shape[1], dtype=dtype), len(present)), levels.ravel())
     return drawn
 
 
@@ -149,11 +155,13 @@ def fit_weights(
     return weights
 
 
-def resample(order: Ints, weights: Floats, n: int, stream: Stream) -> Ints:
+def resample(order: Ints, weights: Floats, n: int, stream: Stream) -> AnyArray:
     """Return `n` rows taken at equal steps of their weights, in a given order, from one random start."""
     ends = np.cumsum(weights[order])
     start = float(stream.words(1)[0] >> np.uint64(11)) * 2.0**-53
-    places = (start + np.arange(n)) * (ends[-1] / n)
-    picked = np.minimum(np.searchsorted(ends, places, side="right"), len(order) - 1)
-    rows: Ints = order[picked]
-    return rows
+    taken = np.empty(n, narrow_type(int(order.max())))
+    for rows in split_rows(n):
+        places = (start + np.arange(rows.start, rows.stop)) * (ends[-1] / n)
+        picked = np.minimum(np.searchsorted(ends, places, side="right"), len(order) - 1)
+        taken[rows] = order[picked]
+    return taken

@@ -10,17 +10,20 @@ import numpy as np
 from discreet.query.curation import LEAST_MAGNITUDE
 from discreet.release.synthetic.arithmetic import add_up
 from discreet.release.synthetic.cells import grid_values, step_count, step_width
+from discreet.release.synthetic.columns import NarrowColumn, narrow_type, split_rows
 from discreet.release.synthetic.projection import project
 from discreet.release.synthetic.sampling import draw_levels
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from discreet._types import AnyArray, Floats, Ints
     from discreet.noise import Stream
     from discreet.release.synthetic.cells import ColumnCells
     from discreet.release.synthetic.questions import NoisyTable
 
 
-def draw_values(cells: ColumnCells, codes: Ints, fine: NoisyTable | None, stream: Stream) -> AnyArray:
+def draw_values(cells: ColumnCells, codes: AnyArray, fine: NoisyTable | None, stream: Stream) -> NarrowColumn:
     """Return the values of a column: codes of levels, or numbers with NaN where a cell is missing.
 
     Parameters
@@ -37,14 +40,14 @@ def draw_values(cells: ColumnCells, codes: Ints, fine: NoisyTable | None, stream
     column = cells.column
     if column.is_category:
         if cells.groups is None:
-            return codes
-        return _draw_fine(cells, codes, fine, stream)
+            return NarrowColumn(codes)
+        return NarrowColumn(_draw_fine(cells, codes, fine, stream))
     if fine is None and not cells.has_fine:
         return _draw_numbers(cells, cells.edges, codes, stream)
     return _draw_numbers(cells, cells.fine, _draw_fine(cells, codes, fine, stream), stream)
 
 
-def _draw_fine(cells: ColumnCells, codes: Ints, fine: NoisyTable | None, stream: Stream) -> Ints:
+def _draw_fine(cells: ColumnCells, codes: AnyArray, fine: NoisyTable | None, stream: Stream) -> AnyArray:
     """Return the fine cell of each row, in proportion to shrunken noisy counts within its cell."""
     parents = cells.cell_of_fine
     rows = np.bincount(codes, minlength=cells.size)
@@ -52,7 +55,7 @@ def _draw_fine(cells: ColumnCells, codes: Ints, fine: NoisyTable | None, stream:
     for cell in range(cells.size):
         inside = np.flatnonzero(parents == cell)
         shares[cell, inside] = _share_out(fine, inside, float(rows[cell]))
-    return draw_levels(codes, shares, stream)
+    return draw_levels(codes, shares, stream, narrow=True)
 
 
 def _share_out(fine: NoisyTable | None, inside: Ints, rows: float) -> Floats:
@@ -69,7 +72,9 @@ def _share_out(fine: NoisyTable | None, inside: Ints, rows: float) -> Floats:
     return project(even + difference * (excess / (excess + variance)), rows)
 
 
-def _draw_numbers(cells: ColumnCells, edges: tuple[float, ...], codes: Ints, stream: Stream) -> Floats:
+def _draw_numbers(
+    cells: ColumnCells, edges: tuple[float, ...], codes: AnyArray, stream: Stream
+) -> NarrowColumn:
     """Return a uniform point of the column's grid in the interval of each row; NaN in the cell after all."""
     column = cells.column
     lower, upper = column.range
@@ -78,24 +83,45 @@ def _draw_numbers(cells: ColumnCells, edges: tuple[float, ...], codes: Ints, str
     if column.type != "number" and steps == len(edges):
         # Every cell is one value, and the one after them is missing.
         values = np.append(np.minimum(lower + np.arange(steps + 1) * step, upper), np.nan)
-        return np.take(values, codes)
-    known = np.minimum(codes, len(intervals) - 1)
-    words = stream.words(len(codes))
-    if steps is not None and steps < 2**31:
-        first = [max(math.ceil((start - lower) / step - 2.0**-20), 0) for start, _ in intervals]
-        after = [*first[1:], steps + 1]
-        begin = np.array(first, np.int64)
-        count = np.maximum(np.array(after, np.int64) - begin, 1)
+        return NarrowColumn(codes, values)
+    if steps is None or steps >= 2**31:
+        return NarrowColumn(_draw_between(intervals, codes, stream, cells))
+    first = [max(math.ceil((start - lower) / step - 2.0**-20), 0) for start, _ in intervals]
+    after = [*first[1:], steps + 1]
+    begin = np.array(first, np.int64)
+    count = np.maximum(np.array(after, np.int64) - begin, 1).astype(np.uint64)
+    # An interval behind the last step has one point, the step after it.
+    missing = steps + 2
+    places = np.empty(len(codes), narrow_type(missing))
+    for rows in split_rows(len(codes)):
+        known = np.minimum(codes[rows], len(intervals) - 1)
         # The high half of a product of 32 bits each: a uniform whole number below the count.
-        inside = ((words >> np.uint64(32)) * count[known].astype(np.uint64) >> np.uint64(32)).astype(np.int64)
-        values = grid_values(column, (begin[known] + inside).astype(np.float64))
-    else:
-        starts = np.array([start for start, _ in intervals])
-        # The cell of 0 ends at the least number that is not read as 0.
-        widths = np.array([0.0 if 0 < end <= LEAST_MAGNITUDE else end - start for start, end in intervals])
-        part = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        inside = (stream.words(len(known)) >> np.uint64(32)) * count[known] >> np.uint64(32)
+        drawn = begin[known] + inside.astype(np.int64)
+        places[rows] = np.where(codes[rows] >= len(intervals), missing, drawn)
+    # A long grid is not listed, but for as many rows as it has points.
+    is_listed = missing < len(codes)
+    drawn = np.arange(missing + 1) if is_listed else places
+    points = np.minimum(np.maximum(grid_values(column, drawn.astype(np.float64)), lower), upper)
+    points = np.where(drawn == missing, np.nan, points)
+    return NarrowColumn(places, points) if is_listed else NarrowColumn(points)
+
+
+def _draw_between(
+    intervals: Sequence[tuple[float, float]], codes: AnyArray, stream: Stream, cells: ColumnCells
+) -> Floats:
+    """Return a uniform number in the interval of each row, a whole one for a grid too long to be counted."""
+    lower, upper = cells.column.range
+    starts = np.array([start for start, _ in intervals])
+    # The cell of 0 ends at the least number that is not read as 0.
+    widths = np.array([0.0 if 0 < end <= LEAST_MAGNITUDE else end - start for start, end in intervals])
+    numbers = np.empty(len(codes))
+    for rows in split_rows(len(codes)):
+        known = np.minimum(codes[rows], len(intervals) - 1)
+        part = (stream.words(len(known)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         values = starts[known] + part * widths[known]
-        if steps is not None:
+        if step_count(cells.column) is not None:
             values = np.floor(values)
-    values = np.minimum(np.maximum(values, lower), upper)
-    return np.where(codes >= len(intervals), np.nan, values)
+        inside = np.minimum(np.maximum(values, lower), upper)
+        numbers[rows] = np.where(codes[rows] >= len(intervals), np.nan, inside)
+    return numbers

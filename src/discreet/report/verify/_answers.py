@@ -220,7 +220,7 @@ def _check_rows(
         )
         with checks.attempt("rows"), tempfile.TemporaryDirectory(prefix="discreet-") as room:
             copy = Path(room) / DATA
-            write_table(copy, published_fields(table.schema, typed=True), [table.columns])
+            write_table(copy, published_fields(table.schema, typed=True), table.batches())
             wanted = again.n_rows_ if method.n_records is None else method.n_records
             short = [] if wanted == there else [f"{wanted} rows were to be made, and {there} are there."]
             checks.settle(
