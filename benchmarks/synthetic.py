@@ -1,15 +1,15 @@
 """Synthetic tables against the rows they were made from: a learner, total variation, time.
 
-    python benchmarks/synthetic.py adult --epsilons 0.1 1 4 10 --seeds 3 [--cut] [--no-target]
-    python benchmarks/synthetic.py cost
+    python benchmarks/synthetic.py adult --epsilons 0.1 1 4 10 --seeds 1 2 3 [--cut] [--no-target]
     python benchmarks/synthetic.py coverage --epsilons 0.1 1 10 --seeds $(seq 150)
 
 Prints for each epsilon the mean over seeds of the AUC of gradient boosting trained on the made-up rows and
 tested on true ones, the total variation of one, two and three columns between both tables in the declared
 cells, the mean error of column means in standard deviations, and the CPU seconds of registration, questions,
-model and sampling. Tables are looked for in the folder that ``DISCREET_DATA`` names, by default
-``shared/data`` beside the repository. Costs, and how often intervals of means hold, are written to
-``results/synthetic.json``.
+model and sampling. Every run is added to ``results/synthetic.jsonl``; means of all recorded runs, and how
+often intervals of means hold, are written to ``results/synthetic.json``. Tables are looked for in the folder
+that ``DISCREET_DATA`` names, by default ``shared/data`` beside the repository. ``synthetic_cost.py`` measures
+time and memory by themselves.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ import argparse
 import itertools
 import json
 import os
-import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
-from discreet import ApproxDP, Column, Database, Schema
+from discreet import ApproxDP, Column, Schema
 from discreet.noise import Stream
 from discreet.release.statistics import TableStatistics
 from discreet.release.synthetic import SyntheticRelease
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(os.environ.get("DISCREET_DATA") or Path(__file__).parents[2] / "shared" / "data")
 RESULTS = Path(__file__).with_name("results") / "synthetic.json"
+RUNS = RESULTS.with_suffix(".jsonl")
 MOST_TUPLES = 200
 FEW_VALUES = 16
 LENDING = (
@@ -288,63 +287,6 @@ def measure(
     }
 
 
-def measure_cost(n: int, columns: int, *, latent: bool = False) -> dict[str, float]:
-    """Return the CPU seconds of a release of registered rows, and of all pairs by SQL, one after the other.
-
-    Parameters
-    ----------
-    n, columns : int
-        Number of rows, and of columns of twelve values each, the last of which is a target of two.
-    latent : bool
-        Whether all columns follow one that is not there, so that every pair is measured; else each follows
-        one of those before it.
-    """
-    draws = Stream.from_seed(1).generator()
-    hidden = draws.integers(0, 12, n)
-    rows: dict[str, Any] = {}
-    for i in range(columns):
-        near = hidden if latent or i < 4 else rows[f"c{i - 1 - i % 3}"]
-        rows[f"c{i}"] = np.where(draws.random(n) < (0.5 if latent else 0.7), near, draws.integers(0, 12, n))
-    target = f"c{columns - 1}"
-    rows[target] = (rows[target] > 6).astype(np.int64)
-    declared = [Column(name, type="integer", lower=0, upper=11) for name in rows if name != target]
-    schema = Schema(columns=[*declared, Column(target, values=(0, 1), role="target")])
-    method = SyntheticRelease(ApproxDP(epsilon=1, delta=1e-6), schema=schema)
-    with Database(rows, schema=schema, random_state=1) as database:
-        started = time.process_time()
-        method.release_database(database)
-        seconds = time.process_time() - started
-    with duckdb.connect(config={"threads": 1}) as connection:
-        frame = pd.DataFrame(rows)
-        connection.register("frame", frame)
-        connection.execute("CREATE TABLE t AS SELECT * FROM frame")
-        started = time.process_time()
-        for first, second in itertools.combinations(rows, 2):
-            pair = f"{first}, {second}"
-            connection.execute(f"SELECT {pair}, count(*) FROM t GROUP BY ALL").fetchall()  # noqa: S608
-        by_sql = time.process_time() - started
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    passes = len(method.receipts_)
-    return {
-        "cpu": seconds,
-        "sql": by_sql,
-        "passes": passes,
-        "further": len(method.model_["further"]),
-        "gb": memory,
-    }
-
-
-def measure_registered(name: str, epsilon: float) -> dict[str, float]:
-    """Return the CPU seconds of registration and release of a table, and its passes."""
-    case = CASES[name]()
-    rows, _ = case.split(0)
-    started = time.process_time()
-    with Database(rows, schema=case.schema, random_state=1) as database:
-        method = SyntheticRelease(ApproxDP(epsilon=epsilon, delta=1e-6), schema=case.schema, cells=case.cells)
-        method.release_database(database)
-    return {"cpu": time.process_time() - started, "passes": len(method.receipts_)}
-
-
 def measure_coverage(epsilon: float, seeds: Sequence[int]) -> dict[str, float]:
     """Return how often intervals of the means of Adult hold, from tables and from rows taken as data."""
     case = adult()
@@ -370,6 +312,19 @@ def measure_coverage(epsilon: float, seeds: Sequence[int]) -> dict[str, float]:
     return {"means": len(held), "tables": float(np.mean(held)), "rows as data": float(np.mean(as_data))}
 
 
+def describe(run: dict[str, Any]) -> str:
+    """Return the name under which runs with other seeds are averaged."""
+    how = [word for word, said in (("private cuts", run["cut"]), ("no target", not run["target"])) if said]
+    return ", ".join([f"{run['table']}, epsilon {run['epsilon']:g}", *how])
+
+
+def read_runs() -> dict[str, dict[str, Any]]:
+    """Return all recorded runs by their settings, a later one in place of an earlier one."""
+    lines = RUNS.read_text().splitlines() if RUNS.exists() else []
+    runs = [json.loads(line) for line in lines]
+    return {f"{describe(run)}, seed {run['seed']}": run for run in runs}
+
+
 def record(kind: str, found: dict[str, dict[str, float]]) -> None:
     """Write figures down, beside those of other kinds."""
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -377,50 +332,59 @@ def record(kind: str, found: dict[str, dict[str, float]]) -> None:
     RESULTS.write_text(json.dumps({**known, kind: rounded}, indent=2, sort_keys=True) + "\n")
 
 
+def average(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the means of runs that differ by their seeds, and how many there are."""
+    means = {name: float(np.mean([run["figures"][name] for run in runs])) for name in runs[0]["figures"]}
+    return {"seeds": len(runs), **means}
+
+
 def main() -> None:
-    """Print the figures of one table."""
+    """Measure what is asked for, print it, and record it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=[*sorted(CASES), "cost", "coverage"])
+    parser.add_argument("tables", choices=[*sorted(CASES), "coverage"], nargs="+")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1, 4, 10])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--cut", action="store_true", help="cut numbers by noisy counts, not as declared")
     parser.add_argument("--no-target", action="store_true", help="model all columns alike")
+    parser.add_argument("--no-record", action="store_true", help="print alone, and write nothing down")
+    parser.add_argument("--resume", action="store_true", help="leave out what is recorded already")
     options = parser.parse_args()
-    if options.table == "coverage":
-        held = {f"epsilon {e:g}": measure_coverage(e, options.seeds) for e in options.epsilons}
-        record("intervals of means of Adult", held)
-        print(held)
-        return
-    if options.table == "cost":
-        costs = {f"{name}, epsilon 1": measure_registered(name, 1.0) for name in ("adult", "splice")}
-        costs |= {f"{name}, epsilon 10": measure_registered(name, 10.0) for name in ("adult", "splice")}
-        for n, columns, latent in (
-            (10**5, 20, False),
-            (10**6, 20, False),
-            (10**6, 20, True),
-            (10**5, 60, False),
-        ):
-            found = measure_cost(n, columns, latent=latent)
-            what = f"{n:,} rows, {columns} columns, {'all pairs' if latent else 'a tree'}"
-            costs[what] = found
-            print(f"{what}: " + ", ".join(f"{k} {v:.2f}" for k, v in found.items()), flush=True)
-        record("cost", costs)
-        return
+    for table in options.tables:
+        if table == "coverage":
+            held = {f"epsilon {e:g}": measure_coverage(e, options.seeds) for e in options.epsilons}
+            print(held)
+            if not options.no_record:
+                record("intervals of means of Adult", held)
+            continue
+        measure_table(table, options)
+
+
+def measure_table(table: str, options: argparse.Namespace) -> None:
+    """Measure one table at all epsilons and seeds, and print the means over seeds."""
     try:
-        case = CASES[options.table]()
+        case = CASES[table]()
     except FileNotFoundError as problem:
-        print(f"{options.table} is left out: {Path(str(problem.filename)).name} is not in DISCREET_DATA.")
+        print(f"{table} is left out: {Path(str(problem.filename)).name} is not in DISCREET_DATA.")
         return
     for epsilon in options.epsilons:
-        runs = [
-            measure(case, epsilon, seed, cut=options.cut, target=not options.no_target)
-            for seed in options.seeds
-        ]
-        means = {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
-        print(
-            f"{options.table} epsilon {epsilon:g}: " + ", ".join(f"{k} {v:.3f}" for k, v in means.items()),
-            flush=True,
-        )
+        runs = []
+        for seed in options.seeds:
+            run: dict[str, Any] = {"table": table, "epsilon": epsilon, "seed": seed}
+            run |= {"cut": options.cut, "target": not options.no_target}
+            known = read_runs().get(f"{describe(run)}, seed {seed}") if options.resume else None
+            figures = measure(case, epsilon, seed, cut=run["cut"], target=run["target"]) if not known else {}
+            run = known or run | {"figures": {name: round(value, 5) for name, value in figures.items()}}
+            runs.append(run)
+            if not known and not options.no_record:
+                with RUNS.open("a") as lines:
+                    lines.write(json.dumps(run) + "\n")
+        named = ", ".join(f"{k} {v:.3f}" for k, v in average(runs).items())
+        print(f"{describe(runs[0])}: {named}", flush=True)
+    if not options.no_record:
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for run in read_runs().values():
+            groups.setdefault(describe(run), []).append(run)
+        record("quality", {what: average(runs) for what, runs in groups.items()})
 
 
 if __name__ == "__main__":
