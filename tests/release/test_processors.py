@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from discreet.audit import measure_risk
 from discreet.noise import BoundedDensity, Stream, standard_normal
 from discreet.noise.linear_algebra import least_squares, product, row_space, symmetric_eigen
 from discreet.privacy import ApproxDP, ErrorFloor
 from discreet.privacy.rounding import shorter_up
-from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease, ReleaseMethod
+from discreet.release import BoundedRelease, GaussianRelease, InvariantRelease, LaplaceRelease, ReleaseMethod
 from discreet.report.verify import verify
+from discreet.report.verify._risk import risk_differences
 from tests.contracts.cases import ROWS, SCHEMA
 from tests.report.published import KEY, METHODS, publish
 
@@ -42,6 +45,10 @@ CALIBRATED: dict[str, Callable[..., ReleaseMethod]] = {
     "laplace, floor": lambda **rest: LaplaceRelease(privacy=ErrorFloor(age=20), schema=SCHEMA, **rest),
 }
 ALL = {**METHODS, **CALIBRATED}
+RISKS = {
+    "invariant, svm": lambda: InvariantRelease(learner="svm", variance=0.25, schema=SCHEMA),
+    **{name: ALL[name] for name in ("masked", "bounded", "gaussian", "input-perturbation", "coarse")},
+}
 QUICK = ("bounded, floor", "gaussian, correlated", "laplace, floor", "masked")
 
 
@@ -76,6 +83,41 @@ def test_calibrated_noise_and_masked_points_have_the_same_bits_under_two_kernels
     one, other = (json.loads(under(kernel, "digests", *QUICK)) for kernel in ("Prescott", "Haswell"))
     assert one == other
     assert len(set(one.values())) == len(QUICK)
+
+
+def risks(names: list[str]) -> dict[str, Any]:
+    """Return the figures of attacks on made-up people that the statement of each method would carry."""
+    found = {}
+    for name in names:
+        method = RISKS[name]()
+        found[name] = measure_risk(method, method.plan(SCHEMA, 500), 500, people=50).to_dict()
+    return found
+
+
+@pytest.mark.slow
+def test_published_risks_are_the_same_under_two_kernels() -> None:
+    """Otherwise ``verify``, which measures them again, would refuse an honest folder on another machine."""
+    one, other = (json.loads(under(kernel, "risks", *RISKS)) for kernel in ("Prescott", "Haswell"))
+    found = {
+        name: list(risk_differences(one[name], other[name], trained="invariant" in name)) for name in RISKS
+    }
+    assert found == {name: [] for name in RISKS}
+
+
+def test_a_forged_figure_of_a_trained_attack_differs_and_last_digits_do_not() -> None:
+    stated = {"success": 0.84, "sentence": "found in 84% of cases", "verdict": "no"}
+    nearly = {"success": 0.80, "sentence": "found in 80.1% of cases", "verdict": "no"}
+    assert list(risk_differences(stated, nearly, trained=True)) == []
+    assert list(risk_differences(stated, nearly)) == ["risk.success", "risk.sentence"]
+    for forged in (
+        {"success": 0.7},
+        {"success": math.nan},
+        {"sentence": "found in 84% of years"},
+        {"verdict": "yes"},
+    ):
+        assert list(risk_differences({**stated, **forged}, nearly, trained=True)) == [
+            f"risk.{next(iter(forged))}"
+        ]
 
 
 @pytest.mark.stats
@@ -182,4 +224,5 @@ def _verified(folder: Path) -> dict[str, list[str]]:
 
 if __name__ == "__main__":
     task, *rest = sys.argv[1:]
-    sys.stdout.write(json.dumps(digests(rest) if task == "digests" else _verified(Path(rest[0]))))
+    tasks = {"digests": digests, "risks": risks, "verify": lambda rest: _verified(Path(rest[0]))}
+    sys.stdout.write(json.dumps(tasks[task](rest)))

@@ -380,8 +380,11 @@ def score_membership(
         scores = published_scores(again, people, published)
         if scores is None:
             return None
-        # The smaller the distance, the likelier a member; the constant stands for an exact match.
-        distances.append(-np.log(scipy.spatial.cKDTree(scores[1]).query(scores[0])[0] + 1e-300))
+        # The smaller the distance, the likelier a member. A member's is a rounding error, which depends on the
+        # processor: all below the resolution count as one exact match.
+        resolution = _TIED * float(np.abs(scores[1]).max()) + 1e-300
+        distance = scipy.spatial.cKDTree(scores[1]).query(scores[0])[0]
+        distances.append(-np.log(np.maximum(distance, resolution)))
     _, hits = decide_membership(*distances)
     knowledge = "a person's true record, the published file, and which learner it was made for"
     return _membership_result(hits, each, knowledge)

@@ -109,6 +109,9 @@ class InvariantNoise:
         self._support: Ints = np.flatnonzero(derivatives.any(axis=1))
         self._row_basis = orthonormal_basis(derivatives[self._support])
         self._outward = outward
+        # The sign of a singular vector is a convention of the library; outward is along the weights.
+        along = self._column_basis[:, :1] * np.sign(self._column_basis[:, :1].T @ (ones * weights[:, 0]))
+        self._outward_move = self._scale * along.sum(axis=1)
         self.leverage = np.zeros(self.n_rows)
         self.leverage[self._support] = np.minimum(
             1.0, np.einsum("ij,ij->i", self._row_basis, self._row_basis)
@@ -197,7 +200,7 @@ class InvariantNoise:
         elif len(part):
             block[places] -= part @ gradient
         if outward is not None:
-            block += outward[rows, None] * (self._scale * self._column_basis[:, 0])
+            block += outward[rows, None] * self._outward_move
 
     def _outward_lengths(self, stream: Stream) -> Floats | None:
         """Return the Maxwell-distributed move of each row along its score; None if no row moves."""
