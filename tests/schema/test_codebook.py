@@ -114,10 +114,11 @@ def test_all_errors_of_a_codebook_are_reported_with_their_lines() -> None:
     with pytest.raises(SchemaError) as caught:
         read(text, ";")
     assert caught.value.problems == (
-        "book.csv, line 2, column 'b': upper must be a number, or a date such as 2024-12-31, was 'abc'.",
+        "book.csv, line 2, column 'b': upper must be a number, or a date such as 2024-12-31 or "
+        "2024-12-31T23:59, was 'abc'.",
         "book.csv, line 3: 'b' must have one line, and has another. Leave one out.",
-        "book.csv, line 4, column 'c': type must be one of number, integer, string, boolean, date, was "
-        "'foo'.",
+        "book.csv, line 4, column 'c': type must be one of number, integer, string, boolean, date, "
+        "datetime, was 'foo'.",
         "book.csv, line 4, column 'c': upper must be given beside lower, and is empty. Write both, or "
         "neither.",
         "book.csv, line 5: name must be given, and is empty. Write it.",

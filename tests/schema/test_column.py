@@ -92,7 +92,7 @@ def test_widths_counts_and_fillings_follow_from_the_bounds() -> None:
     assert (number.range, number.width, number.fill) == ((-1.0, 2.0), 3.0, 0.5)
     assert (integer.width, integer.n_integers, integer.fill) == (73.0, 74, 53.0)
     assert (date.range, date.width, date.n_integers, date.fill) == ((0.0, 29.0), 29.0, 30, 14.0)
-    with pytest.raises(ParameterError, match="type integer or date"):
+    with pytest.raises(ParameterError, match="type integer, date or datetime"):
         _ = number.n_integers
 
 
@@ -112,11 +112,11 @@ def test_clipping_moves_values_to_the_bounds_and_keeps_missing_ones() -> None:
 def test_dates_are_counted_from_the_lower_bound_and_back() -> None:
     column = Column("born", lower=datetime.date(2000, 1, 1), upper=datetime.date(2001, 1, 1))
     dates = np.array(["2000-01-01", "2000-03-01", "NaT"], dtype="datetime64[D]")
-    days = column.days(dates)
+    days = column.count_steps(dates)
     np.testing.assert_array_equal(days, [0, 60, np.nan])
-    np.testing.assert_array_equal(column.dates(days + 0.2), dates)
+    np.testing.assert_array_equal(column.moments(days + 0.2), dates)
     with pytest.raises(ParameterError, match="must be of type date"):
-        Column("x", lower=0, upper=1).days(dates)
+        Column("x", lower=0, upper=1).count_steps(dates)
 
 
 @pytest.mark.parametrize("error", [0.0, 5.001])

@@ -40,8 +40,10 @@ def test_a_draft_that_was_filled_in_loads() -> None:
     assert schema.column("job").levels == ("clerk", "nurse", "other")
 
 
-def test_a_draft_knows_five_types() -> None:
-    with pytest.raises(ParameterError, match="one of number, integer, date, string, boolean, was 'blob'"):
+def test_a_draft_knows_six_types() -> None:
+    with pytest.raises(
+        ParameterError, match="one of number, integer, date, datetime, string, boolean, was 'blob'"
+    ):
         Schema.draft({"x": "blob"})
 
 

@@ -26,6 +26,9 @@ traps = st.sampled_from(
 finite = st.floats(-1e100, 1e100)
 
 
+seconds = st.datetimes().map(lambda moment: moment.replace(microsecond=0))
+
+
 @st.composite
 def columns(draw: st.DrawFn, name: str, *, role: str = "sensitive") -> Column:
     extra: dict[str, Any] = {
@@ -36,7 +39,7 @@ def columns(draw: st.DrawFn, name: str, *, role: str = "sensitive") -> Column:
         "measure": draw(notes),
         "bounds_source": draw(notes),
     }
-    kind = draw(st.sampled_from(["number", "integer", "date", "strings", "integers", "booleans"]))
+    kind = draw(st.sampled_from(["number", "integer", "date", "datetime", "strings", "integers", "booleans"]))
     if kind in ("strings", "integers", "booleans"):
         whole = st.integers(-(2**53), 2**53)
         one: st.SearchStrategy[Any] = {
@@ -46,11 +49,18 @@ def columns(draw: st.DrawFn, name: str, *, role: str = "sensitive") -> Column:
         }[kind]
         values = draw(st.lists(one, min_size=2, max_size=6, unique=True))
         return Column(name, values=tuple(values), **extra)
-    bounds = {"number": finite, "integer": st.integers(-(2**53), 2**53), "date": st.dates()}[kind]
+    bounds = {
+        "number": finite,
+        "integer": st.integers(-(2**53), 2**53),
+        "date": st.dates(),
+        "datetime": seconds,
+    }[kind]
     ends: list[Any] = sorted(draw(st.lists(bounds, min_size=2, max_size=2, unique=True)))
+    if kind == "datetime":
+        extra["step"] = "second"
     if kind == "number":
         assume(ends[1] - ends[0] >= 1e-100)
-    if role == "sensitive" and kind != "date":
+    if role == "sensitive" and kind not in ("date", "datetime"):
         extra["protect"] = draw(st.sampled_from([None, Protect(share=0.1)]))
     return Column(name, type=kind, lower=ends[0], upper=ends[1], **extra)  # type: ignore[arg-type]
 
@@ -166,7 +176,9 @@ def test_clipping_stays_within_bounds_and_twice_is_once(a: float, b: float, valu
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.dictionaries(names, st.sampled_from(["number", "integer", "string", "boolean", "date"]), min_size=1)
+    st.dictionaries(
+        names, st.sampled_from(["number", "integer", "string", "boolean", "date", "datetime"]), min_size=1
+    )
 )
 def test_a_draft_keeps_names_and_types(types: dict[str, str]) -> None:
     from discreet.schema.serialization import read_yaml

@@ -43,8 +43,8 @@ def test_a_wrong_file_is_told_everything_that_is_wrong(case: dict[str, Any]) -> 
         ),
         (
             {"type": "float", "lower": 0, "upper": 1},
-            "Column 'x': type must be one of number, integer, category, date, id, text, was 'float'. "
-            "Write Column('x', type='number').",
+            "Column 'x': type must be one of number, integer, category, date, datetime, id, text, was "
+            "'float'. Write Column('x', type='number').",
         ),
         (
             {"values": (0.5, 1.5)},
@@ -103,7 +103,7 @@ def test_a_wrong_file_is_told_everything_that_is_wrong(case: dict[str, Any]) -> 
         ),
         (
             {"lower": 0, "upper": datetime.datetime(2024, 1, 1)},
-            "Column 'x': lower must be a date (year-month-day), was 0. "
+            "Column 'x': lower must be a datetime without a time zone (year-month-dayThour:minute), was 0. "
             "Write Column('x', lower=<smallest possible>).",
         ),
         (

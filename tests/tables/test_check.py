@@ -80,7 +80,7 @@ def test_a_table_without_a_schema_is_checked_by_what_it_suggests(tmp_path: Path)
     assert len(check_table(tmp_path / "t.csv").schema_problems) == 1
 
 
-def test_a_time_of_day_is_noted_and_a_datetime_is_named(tmp_path: Path) -> None:
+def test_a_time_of_day_is_noted_for_a_date_and_read_for_a_datetime(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes("a\tb\r\n1\t31.12.2023 23:59\r\n".encode("utf-16"))
     declared = (
         'dialect: {delimiter: "\\t", encoding: utf-16}\n'
@@ -95,8 +95,11 @@ def test_a_time_of_day_is_noted_and_a_datetime_is_named(tmp_path: Path) -> None:
     assert [(finding.column, finding.rule) for finding in result.findings] == [("b", "be a day")]
     assert "time of day is not read" in result.findings[0].way_out
     (tmp_path / "t.schema.yaml").write_text(declared.replace("type: date", "type: datetime"))
-    (problem,) = check_table(tmp_path / "t.txt").schema_problems
-    assert "Write type: date. Days are published, and the time of day is not read" in problem
+    (problem, _) = check_table(tmp_path / "t.txt").schema_problems
+    assert "minimum must be a datetime without a time zone (year-month-dayThour:minute)" in problem
+    timed = declared.replace("type: date", "type: datetime").replace("01-01", "01-01T00:00")
+    (tmp_path / "t.schema.yaml").write_text(timed)
+    assert check_table(tmp_path / "t.txt").findings == ()
 
 
 def test_a_sound_table_is_ok_with_notes() -> None:

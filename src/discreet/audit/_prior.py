@@ -211,7 +211,7 @@ def attack_floor(subject: PlannedAttacks, failure_probability: float, stream: St
 
 
 def _is_whole(target: Target) -> bool:
-    return target.column.type in ("integer", "date")
+    return target.column.is_whole
 
 
 def prior_records(plan: ReleasePlan, n: int, stream: Stream) -> dict[str, AnyArray]:

@@ -268,7 +268,7 @@ def _learned_cells(
     """Return learned guesses at a list or a number; see :func:`learned_numbers` for the parameters."""
     if target.is_list:
         return learned_levels(features, own, len(target.column.levels), truth, known, unknown)
-    whole = target.column.type in ("integer", "date")
+    whole = target.column.is_whole
     return learned_numbers(features, own, whole, truth, known, unknown)
 
 

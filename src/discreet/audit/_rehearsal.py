@@ -178,7 +178,7 @@ def decode_column(column: Column, values: AnyArray) -> AnyArray:
         levels = np.empty(len(column.levels), object)
         levels[:] = column.levels
         return np.asarray(levels[values])
-    return np.asarray(column.dates(values)) if column.type == "date" else values
+    return np.asarray(column.moments(values)) if column.is_calendar else values
 
 
 def _compare_laws(asked: Sequence[AskedQuestion], claim: Promise, schema: Schema) -> list[AuditResult]:

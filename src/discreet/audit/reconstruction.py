@@ -399,7 +399,7 @@ def _column_result(
             attack="linear reconstruction",
             column=column.name,
             statistic="probability of a wrong guess" if column.is_category else "root-mean-square error",
-            measure=declared.measure or ("days" if declared.type == "date" else None),
+            measure=declared.unit_name,
             error=errors.error[0],
             lower=errors.error[1],
             upper=errors.error[2],

@@ -467,7 +467,7 @@ def _describe_domain(column: "Column") -> str:
         levels = [name(str(level)) for level in column.levels if level is not None]
         more = f", and {len(levels) - _MOST_VALUES} more" if len(levels) > _MOST_VALUES else ""
         return f"{', '.join(levels[:_MOST_VALUES])}{more}{missing}"
-    low, high = (end if column.type == "date" else f"{end:g}" for end in (column.lower, column.upper))
+    low, high = (end if column.is_calendar else f"{end:g}" for end in (column.lower, column.upper))
     unit = f" {name(column.measure)}" if column.measure else ""
     return f"{low} to {high}{unit}{missing}"
 

@@ -247,8 +247,8 @@ def _bars(column: Column, bins: HistogramBins) -> tuple[list[str], list[int]]:
 
 def _format_value(column: Column, value: float) -> str:
     """Return a number or date as text for a label."""
-    if column.type == "date":
-        return str(column.dates(np.array([value]))[0])
+    if column.is_calendar:
+        return str(column.moment(value))
     return f"{value:.4g}"
 
 

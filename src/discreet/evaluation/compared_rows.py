@@ -157,4 +157,4 @@ def _plan_cells(schema: Schema) -> CoarsePlan:
 
 def as_file(column: Column, values: AnyArray) -> AnyArray:
     """Return encoded cells as a table that is read holds them."""
-    return column.dates(values) if column.type == "date" else decode_cells(column, values)
+    return column.moments(values) if column.is_calendar else decode_cells(column, values)

@@ -181,7 +181,8 @@ def _groups(column: Column, values: AnyArray) -> Iterator[tuple[str, Bools]]:
         return
     lower, upper = column.range
     middle = (lower + upper) / 2
-    ends = column.dates(np.array([lower, middle, upper])) if column.type == "date" else (lower, middle, upper)
-    low, half, high = (str(end) if column.type == "date" else f"{end:.4g}" for end in ends)
+    low, half, high = (
+        str(column.moment(end)) if column.is_calendar else f"{end:.4g}" for end in (lower, middle, upper)
+    )
     yield f"{low} to {half}", np.asarray(values <= middle)
     yield f"above {half} to {high}", np.asarray(values > middle)

@@ -68,7 +68,7 @@ def public_edges(column: Column, n_bins: int) -> tuple[float, ...]:
         Points at which cells begin, without that of the first.
     """
     lower, upper = column.range
-    whole = column.type in ("integer", "date")
+    whole = column.is_whole
     if whole and upper - lower < n_bins:
         return tuple(lower + i for i in range(1, round(upper - lower) + 1))
     if column.type == "integer" and lower == 0 and upper >= LEAST_AMOUNT and n_bins > 2:
@@ -140,7 +140,7 @@ def public_grid(column: Column, level: int) -> tuple[float, ...]:
     grid = _GRIDS[level]
     lower, upper = column.range
     width = upper - lower
-    whole = column.type in ("integer", "date")
+    whole = column.is_whole
     if whole and width <= grid.values:
         return tuple(lower + i for i in range(1, round(width) + 1))
     if lower < 0 < upper:

@@ -38,7 +38,7 @@ class ColumnLaw:
     law : Law
         Distribution of a published cell given the true one.
     type : str
-        Declared type: number, integer, date or category.
+        Declared type: number, integer, date, datetime or category.
     role : str
         Declared role; "target" is the label, every other column is a feature.
     lower, upper : float or None
@@ -49,7 +49,9 @@ class ColumnLaw:
     missing : bool
         Whether a true cell may be missing.
     origin : str or None
-        Day from which the range counts, in ISO 8601, for a date that is written as a date; else None.
+        From when the range counts, in ISO 8601, for a date or datetime that is written as such; else None.
+    step : str or None
+        Step in which such a datetime is counted: hour, minute or second; None for all others.
     """
 
     name: str
@@ -61,6 +63,7 @@ class ColumnLaw:
     levels: tuple[Level, ...] | None = None
     missing: bool = False
     origin: str | None = None
+    step: str | None = None
 
     def __post_init__(self) -> None:
         """Check that law, list and range fit each other."""
@@ -154,6 +157,7 @@ class ColumnLaw:
     def from_column(cls, column: Column, law: Law) -> Self:
         """Return the law of a published column together with its declaration."""
         sampled = law.unpublished if isinstance(law, SampledLaw) else None
+        written = column.is_calendar and (column.role == "public" or isinstance(law, SyntheticLaw))
         return cls(
             name=column.name,
             law=law,
@@ -165,21 +169,22 @@ class ColumnLaw:
             if column.is_category
             else None,
             missing=not column.required,
-            origin=str(column.lower)
-            if column.type == "date" and (column.role == "public" or isinstance(law, SyntheticLaw))
-            else None,
+            origin=str(column.lower) if written else None,
+            step=column.step if written else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         levels = None if self.levels is None else list(self.levels)
         plain = {key: getattr(self, key) for key in _KEYS - {"levels", "law"}}
+        if self.step is not None:
+            plain["step"] = self.step
         return {**plain, "levels": levels, "law": self.law.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the law that :meth:`to_dict` wrote; raise ParameterError for unknown keys."""
-        if set(values) != _KEYS:
+        if set(values) - {"step"} != _KEYS:
             raise ParameterError(
                 f"A column of a noise law must have the keys {', '.join(sorted(_KEYS))}, had "
                 f"{', '.join(sorted(values))}. It may have been written by a newer version."

@@ -125,7 +125,7 @@ def build_rows(plan: ReleasePlan, guesses: Iterable[Guess]) -> tuple[Row, ...]:
 def _row(plan: ReleasePlan, done: ColumnSummary, guess: Guess | None) -> Row:
     """Return the line of one column; `guess` is the best attack on it, or None if there is none."""
     column = plan.schema.column(done.column)
-    unit = CHANCE if column.is_category else column.measure or ("days" if column.type == "date" else "")
+    unit = CHANCE if column.is_category else column.unit_name or ""
     if guess is None:
         verdict = "public" if done.law.kind == "clear" else "no floor"
         floor = None if done.floor is None else done.floor.error

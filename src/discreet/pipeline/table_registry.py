@@ -17,6 +17,7 @@ The list of known tables is a file of the user's own, ``tables.json`` in ``$DISC
 from __future__ import annotations
 
 import contextlib
+import datetime
 import fcntl
 import hashlib
 import json
@@ -144,6 +145,11 @@ def _bits(column: Column, values: AnyArray) -> Words:
     cells: AnyArray = np.array(values, np.float64)
     if column.type == "date":
         cells += column.lower.toordinal()  # type: ignore[union-attr]
+    elif column.type == "datetime":
+        # In seconds, whatever the declared step is.
+        assert isinstance(column.lower, datetime.datetime)
+        first = (column.lower - datetime.datetime.min).total_seconds()
+        cells = cells * column.step_length.total_seconds() + first
     bits: Words = cells.view(np.uint64)
     if not column.required:
         bits[np.isnan(cells)] = _MISSING

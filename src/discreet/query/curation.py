@@ -410,7 +410,7 @@ def _layout(i: int, column: Column) -> Curated:
         top = len(column.levels) - 1
         return Curated(column.name, sql, None, None, top, 0.0, float(top), column.levels, 0.0)
     lower, upper = column.range
-    whole = column.type in ("integer", "date") and upper - lower <= _WHOLE_TOP
+    whole = column.is_whole and upper - lower <= _WHOLE_TOP
     values, top = (None, round(upper - lower)) if whole else (f"v{i}", 2**BITS)
     flag = None if column.required else f"m{i}"
     return Curated(column.name, sql, values, flag, top, lower, upper, (), column.fill)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -154,28 +153,30 @@ def dummy_rows(schema: Schema, n: int, seed: int) -> dict[str, list[Any]]:
 
 
 def dummy_frame(schema: Schema, rows: Mapping[str, Sequence[Any]]) -> Frame:
-    """Return dummy rows as a frame, with dates in place of their texts."""
-    dates = {column.name for column in schema.columns if column.type == "date"}
-    return Frame({name: _to_dates(cells) if name in dates else cells for name, cells in rows.items()})
+    """Return dummy rows as a frame, with dates and datetimes in place of their texts."""
+    kinds = {column.name: type(column.lower) for column in schema.columns if column.is_calendar}
+    return Frame({name: _to_moments(cells, kinds.get(name)) for name, cells in rows.items()})
 
 
-def _to_dates(cells: Sequence[Any]) -> list[Any]:
-    """Return ISO texts as dates, and everything else as it is."""
-    dates: list[Any] = []
+def _to_moments(cells: Sequence[Any], kind: Any) -> Sequence[Any]:
+    """Return ISO texts as dates or datetimes, and everything else as it is."""
+    if kind is None:
+        return cells
+    moments: list[Any] = []
     for cell in cells:
         try:
-            dates.append(datetime.date.fromisoformat(cell))
+            moments.append(kind.fromisoformat(cell))
         except (TypeError, ValueError):
-            dates.append(cell)
-    return dates
+            moments.append(cell)
+    return moments
 
 
 def _decode(column: Column, values: AnyArray) -> list[Any]:
     """Return encoded cells as a file holds them, None where they are missing."""
     if column.is_category:
         return [column.levels[code] for code in values.tolist()]
-    if column.type == "date":
-        days = np.datetime_as_string(column.dates(values))
-        return [None if day == "NaT" else str(day) for day in days]
+    if column.is_calendar:
+        moments = np.datetime_as_string(column.moments(values))
+        return [None if moment == "NaT" else str(moment) for moment in moments]
     whole = column.type == "integer"
     return [None if cell != cell else round(cell) if whole else cell for cell in values.tolist()]

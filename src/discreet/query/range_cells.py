@@ -27,7 +27,7 @@ _STEPS = ("1", "1.5", "2", "3", "5", "7")
 _LARGEST = 12  # power of ten beyond which numbers count as that large
 _LEAST = -3  # power of ten below which numbers are in one cell beside 0
 _FIRST_YEARS = (1000, 1500, 1700, 1800, 1850, *range(1900, 2101), 2150, 2200, 2500)
-_LAST_DAY = datetime.date(2999, 12, 31)
+_END_YEAR = 3000
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class RangeCells:
 
     @classmethod
     def from_type(cls, name: str, type_: str) -> RangeCells:
-        """Return the cells of a column of type number, integer or date."""
-        if type_ == "date":
-            return _date_cells(name)
+        """Return the cells of a column of type number, integer, date or datetime."""
+        if type_ in ("date", "datetime"):
+            return _calendar_cells(name, type_)
         return _whole_cells(name) if type_ == "integer" else _number_cells(name)
 
 
@@ -85,12 +85,14 @@ def _whole_cells(name: str) -> RangeCells:
     return RangeCells(column, tuple(map(float, (*below, 0, *above))), (*negative, (0, 0), *positive))
 
 
-def _date_cells(name: str) -> RangeCells:
-    """Return cells of dates: single years from 1900 to 2100, and longer times before and after."""
-    firsts = [datetime.date(year, 1, 1) for year in _FIRST_YEARS]
-    lasts = [*(first - datetime.timedelta(days=1) for first in firsts[1:]), _LAST_DAY]
-    column = Column(name, lower=firsts[0], upper=_LAST_DAY, required=False)
-    starts = tuple(float((first - firsts[0]).days) for first in firsts[1:])
+def _calendar_cells(name: str, type_: str) -> RangeCells:
+    """Return cells of dates or datetimes: years from 1900 to 2100, and longer times before and after."""
+    kind = datetime.date if type_ == "date" else datetime.datetime
+    *firsts, end = (kind(year, 1, 1) for year in (*_FIRST_YEARS, _END_YEAR))
+    step = datetime.timedelta(days=1) if type_ == "date" else datetime.timedelta(minutes=1)
+    lasts = [first - step for first in (*firsts[1:], end)]
+    column = Column(name, lower=firsts[0], upper=lasts[-1], required=False)
+    starts = tuple(float((first - firsts[0]) // step) for first in firsts[1:])
     return RangeCells(column, starts, tuple(zip(firsts, lasts, strict=True)))
 
 

@@ -71,8 +71,8 @@ def decode_cells(column: Column, values: AnyArray) -> AnyArray:
         levels[:] = column.levels
         words = levels[values]
         return words if None in column.levels else words.astype(np.array(column.levels).dtype)
-    if column.type == "date" and column.role == "public":
-        return column.dates(values)
+    if column.is_calendar and column.role == "public":
+        return column.moments(values)
     return values
 
 
@@ -227,8 +227,8 @@ class Release:
             values = self.columns[field.name]
             if field.type == "category":
                 values = self.decoded(field.name)
-            elif field.type == "date":
-                values = self.schema.column(field.name).dates(values)
+            elif field.type in ("date", "datetime"):
+                values = self.schema.column(field.name).moments(values)
             elif field.type == "integer" and not np.isnan(values).any():
                 values = values.astype(np.int64)
             cells[field.name] = values

@@ -15,7 +15,7 @@ from discreet.errors import SourceError
 from discreet.noise_law import Additive, Clear, InRangeLaw, InvariantLaw, SampledLaw
 from discreet.release.publication import Publication, published_fields
 from discreet.tables.duckdb import connect, identifier, literal, quote_path
-from discreet.tables.writers import is_wide
+from discreet.tables.writers import is_wide, moment_expression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,9 @@ class ReadableColumn:
     first, last : int
         Smallest and largest number of steps from the anchor inside the declared range.
     origin : datetime.date or None
-        Day from which the published days of a date are counted; None for other types.
+        Date or datetime from which the published steps of such a column are counted; None for other types.
+    length : timedelta
+        Step in which dates and datetimes are counted.
 
     Privacy
     -------
@@ -68,6 +70,7 @@ class ReadableColumn:
     first: int = 0
     last: int = 0
     origin: datetime.date | None = None
+    length: datetime.timedelta = datetime.timedelta(days=1)
 
     @classmethod
     def from_column(cls, column: Column, law: Law, field: Field) -> ReadableColumn:
@@ -89,7 +92,7 @@ class ReadableColumn:
         declared = Decimal(repr(float(column.grid or 1)))
         if column.type != "number" or (column.grid is not None and _is_short(declared, lower, upper)):
             last = int(((upper - lower) / declared).to_integral_value())
-            return cls(column.name, declared, lower, 0, last, origin)
+            return cls(column.name, declared, lower, 0, last, origin, column.step_length)
         step = _power_of_ten(column, law, max(abs(lower), abs(upper)))
         first = int((lower / step).to_integral_value(ROUND_CEILING))
         last = int((upper / step).to_integral_value(ROUND_FLOOR))
@@ -109,7 +112,7 @@ class ReadableColumn:
         inside = f"CASE {ends} ELSE {steps} END"
         whole = f"({start} + CAST(round_even({inside}, 0) AS BIGINT) * {size})"
         if self.origin is not None:
-            return f"DATE '{self.origin.isoformat()}' + CAST({whole} AS INTEGER)"
+            return moment_expression(whole, self.origin, self.length)
         if decimals == 0:
             return whole
         digits = len(str(max(abs(start + k * size) for k in (self.first, self.last))))
@@ -175,7 +178,8 @@ def write_readable(data: Path, target: Path, columns: Sequence[ReadableColumn]) 
     data : Path
         Published Parquet file, or folder of such files, that is copied.
     target : Path
-        CSV file to write: UTF-8 with a header, dates as YYYY-MM-DD, missing cells empty.
+        CSV file to write: UTF-8 with a header, dates as YYYY-MM-DD, datetimes with hh:mm:ss behind, missing
+        cells empty.
     columns : sequence of ReadableColumn
         Columns in the order of the file.
     """

@@ -27,8 +27,8 @@ from discreet.schema._dialect_document import (
     text_document,
 )
 from discreet.schema.column import Column, Protect
-from discreet.schema.column_checks import ROLES
-from discreet.schema.notation import FILE, TIME_OF_DAY, UNFILLED, Blank, quote_value
+from discreet.schema.column_checks import NUMBERS, ROLES
+from discreet.schema.notation import FILE, UNFILLED, Blank, quote_value
 from discreet.schema.rules import (
     CONFIRMED,
     PROPOSED,
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_TYPES = ("string", "number", "integer", "boolean", "date")
+_TYPES = ("string", "number", "integer", "boolean", "date", "datetime")
 _OTHER_WORDS = {
-    "bool": "boolean", "category": "string", "categorical": "string", "datetime": "date",
+    "bool": "boolean", "category": "string", "categorical": "string",
     "double": "number", "enum": "string", "float": "number", "int": "integer", "str": "string",
-    "text": "string", "timestamp": "date", "varchar": "string", "year": "integer",
+    "text": "string", "timestamp": "datetime", "varchar": "string", "year": "integer",
 }  # fmt: skip
 _FILLINGS = {
     "minimum": "<smallest possible>",
@@ -91,6 +91,7 @@ class _FieldPrivacy(KeyBlock):
     bounds_source: Any = None
     grid: Any = None
     cells: list[Any] | None = None
+    step: Any = None
     scale: Any = None
 
 
@@ -283,7 +284,7 @@ def _build_column(field: _Field, where: str) -> Column:
     if problems:
         raise SchemaError(*problems)
     constraints, privacy, protect = field.constraints, field.privacy, field.privacy.protect
-    read = _parse_date if field.type == "date" else _keep_bound
+    read = {"date": _parse_date, "datetime": _parse_datetime}.get(str(field.type), _keep_bound)
     return Column(
         field.name,
         type=_column_type(field),
@@ -298,6 +299,7 @@ def _build_column(field: _Field, where: str) -> Column:
         bounds_source=privacy.bounds_source,
         grid=privacy.grid,
         cells=None if privacy.cells is None else tuple(read(edge) for edge in privacy.cells),
+        step=privacy.step,
         scale=privacy.scale,
         missing_values=None if field.missing_values is None else tuple(field.missing_values),
         text=read_text_format(field),
@@ -315,8 +317,7 @@ def _type_problems(field: _Field) -> Iterator[str]:
         close = _OTHER_WORDS.get(str(field.type).casefold()) or nearest(field.type, _TYPES)
         was = "and was left out" if field.type is None else f"was {quote_value(field.type)}"
         line = FILE.column(field.name, type=Blank(close or "<type>"))
-        time = f" {TIME_OF_DAY}" if close == "date" and field.type != "date" else ""
-        yield f"type must be one of {', '.join(_TYPES)}, {was}. Write {line}.{time}"
+        yield f"type must be one of {', '.join(_TYPES)}, {was}. Write {line}."
         return
     kind = {"string": str, "integer": int, "boolean": bool}.get(field.type)
     odd = [value for value in field.constraints.enum or () if kind and type(value) is not kind]
@@ -338,7 +339,7 @@ def _column_type(field: _Field) -> Any:
     """Return the type of a column for a Frictionless field; one that lists its values is a category."""
     if field.type == "boolean" or (field.constraints.enum is not None and field.type != "number"):
         return "category"
-    return field.type if field.type in ("number", "integer", "date") else "text"
+    return field.type if field.type in NUMBERS else "text"
 
 
 def _values(field: _Field) -> tuple[Any, ...] | None:
@@ -353,6 +354,16 @@ def _parse_date(bound: Any) -> Any:
         try:
             return datetime.date.fromisoformat(bound)
         except ValueError:  # the thirtieth of February
+            return bound
+    return bound
+
+
+def _parse_datetime(bound: Any) -> Any:
+    """Return a datetime for its text; anything else is returned unchanged, for the checks to report."""
+    if isinstance(bound, str) and re.fullmatch(r"[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}(:[0-9]{2}){1,2}", bound):
+        try:
+            return datetime.datetime.fromisoformat(bound)
+        except ValueError:
             return bound
     return bound
 
@@ -517,6 +528,7 @@ def field_document(column: Column) -> dict[str, Any]:
                     "bounds_source": column.bounds_source,
                     "grid": _plain(column.grid),
                     "cells": None if column.cells is None else [_plain(edge) for edge in column.cells],
+                    "step": column.step,
                     "scale": column.scale,
                 }
             ),

@@ -6,6 +6,7 @@ is a public document, so messages quote it.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from typing import TYPE_CHECKING, Any
@@ -61,10 +62,11 @@ _TYPES = {
         "dropdown kategorial zeichenkette"
     ),
     "boolean": "boolean bool logical yesno truefalse wahrheitswert",
-    "date": "date datetime timestamp day datum",
+    "date": "date day datum",
+    "datetime": "datetime timestamp zeitstempel datum_uhrzeit",
 }
 _TYPE_OF = {synonym: key for key, synonyms in _TYPES.items() for synonym in synonyms.split()}
-_NUMBER, _DAY = r"[-+]?\d+(?:[.,]\d+)?", r"\d{4}-\d\d-\d\d"
+_NUMBER, _DAY = r"[-+]?\d+(?:[.,]\d+)?", r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?"
 _BETWEEN = r"\s*(?:-|–|\.\.+|to|bis)\s*"
 
 
@@ -176,7 +178,8 @@ def _read_constraints(read: dict[str, Any]) -> tuple[str | None, dict[str, Any]]
     given = {"minimum": lower, "maximum": upper}
     constraints |= {key: bound for key, bound in given.items() if bound is not None}
     if isinstance(lower, str) or isinstance(upper, str):
-        return "date", constraints
+        timed = any(isinstance(bound, str) and len(bound) > len("2024-12-31") for bound in (lower, upper))
+        return "datetime" if timed or read.get("type") == "datetime" else "date", constraints
     if isinstance(lower, float) or isinstance(upper, float):
         return "number", constraints
     return read.get("type"), constraints
@@ -205,13 +208,16 @@ def _read_role(cell: str) -> str:
 
 
 def _read_bound(cell: str) -> int | float | str:
-    """Return a number, or a date as its text."""
+    """Return a number, or a date or datetime as its text."""
     if re.fullmatch(_NUMBER, cell):
         return int(cell) if re.fullmatch(r"[-+]?\d+", cell) else float(cell.replace(",", "."))
     try:
         return datetime.date.fromisoformat(cell).isoformat()
     except ValueError:
-        raise _Problem("a number, or a date such as 2024-12-31") from None
+        if re.fullmatch(_DAY, cell):
+            with contextlib.suppress(ValueError):
+                return datetime.datetime.fromisoformat(cell).isoformat(timespec="auto")
+        raise _Problem("a number, or a date such as 2024-12-31 or 2024-12-31T23:59") from None
 
 
 def _read_range(cell: str) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from discreet.arguments import CheckedArguments
 from discreet.errors import ParameterError, SchemaError
-from discreet.schema.column_checks import LARGEST_NUMBER, column_problems
+from discreet.schema.column_checks import LARGEST_NUMBER, STEPS, column_problems
 from discreet.schema.notation import PYTHON, Notation
 
 if TYPE_CHECKING:
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
     from discreet.schema.dialect import TextFormat
 
-Type: TypeAlias = Literal["number", "integer", "category", "date", "id", "text"]
+Type: TypeAlias = Literal["number", "integer", "category", "date", "datetime", "id", "text"]
 Role: TypeAlias = Literal["sensitive", "target", "public", "id", "drop"]
 Scale: TypeAlias = Literal["linear", "log"]
+Step: TypeAlias = Literal["hour", "minute", "second"]
 Level: TypeAlias = str | int | bool | None  # None is the level of a missing cell
 
 
@@ -54,12 +55,13 @@ class Column(metaclass=CheckedArguments):
     ----------
     name : str
         Name of the column in the table.
-    type : {"number", "integer", "category", "date", "id", "text"}, optional
-        Type of the cells. None infers it: ``values`` make a category, dates as bounds a date, bounds a
-        number. Integers are never inferred: give ``type="integer"``, because the error that noise
-        enforces on them is smaller.
-    lower, upper : float, int or datetime.date
-        Smallest and largest possible value of a cell. Cells outside are clipped without a warning.
+    type : {"number", "integer", "category", "date", "datetime", "id", "text"}, optional
+        Type of the cells. None infers it: ``values`` make a category, dates or datetimes as bounds a date
+        or datetime, bounds a number. Integers are never inferred: give ``type="integer"``, because the error
+        that noise enforces on them is smaller.
+    lower, upper : float, int, datetime.date or datetime.datetime
+        Smallest and largest possible value of a cell. Cells outside are clipped without a warning. Datetimes
+        have no time zone; cells that have one are read in UTC.
     values : tuple of str, of int or of bool
         All values that a category may have. Cells with any other value become :attr:`other`.
     role : {"sensitive", "target", "public", "id", "drop"}, default "sensitive"
@@ -78,10 +80,13 @@ class Column(metaclass=CheckedArguments):
         Authority for the bounds or the list: a codebook, a law, an instrument.
     grid : float, optional
         Public step to which published numbers may be rounded; it divides the range.
-    cells : tuple of float, int or datetime.date, optional
-        For numbers and dates, the values at which the second and later classes begin in which people think
-        of the column. Synthetic tables and learners on cells count rows by them; None lets them cut classes
-        by noisy counts or public rules.
+    cells : tuple of float, int, datetime.date or datetime.datetime, optional
+        For numbers, dates and datetimes, the values at which the second and later classes begin in which
+        people think of the column. Synthetic tables and learners on cells count rows by them; None lets them
+        cut classes by noisy counts or public rules.
+    step : {"hour", "minute", "second"}, optional
+        Step to which a datetime is rounded down when it is read, and in which it is counted and protected;
+        a minute by default. Only for datetimes.
     scale : {"linear", "log"}, optional
         Scale on which a synthetic table looks for classes: equal differences, or equal ratios where most
         values are small and few are large. None chooses by the range.
@@ -130,6 +135,7 @@ class Column(metaclass=CheckedArguments):
     bounds_source: str | None = None
     grid: float | None = None
     cells: tuple[float | int | datetime.date, ...] | None = None
+    step: Step | None = None
     scale: Scale | None = None
     missing_values: tuple[str, ...] | None = None
     text: TextFormat | None = None
@@ -145,8 +151,30 @@ class Column(metaclass=CheckedArguments):
 
     @property
     def is_number(self) -> bool:
-        """Whether cells have an order and a distance: numbers, integers and dates."""
-        return self.type in ("number", "integer", "date")
+        """Whether cells have an order and a distance: numbers, integers, dates and datetimes."""
+        return self.type in ("number", "integer", "date", "datetime")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether cells are whole numbers: integers, days of dates and steps of datetimes."""
+        return self.type in ("integer", "date", "datetime")
+
+    @property
+    def is_calendar(self) -> bool:
+        """Whether cells are dates or datetimes, which are counted in steps since the lower bound."""
+        return self.type in ("date", "datetime")
+
+    @property
+    def step_length(self) -> datetime.timedelta:
+        """Step in which a date or datetime is counted: a day, or the declared step."""
+        return datetime.timedelta(seconds=STEPS.get(str(self.step), 86_400))
+
+    @property
+    def unit_name(self) -> str | None:
+        """Name of the unit in which cells are counted: as declared, or that of dates and datetimes."""
+        if self.measure is not None or not self.is_calendar:
+            return self.measure
+        return "days" if self.step is None else f"{self.step}s"
 
     @property
     def is_category(self) -> bool:
@@ -192,7 +220,7 @@ class Column(metaclass=CheckedArguments):
 
     @property
     def range(self) -> tuple[float, float]:
-        """Bounds as floats; a date is counted in days since its lower bound."""
+        """Bounds as floats; dates and datetimes are counted in steps since the lower bound."""
         lower, upper = self.lower, self.upper
         if not self.is_number or lower is None or upper is None:
             raise ParameterError(
@@ -202,30 +230,30 @@ class Column(metaclass=CheckedArguments):
         if isinstance(lower, datetime.date) or isinstance(upper, datetime.date):
             assert isinstance(lower, datetime.date)
             assert isinstance(upper, datetime.date)
-            return 0.0, float((upper - lower).days)
+            return 0.0, float((upper - lower) // self.step_length)
         return float(lower), float(upper)
 
     @property
     def cell_starts(self) -> tuple[float, ...] | None:
-        """Declared cells as floats, a date in days since the lower bound; None where none are declared."""
+        """Declared cells as floats, dates in steps since the lower bound; None where none are declared."""
         if self.cells is None:
             return None
-        if self.type == "date":
-            return tuple(self.days(np.array(self.cells, dtype="datetime64[D]")).tolist())
+        if self.is_calendar:
+            return tuple(self.count_steps(np.array(self.cells, dtype="datetime64[us]")).tolist())
         return tuple(float(edge) for edge in self.cells if not isinstance(edge, datetime.date))
 
     @property
     def width(self) -> float:
-        """Upper minus lower bound, for a date in days."""
+        """Upper minus lower bound, for dates and datetimes in steps."""
         lower, upper = self.range
         return upper - lower
 
     @property
     def n_integers(self) -> int:
-        """Number of possible values of an integer column or a date."""
-        if self.type not in ("integer", "date"):
+        """Number of possible values of an integer column, a date or a datetime."""
+        if not self.is_whole:
             raise ParameterError(
-                f"Column {self.name!r} must be of type integer or date for its values to be "
+                f"Column {self.name!r} must be of type integer, date or datetime for its values to be "
                 f"counted, was {self.type}. Declare type='integer' if its cells are whole numbers."
             )
         return round(self.width) + 1
@@ -243,7 +271,7 @@ class Column(metaclass=CheckedArguments):
         Parameters
         ----------
         values : array of numbers
-            Cells of the column; dates as days since the lower bound, see :meth:`days`.
+            Cells of the column; dates as steps since the lower bound, see :meth:`count_steps`.
 
         Returns
         -------
@@ -254,18 +282,27 @@ class Column(metaclass=CheckedArguments):
         # + 0.0: the sign of a zero is a bit of the original that the bounds do not account for.
         return np.clip(np.asarray(values, dtype=np.float64), lower, upper) + 0.0
 
-    def days(self, dates: AnyArray) -> Floats:
-        """Return dates as days since the lower bound; a missing date (NaT) becomes NaN."""
-        lower = self._first_day()
-        since = np.asarray(dates, dtype="datetime64[D]") - np.datetime64(lower, "D")
-        return np.where(np.isnat(since), np.nan, since.astype(np.float64))
+    def count_steps(self, moments: AnyArray) -> Floats:
+        """Return dates or datetimes as whole steps since the lower bound; a missing one (NaT) becomes NaN."""
+        first, step = self._first_moment()
+        since = np.asarray(moments, dtype="datetime64[us]") - first
+        missing = np.isnat(since)
+        whole = np.where(missing, np.timedelta64(0, "us"), since) // step
+        return np.where(missing, np.nan, whole.astype(np.float64))
 
-    def dates(self, days: AnyArray) -> AnyArray:
-        """Return days since the lower bound, rounded, as dates; NaN becomes NaT."""
-        lower = self._first_day()
-        counted = np.asarray(days, dtype=np.float64)
-        whole = np.where(np.isnan(counted), 0.0, np.rint(counted)).astype("timedelta64[D]")
-        return np.where(np.isnan(counted), np.datetime64("NaT", "D"), np.datetime64(lower, "D") + whole)
+    def moments(self, steps: AnyArray) -> AnyArray:
+        """Return steps since the lower bound, rounded, as dates or datetimes; NaN becomes NaT."""
+        first, step = self._first_moment()
+        counted = np.asarray(steps, dtype=np.float64)
+        whole = np.where(np.isnan(counted), 0.0, np.rint(counted)).astype(np.int64)
+        found = np.where(np.isnan(counted), np.datetime64("NaT", "us"), first + whole * step)
+        return found.astype("datetime64[D]" if self.type == "date" else "datetime64[s]")
+
+    def moment(self, step: float) -> datetime.date:
+        """Return a number of steps since the lower bound, rounded, as a date or datetime."""
+        self._first_moment()
+        assert isinstance(self.lower, datetime.date)
+        return self.lower + round(step) * self.step_length
 
     def to_dict(self) -> dict[str, Any]:
         """Return the field of a schema file that declares this column."""
@@ -280,13 +317,14 @@ class Column(metaclass=CheckedArguments):
 
         return read_field(field)
 
-    def _first_day(self) -> datetime.date:
-        if self.type != "date" or not isinstance(self.lower, datetime.date):
+    def _first_moment(self) -> tuple[np.datetime64, np.timedelta64]:
+        """Return the lower bound and the step of a date or datetime."""
+        if not self.is_calendar or not isinstance(self.lower, datetime.date):
             raise ParameterError(
-                f"Column {self.name!r} must be of type date to count in days, was {self.type}. "
-                "Declare its bounds as dates."
+                f"Column {self.name!r} must be of type date or datetime to count in steps, was {self.type}. "
+                "Declare its bounds as dates or datetimes."
             )
-        return self.lower
+        return np.datetime64(self.lower, "us"), np.timedelta64(self.step_length, "us")
 
 
 class _UnclippedColumn(Column):
@@ -308,6 +346,15 @@ def unclipped_column(name: str, *, role: Role = "sensitive", required: bool = Tr
     """
     largest = _UnclippedColumn.largest
     return _UnclippedColumn(name, lower=-largest, upper=largest, role=role, required=required)
+
+
+def unbounded_calendar(name: str, step: Step | None, *, required: bool = True) -> Column:
+    """Return a column of dates, or with a step of datetimes, under which any of the calendar can be read."""
+    if step is None:
+        return Column(name, lower=datetime.date.min, upper=datetime.date.max, required=required)
+    first, length = datetime.datetime.min, datetime.timedelta(seconds=STEPS[step])
+    last = first + (datetime.datetime.max - first) // length * length
+    return Column(name, lower=first, upper=last, step=step, required=required)
 
 
 def _normalize(column: Column) -> None:
@@ -338,12 +385,16 @@ def _normalize(column: Column) -> None:
     if column.type is None:
         if column.values is not None:
             set_field("type", "category")
+        elif isinstance(lower, datetime.datetime) or isinstance(upper, datetime.datetime):
+            set_field("type", "datetime")
         elif isinstance(lower, datetime.date) or isinstance(upper, datetime.date):
             set_field("type", "date")
         elif lower is not None or upper is not None:
             set_field("type", "number")
         elif column.role == "drop":
             set_field("type", "text")
+    if column.type == "datetime" and column.step is None:
+        set_field("step", "minute")
     set_field("lower", _number(lower, whole=column.type == "integer"))
     set_field("upper", _number(upper, whole=column.type == "integer"))
 

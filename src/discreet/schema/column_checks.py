@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
     from discreet.schema.column import Column
 
-TYPES = ("number", "integer", "category", "date", "id", "text")
+TYPES = ("number", "integer", "category", "date", "datetime", "id", "text")
+STEPS = {"hour": 3600, "minute": 60, "second": 1}
+"""Seconds of each step to which datetimes are read."""
+NUMBERS = ("number", "integer", "date", "datetime")
+"""Types of cells with an order and a distance."""
 ROLES = ("sensitive", "target", "public", "id", "drop")
 SCALES = ("linear", "log")
 MOST_CELLS = 256
@@ -48,6 +52,7 @@ def column_problems(column: Column, notation: Notation) -> list[str]:
         _kind_problems,
         _values_problems,
         _bounds_problems,
+        _step_problems,
         _grid_problems,
         _cells_problems,
         _scale_problems,
@@ -195,7 +200,7 @@ def _bounds_problems(c: Any, notation: Notation) -> Iterator[str]:
     """Yield the problems of the bounds of a number, an integer or a date."""
     given = {key: getattr(c, key) for key in ("lower", "upper")}
     absent = [key for key, bound in given.items() if bound is None]
-    if c.type not in ("number", "integer", "date"):
+    if c.type not in NUMBERS:
         if len(absent) < 2 and c.type in ("id", "text"):
             yield (
                 "bounds are for numbers and dates, and this column holds neither. "
@@ -237,6 +242,14 @@ def _bounds_problems(c: Any, notation: Notation) -> Iterator[str]:
             f"{notation['upper']} must be above {notation['lower']} ({quote_value(c.lower)}), was "
             f"{quote_value(c.upper)}; {why}. Write {way}."
         )
+    elif c.step in STEPS and (c.upper - c.lower) % c.step_length:
+        upper = c.lower + (c.upper - c.lower) // c.step_length * c.step_length
+        yield (
+            f"{notation['upper']} must be a whole number of {c.step}s above {notation['lower']} "
+            f"({quote_value(c.lower)}), was {quote_value(c.upper)}. Write "
+            f"{notation.column(c.name, upper=upper if upper > c.lower else LARGEST)}, or a smaller "
+            f"{notation['step']}."
+        )
     elif not c.width >= LEAST_WIDTH:
         yield (
             f"{notation['upper']} minus {notation['lower']} must be at least {LEAST_WIDTH:g}, and "
@@ -250,6 +263,9 @@ def _bound_problem(bound: Any, type_: str, largest: float) -> str | None:
     if type_ == "date":
         plain = isinstance(bound, datetime.date) and not isinstance(bound, datetime.datetime)
         return None if plain else "a date (year-month-day)"
+    if type_ == "datetime":
+        plain = isinstance(bound, datetime.datetime) and bound.tzinfo is None and not bound.microsecond
+        return None if plain else "a datetime without a time zone (year-month-dayThour:minute)"
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
         return "a finite number"
     if abs(bound) > largest:
@@ -263,17 +279,30 @@ def _bound_problem(bound: Any, type_: str, largest: float) -> str | None:
 
 def _has_range(c: Any) -> bool:
     """Return whether the bounds are valid and in order, so that the range can be checked."""
-    if c.type not in ("number", "integer", "date") or c.lower is None or c.upper is None:
+    if c.type not in NUMBERS or c.lower is None or c.upper is None:
         return False
     sound = all(_bound_problem(bound, c.type, c.largest) is None for bound in (c.lower, c.upper))
     return sound and c.lower < c.upper and c.width >= LEAST_WIDTH
+
+
+def _step_problems(c: Any, notation: Notation) -> Iterator[str]:
+    """Yield the problem of a step that is unknown, or of a column that holds no datetimes."""
+    if c.step is None or (c.type == "datetime" and c.step in STEPS):
+        return
+    if c.type == "datetime":
+        yield (
+            f"{notation['step']} must be {', '.join(STEPS)}, was {quote_value(c.step)}. "
+            f"Write {notation.column(c.name, step=nearest(c.step, tuple(STEPS)) or 'minute')}."
+        )
+    else:
+        yield f"{notation['step']} is for datetimes, and the type was {quote_value(c.type)}. Leave it out."
 
 
 def _grid_problems(c: Any, notation: Notation) -> Iterator[str]:
     """Yield the problem of a grid that is no positive step or does not divide the range."""
     if c.grid is None:
         return
-    if c.type not in ("number", "integer", "date"):
+    if c.type not in NUMBERS:
         yield (f"{notation['grid']} is a step between numbers, and this column holds none. Leave it out.")
         return
     if not _is_positive(c.grid):
@@ -309,7 +338,7 @@ def _cells_problems(c: Any, notation: Notation) -> Iterator[str]:
     """Yield the problem of cells that are not rising values within the bounds."""
     if c.cells is None:
         return
-    if c.type not in ("number", "integer", "date"):
+    if c.type not in NUMBERS:
         own = " The listed values are the cells of a category." if c.type == "category" else ""
         yield (
             f"{notation['cells']} is for numbers and dates, and this column holds neither.{own} Leave it out."
@@ -326,7 +355,7 @@ def _cells_problems(c: Any, notation: Notation) -> Iterator[str]:
     wrong = [edge for edge in edges if _bound_problem(edge, c.type, c.largest)]
     rising = not wrong and all(a < b for a, b in itertools.pairwise((c.lower, *edges)))
     if not edges or len(edges) >= MOST_CELLS or not rising or edges[-1] > c.upper:
-        kind = {"integer": "whole numbers", "date": "dates"}.get(c.type, "numbers")
+        kind = {"integer": "whole numbers", "date": "dates", "datetime": "datetimes"}.get(c.type, "numbers")
         first = (Blank("<where the second begins>"), Blank("<where the third begins>"))
         yield (
             f"{notation['cells']} must be 1 to {MOST_CELLS - 1} rising {kind} above the lower bound "
@@ -346,7 +375,7 @@ def _scale_problems(c: Any, notation: Notation) -> Iterator[str]:
             f"Write {notation.column(c.name, scale=close)}, or leave it out."
         )
         return
-    if c.type not in ("number", "integer", "date"):
+    if c.type not in NUMBERS:
         yield f"{notation['scale']} is for numbers and dates, and this column holds neither. Leave it out."
         return
     if c.scale == "linear" or not _has_range(c):

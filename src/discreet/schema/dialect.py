@@ -264,7 +264,7 @@ def _kind_problems(column: Any, text: TextFormat, notation: Notation) -> Iterato
     numbers = ("number", "integer")
     booleans = column.type == "category" and isinstance((column.values or ("",))[0], bool)
     for key, fits, meant in (
-        ("date_format", column.type == "date", "dates"),
+        ("date_format", column.type in ("date", "datetime"), "dates"),
         ("decimal_char", column.type in numbers, "numbers"),
         ("group_char", column.type in numbers, "numbers"),
         ("units", column.type in numbers, "numbers"),

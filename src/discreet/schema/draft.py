@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
 from discreet.schema._dialect_document import dialect_document, draft_keys
+from discreet.schema.column_checks import NUMBERS
 from discreet.schema.name_hints import guess_range, guess_role
 from discreet.schema.notation import UNFILLED
 from discreet.schema.rules import PROPOSED, Rule
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from discreet.schema.dialect import Dialect, FieldDraft
 
-_TYPES = ("number", "integer", "date", "string", "boolean")
+_TYPES = ("number", "integer", "date", "datetime", "string", "boolean")
 _LEAST_GROUP = 3  # columns of one stem, such as q1, q2, q3, for which a pattern is written
 _WIDEST = 100  # characters of a line with a whole field
 _OPENING = """\
@@ -137,9 +138,7 @@ def open_numbers(
     return {
         field["name"]: {key: value for key, value in field.items() if key not in ("constraints", "privacy")}
         for field in columns
-        if field["type"] in ("number", "integer", "date")
-        and _is_open(field)
-        and UNFILLED not in field.values()
+        if field["type"] in NUMBERS and _is_open(field) and UNFILLED not in field.values()
     }
 
 
@@ -167,7 +166,7 @@ def _draft_column(name: str, type_: str, declared: Mapping[str, Any]) -> _Draft:
     if kind not in _TYPES:
         raise ParameterError(
             f"Schema.draft: the type of column {name!r} must be one of {', '.join(_TYPES)}, was "
-            f"{kind!r}. Call free text, times and nested values string: they can only be dropped."
+            f"{kind!r}. Call free text and nested values string: they can only be dropped."
         )
     field: dict[str, Any] = {"name": name, "type": kind, **declared}
     known = field.get("constraints", {}).keys() & {"minimum", "maximum", "enum"}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 UNFILLED = "???"
 """Mark in a draft for a value that only a person can fill in."""
 
-TIME_OF_DAY = "Days are published, and the time of day is not read; for hours, add a column of numbers."
+TIME_OF_DAY = "Days are published, and the time of day is not read; type: datetime reads it, to the minute."
 """What happens to dates that have a time."""
 
 
@@ -117,6 +117,7 @@ FILE = Notation(
         "bounds_source": "privacy.bounds_source",
         "grid": "privacy.grid",
         "cells": "privacy.cells",
+        "step": "privacy.step",
         "scale": "privacy.scale",
         "dataset": "privacy.dataset",
         "unit": "privacy.unit",
@@ -142,12 +143,15 @@ def drop_zero_fraction(value: object) -> object:
 
 
 def _literal(value: object) -> str:
+    """Return a value as it is written in Python."""
     if isinstance(value, Blank):
         return str(value)
     if isinstance(value, dict):
         return f"Protect({', '.join(f'{key}={_literal(item)}' for key, item in value.items())})"
     if isinstance(value, tuple):
         return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, datetime.datetime):
+        return repr(value).removeprefix("datetime.")
     if isinstance(value, datetime.date):
         return f"date({value.year}, {value.month}, {value.day})"
     return repr(drop_zero_fraction(value))

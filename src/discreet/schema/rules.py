@@ -34,11 +34,12 @@ _EXCLUDED = {
 }
 """For a key, those that a column cannot have beside it: the stronger rule says which it has."""
 _OF_TYPES = {
-    **dict.fromkeys(_BOUNDS, ("number", "integer", "date")),
+    **dict.fromkeys(_BOUNDS, ("number", "integer", "date", "datetime")),
+    "privacy.step": ("datetime",),
     **dict.fromkeys(("decimalChar", "groupChar", "units", "censored"), ("number", "integer")),
     **dict.fromkeys(("trueValues", "falseValues"), ("boolean",)),
     "constraints.enum": ("string", "integer"),
-    "format": ("date",),
+    "format": ("date", "datetime"),
 }
 """Keys that only columns of some types can have."""
 _OF_UNPUBLISHED = ("type", "title", "description", "privacy.role")

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from discreet.errors import SchemaError
 from discreet.tables.duckdb import literal, literals
-from discreet.tables.text_cells import BLANKS, is_censored, parse_boolean, parse_date, parse_number
+from discreet.tables.text_cells import BLANKS, is_censored, parse_boolean, parse_moment, parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet.schema import Column, Schema, TextFormat
 
-Cells: TypeAlias = Literal["text", "float", "integer", "boolean", "date", "other"]
+Cells: TypeAlias = Literal["text", "float", "integer", "boolean", "date", "datetime", "other"]
 MISSING_CODE = -1
 """Code of a missing cell in a category without a level for it."""
 NO_ID = 0
@@ -37,6 +37,8 @@ NO_ID = 0
 _LONGEST_MAP = 2_000
 """Longest list in which a cell is looked up one value after the other, as DuckDB does in a MAP."""
 
+_EPOCH, _MICROSECOND = datetime.datetime(1970, 1, 1), datetime.timedelta(microseconds=1)
+_FIRST_MOMENT, _LAST_MOMENT = "0001-01-01 00:00:00", "9999-12-31 23:59:59"
 _PLAIN_TYPES: dict[str, Cells] = {
     "VARCHAR": "text", '"NULL"': "text", "UUID": "text",
     "DOUBLE": "float", "FLOAT": "float",
@@ -44,8 +46,8 @@ _PLAIN_TYPES: dict[str, Cells] = {
     "HUGEINT": "integer", "UTINYINT": "integer", "USMALLINT": "integer", "UINTEGER": "integer",
     "UBIGINT": "integer", "UHUGEINT": "integer", "BIGNUM": "integer",
     "BOOLEAN": "boolean",
-    "DATE": "date", "TIMESTAMP": "date", "TIMESTAMP_S": "date", "TIMESTAMP_MS": "date",
-    "TIMESTAMP_NS": "date", "TIMESTAMP WITH TIME ZONE": "date",
+    "DATE": "date", "TIMESTAMP": "datetime", "TIMESTAMP_S": "datetime", "TIMESTAMP_MS": "datetime",
+    "TIMESTAMP_NS": "datetime", "TIMESTAMP WITH TIME ZONE": "datetime",
 }  # fmt: skip
 _DECLARED: dict[Cells, str] = {
     "text": "string",
@@ -53,6 +55,7 @@ _DECLARED: dict[Cells, str] = {
     "integer": "integer",
     "boolean": "boolean",
     "date": "date",
+    "datetime": "datetime",
     "other": "string",
 }
 
@@ -87,7 +90,7 @@ def projection(
     Parameters
     ----------
     columns : sequence of Column
-        Columns to read, in order: numbers, integers, dates, categories, or an id.
+        Columns to read, in order: numbers, integers, dates, datetimes, categories, or an id.
     places, sql_types : sequence of int, sequence of str
         Position of each column in the source, and its DuckDB type.
     schema : Schema
@@ -102,7 +105,7 @@ def projection(
     Returns
     -------
     str
-        A query with columns of DOUBLE (numbers, integers; dates as days since the lower bound),
+        A query with columns of DOUBLE (numbers, integers; dates as steps since the lower bound),
         INTEGER (codes) and UBIGINT (an id's fingerprint).
     """
     present, parsed, encoded, texts = [], [], [], []
@@ -126,10 +129,10 @@ def _check_fit(column: Column, cells: Cells, sql_type: str) -> None:
     if column.type == "id" and cells not in ("text", "integer"):
         raise SchemaError(id_problem(column.name, sql_type))
     has_text_levels = column.type == "category" and isinstance((column.values or ("",))[0], str)
-    if cells == "date":
-        wrong = not (has_text_levels or column.type == "date")
+    if cells in ("date", "datetime"):
+        wrong = not (has_text_levels or column.is_calendar)
     else:
-        wrong = cells == "other" or (column.type == "date" and cells != "text")
+        wrong = cells == "other" or (column.is_calendar and cells != "text")
     if wrong:
         raise SchemaError(
             f"Column {column.name!r} must be of the type that the table has, was declared "
@@ -194,8 +197,10 @@ def _parse(column: Column, cell: str, cells: Cells, text: TextFormat, id_salt: s
         return f"md5_number_lower({salted}CAST({cell} AS VARCHAR))"
     if column.type == "date":
         assert isinstance(column.lower, datetime.date)
-        date = parse_date(cell, text) if cells == "text" else f"TRY_CAST({cell} AS DATE)"
+        date = _parse_moment(cell, cells, text, "DATE")
         return f"CAST({date} - DATE '{column.lower.isoformat()}' AS DOUBLE)"
+    if column.type == "datetime":
+        return _count_steps(_parse_moment(cell, cells, text, "TIMESTAMP"), column)
     if column.is_number:
         number = parse_number(cell, text) if cells == "text" else _number(cell, cells)
         if column.type == "number":
@@ -209,6 +214,24 @@ def _parse(column: Column, cell: str, cells: Cells, text: TextFormat, id_salt: s
         return _hashed_position(spelled, texts)
     codes = ", ".join(f"{literal(text)}: {i}" for i, text in enumerate(texts))
     return f"MAP {{{codes}}}[{spelled}]"
+
+
+def _parse_moment(cell: str, cells: Cells, text: TextFormat, kind: str) -> str:
+    """Return the SQL for a cell as a DATE or TIMESTAMP, NULL where it is none."""
+    return parse_moment(cell, text, kind) if cells == "text" else f"TRY_CAST({cell} AS {kind})"
+
+
+def _count_steps(moment: str, column: Column) -> str:
+    """Return the SQL for the whole steps from a column's lower bound to a moment, rounded down."""
+    assert isinstance(column.lower, datetime.datetime)
+    first, step = (part // _MICROSECOND for part in (column.lower - _EPOCH, column.step_length))
+    # Moments beyond the calendar, infinite ones too, would overflow; they are clipped to the bounds anyway.
+    inside = f"least(greatest({moment}, TIMESTAMP '{_FIRST_MOMENT}'), TIMESTAMP '{_LAST_MOMENT}')"
+    since = f"(epoch_us({inside}) - {first})"
+    # Whole numbers throughout: microseconds of 9999 years are no doubles. NULL, where no moment was read,
+    # must not become a bound.
+    floor = f"({since} - (({since} % {step}) + {step}) % {step}) // {step}"
+    return f"CASE WHEN {moment} IS NOT NULL THEN CAST({floor} AS DOUBLE) END"
 
 
 def _hashed_position(cell: str, texts: Sequence[str]) -> str:

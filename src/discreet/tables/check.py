@@ -6,7 +6,6 @@ table, and part of no release.
 
 from __future__ import annotations
 
-import datetime
 import re
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from discreet.errors import SchemaError
 from discreet.schema import Column, Dialect, Schema, TextFormat, unclipped_column
+from discreet.schema.column import unbounded_calendar
 from discreet.schema.notation import TIME_OF_DAY, UNFILLED
 from discreet.tables.cell_encoding import MISSING_CODE, projection
 from discreet.tables.foreign_files import SheetSource
@@ -220,8 +220,10 @@ def _draft_column(name: str, field: FieldDraft) -> Iterator[Column]:
     if text.date_format == UNFILLED or name != name.strip():
         return
     text = replace(text, censored=None) if str(text.censored) == UNFILLED else text
-    if field.type == "date":
-        yield Column(name, lower=datetime.date.min, upper=datetime.date.max, text=text, required=False)
+    if field.type == "datetime":
+        yield replace(unbounded_calendar(name, "second", required=False), text=text)
+    elif field.type == "date":
+        yield replace(unbounded_calendar(name, None, required=False), text=text)
     elif field.type in ("number", "integer"):
         yield replace(unclipped_column(name, required=False), text=text)
     elif field.type == "boolean":

@@ -11,6 +11,8 @@ from collections import Counter
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from discreet.errors import MissingExtra, SourceError
 from discreet.schema.dialect import Dialect, FieldDraft, TableDraft
 from discreet.tables.duckdb import check_readable
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 EXCEL = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
 STATISTICS = (".sav", ".zsav", ".dta")
-_TYPES = {"b": "boolean", "i": "integer", "f": "number", "M": "date"}
+_TYPES = {"b": "boolean", "i": "integer", "f": "number", "O": "string"}
 _SPECIAL = 90  # codes from here on, and negative ones, stand for answers such as "do not know"
 
 
@@ -87,13 +89,19 @@ class SheetSource(MemorySource):
         texts = [[to_text(cell) for cell in column.tolist()] for column in self._columns]
         guessed = draft_fields(self.names, list(zip(*texts, strict=True)), self.dialect)
         fields = {
-            name: guessed.fields[name]
-            if column.dtype.kind == "O"
-            else FieldDraft(type=_TYPES[column.dtype.kind])
+            name: guessed.fields[name] if column.dtype.kind == "O" else FieldDraft(type=_drafted_type(column))
             for name, column in zip(self.names, self._columns, strict=True)
         }
         dialect = guessed.dialect if guessed.dialect != Dialect() else None
         return TableDraft(fields=fields, dialect=dialect, missing_values=guessed.missing_values)
+
+
+def _drafted_type(column: AnyArray) -> str:
+    """Return the type of a draft for a column; moments that are all at midnight are dates."""
+    if column.dtype.kind == "M":
+        timed = (column != column.astype("datetime64[D]")) & ~np.isnat(column)
+        return "datetime" if timed.any() else "date"
+    return _TYPES[column.dtype.kind]
 
 
 def _read_sheet(path: Path, sheet: str | None, label: str) -> tuple[str, list[list[Any]]]:
@@ -158,18 +166,18 @@ class StatisticsSource(MemorySource):
             held[f"c{i}"] = to_column([None if cell == "" else cell for cell in column])
         if not held:
             raise SourceError(f"{label} must have a column, and has none.")
+        self._columns = list(held.values())
         super().__init__(held, list(cells), label, len(held["c0"]))
 
     def draft(self) -> TableDraft:
         """Return names, types, titles, and the labels as the lists of values."""
-        types = super().draft().fields
         fields = {
             name: FieldDraft(
-                type="string" if name in self._values else types[name].type,
+                type="string" if name in self._values else _drafted_type(column),
                 title=self._titles.get(name) or None,
                 values=self._values.get(name),
             )
-            for name in self.names
+            for name, column in zip(self.names, self._columns, strict=True)
         }
         return TableDraft(fields=fields)
 

@@ -48,7 +48,8 @@ _DAYS = (
     "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y",
     "%d/%m/%y", "%m/%d/%y", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y",
 )  # fmt: skip
-_TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S", " %H:%M:%S.%f")
+_TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %H:%M:%S.%f", "T%H:%M:%S.%f", " %I:%M %p")
+_STANDARD = ("%Y-%m-%d", *(f"%Y-%m-%d{time}" for time in _TIMES[1:-1]))  # read without a format
 # Each way to write numbers includes those before it with the same sign before decimals.
 _SIGNS = ((".", None), (",", None), (".", ","), (",", "."), (".", "'"), (",", " "), (".", " "), (",", "'"))
 _Signs: TypeAlias = tuple[str, str | None]
@@ -251,10 +252,11 @@ def _draft_date(cells: Counter[str]) -> FieldDraft | None:
     ]
     if not formats:
         return None
-    if formats[0] == "%Y-%m-%d":
-        return FieldDraft(type="date")
+    kind = "datetime" if re.search("%[HIMS]", formats[0]) else "date"
+    if formats[0] in _STANDARD:
+        return FieldDraft(type=kind)
     chosen = formats[0] if len(formats) == 1 else UNFILLED
-    return FieldDraft(type="date", text=TextFormat(date_format=chosen))
+    return FieldDraft(type=kind, text=TextFormat(date_format=chosen))
 
 
 def _is_date(cell: str, date_format: str) -> bool:

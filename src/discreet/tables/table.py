@@ -330,6 +330,9 @@ def describe_fit(column: Column, text: TextFormat) -> tuple[str, str]:
     if column.type == "date":
         written = "like 2024-12-31" if text.date_format is None else f"written as {text.date_format}"
         return f"hold a date {written}", "Correct it, or list what stands for a missing cell there."
+    if column.type == "datetime":
+        written = "like 2024-12-31 23:59" if text.date_format is None else f"written as {text.date_format}"
+        return f"hold a datetime {written}", "Correct it, or list what stands for a missing cell there."
     written = "" if text.decimal_char in (None, ".") else f" with {text.decimal_char!r} before decimals"
     if column.type == "integer":
         return (

@@ -67,14 +67,14 @@ def is_censored(cell: str, text: TextFormat) -> str:
     return f"coalesce(regexp_full_match({cell}, {literal(pattern)}), false)"
 
 
-def parse_date(cell: str, text: TextFormat) -> str:
-    """Return the SQL for the day in a cell of text, NULL where there is none."""
+def parse_moment(cell: str, text: TextFormat, kind: str) -> str:
+    """Return the SQL for the DATE or TIMESTAMP in a cell of text, NULL where there is none."""
     if text.date_format is None:
-        return f"TRY_CAST({cell} AS DATE)"
+        return f"TRY_CAST({cell} AS {kind})"
     # The engine takes a year of two digits for one of the first century.
     shape = literal(date_pattern(text.date_format))
-    date = f"CAST(TRY_STRPTIME({cell}, {literal(text.date_format)}) AS DATE)"
-    return f"CASE WHEN regexp_full_match({cell}, {shape}) THEN {date} END"
+    moment = f"CAST(TRY_STRPTIME({cell}, {literal(text.date_format)}) AS {kind})"
+    return f"CASE WHEN regexp_full_match({cell}, {shape}) THEN {moment} END"
 
 
 @cache

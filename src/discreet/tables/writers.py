@@ -35,7 +35,6 @@ Layout: TypeAlias = Schema | Sequence["Field | Column"]
 Batches: TypeAlias = Iterable[Mapping[str, "AnyArray"]]
 
 _NO_INTEGER = np.iinfo(np.int64).min  # missing cell in an array of integers for the engine
-_LAST_DAY = datetime.date.max.toordinal()
 _FORMATS = {
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
     ".csv": "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION none",
@@ -43,6 +42,7 @@ _FORMATS = {
 }
 _DATABASES = (".duckdb", ".db")
 _OPEN_FILES = Path("/dev/fd")
+_SQL_TYPES = {"number": "DOUBLE", "integer": "BIGINT", "date": "DATE", "datetime": "TIMESTAMP"}
 _POSTGRES_TYPES = {"DOUBLE": "double precision", "VARCHAR": "text"}
 _serial = itertools.count()
 _LARGEST_GROUP = 122_880  # rows, the engine's own default
@@ -69,35 +69,38 @@ class Field:
     ----------
     name : str
         Name of the column in the written table.
-    type : {"number", "integer", "date", "category"}
-        Type of the written cells. Batches hold floats for the first three, NaN where a cell
+    type : {"number", "integer", "date", "datetime", "category"}
+        Type of the written cells. Batches hold floats for the first four, NaN where a cell
         is missing, and codes for a category.
     levels : tuple
         Levels of a category in the order of their codes; None for a missing cell.
     origin : datetime.date, optional
-        Day from which the days of a date are counted; None for other types.
+        Date or datetime from which the steps of such a column are counted; None for other types.
+    step : timedelta
+        Step in which dates and datetimes are counted.
     """
 
     name: str
-    type: Literal["number", "integer", "date", "category"] = "number"
+    type: Literal["number", "integer", "date", "datetime", "category"] = "number"
     levels: tuple[str | int | bool | None, ...] = ()
     origin: datetime.date | None = None
+    step: datetime.timedelta = datetime.timedelta(days=1)
 
     @classmethod
     def from_column(cls, column: Column) -> Field:
         """Return the field for a column as it was declared."""
         if column.is_category:
             return cls(column.name, "category", levels=tuple(column.levels))
-        if column.type == "date":
+        if column.type in ("date", "datetime"):
             assert isinstance(column.lower, datetime.date)
-            return cls(column.name, "date", origin=column.lower)
+            return cls(column.name, column.type, origin=column.lower, step=column.step_length)
         return cls(column.name, "integer" if column.type == "integer" else "number")
 
     @property
     def sql_type(self) -> str:
         """DuckDB type of the column."""
         if self.type != "category":
-            return {"number": "DOUBLE", "integer": "BIGINT", "date": "DATE"}[self.type]
+            return _SQL_TYPES[self.type]
         kinds = {type(level) for level in self.levels if level is not None}
         if kinds == {bool}:
             return "BOOLEAN"
@@ -121,8 +124,7 @@ class Field:
         present = f"nullif({cell}, {_NO_INTEGER})"
         if self.type == "integer":
             return present
-        assert self.origin is not None
-        return f"DATE '{self.origin.isoformat()}' + CAST({present} AS INTEGER)"
+        return moment_expression(present, self.origin, self.step)
 
     def convert(self, values: AnyArray) -> AnyArray:
         """Return an array of a batch, checked and converted to :attr:`dtype`."""
@@ -138,16 +140,23 @@ class Field:
             return values.astype(np.int32, copy=False)
         whole = _to_integers(values)
         low, high = _NO_INTEGER + 1, -(_NO_INTEGER + 1)
-        if self.type == "date":
-            assert self.origin is not None
-            low = 1 - self.origin.toordinal()
-            high = _LAST_DAY - self.origin.toordinal()
+        if self.origin is not None:
+            kind = type(self.origin)
+            low, high = ((end - self.origin) // self.step for end in (kind.min, kind.max))
         if whole is None or not _is_within(whole[whole != _NO_INTEGER], low, high):
             raise ParameterError(
                 f"write_table: column {self.name!r} must hold whole numbers to be written as "
                 f"{self.type}, and holds others. Write it as a number: Field({self.name!r})."
             )
         return whole
+
+
+def moment_expression(steps: str, origin: datetime.date | None, step: datetime.timedelta) -> str:
+    """Return the SQL for a number of steps since a date or datetime as such."""
+    assert origin is not None
+    if isinstance(origin, datetime.datetime):
+        return f"TIMESTAMP '{origin}' + to_seconds({steps} * {step // datetime.timedelta(seconds=1)})"
+    return f"DATE '{origin}' + CAST({steps} AS INTEGER)"
 
 
 def _to_integers(values: AnyArray) -> Ints | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from discreet.learn.arguments import check_finite
 from discreet.learn.noise_aware._coordinates import write_indicators
 from discreet.noise_law import Additive, NoiseLaw, SampledLaw
 from discreet.schema import Column, Schema, unclipped_column
+from discreet.schema.column import unbounded_calendar
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -101,7 +101,6 @@ class NumberLabel:
 Label = ClassLabel | NumberLabel
 
 
-_FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 BATCH_ROWS = 1 << 16
 """Rows of a matrix that are read at a time."""
 _SAMPLE = 4096
@@ -143,7 +142,7 @@ def _reading_column(column: ColumnLaw, *, published: bool) -> Column:
     """Return the schema column under which the cells of a law's column are read."""
     sampled = published and isinstance(column.law, SampledLaw)
     if column.origin is not None:
-        return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=not column.missing)
+        return unbounded_calendar(column.name, column.step, required=not column.missing)  # type: ignore[arg-type]
     if not column.is_category:
         return unclipped_column(column.name, required=not (column.missing or sampled))
     levels = tuple(level for level in column.levels or () if level is not None)
@@ -198,8 +197,9 @@ def read_rows(
 def _cell_decoder(column: ColumnLaw, *, published: bool) -> Callable[[AnyArray], AnyArray]:
     """Return the function from cells as the schema reads them to cells as the law counts them."""
     if column.origin is not None:
-        start = float((datetime.date.fromisoformat(column.origin) - _FIRST_DAY).days)
-        return lambda days: days - start
+        read = _reading_column(column, published=published)
+        start = float(read.count_steps(np.array([column.origin], "datetime64[us]"))[0])
+        return lambda steps: steps - start
     if not column.is_category or column.levels is None:
         return lambda cells: cells
     there = _reading_column(column, published=published).levels

@@ -344,8 +344,8 @@ class HierarchicalHistogram(Aggregate):
 def _cells_of(expression: Any, curation: Curation) -> ValueCells:
     """Return the cells of an expression, from its range and the power of two that its values share."""
     known = expression.program.interval(expression.place)
-    is_date = expression.bare is not None and curation.schema.column(expression.bare).type == "date"
-    return ValueCells.from_range(expression.lower, expression.upper, known.quantum, even=is_date)
+    even = expression.bare is not None and curation.schema.column(expression.bare).is_calendar
+    return ValueCells.from_range(expression.lower, expression.upper, known.quantum, even=even)
 
 
 def _moved_nodes(neighbors: Neighbors, depth: int, n_cells: int, *, all_known: bool) -> int:

@@ -23,6 +23,8 @@ from discreet.query.language.nodes import (
 if TYPE_CHECKING:
     import datetime
 
+    from discreet.schema import Column
+
 Field: TypeAlias = Literal["YEAR", "QUARTER", "MONTH", "DAY", "ISODOW"]
 Unit: TypeAlias = Literal["year", "quarter", "month", "week", "day"]
 
@@ -47,6 +49,25 @@ class DateColumn(Date):
 
     def _can_be_unknown(self) -> bool:
         return self.reference.nullable
+
+
+@dataclass(frozen=True, eq=False)
+class MomentColumn(Reference):
+    """A column of datetimes: a number of steps since its first, which texts in quotes are compared with.
+
+    Attributes
+    ----------
+    column : Column
+        Declaration of the column, which says from when and in which steps it counts.
+    """
+
+    column: Column | None = None
+
+    def counts_as(self, other: MomentColumn) -> bool:
+        """Return whether another column counts from the same moment in the same steps."""
+        assert self.column is not None
+        assert other.column is not None
+        return (self.column.lower, self.column.step) == (other.column.lower, other.column.step)
 
 
 @dataclass(frozen=True, eq=False)

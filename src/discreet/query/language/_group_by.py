@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.language._key_cells import (
@@ -32,6 +33,7 @@ from discreet.query.language.lexer import (
 from discreet.query.language.vocabulary import FUNCTIONS, KEYWORDS, refused_word
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Sequence
 
     from discreet.schema import Column, Level, Schema
@@ -41,6 +43,7 @@ MOST_CELLS = 2**20
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _LARGEST = 1e300  # of a number that is given as an edge
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_MOMENT = re.compile(rf"{_DAY.pattern}(?:[T ][0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}})?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +106,8 @@ class GroupKey:
         column = schema.column(self.column)
         if isinstance(value, tuple):
             low, high = (write_edge(end, column).strip("'") for end in value)
-            return write_interval(low, high, value, dates=column.type == "date")
-        return write_edge(float(value), column).strip("'") if column.type == "date" else str(value)
+            return write_interval(low, high, value, dates=column.is_calendar)
+        return write_edge(float(value), column).strip("'") if column.is_calendar else str(value)
 
 
 def parse_groups(
@@ -237,8 +240,8 @@ def declared_cells(column: Column) -> tuple[Level | datetime.date, ...]:
     if column.is_category:
         return column.levels
     first, missing = column.lower, () if column.required else (None,)
-    if isinstance(first, datetime.date):
-        return (*(first + datetime.timedelta(days=i) for i in range(column.n_integers)), *missing)
+    if column.is_calendar:
+        return (*(column.moment(i) for i in range(column.n_integers)), *missing)
     assert isinstance(first, int)
     return (*range(first, first + column.n_integers), *missing)
 
@@ -375,8 +378,8 @@ def _edges(given: Sequence[Any], column: Column) -> tuple[float, ...]:
 def _check_edges(given: Sequence[Any], edges: Sequence[float], column: Column) -> None:
     """Refuse cells that no row can be in, and days that were typed as numbers."""
     example = f"Write where cells begin: BY {_example_edges(column)}."
-    if column.type == "date" and any(isinstance(edge, str) and _NUMBER.fullmatch(edge) for edge in given):
-        raise ExpressionRefused("a number where a cell of dates begins", example)
+    if column.is_calendar and any(isinstance(edge, str) and _NUMBER.fullmatch(edge) for edge in given):
+        raise ExpressionRefused(f"a number where a cell of {column.type}s begins", example)
     low, high = column.range
     if not low <= min(edges) <= max(edges) <= high:
         first, last = (write_edge(end, column).strip("'") for end in (low, high))
@@ -388,10 +391,12 @@ def _check_edges(given: Sequence[Any], edges: Sequence[float], column: Column) -
 def _edge(given: Any, column: Column) -> float:
     """Read where a cell begins; NaN if it cannot be read."""
     if isinstance(given, str):
-        day = given.strip("'")
-        if column.type == "date" and _DAY.fullmatch(day):
+        moment = given.strip("'")
+        if (column.type == "date" and _DAY.fullmatch(moment)) or (
+            column.type == "datetime" and _MOMENT.fullmatch(moment)
+        ):
             try:
-                return float((datetime.date.fromisoformat(day) - _first_day(column)).days)
+                return float(column.count_steps(np.array([moment], "datetime64[us]"))[0])
             except ValueError:
                 return math.nan
     return _number(given)
@@ -406,11 +411,6 @@ def _number(given: Any) -> float:
     return float(given)
 
 
-def _first_day(column: Column) -> datetime.date:
-    assert isinstance(column.lower, datetime.date)
-    return column.lower
-
-
 def _example_edges(column: Column) -> str:
     """Return an example of edges for a column: at the quarters of its declared range."""
     low, high = column.range
@@ -421,9 +421,9 @@ def _example_edges(column: Column) -> str:
 
 def write_edge(edge: float, column: Column) -> str:
     """Return the start of a cell as text that is read as the same number."""
-    if column.type == "date" and edge.is_integer():
+    if column.is_calendar and edge.is_integer():
         try:
-            return f"'{_first_day(column) + datetime.timedelta(days=int(edge))}'"
+            return f"'{column.moment(edge)}'"
         except OverflowError:
             pass
     return repr(edge).removesuffix(".0")

@@ -243,6 +243,6 @@ def _numbers(column: Column) -> list[Any]:
 
 def _write_end(end: Fraction, column: Column | None) -> str:
     """Return the end of a range as text, of dates as a day."""
-    if column is not None and isinstance(column.lower, datetime.date):
-        return str(column.lower + datetime.timedelta(days=int(end)))
+    if column is not None and column.is_calendar:
+        return str(column.moment(int(end)))
     return write_number(end)

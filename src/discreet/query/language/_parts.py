@@ -22,6 +22,7 @@ from discreet.query.language._date_nodes import (
     DateField,
     DateShift,
     DateTrunc,
+    MomentColumn,
 )
 from discreet.query.language._hints import explain_day
 from discreet.query.language._text_nodes import TextCase, TextColumn, TextConstant, TextNode
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NUMBER = 20  # characters of a number that a hint repeats
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_ISO_MOMENT = re.compile(rf"{_ISO_DATE.pattern}(?:[T ][0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}})?)?")
 _MOST_ROUNDED = 9  # digits after the point, or before it
 _UNITS = ("year", "quarter", "month", "week", "day")
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -81,6 +83,8 @@ def compare_parts(relation: Any, left: Part, right: Part) -> Condition:
     if are_dates([left, right]):
         return normal.compare(relation, as_date(left), as_date(right))
     number = as_number(left)
+    if isinstance(number, MomentColumn) and isinstance(right, Text):
+        return normal.compare(relation, number, _read_moment(number, right))
     if isinstance(right, Text):
         quoted = right.value.strip()
         numeric = quoted.replace(".", "", 1).isdecimal() and quoted.isascii()
@@ -91,7 +95,9 @@ def compare_parts(relation: Any, left: Part, right: Part) -> Condition:
             else "Numbers stand without quotes; compare a category with its declared values, a date with "
             "'YYYY-MM-DD'.",
         )
-    return normal.compare(relation, number, as_number(right))
+    other = as_number(right)
+    check_moments([number, other])
+    return normal.compare(relation, number, other)
 
 
 def test_levels(column: Column, levels: list[Level]) -> Member:
@@ -106,6 +112,8 @@ def test_levels(column: Column, levels: list[Level]) -> Member:
 def read_column(column: Column) -> Number | Date:
     """Return a column that is no category, with what it is."""
     reference = _reference(column)
+    if column.type == "datetime":
+        return MomentColumn(column.name, reference.missing, column=column)
     return DateColumn(reference, column.lower) if isinstance(column.lower, datetime.date) else reference
 
 
@@ -118,6 +126,13 @@ def as_date(part: Part) -> Date:
     """Read a part as a date: a column or a day in quotes."""
     if isinstance(part, Date):
         return part
+    if isinstance(part, MomentColumn):
+        assert part.column is not None
+        raise ExpressionRefused(
+            "a datetime where a date is needed",
+            f"A datetime is a number of {part.column.step}s since its smallest value: group by "
+            f"FLOOR({write_name(part.name)} / 60), or declare the column as a date.",
+        )
     if not isinstance(part, Text):
         raise ExpressionRefused(
             "something else than a date where a date is needed",
@@ -159,7 +174,42 @@ def add_numbers(terms: Iterable[tuple[int, Number]], most: int = 1) -> Number:
     inner = result.terms if isinstance(result, Sum) else ((1, result),)
     if sum(isinstance(term, Reference) and term.is_date for _, term in inner) > most:
         raise _added_dates()
+    check_moments([term for _, term in inner])
+    if sum(sign for sign, term in inner if isinstance(term, MomentColumn)) > 1:
+        raise _added_dates()
     return result
+
+
+def check_moments(numbers: Iterable[Number]) -> None:
+    """Refuse datetimes beside each other that count from different moments or in different steps."""
+    found = [
+        term
+        for number in numbers
+        for _, term in (number.terms if isinstance(number, Sum) else ((1, number),))
+        if isinstance(term, MomentColumn)
+    ]
+    if not all(term.counts_as(found[0]) for term in found):
+        raise ExpressionRefused(
+            "datetimes that count from different moments or in different steps",
+            "Declare the same smallest value and the same step for both columns.",
+        )
+
+
+def _read_moment(number: MomentColumn, part: Text) -> Constant:
+    """Return a datetime in quotes, or the start of a day, as a whole number of steps of a column."""
+    column = number.column
+    assert column is not None
+    try:
+        moment = datetime.datetime.fromisoformat(part.value) if _ISO_MOMENT.fullmatch(part.value) else None
+    except ValueError:
+        moment = None
+    steps, rest = (None, None) if moment is None else divmod(moment - column.lower, column.step_length)  # type: ignore[operator]
+    if steps is None or rest:
+        raise ExpressionRefused(
+            "a datetime in another form, or between two steps of its column",
+            f"Write a whole {column.step}: {write_name(number.name)} >= '{column.lower}'.",
+        )
+    return normal.constant(steps)
 
 
 def _added_dates() -> ExpressionRefused:
@@ -197,7 +247,9 @@ def as_numbers(parts: list[Part]) -> list[Number]:
     dates = [part.date if isinstance(part, DateShift) else part for part in parts if isinstance(part, Date)]
     if len({date.first for date in dates if isinstance(date, DateColumn)}) > 1:
         raise _refuse_date()
-    return [as_number(part) for part in parts]
+    numbers = [as_number(part) for part in parts]
+    check_moments(numbers)
+    return numbers
 
 
 def read_field_of(name: str) -> Callable[[Part], Number]:

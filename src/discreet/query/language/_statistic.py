@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
@@ -13,6 +12,7 @@ from discreet.query.language.lexer import Token, shorten, source_text, split_lis
 from discreet.query.language.vocabulary import refused_aggregate
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Callable, Collection, Sequence
 
     from discreet.query.language import Expression
@@ -158,15 +158,17 @@ class QueryStatistic:
         if self.kind in ("ratio", "variance", "variance_pop") or self.expression.bare is None:
             return None
         column = self.expression.schema.column(self.expression.bare)
-        return column.measure or ("days" if column.type == "date" else None)
+        if column.type == "datetime" and self.kind in ("mean", "quantile"):
+            return f"{column.unit_name} since {column.lower}"
+        return column.unit_name
 
     @property
     def first_day(self) -> datetime.date | None:
         """Day that the number 0 stands for in a mean or quantile of dates; None for other statistics."""
         if self.expression is None or self.expression.bare is None or self.kind not in ("mean", "quantile"):
             return None
-        first = self.expression.schema.column(self.expression.bare).lower
-        return first if isinstance(first, datetime.date) else None
+        column = self.expression.schema.column(self.expression.bare)
+        return column.lower if column.type == "date" else None  # type: ignore[return-value]
 
 
 def read_list(text: str, columns: Collection[str]) -> list[StatisticText | str]:
@@ -327,12 +329,12 @@ def _build_statistic(text: StatisticText, kind: Kind, schema: Schema, typed: boo
 def check_summed(kind: str, expression: Expression) -> None:
     """Refuse the sum or ratio of a column of dates, which would be one of days since its first."""
     column = None if expression.bare is None else expression.schema.column(expression.bare)
-    if column is not None and column.type == "date":
+    if column is not None and column.is_calendar:
         name = write_name(column.name)
+        count = f", or say from which day to count: {name} - DATE '{column.lower}'"
         raise ExpressionRefused.not_allowed(
-            f"a {kind} of dates",
-            f"Write MEAN({name}) for their mean, or say from which day to count: "
-            f"{name} - DATE '{column.lower}'.",
+            f"a {kind} of {column.type}s",
+            f"Write MEAN({name}) for their mean{count if column.type == 'date' else ''}.",
         )
 
 

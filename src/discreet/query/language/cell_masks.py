@@ -7,7 +7,6 @@ the condition cannot change.
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import math
 from fractions import Fraction
@@ -283,6 +282,7 @@ def describe_cell(axis: Axis, label: Any, schema: Schema) -> str:
 
 
 def _write_number(value: float, column: Column) -> str:
-    if isinstance(column.lower, datetime.date):
-        return f"DATE '{(column.lower + datetime.timedelta(days=math.ceil(value))).isoformat()}'"
+    if column.is_calendar:
+        kind = "DATE " if column.type == "date" else ""
+        return f"{kind}'{column.moment(math.ceil(value))}'"
     return write_number(Fraction(value))

@@ -494,7 +494,7 @@ def write_expression(expression: Expression) -> str:
 
 def _write_dates(text: str, schema: Schema) -> str:
     """Return a canonical text with dates in place of the day numbers that date columns are compared with."""
-    dates = {write_column(column.name): column for column in schema.released if column.type == "date"}
+    dates = {write_column(column.name): column for column in schema.released if column.is_calendar}
     if not any(name in text for name in dates):
         return text
     inside = f"({text})"

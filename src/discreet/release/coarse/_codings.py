@@ -164,7 +164,7 @@ def _default_cuts(column: Column) -> Floats:
     lower, upper = column.range
     parts = MOST_VALUES - (not column.required)
     doubling = [upper / 2.0**i for i in range(parts - 1, 0, -1)]
-    wide = column.type != "date" and lower >= 0 and upper >= WIDE and doubling[0] > lower
+    wide = not column.is_calendar and lower >= 0 and upper >= WIDE and doubling[0] > lower
     if column.type != "number" and not wide:
         parts = min(parts, column.n_integers)
         steps = [lower + math.ceil(i * column.n_integers / parts) for i in range(1, parts)]
@@ -187,7 +187,7 @@ def _check_cuts(column: Column, given: Sequence[float | str | datetime.date]) ->
     try:
         points = [_parse_cut(column, cut) for cut in given]
     except (TypeError, ValueError):
-        kind = "dates" if column.type == "date" else "numbers"
+        kind = f"{column.type}s" if column.is_calendar else "numbers"
         raise ParameterError(f"{where} must be {kind}, each larger than the one before.") from None
     lower, upper = column.range
     rising = all(a < b for a, b in itertools.pairwise([lower, *points]))
@@ -201,12 +201,12 @@ def _check_cuts(column: Column, given: Sequence[float | str | datetime.date]) ->
 
 
 def _parse_cut(column: Column, cut: float | str | datetime.date) -> float:
-    """Return a cut point as a number: days for a date, rounded up for an integer."""
-    if column.type == "date":
-        day = datetime.date.fromisoformat(cut) if isinstance(cut, str) else cut
-        if not isinstance(day, datetime.date) or not isinstance(column.lower, datetime.date):
+    """Return a cut point as a number: steps for a date or datetime, rounded up for an integer."""
+    if isinstance(column.lower, datetime.date):
+        moment = type(column.lower).fromisoformat(cut) if isinstance(cut, str) else cut
+        if not isinstance(moment, type(column.lower)):
             raise TypeError
-        return float((day - column.lower).days)
+        return float((moment - column.lower) // column.step_length)
     if isinstance(cut, bool) or not isinstance(cut, int | float | np.number) or not math.isfinite(cut):
         raise TypeError
     return float(math.ceil(cut)) if column.type == "integer" else float(cut)
@@ -223,7 +223,7 @@ def _value_labels(column: Column, cuts: Floats) -> tuple[Level, ...]:
     pairs = list(zip(starts, lasts, strict=True))
     if column.type == "integer" and all(a == b for a, b in pairs):
         return tuple(int(a) for a, _ in pairs)
-    texts = [(_format_day(column, a), _format_day(column, b)) for a, b in pairs]
+    texts = [(_format_step(column, a), _format_step(column, b)) for a, b in pairs]
     return tuple(a if a == b else f"{a} to {b}" for a, b in texts)
 
 
@@ -231,10 +231,8 @@ def _format_number(value: float) -> str:
     return f"{value:.12g}"
 
 
-def _format_day(column: Column, value: float) -> str:
-    if isinstance(column.lower, datetime.date):
-        return (column.lower + datetime.timedelta(days=int(value))).isoformat()
-    return f"{int(value)}"
+def _format_step(column: Column, value: float) -> str:
+    return str(column.moment(int(value)) if column.is_calendar else int(value))
 
 
 def _group_levels(column: Column, groups: Mapping[str, Sequence[Level]]) -> Coding:

@@ -124,8 +124,8 @@ class ColumnCells:
                 merged[cell].append(level)
             return [levels[0] if len(levels) == 1 else levels for levels in merged]
         ends: list[Any] = [list(ends) for ends in self.intervals(self.fine if fine else self.edges)]
-        if column.type == "date":
-            ends = [[str(day) for day in column.dates(np.array(pair))] for pair in ends]
+        if column.is_calendar:
+            ends = [[str(column.moment(end)) for end in pair] for pair in ends]
         return ends if column.required else [*ends, None]
 
     def settle(self, counts: Floats | None, sd: float, n: float) -> ColumnCells:
@@ -218,7 +218,7 @@ def _make(column: Column, declared: Sequence[Any] | None) -> ColumnCells:
 
 def step_count(column: Column) -> int | None:
     """Return the number of steps of a column's grid between its bounds; None where it has no grid."""
-    if column.type in ("integer", "date"):
+    if column.is_whole:
         return round(column.width)
     return None if column.grid is None else round(column.width / column.grid)
 
@@ -244,10 +244,7 @@ def grid_values(column: Column, steps: Floats) -> Floats:
 
 def _read_edges(column: Column, declared: Sequence[Any]) -> tuple[float, ...]:
     """Return declared edges as numbers; refuses those that do not rise within the bounds."""
-    first = column.lower
-    edges: list[Any] = [
-        _read_day(edge, first) if isinstance(first, datetime.date) else edge for edge in declared
-    ]
+    edges: list[Any] = [_read_moment(edge, column) if column.is_calendar else edge for edge in declared]
     lower, upper = column.range
     plain = all(isinstance(edge, int | float | np.number) and math.isfinite(edge) for edge in edges)
     if column.type != "number" and plain:
@@ -262,14 +259,16 @@ def _read_edges(column: Column, declared: Sequence[Any]) -> tuple[float, ...]:
     return tuple(float(edge) for edge in edges)
 
 
-def _read_day(edge: Any, first: datetime.date) -> Any:
-    """Return a date, or its text, in days since the first; anything else as it is."""
+def _read_moment(edge: Any, column: Column) -> Any:
+    """Return a date or datetime, or its text, in steps since the first; anything else as it is."""
+    kind, first = (datetime.date if column.type == "date" else datetime.datetime), column.lower
+    assert isinstance(first, datetime.date)
     if isinstance(edge, str):
         try:
-            edge = datetime.date.fromisoformat(edge)
+            edge = kind.fromisoformat(edge)
         except ValueError:
             return edge
-    return float((edge - first).days) if isinstance(edge, datetime.date) else edge
+    return float((edge - first) // column.step_length) if isinstance(edge, kind) else edge
 
 
 def _divide_cells(column: Column, edges: Sequence[float]) -> tuple[float, ...]:
@@ -298,7 +297,7 @@ def _fine_edges(column: Column) -> tuple[float, ...]:
     lower, upper = column.range
     step, steps = step_width(column), step_count(column)
     span = (upper - lower) / step
-    long = lower >= 0 and span >= _LONG_RANGE and column.type != "date"
+    long = lower >= 0 and span >= _LONG_RANGE and not column.is_calendar
     if column.scale == "log" and lower > 0:
         places = [(factor - 1) * lower / step for factor in _equal_ratios(upper / lower)]
     elif column.scale == "log" or (column.scale is None and long):

@@ -157,5 +157,5 @@ def _find_cell(made: Synthesis, name: str, value: Any) -> int:
         return place if cells.groups is None else cells.groups[place]
     if value is None:
         return len(cells.edges) + 1
-    number = float(column.days(np.array([value]))[0]) if column.type == "date" else float(value)
+    number = float(column.count_steps(np.array([value]))[0]) if column.is_calendar else float(value)
     return int(np.searchsorted(np.array(cells.edges), number, side="right"))

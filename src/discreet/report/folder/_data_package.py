@@ -24,7 +24,10 @@ _CAUTIONS = {
     "data.parquet.",
     "clear": "Cells are those of data.parquet.",
 }
-_TYPES = {"number": "number", "integer": "integer", "text": "string", "boolean": "boolean", "date": "date"}
+_TYPES = {
+    "number": "number", "integer": "integer", "text": "string", "boolean": "boolean", "date": "date",
+    "datetime": "datetime",
+}  # fmt: skip
 _JSON_FILES = {
     "tables.json": "Every noisy answer with its standard deviation.",
     "model.json": "The model from which the rows are drawn, made of these answers.",
@@ -125,7 +128,7 @@ def _readable_field(column: ColumnNumbers, bound: DeclaredBound | None) -> dict[
     constraints = _constraints(column)
     if column.levels is None:
         ends: tuple[Any, ...] = (column.lower, column.upper)
-        if kind == "date" and bound is not None:
+        if kind in ("date", "datetime") and bound is not None:
             ends = (bound.lower, bound.upper)
         elif kind == "integer":
             ends = tuple(None if end is None else int(end) for end in ends)
@@ -133,6 +136,8 @@ def _readable_field(column: ColumnNumbers, bound: DeclaredBound | None) -> dict[
             key: end for key, end in zip(("minimum", "maximum"), ends, strict=True) if end is not None
         }
     field = _field(column, kind, constraints)
+    if kind == "datetime":
+        field["format"] = "%Y-%m-%d %H:%M:%S"
     return field if column.step is None else field | {"privacy": {"step": column.step}}
 
 

@@ -44,6 +44,7 @@ _DATA_TYPES = {
     "text": "sc:Text",
     "boolean": "sc:Boolean",
     "date": "sc:Date",
+    "datetime": "sc:DateTime",
 }
 _FORMATS: dict[str, Any] = {
     "data.parquet": "application/x-parquet",

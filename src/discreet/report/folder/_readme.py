@@ -103,7 +103,7 @@ def readme(statement: Statement) -> str:
 def _pandas_lines(columns: Sequence[ColumnNumbers]) -> list[str]:
     """Return three lines that read the table with pandas."""
     options = ['"readable.csv"', "keep_default_na=False", 'na_values=[""]']
-    if dates := _of_type(columns, "date"):
+    if dates := _of_type(columns, "date") + _of_type(columns, "datetime"):
         options.append(f"parse_dates=[{', '.join(map(_quote, dates))}]")
     if texts := _ambiguous(columns, _OTHER_TYPE):
         options.append(f"dtype={{{', '.join(f'{_quote(name)}: str' for name in texts)}}}")
@@ -113,6 +113,7 @@ def _pandas_lines(columns: Sequence[ColumnNumbers]) -> list[str]:
 def _r_lines(columns: Sequence[ColumnNumbers]) -> list[str]:
     """Return three lines that read the table with R."""
     classes = [f'{_quote(name)} = "Date"' for name in _of_type(columns, "date")]
+    classes += [f'{_quote(name)} = "POSIXct"' for name in _of_type(columns, "datetime")]
     classes += [f'{_quote(name)} = "character"' for name in _ambiguous(columns, _OTHER_TYPE)]
     options = ['"readable.csv"', 'na.strings = ""', "check.names = FALSE", 'encoding = "UTF-8"']
     if classes:

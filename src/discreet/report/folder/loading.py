@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +29,7 @@ from discreet.report.folder.folder import (
     read_sums,
 )
 from discreet.schema import Column, Schema, unclipped_column
+from discreet.schema.column import unbounded_calendar
 from discreet.tables import Table, open_table
 from discreet.tables.files import ParquetSource
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 ATTACKED_ROWS = 20_000
 """Number of rows, the first of the file, that the public attacks use."""
-_FIRST_DAY, _LAST_DAY = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)
 
 
 @dataclass(frozen=True)
@@ -209,12 +208,18 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
 
 def noise_law_of(statement: Statement) -> NoiseLaw:
     """Return the noise law in a statement, column by column."""
-    days = {bound.column: bound.lower for bound in statement.bounds if bound.type == "date"}
-    return NoiseLaw(columns=tuple(_column_law(c, days.get(c.column)) for c in statement.numbers.columns))
+    first = {bound.column: bound.lower for bound in statement.bounds if bound.type in ("date", "datetime")}
+    steps = {field["name"]: field.get("privacy", {}).get("step") for field in statement.declared["fields"]}
+    return NoiseLaw(
+        columns=tuple(
+            _column_law(c, first.get(c.column), steps.get(c.column)) for c in statement.numbers.columns
+        )
+    )
 
 
-def _column_law(numbers: ColumnNumbers, first_day: object) -> ColumnLaw:
+def _column_law(numbers: ColumnNumbers, first: object, step: str | None) -> ColumnLaw:
     """Return the noise law of one column in a statement."""
+    written = numbers.holds in ("date", "datetime")
     law = law_from_dict(numbers.law)
     levels = numbers.levels
     if levels is not None and isinstance(law, SampledLaw):
@@ -228,7 +233,8 @@ def _column_law(numbers: ColumnNumbers, first_day: object) -> ColumnLaw:
         upper=numbers.upper,
         levels=None if levels is None else tuple(levels),
         missing=numbers.missing,
-        origin=str(first_day) if numbers.holds == "date" else None,
+        origin=str(first) if written else None,
+        step=step if written else None,
     )
 
 
@@ -260,13 +266,13 @@ def published_batches(path: Path, schema: Schema, *, typed: bool = False) -> Ite
     Yields
     ------
     dict of str to array
-        Columns of a batch by name: numbers, codes of levels, days since the declared lower bound.
+        Columns of a batch by name: numbers, codes of levels, steps since the declared lower bound.
     """
     wide = Schema(columns=[_unbounded_column(column, typed) for column in schema.plain.released])
     shifts = {
-        column.name: float((column.lower - _FIRST_DAY).days)
+        column.name: float(wide.column(column.name).count_steps(np.array([column.lower], "M8[us]"))[0])
         for column in schema.released
-        if _holds_dates(column, typed) and isinstance(column.lower, datetime.date)
+        if _holds_moments(column, typed)
     }
     with Table(ParquetSource(path)) as table:
         for batch in table.batches(wide):
@@ -275,9 +281,9 @@ def published_batches(path: Path, schema: Schema, *, typed: bool = False) -> Ite
             }
 
 
-def _holds_dates(column: Column, typed: bool) -> bool:
-    """Return whether a published column holds dates, and not days as plain numbers."""
-    return column.type == "date" and (typed or column.role == "public")
+def _holds_moments(column: Column, typed: bool) -> bool:
+    """Return whether a published column holds dates or datetimes, and not steps as plain numbers."""
+    return column.is_calendar and (typed or column.role == "public")
 
 
 def _unbounded_column(column: Column, typed: bool) -> Column:
@@ -285,6 +291,6 @@ def _unbounded_column(column: Column, typed: bool) -> Column:
     if column.is_category:
         plain = tuple(level for level in column.levels if level is not None)
         return Column(column.name, values=plain, closed=True, required=False)
-    if _holds_dates(column, typed):
-        return Column(column.name, lower=_FIRST_DAY, upper=_LAST_DAY, required=column.required)
+    if _holds_moments(column, typed):
+        return unbounded_calendar(column.name, column.step, required=column.required)
     return unclipped_column(column.name, required=column.required)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import itertools
 import math
 from dataclasses import dataclass
@@ -180,7 +179,7 @@ def _points(column: Column, model: PrivateClassifier) -> list[_Point]:
         return [_Point(i, level) for i, level in enumerate(column.levels)]
     points = []
     spans = _spans(column, model)
-    step = 1.0 if column.type in ("integer", "date") else column.width * 2.0**-20
+    step = 1.0 if column.is_whole else column.width * 2.0**-20
     for i, (start, end) in enumerate(spans):
         is_last = i == len(spans) - 1
         points.append(_Point(i, start))
@@ -222,11 +221,7 @@ def _cells(column: Column, values: Sequence[Any]) -> AnyArray:
     if column.is_category:
         return np.array(values, dtype=object)
     numbers = np.array(values, np.float64)
-    if column.type != "date":
-        return numbers
-    days = np.where(np.isnan(numbers), 0, numbers).astype(np.int64)
-    dates = np.datetime64(str(column.lower), "D") + days
-    return np.where(np.isnan(numbers), np.datetime64("NaT", "D"), dates)
+    return column.moments(np.floor(numbers)) if column.is_calendar else numbers
 
 
 def _ends_of_cells(asked: Sequence[_Point], scores: Floats, n_cells: int) -> tuple[Floats, Floats]:
@@ -289,12 +284,12 @@ def _level_text(level: Any) -> str:
 
 def _number_places(column: Column, spans: Sequence[tuple[float, float]]) -> list[tuple[str, float, float]]:
     """Return name and ends of each cell of a number; only narrow cells of a bound have a name."""
-    whole = column.type in ("integer", "date")
+    whole = column.is_whole
     text = _number_format(column)
     lower, upper = column.range
     bounds = f"= {text(lower)}", f"= {text(upper)}"
-    if column.type == "date":
-        bounds = "first day", "last day"
+    if column.is_calendar:
+        bounds = f"first {column.step or 'day'}", f"last {column.step or 'day'}"
     narrow = column.width * _NARROW
     places = []
     for i, (start, end) in enumerate(spans):
@@ -308,15 +303,13 @@ def _number_places(column: Column, spans: Sequence[tuple[float, float]]) -> list
 
 
 def _number_format(column: Column) -> Callable[[float], str]:
-    """Return the function that writes a number of a column: a date as a day, others in short."""
-    if column.type not in ("integer", "date"):
+    """Return the function that writes a number of a column: a date or datetime as such, others in short."""
+    if not column.is_whole:
         return _short_number
     if column.type == "integer":
         # A cell that is drawn from 2.5 on begins with 3.
         return lambda value: _short_number(math.ceil(value))
-    first = column.lower
-    assert isinstance(first, datetime.date)
-    return lambda days: (first + datetime.timedelta(days=math.ceil(days))).isoformat()
+    return lambda steps: str(column.moment(math.ceil(steps)))
 
 
 def _short_number(value: float) -> str:

@@ -232,7 +232,7 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
         least = percent(floor.error, rounding="down").replace("\u00a0", " ")
         cannot = f"no method can guess it from this file and be wrong less than {least} of the time"
     else:
-        measure = floor.measure or ("days" if column.type == "date" else None)
+        measure = floor.measure or column.unit_name
         unit_said = f" {printable(measure)}" if measure else ""
         cannot = (
             "no method can guess it from this file with a root-mean-square error below "
@@ -248,8 +248,8 @@ def column_sentence(column: Column, summary: ColumnSummary, unit: str) -> str:
 def _prior_phrase(column: Column, prior: Prior | ListPrior | None) -> str:
     if isinstance(prior, ListPrior):
         return f"any of the {len(prior.codes)} {prior.what}"
-    if column.type == "date":
-        return f"any day from {column.lower} to {column.upper}"
+    if column.is_calendar:
+        return f"any {column.step or 'day'} from {column.lower} to {column.upper}"
     lower, upper = (number(bound, digits=17) for bound in column.range)
     every = "any whole number" if column.type == "integer" else "anything"
     return f"{every} from {lower} to {upper}"

@@ -183,12 +183,12 @@ class ColumnNumbers(Record):
     Attributes
     ----------
     type : str
-        As declared: number, integer, date or category.
+        As declared: number, integer, date, datetime or category.
     holds : str
-        What the cells of the file are: number, integer, date, text or boolean. Noised integers and dates
-        are plain numbers.
+        What the cells of the file are: number, integer, date, datetime, text or boolean. Noised integers,
+        dates and datetimes are plain numbers.
     origin : str or None
-        Of a date that is published as a number: the day from which its days are counted.
+        Of a date or datetime that is published as a number: from when its days or other steps are counted.
     lower, upper : float or None
         The declared range in the unit of the file; noise may leave it.
     step : float or None

@@ -50,7 +50,10 @@ if TYPE_CHECKING:
     from discreet.schema import Column, Schema
     from discreet.tables import Field
 
-_HOLDS = {"DOUBLE": "number", "BIGINT": "integer", "VARCHAR": "text", "BOOLEAN": "boolean", "DATE": "date"}
+_HOLDS = {
+    "DOUBLE": "number", "BIGINT": "integer", "VARCHAR": "text", "BOOLEAN": "boolean", "DATE": "date",
+    "TIMESTAMP": "datetime",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +222,7 @@ def describe_draw(seed: str) -> str:
 def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: str) -> ColumnNumbers:
     """Return law, floor, epsilon and sentence of one published column."""
     numeric = column.is_number
-    as_days = column.type == "date" and field.type == "number"
+    as_steps = column.is_calendar and field.type == "number"
     without = None if summary.floor is None or summary.prior is None else summary.prior.largest
     step = ReadableColumn.from_column(column, summary.law, field).step
     return ColumnNumbers(
@@ -227,8 +230,8 @@ def column_numbers(column: Column, summary: ColumnSummary, field: Field, unit: s
         role=column.role,
         type=str(column.type),
         holds=_HOLDS[field.sql_type],
-        measure=column.measure or ("days" if as_days else None),
-        origin=str(column.lower) if as_days else None,
+        measure=column.unit_name if as_steps else column.measure,
+        origin=str(column.lower) if as_steps else None,
         lower=column.range[0] if numeric else None,
         upper=column.range[1] if numeric else None,
         step=None if step is None else float(step),

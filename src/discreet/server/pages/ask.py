@@ -50,7 +50,13 @@ if TYPE_CHECKING:
     from discreet.server.pages.history import PastAnswer
     from discreet.server.service import Service
 
-_TYPES = {"number": "number", "integer": "whole number", "category": "list", "date": "date"}
+_TYPES = {
+    "number": "number",
+    "integer": "whole number",
+    "category": "list",
+    "date": "date",
+    "datetime": "datetime",
+}
 _MOST_ROWS = 10_000
 _SEED = 1  # dummy rows are public anyway: /v1/dummy?seed=1 begins with these
 _NOTHING_SPENT = {"own": None, "total": None, "more": None, "nearer": None, "used": None, "takes": None}
@@ -124,8 +130,8 @@ def _range(column: Column) -> str:
         other = ", or other" if levels > declared else ""
         return f"one of {formatting.count_noun(declared, 'value')}{other}{gaps}"
     unit = f" {formatting.printable(column.measure)}" if column.measure else ""
-    if column.type == "date":
-        unit += "; averages count days since the first"
+    if column.is_calendar:
+        unit += f"; averages count {column.unit_name} since the first"
     return f"{_end(column.lower)} to {_end(column.upper)}{unit}{gaps}"
 
 
