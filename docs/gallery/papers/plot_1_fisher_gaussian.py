@@ -14,11 +14,13 @@ import pandas as pd
 from discreet import Column, ErrorFloor, GaussianRelease, Schema, datasets
 
 census = pd.read_parquet(datasets.load("census").path)[["age"]]
-schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])
-
-release = GaussianRelease(privacy=ErrorFloor(age=9), schema=schema, random_state=1).release(
-    census, shuffle=False
+schema = Schema(
+    columns=[Column("age", type="integer", lower=17, upper=90, measure="years")]
 )
+
+release = GaussianRelease(
+    privacy=ErrorFloor(age=9), schema=schema, random_state=1
+).release(census, shuffle=False)
 (age,) = release.noise_law().columns
 sd = age.law.variance**0.5
 print(f"noise with a standard deviation of {sd:.1f} years")
@@ -27,7 +29,10 @@ print(f"noise with a standard deviation of {sd:.1f} years")
 # The published ages leave the declared range, but their mean and their distribution can still be
 # estimated, because the law of the noise is public.
 
-true, noised = census["age"].to_numpy(float), release.to_pandas()["age"].to_numpy()
+true, noised = (
+    census["age"].to_numpy(float),
+    release.to_pandas()["age"].to_numpy(),
+)
 fig, ax = plt.subplots()
 bins = np.arange(-20, 130, 5)
 ax.hist(noised, bins, color="tab:blue", alpha=0.6, label="published")
@@ -49,7 +54,11 @@ error = np.sqrt(np.mean((guess - true[:5000]) ** 2))
 fig, ax = plt.subplots()
 ax.scatter(true[:1000], guess[:1000], s=6, alpha=0.5)
 ax.plot([17, 90], [17, 90], color="black", linewidth=1)
-ax.set(xlabel="true age", ylabel="best guess", title=f"Error of the guess: {error:.1f} years")
+ax.set(
+    xlabel="true age",
+    ylabel="best guess",
+    title=f"Error of the guess: {error:.1f} years",
+)
 
 # %%
 # A floor is not differential privacy: someone who knows more about a person can guess better. See

@@ -17,23 +17,32 @@ x = np.linspace(-30, 30, 601)
 fig, ax = plt.subplots()
 sd = density.variance**0.5
 ax.plot(x, density.pdf(x), label="bounded")
-ax.plot(x, np.exp(-0.5 * (x / sd) ** 2) / (sd * np.sqrt(2 * np.pi)), "--", label="Gaussian")
-ax.set(xlabel="noise", ylabel="density", title="Two densities of the same variance")
+ax.plot(
+    x,
+    np.exp(-0.5 * (x / sd) ** 2) / (sd * np.sqrt(2 * np.pi)),
+    "--",
+    label="Gaussian",
+)
+ax.set(
+    xlabel="noise", ylabel="density", title="Two densities of the same variance"
+)
 ax.legend(loc="upper left")
 
 # %%
 # Its Fisher information is larger than the Gaussian's. That is the price of the bound.
 
-print(f"bounded {density.fisher_information:.4f}, Gaussian {1 / density.variance:.4f}")
+print(
+    f"bounded {density.fisher_information:.4f}, Gaussian {1 / density.variance:.4f}"
+)
 
 # %%
 # A release that keeps every guess of a stay at least four days off:
 
 schema = Schema(columns=[Column("stay", lower=0, upper=30, measure="days")])
 stays = {"stay": np.repeat([2.0, 7.0, 14.0, 25.0], 2000)}
-release = BoundedRelease(privacy=ErrorFloor(stay=4), schema=schema, random_state=1).release(
-    stays, shuffle=False
-)
+release = BoundedRelease(
+    privacy=ErrorFloor(stay=4), schema=schema, random_state=1
+).release(stays, shuffle=False)
 published = release.to_pandas()["stay"].to_numpy().reshape(4, -1)
 
 fig, ax = plt.subplots()

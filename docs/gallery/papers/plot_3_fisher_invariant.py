@@ -12,13 +12,23 @@ from sklearn.datasets import make_blobs
 
 from discreet import InvariantRelease, RegularizedSVM
 
-X, y = make_blobs(200, centers=[(2, 2), (5, 5)], cluster_std=1.1, random_state=3)
+X, y = make_blobs(
+    200, centers=[(2, 2), (5, 5)], cluster_std=1.1, random_state=3
+)
 X, y = X.clip(0, 8), 2 * y - 1
 
-release = InvariantRelease(learner="svm", variance=1.0, bounds=(0, 8), random_state=1).release(X, y)
+release = InvariantRelease(
+    learner="svm", variance=1.0, bounds=(0, 8), random_state=1
+).release(X, y)
 
-true, published = RegularizedSVM().fit(X, y), RegularizedSVM().fit(release.data, release.target)
-print("largest difference of the coefficients:", np.abs(true.coef_ - published.coef_).max())
+true, published = (
+    RegularizedSVM().fit(X, y),
+    RegularizedSVM().fit(release.data, release.target),
+)
+print(
+    "largest difference of the coefficients:",
+    np.abs(true.coef_ - published.coef_).max(),
+)
 
 # %%
 

@@ -11,11 +11,18 @@ from sklearn.datasets import make_blobs
 
 from discreet import MaskedRelease, PureDP
 
-X, y = make_blobs(3000, centers=[(-1, -0.5), (1, 0.8)], cluster_std=0.6, random_state=2)
+X, y = make_blobs(
+    3000, centers=[(-1, -0.5), (1, 0.8)], cluster_std=0.6, random_state=2
+)
 X = X.clip(-3, 3)
 
 method = MaskedRelease(
-    privacy=PureDP(2), classes=[0, 1], bounds=(-3, 3), regularization=0.05, n_records=200, random_state=1
+    privacy=PureDP(2),
+    classes=[0, 1],
+    bounds=(-3, 3),
+    regularization=0.05,
+    n_records=200,
+    random_state=1,
 )
 release = method.release(X, y)
 points, labels = release.data, release.target

@@ -19,7 +19,12 @@ exact = PCA(2).fit_transform(X)
 axes[0].scatter(*exact.T, c=y, cmap="tab10", s=6)
 axes[0].set(title="exact")
 for ax, epsilon in zip(axes[1:], (10, 1), strict=True):
-    model = PrivatePCA(n_components=2, privacy=ApproxDP(epsilon, 1e-6), bounds=(0, 16), random_state=1).fit(X)
+    model = PrivatePCA(
+        n_components=2,
+        privacy=ApproxDP(epsilon, 1e-6),
+        bounds=(0, 16),
+        random_state=1,
+    ).fit(X)
     ax.scatter(*model.transform(X).T, c=y, cmap="tab10", s=6)
     ax.set(title=f"epsilon {epsilon}")
 

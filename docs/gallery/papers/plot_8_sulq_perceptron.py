@@ -12,7 +12,9 @@ from sklearn.datasets import make_blobs
 
 from discreet import ApproxDP, PrivatePerceptron
 
-X, y = make_blobs(4000, centers=[(3, 3), (7, 6.5)], cluster_std=1.1, random_state=4)
+X, y = make_blobs(
+    4000, centers=[(3, 3), (7, 6.5)], cluster_std=1.1, random_state=4
+)
 X = X.clip(0, 10)
 
 fig, ax = plt.subplots()
@@ -29,7 +31,9 @@ for epsilon in (0.1, 1, 10):
     ).fit(X, y)
     (a, b), c = model.coef_.ravel(), np.ravel(model.intercept_)[0]
     right = np.mean(model.predict(X) == y)
-    ax.plot(line, -(a * line + c) / b, label=f"epsilon {epsilon}: {right:.1%} right")
+    ax.plot(
+        line, -(a * line + c) / b, label=f"epsilon {epsilon}: {right:.1%} right"
+    )
 ax.set(xlim=(0, 10), ylim=(0, 10))
 ax.legend()
 

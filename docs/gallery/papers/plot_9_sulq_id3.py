@@ -14,22 +14,35 @@ import pandas as pd
 from discreet import ApproxDP, PrivateID3Classifier, Schema, datasets
 
 table = datasets.load("census")
-schema = Schema(columns=[table.schema.column(name) for name in ("age", "education_num")])
+schema = Schema(
+    columns=[table.schema.column(name) for name in ("age", "education_num")]
+)
 census = pd.read_parquet(table.path)
 X, y = census[["age", "education_num"]], census["income"]
 
 ages, schooling = np.arange(17, 91), np.arange(1, 17)
-grid = pd.DataFrame([(age, level) for level in schooling for age in ages], columns=X.columns)
+grid = pd.DataFrame(
+    [(age, level) for level in schooling for age in ages], columns=X.columns
+)
 
-fig, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+fig, axes = plt.subplots(
+    1, 2, figsize=(10, 4), sharey=True, layout="constrained"
+)
 for ax, epsilon in zip(axes, (1, 0.01), strict=True):
     model = PrivateID3Classifier(
-        privacy=ApproxDP(epsilon, 1e-6), schema=schema, classes=["<=50K", ">50K"], random_state=1
+        privacy=ApproxDP(epsilon, 1e-6),
+        schema=schema,
+        classes=["<=50K", ">50K"],
+        random_state=1,
     ).fit(X, y)
     shares = model.predict_proba(grid)[:, 1].reshape(len(schooling), len(ages))
-    picture = ax.pcolormesh(ages, schooling, shares, cmap="viridis", vmin=0, vmax=1)
+    picture = ax.pcolormesh(
+        ages, schooling, shares, cmap="viridis", vmin=0, vmax=1
+    )
     ax.set(
-        title=f"epsilon {epsilon}: {len(model.tree_.nodes)} nodes", xlabel="age", ylabel="level of schooling"
+        title=f"epsilon {epsilon}: {len(model.tree_.nodes)} nodes",
+        xlabel="age",
+        ylabel="level of schooling",
     )
 fig.colorbar(picture, ax=axes, label="share that earns over 50,000")
 

@@ -13,7 +13,9 @@ from discreet import ApproxDP, PrivateClassifier, datasets
 
 table = datasets.load("census")
 census = pd.read_parquet(table.path)
-model = PrivateClassifier(privacy=ApproxDP(1, 1e-6), schema=table.schema, random_state=1)
+model = PrivateClassifier(
+    privacy=ApproxDP(1, 1e-6), schema=table.schema, random_state=1
+)
 model.fit(census.drop(columns="income"), census["income"])
 print(model.score_)
 
@@ -35,8 +37,14 @@ person = {
     "hours_per_week": 40,
     "native_country": "United-States",
 }
-values = {"age": range(17, 91), "education_num": range(1, 17), "hours_per_week": range(1, 100)}
-fig, axes = plt.subplots(1, 3, figsize=(11, 3.5), sharey=True, layout="constrained")
+values = {
+    "age": range(17, 91),
+    "education_num": range(1, 17),
+    "hours_per_week": range(1, 100),
+}
+fig, axes = plt.subplots(
+    1, 3, figsize=(11, 3.5), sharey=True, layout="constrained"
+)
 for ax, (name, column) in zip(axes, values.items(), strict=True):
     rows = pd.DataFrame([person | {name: value} for value in column])
     ax.step(column, model.predict_proba(rows)[:, 1], where="mid")

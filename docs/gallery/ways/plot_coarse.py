@@ -11,15 +11,29 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from discreet import CoarseRelease, NoiseAwareClassifier, PureDP, Schema, datasets
+from discreet import (
+    CoarseRelease,
+    NoiseAwareClassifier,
+    PureDP,
+    Schema,
+    datasets,
+)
 
 table = datasets.load("census")
 names = ["age", "education_num", "marital_status", "hours_per_week", "income"]
-schema = Schema(columns=[table.schema.column(name) for name in names], target="income")
+schema = Schema(
+    columns=[table.schema.column(name) for name in names], target="income"
+)
 census = pd.read_parquet(table.path)[names]
-cuts = {"age": [25, 35, 45, 55, 65], "education_num": [9, 10, 13], "hours_per_week": [35, 41, 50]}
+cuts = {
+    "age": [25, 35, 45, 55, 65],
+    "education_num": [9, 10, 13],
+    "hours_per_week": [35, 41, 50],
+}
 
-release = CoarseRelease(privacy=PureDP(4), cuts=cuts, schema=schema, random_state=1).release(census)
+release = CoarseRelease(
+    privacy=PureDP(4), cuts=cuts, schema=schema, random_state=1
+).release(census)
 published = release.to_pandas()
 published.head()
 
@@ -31,9 +45,12 @@ published.head()
 age = release.noise_law().columns[0]
 groups, keep = list(age.levels), age.cell_law.keep
 swap = (1 - keep) / (len(groups) - 1)
-shown = published.loc[published["age"] != "not published", "age"].value_counts(normalize=True)[groups]
+shown = published.loc[published["age"] != "not published", "age"].value_counts(
+    normalize=True
+)[groups]
 shares = {
-    "true": np.histogram(census["age"], [17, *cuts["age"], 91])[0] / len(census),
+    "true": np.histogram(census["age"], [17, *cuts["age"], 91])[0]
+    / len(census),
     "published": shown,
     "corrected": (shown - swap) / (keep - swap),
 }

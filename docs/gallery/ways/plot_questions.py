@@ -12,9 +12,14 @@ from discreet import ApproxDP, Database, Ledger, datasets
 
 table = datasets.load("census")
 ledger = Ledger.open(":memory:", limit=ApproxDP(3, 1e-6))
-census = Database(table.path, schema=table.schema, ledger=ledger, random_state=1)
+census = Database(
+    table.path, schema=table.schema, ledger=ledger, random_state=1
+)
 
-hours = census.query("mean(hours_per_week) by age (25, 35, 45, 55, 65)", privacy=ApproxDP(1, 1e-6))
+hours = census.query(
+    "mean(hours_per_week) by age (25, 35, 45, 55, 65)",
+    privacy=ApproxDP(1, 1e-6),
+)
 print(hours)
 
 # %%
@@ -37,8 +42,13 @@ ax.set(xlabel="age", ylabel="hours per week")
 # The ledger was charged before the noise was drawn. The same question again is free, and has the same
 # answer.
 
-again = census.query("mean(hours_per_week) by age (25, 35, 45, 55, 65)", privacy=ApproxDP(1, 1e-6))
-print(f"{len(ledger.entries())} charge, epsilon {ledger.spent().epsilon_at(1e-6):.3g} at delta 1e-6")
+again = census.query(
+    "mean(hours_per_week) by age (25, 35, 45, 55, 65)",
+    privacy=ApproxDP(1, 1e-6),
+)
+print(
+    f"{len(ledger.entries())} charge, epsilon {ledger.spent().epsilon_at(1e-6):.3g} at delta 1e-6"
+)
 
 # %%
 # :doc:`/howto/cookbook` has thirty worked questions, :doc:`/tutorial/first-database` starts at the

@@ -13,7 +13,11 @@ from discreet import ApproxDP, SyntheticRelease, datasets
 
 table = datasets.load("census")
 census = pd.read_parquet(table.path)
-made = SyntheticRelease(ApproxDP(1, 1e-6), schema=table.schema, random_state=1).release(census).to_pandas()
+made = (
+    SyntheticRelease(ApproxDP(1, 1e-6), schema=table.schema, random_state=1)
+    .release(census)
+    .to_pandas()
+)
 made.head()
 
 # %%
@@ -26,7 +30,12 @@ axes[0].hist(made["age"], bins, alpha=0.6, label="synthetic")
 axes[0].set(xlabel="age", ylabel="rows")
 axes[0].legend()
 for frame, style, label in ((census, "k-", "true"), (made, "o", "synthetic")):
-    rich = frame["income"].eq(">50K").groupby(frame["education_num"].round()).mean()
+    rich = (
+        frame["income"]
+        .eq(">50K")
+        .groupby(frame["education_num"].round())
+        .mean()
+    )
     axes[1].plot(rich.index, rich, style, label=label)
 axes[1].set(xlabel="level of schooling", ylabel="share that earns over 50,000")
 axes[1].legend()
