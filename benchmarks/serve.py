@@ -75,7 +75,7 @@ def keep_in_postgres(question):
 
 keep = keep_in_postgres if store.startswith("postgresql:") else keep_in_sqlite
 
-@app.post("/v1/query")
+@app.post("/v1/datasets/town/query")
 def query(question: Question) -> dict[str, float]:
     keep(question)
     return {"value": 1.0, "sd": 1.0}
@@ -135,11 +135,15 @@ def compared(
     said, ours, theirs = [], [], []
     for turn in range(2):
         with bare(folder, bare_store, workers) as port:
-            theirs.append(ConcurrentAnalysts(port, "/v1/query", tokens, counts).ask_for(seconds / 2))
+            theirs.append(
+                ConcurrentAnalysts(port, "/v1/datasets/town/query", tokens, counts).ask_for(seconds / 2)
+            )
         with served(folder, **changed) as service:
             if turn == 0:
                 known = service.tokens(ANALYSTS)
-            asked = ConcurrentAnalysts(service.port, "/v1/query", known, lambda analyst: endless[analyst])
+            asked = ConcurrentAnalysts(
+                service.port, "/v1/datasets/town/query", known, lambda analyst: endless[analyst]
+            )
             ours.append(asked.ask_for(seconds / 2))
             said += asked.exchanges
     charged = check_books(str(folder / ledger) if "://" not in ledger else ledger, said, LIMIT)
@@ -167,9 +171,9 @@ def padded(folder: Path, seconds: float) -> dict[str, Any]:
     }
     os.environ["DISCREET_STATE"] = str(folder / "state")
     with served(folder, **changed) as service:
-        analysts = ConcurrentAnalysts(service.port, "/v1/query", service.tokens(ANALYSTS), counts).ask_for(
-            seconds
-        )
+        analysts = ConcurrentAnalysts(
+            service.port, "/v1/datasets/town/query", service.tokens(ANALYSTS), counts
+        ).ask_for(seconds)
     return {"slot_seconds": 1.0, **told(analysts)}
 
 

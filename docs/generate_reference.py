@@ -108,7 +108,7 @@ The values of `--model` of `discreet learn`, and the parameters of each model fo
 
 def http_page() -> str:
     """Return the text of ``docs/reference/http.md``."""
-    return "\n".join(_http_lines(openapi_document("DATASET"))) + "\n"
+    return "\n".join(_http_lines(openapi_document())) + "\n"
 
 
 def cli_page() -> str:

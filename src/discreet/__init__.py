@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.audit import run_audit
     from discreet.client.database import RemoteDatabase
+    from discreet.client.service import connect
     from discreet.learn import (
         LargeMarginGaussianClassifier,
         NoiseAwareClassifier,
@@ -74,6 +75,7 @@ __all__ = [
     "RemoteDatabase",
     "Schema",
     "SyntheticRelease",
+    "connect",
     "load_model",
     "load_release",
     "publish",
@@ -118,6 +120,7 @@ _ROOMS = {
     "report.verify": ("verify",),
     "pipeline": ("load_model", "publish", "publish_model", "read"),
     "client.database": ("RemoteDatabase",),
+    "client.service": ("connect",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -143,7 +143,7 @@ def asking(place: Place) -> Iterator[list[int]]:
     output, ended, got = place.folder / "cwd" / "output.txt", threading.Event(), list[int]()
     book = AccessStore(place.folder / "data" / "access.db")
     try:
-        headers = {"Authorization": f"Bearer {book.create('ana', 'analyst', days=1)}"}
+        headers = {"Authorization": f"Bearer {book.create('ana', days=1, grants={'town': 'analyst'})}"}
     finally:
         book.close()
 
@@ -157,7 +157,9 @@ def asking(place: Place) -> Iterator[list[int]]:
             }
             with contextlib.suppress(httpx.HTTPError):
                 if found:
-                    answer = httpx.post(f"{found[1]}/v1/query", json=question, headers=headers, timeout=5)
+                    answer = httpx.post(
+                        f"{found[1]}/v1/datasets/town/query", json=question, headers=headers, timeout=5
+                    )
                     got.append(answer.status_code)
 
     thread = threading.Thread(target=ask)

@@ -68,7 +68,7 @@ def test_the_name_costs_no_web_package_until_one_is_made() -> None:
 def test_without_httpx_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(MissingExtra, match=re.escape("discreet[serve]")):
-        RemoteDatabase("http://127.0.0.1:1", TOKEN)
+        RemoteDatabase("http://127.0.0.1:1", "survey", TOKEN)
 
 
 # The same words as a database at hand.
@@ -107,7 +107,7 @@ class Rounding(RemoteDatabase):
 
 def test_a_client_that_rounds_would_be_seen() -> None:
     stand_in = StandIn()
-    with served(stand_in) as url, Rounding(url, TOKEN) as db:
+    with served(stand_in) as url, Rounding(url, "survey", TOKEN) as db:
         far = db.ask(Sums("share * 3"), privacy=MU)
     assert far.value != stand_in.database.ask(Sums("share * 3"), privacy=MU).value
 
@@ -170,18 +170,18 @@ def test_a_token_is_given_or_taken_from_the_environment(monkeypatch: pytest.Monk
 
     monkeypatch.setenv("DISCREET_TOKEN", "from-the-environment")
     with served(respond) as url:
-        RemoteDatabase(url).close()
-        RemoteDatabase(url, TOKEN).close()
+        RemoteDatabase(url, "survey").close()
+        RemoteDatabase(url, "survey", TOKEN).close()
     assert seen == ["Bearer from-the-environment", f"Bearer {TOKEN}"]
     monkeypatch.delenv("DISCREET_TOKEN")
     with pytest.raises(AccessRefused, match="DISCREET_TOKEN"):
-        RemoteDatabase("http://127.0.0.1:1")
+        RemoteDatabase("http://127.0.0.1:1", "survey")
 
 
 @pytest.mark.parametrize("wrong", [f"{TOKEN}\n", f"{TOKEN} x", f"{TOKEN}é", f"{TOKEN}\r\nX-Other: 1"])
 def test_a_text_that_cannot_be_a_token_is_refused_without_being_repeated(wrong: str) -> None:
     with pytest.raises(ParameterError, match="no token has") as told:
-        RemoteDatabase("http://127.0.0.1:1", wrong)
+        RemoteDatabase("http://127.0.0.1:1", "survey", wrong)
     assert "zebra" not in str(told.value)
 
 
@@ -209,7 +209,7 @@ def test_the_token_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(ParameterError, match="DISCREET_TOKEN"):
             pickle.dumps(db._transport._token)
     with pytest.raises(DiscreetError) as told:
-        RemoteDatabase(f"http://127.0.0.1:{closed_port()}", TOKEN, retries=0)
+        RemoteDatabase(f"http://127.0.0.1:{closed_port()}", "survey", TOKEN, retries=0)
     shown += [everything_about(told.value), caplog.text]
     assert len(caplog.records) > 0
     assert not any("zebra4711" in text for text in shown)
@@ -237,9 +237,9 @@ def test_a_redirection_does_not_take_the_token_elsewhere() -> None:
         return Say.json(public())
 
     with served(elsewhere) as other:
-        away = Say(307, b"", {"Location": f"{other}/v1/schema", "Content-Type": "text/plain"})
+        away = Say(307, b"", {"Location": f"{other}/v1/datasets/survey/schema", "Content-Type": "text/plain"})
         with served(lambda _: away) as url, pytest.raises(ServiceError, match="redirection"):
-            RemoteDatabase(url, TOKEN)
+            RemoteDatabase(url, "survey", TOKEN)
     assert taken == []
 
 
@@ -281,7 +281,7 @@ def test_copies_are_the_same_and_pickles_connect_anew(monkeypatch: pytest.Monkey
 )
 def test_an_address_that_is_none_is_refused_without_secrets(url: Any) -> None:
     with pytest.raises(ParameterError, match="url of RemoteDatabase must be") as told:
-        RemoteDatabase(url, TOKEN)
+        RemoteDatabase(url, "survey", TOKEN)
     assert "zebra" not in str(told.value)
 
 
@@ -305,8 +305,8 @@ def test_a_service_may_live_below_a_path() -> None:
         return Say.json(public())
 
     with served(respond) as url:
-        RemoteDatabase(f"{url}/backend/", TOKEN).close()
-    assert heard == ["/backend/v1/schema"]
+        RemoteDatabase(f"{url}/backend/", "survey", TOKEN).close()
+    assert heard == ["/backend/v1/datasets/survey/schema"]
 
 
 def test_a_token_that_would_travel_in_the_open_is_warned_about() -> None:
@@ -314,7 +314,7 @@ def test_a_token_that_would_travel_in_the_open_is_warned_about() -> None:
         pytest.warns(DiscreetWarning, match="https://"),
         pytest.raises(ServiceUnavailable, match="cannot be reached"),
     ):
-        RemoteDatabase("http://nowhere.invalid", TOKEN, retries=0)
+        RemoteDatabase("http://nowhere.invalid", "survey", TOKEN, retries=0)
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_a_token_that_would_travel_in_the_open_is_warned_about() -> None:
 )
 def test_parameters_outside_their_domain_are_refused(name: str, value: Any) -> None:
     with pytest.raises(ParameterError, match=f"{name} of RemoteDatabase must be"):
-        RemoteDatabase("http://127.0.0.1:1", TOKEN, **{name: value})
+        RemoteDatabase("http://127.0.0.1:1", "survey", TOKEN, **{name: value})
 
 
 # Threads, forks, ends.
@@ -352,7 +352,7 @@ def test_a_fork_gets_connections_of_its_own() -> None:
     import os, sys
     from discreet import GaussianDP, RemoteDatabase
     from discreet.query import Sums
-    db = RemoteDatabase(sys.argv[1], "t")
+    db = RemoteDatabase(sys.argv[1], "survey", "t")
     before = db.ask(Sums("age"), privacy=GaussianDP(mu=0.5)).value
     child = os.fork()
     for _ in range(20):
@@ -406,8 +406,8 @@ def test_two_services_are_asked_as_one() -> None:
     with (
         served(clinic) as one,
         served(insurer) as two,
-        RemoteDatabase(one, TOKEN) as far,
-        RemoteDatabase(two, TOKEN) as there,
+        RemoteDatabase(one, "survey", TOKEN) as far,
+        RemoteDatabase(two, "survey", TOKEN) as there,
     ):
         remote = VerticalDatabases([far, there], key="study 7").correlation(privacy=MU)
     local = VerticalDatabases([who.database for who in pair()], key="study 7").correlation(privacy=MU)
@@ -428,7 +428,7 @@ def test_people_are_counted_through_a_service(most: int) -> None:
     asked = StandIn()
     asked.database = Database(rows, schema=schema, random_state=1)
     asked.public = public(schema=schema.to_dict(), digest=schema.digest, n_rows=asked.database.n_rows)
-    with served(asked) as url, RemoteDatabase(url, TOKEN) as far:
+    with served(asked) as url, RemoteDatabase(url, "survey", TOKEN) as far:
         remote = far.ask(question, privacy=MU)
         assert far.cost(question, privacy=MU) == remote.cost
     local = asked.database.ask(question, privacy=MU)
@@ -450,7 +450,7 @@ def test_many_tables_and_their_distances_to_public_ones_are_asked_through_a_serv
     asked = StandIn()
     asked.database = Database(rows, schema=schema, random_state=1)
     asked.public = public(schema=schema.to_dict(), digest=schema.digest, n_rows=asked.database.n_rows)
-    with served(asked) as url, RemoteDatabase(url, TOKEN) as far:
+    with served(asked) as url, RemoteDatabase(url, "survey", TOKEN) as far:
         for question in questions:
             remote = far.ask(question, privacy=MU)
             assert far.cost(question, privacy=MU) == remote.cost

@@ -153,7 +153,7 @@ def test_a_learner_gets_the_same_model_through_a_service(name: str, tmp_path: Pa
     schema, make = LEARNERS[name]
     with (
         a_service(tmp_path, schema) as service,
-        RemoteDatabase(service.url, service.tokens["ana"]) as far,
+        RemoteDatabase(service.url, "town", service.tokens["ana"]) as far,
         near(tmp_path, schema) as here,
     ):
         assert everything(make().fit_database(far), tmp_path) == everything(
@@ -182,7 +182,7 @@ def test_a_client_that_rounds_gets_another_model(name: str, tmp_path: Path) -> N
     schema, make = LEARNERS[name]
     with (
         a_service(tmp_path, schema) as service,
-        Rounding(service.url, service.tokens["ana"]) as far,
+        Rounding(service.url, "town", service.tokens["ana"]) as far,
         near(tmp_path, schema) as here,
     ):
         assert everything(make().fit_database(far), tmp_path) != everything(
@@ -200,7 +200,7 @@ class Planless(RemoteDatabase):
 def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass(tmp_path: Path) -> None:
     with a_service(tmp_path, SCHEMA, analyst_limit={"mu": 0.5}) as service:
         ledger = service.backend.dataset.ledger
-        with RemoteDatabase(service.url, service.tokens["ana"]) as far:
+        with RemoteDatabase(service.url, "town", service.tokens["ana"]) as far:
             with pytest.raises(
                 BudgetExceeded, match=r"^Not enough budget of 'ana': .* would still fit"
             ) as told:
@@ -213,7 +213,7 @@ def test_a_fit_that_does_not_fit_is_refused_before_its_first_pass(tmp_path: Path
             assert told.value.asked > told.value.left
             PrivateKMeans(n_clusters=3, privacy=GaussianDP(mu=0.499)).fit_database(far)
             assert ledger.spent("ana").charges > 1
-        with Planless(service.url, service.tokens["ben"]) as twin, pytest.raises(BudgetExceeded):
+        with Planless(service.url, "town", service.tokens["ben"]) as twin, pytest.raises(BudgetExceeded):
             PrivateKMeans(n_clusters=3, privacy=GaussianDP(mu=1.0)).fit_database(twin)
         assert ledger.spent("ben").charges > 0
 
@@ -224,7 +224,7 @@ def test_a_proxy_that_loses_answers_changes_nothing(tmp_path: Path, monkeypatch:
     schema, make = LEARNERS["kmeans"]
     with a_service(tmp_path, schema) as service, near(tmp_path, schema) as here:
         proxy = LossyProxy(service.url, lambda n: n % 3 != 0)
-        with served(proxy) as url, RemoteDatabase(url, service.tokens["ana"]) as far:
+        with served(proxy) as url, RemoteDatabase(url, "town", service.tokens["ana"]) as far:
             model = make().fit_database(far)
         assert everything(make().fit_database(here), tmp_path)[:2] == everything(model, tmp_path)[:2]
         passes = len(model.answers_)
@@ -265,7 +265,7 @@ def _charges_when_rows_change_before_the_second_attempt(
 
         proxy = LossyProxy(before.url, loses)
         url = stack.enter_context(served(proxy))
-        far = stack.enter_context(RemoteDatabase(url, before.tokens["ana"]))
+        far = stack.enter_context(RemoteDatabase(url, "town", before.tokens["ana"]))
         if twin:
             far._transport.__class__ = NewKeys
         answer = far.ask(Sums("age"), privacy=MU)
@@ -305,7 +305,7 @@ class Process:
         self.config = folder / "serve.yaml"
         self.config.write_text(yaml.safe_dump(given), encoding="utf-8")
         with contextlib.closing(AccessStore(folder / "access.db")) as book:
-            self.token = book.create("ana", "analyst", days=1)
+            self.token = book.create("ana", days=1, grants={"town": "analyst"})
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -378,7 +378,7 @@ def test_a_service_that_is_killed_in_the_middle_of_a_fit_charges_every_pass_once
     try:
         process.start()
         proxy = KillingProxy(process)
-        with served(proxy) as url, RemoteDatabase(url, process.token, timeout=120) as far:
+        with served(proxy) as url, RemoteDatabase(url, "town", process.token, timeout=120) as far:
             model = make().fit_database(far)
             passes = len(model.answers_)
             assert passes > 4

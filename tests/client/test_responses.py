@@ -56,17 +56,20 @@ WRONG = "count where age > 9"
 def test_what_is_no_service_of_this_version_is_told_so(said: Say) -> None:
     with served(lambda _: said) as url:
         with pytest.raises(ServiceError, match=r"sent|It is (not-found|teapot)") as told:
-            RemoteDatabase(url, TOKEN)
+            RemoteDatabase(url, "survey", TOKEN)
         assert type(told.value) is ServiceError
         assert "charged" not in str(told.value)
 
 
 def test_a_number_of_rows_that_must_be_secret_is_not_believed() -> None:
     schema = Schema(columns=[Column("age", type="integer", lower=0, upper=9)], neighbors="add-remove")
-    told = {"dataset": None, "schema": schema.to_dict(), "digest": schema.digest}
+    told = {"dataset": "survey", "schema": schema.to_dict(), "digest": schema.digest}
     with served(lambda _: Say.json({**told, "n_rows": 7})) as url, pytest.raises(ServiceError, match="rows"):
-        RemoteDatabase(url, TOKEN)
-    with served(lambda _: Say.json({**told, "n_rows": None})) as url, RemoteDatabase(url, TOKEN) as db:
+        RemoteDatabase(url, "survey", TOKEN)
+    with (
+        served(lambda _: Say.json({**told, "n_rows": None})) as url,
+        RemoteDatabase(url, "survey", TOKEN) as db,
+    ):
         assert db.n_rows is None
 
 
@@ -74,7 +77,7 @@ def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(transport, "MAX_BYTES", 10_000)
     padded = json.dumps(public(padding="x" * 20_000)).encode()
     with served(lambda _: Say(200, padded)) as url, pytest.raises(ServiceError, match="more than"):
-        RemoteDatabase(url, TOKEN)
+        RemoteDatabase(url, "survey", TOKEN)
 
 
 def _with(**other: Any) -> Callable[[dict[str, Any]], Any]:
@@ -207,12 +210,12 @@ def test_groups_by_a_column_with_one_of_our_names_keep_it_apart() -> None:
 )
 def test_a_reply_of_another_shape_is_refused(change: dict[str, Any]) -> None:
     def respond(heard: Heard) -> Say:
-        if heard.path == "/v1/schema":
+        if heard.path == "/v1/datasets/survey/schema":
             return Say.json(public())
         text = json.dumps({**COUNTED, **change} if heard.values["text"] == WRONG else COUNTED)
         return Say(200, text.replace("Infinity", "1e999").encode())
 
-    with served(respond) as url, RemoteDatabase(url, TOKEN) as db:
+    with served(respond) as url, RemoteDatabase(url, "survey", TOKEN) as db:
         assert db.query("count", privacy=MU).value == 1.0
         with pytest.raises(ServiceError, match=r"cannot be read.*may have been charged"):
             db.query(WRONG, privacy=MU)
@@ -231,9 +234,9 @@ def test_a_reply_of_another_shape_is_refused(change: dict[str, Any]) -> None:
 )
 def test_a_history_or_made_up_rows_of_another_shape_are_refused(told: dict[str, Any]) -> None:
     def respond(heard: Heard) -> Say:
-        return Say.json(public() if heard.path == "/v1/schema" else told)
+        return Say.json(public() if heard.path == "/v1/datasets/survey/schema" else told)
 
-    with served(respond) as url, RemoteDatabase(url, TOKEN) as db:
+    with served(respond) as url, RemoteDatabase(url, "survey", TOKEN) as db:
         with pytest.raises(ServiceError, match="history that cannot be read"):
             db.history()
         with pytest.raises(ServiceError, match="rows that cannot be read"):
@@ -246,8 +249,10 @@ def test_days_come_back_as_days() -> None:
     about = public(schema=schema.to_dict(), digest=schema.digest)
     rows = {"visit": ["2020-02-29", None], "_dummy": [True, True]}
     with (
-        served(lambda h: Say.json(about if h.path == "/v1/schema" else {"rows": rows})) as url,
-        RemoteDatabase(url, TOKEN) as db,
+        served(
+            lambda h: Say.json(about if h.path == "/v1/datasets/survey/schema" else {"rows": rows})
+        ) as url,
+        RemoteDatabase(url, "survey", TOKEN) as db,
     ):
         told = db.dummy(2)
     assert told.columns["visit"] == [datetime.date(2020, 2, 29), None]

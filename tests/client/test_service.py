@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def test_a_sentence_and_its_select_are_one_question_with_cells_and_frames(
     shared_service: RunningService,
 ) -> None:
-    with RemoteDatabase(shared_service.url, shared_service.tokens["ana"]) as db:
+    with RemoteDatabase(shared_service.url, "town", shared_service.tokens["ana"]) as db:
         words = db.query("mean(age) where income > 10000 by sex", privacy=MU)
         select = db.query("SELECT AVG(age), sex FROM t WHERE income > 10000 GROUP BY sex", privacy=MU)
         assert not words.cached
@@ -51,7 +51,7 @@ def test_a_sentence_and_its_select_are_one_question_with_cells_and_frames(
 
 
 def test_a_price_is_free_and_is_what_is_charged(service: RunningService) -> None:
-    with RemoteDatabase(service.url, service.tokens["ana"]) as db:
+    with RemoteDatabase(service.url, "town", service.tokens["ana"]) as db:
         price = db.preview("count where age > 40 by sex", privacy=MU)
         assert price.sql is not None
         assert "GROUP BY sex" in price.sql
@@ -70,8 +70,8 @@ def test_a_price_is_free_and_is_what_is_charged(service: RunningService) -> None
 
 def test_history_and_made_up_rows_are_frames(service: RunningService) -> None:
     with (
-        RemoteDatabase(service.url, service.tokens["ana"]) as db,
-        RemoteDatabase(service.url, service.tokens["ben"]) as other,
+        RemoteDatabase(service.url, "town", service.tokens["ana"]) as db,
+        RemoteDatabase(service.url, "town", service.tokens["ben"]) as other,
     ):
         paid = db.query("count where age > 40", privacy=MU)
         asked = db.histogram("sex", privacy=PureDP(epsilon=0.5))
@@ -94,7 +94,7 @@ def test_history_and_made_up_rows_are_frames(service: RunningService) -> None:
 
 
 def test_a_refined_answer_is_the_merge_and_is_paid_once(service: RunningService) -> None:
-    with RemoteDatabase(service.url, service.tokens["ana"]) as db:
+    with RemoteDatabase(service.url, "town", service.tokens["ana"]) as db:
         first = db.ask(Sums("age > 40"), privacy=MU)
         finer = db.ask(Sums("age > 40"), privacy=GaussianDP(mu=1.0), refines=first.receipt.id)
         assert finer.parts == (first.receipt.id, finer.receipt.id)
@@ -107,7 +107,7 @@ def test_a_refined_answer_is_the_merge_and_is_paid_once(service: RunningService)
 
 
 def test_real_refusals_come_back_as_themselves(service: RunningService) -> None:
-    with RemoteDatabase(service.url, service.tokens["ana"]) as db:
+    with RemoteDatabase(service.url, "town", service.tokens["ana"]) as db:
         with pytest.raises(ExpressionRefused) as told:
             db.query("count where age > (select 3)", privacy=MU)
         assert told.value.construct
@@ -118,16 +118,20 @@ def test_real_refusals_come_back_as_themselves(service: RunningService) -> None:
         with pytest.raises(ParameterError, match="refines"):
             db.ask(Sums("age > 40"), privacy=MU, refines="0123456789ab-7")
         assert service.backend.dataset.ledger.spent("ana").charges == 0
-        service.client("cura").post("/v1/curator/stop", json={"stopped": True}).raise_for_status()
+        service.client("cura").post(
+            "/v1/datasets/town/curator/stop", json={"stopped": True}
+        ).raise_for_status()
         with pytest.raises(ServiceUnavailable, match=r"stopped.*Nothing was charged"):
             db.ask(Sums("age > 40"), privacy=MU)
-        service.client("cura").post("/v1/curator/stop", json={"stopped": False}).raise_for_status()
+        service.client("cura").post(
+            "/v1/datasets/town/curator/stop", json={"stopped": False}
+        ).raise_for_status()
         db.ask(Sums("age > 40"), privacy=MU)
         service.backend.revoke_token("test", "ana")
         with pytest.raises(AccessRefused):
             db.ask(Sums("age > 40"), privacy=MU)
         with pytest.raises(AccessRefused):
-            RemoteDatabase(service.url, "guessed")
+            RemoteDatabase(service.url, "town", "guessed")
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "ask-a-service.md"

@@ -29,7 +29,7 @@ def test_a_table_made_through_a_service_is_the_one_made_at_hand(tmp_path: Path) 
     far, here = (SyntheticRelease(GaussianDP(mu=0.9), schema=SCHEMA) for _ in range(2))
     with (
         running(tmp_path) as service,
-        RemoteDatabase(service.url, service.tokens["ana"]) as remote,
+        RemoteDatabase(service.url, "town", service.tokens["ana"]) as remote,
         Database(tmp_path / "town.csv", schema=SCHEMA, random_state=1) as database,
     ):
         made, same = far.release_database(remote), here.release_database(database)
@@ -60,7 +60,7 @@ def test_sixty_columns_pass_through_a_service_with_its_usual_limits(tmp_path: Pa
     far, here = (SyntheticRelease(GaussianDP(mu=5), schema=schema) for _ in range(2))
     with (
         running(tmp_path, limit={"mu": 9}, analyst_limit=None) as service,
-        RemoteDatabase(service.url, service.tokens["ana"]) as remote,
+        RemoteDatabase(service.url, "town", service.tokens["ana"]) as remote,
         Database(rows, schema=schema, random_state=1) as database,
     ):
         assert remote.limits == {"body_bytes": 2**20, "cells": 2**16}
@@ -82,7 +82,7 @@ def test_an_analyst_publishes_a_folder_out_of_a_budget(tmp_path: Path) -> None:
         done = discreet("release", service.url, *epsilon, "--out", "made", cwd=tmp_path, **environment)
         assert done.code == 0, done.err
         history = service.backend.dataset.ledger.history()
-        with RemoteDatabase(service.url, service.tokens["ana"]) as remote:
+        with RemoteDatabase(service.url, "town", service.tokens["ana"]) as remote:
             same = publish(
                 remote, privacy=ApproxDP(epsilon=4, delta=1e-6), n_records=300, out=tmp_path / "same"
             )

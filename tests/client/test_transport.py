@@ -237,7 +237,7 @@ def test_a_service_that_does_not_answer_in_time_may_have_charged() -> None:
                 waiting.wait(10)
             return super().__call__(heard)
 
-    with served(Slow()) as url, RemoteDatabase(url, TOKEN) as db:
+    with served(Slow()) as url, RemoteDatabase(url, "survey", TOKEN) as db:
         db.close()
         db._transport = transport.Transport(
             url, transport.BearerToken(TOKEN), timeout=0.2, retries=0, verify=True
@@ -263,7 +263,7 @@ def test_trouble_that_stays_is_told_as_what_it_is() -> None:
 
 def test_what_costs_nothing_says_nothing_about_charges() -> None:
     with served(lambda _: SILENCE) as url, pytest.raises(ServiceUnavailable) as told:
-        RemoteDatabase(url, TOKEN, retries=1)
+        RemoteDatabase(url, "survey", TOKEN, retries=1)
     assert "charged" not in str(told.value)
 
 
@@ -277,16 +277,16 @@ def test_a_service_proves_who_it_is(certificate: tuple[Path, Path], naps: list[f
     with served(stand_in, tls=context) as url:
         assert url.startswith("https://")
         with pytest.raises(ServiceError, match=r"CERTIFICATE_VERIFY_FAILED.*verify="):
-            RemoteDatabase(url, TOKEN)
+            RemoteDatabase(url, "survey", TOKEN)
         assert naps == []
         for verify in (certificate[0], ssl.create_default_context(cafile=str(certificate[0]))):
-            with RemoteDatabase(url, TOKEN, verify=verify) as db:
+            with RemoteDatabase(url, "survey", TOKEN, verify=verify) as db:
                 assert (
                     db.ask(Sums("age"), privacy=MU).value
                     == stand_in.database.ask(Sums("age"), privacy=MU).value
                 )
     with served(stand_in) as url, pytest.raises(ServiceError, match="must prove who it is"):
-        RemoteDatabase(url.replace("http", "https"), TOKEN)
+        RemoteDatabase(url.replace("http", "https"), "survey", TOKEN)
 
 
 # Lost answers are paid once, also where nobody but the client and its key could know.
@@ -305,14 +305,14 @@ def test_a_proxy_that_loses_every_second_answer_is_noticed_by_nobody() -> None:
     stand_in = StandIn()
     with served(stand_in) as behind:
         proxy = LossyProxy(behind, lambda n: n % 2 == 1)
-        with served(proxy) as url, RemoteDatabase(url, TOKEN) as db:
+        with served(proxy) as url, RemoteDatabase(url, "survey", TOKEN) as db:
             for text in ("age", "share", "age > 4"):
                 db.ask(Sums(text), privacy=MU)
         assert len(proxy.heard) == 6
         assert stand_in.ledger.spent().charges == 3
         assert stand_in.keys[0::2] == stand_in.keys[1::2]
         twin = LossyProxy(behind, lambda n: n % 2 == 1)
-        with served(twin) as url, RemoteDatabase(url, TOKEN) as db:
+        with served(twin) as url, RemoteDatabase(url, "survey", TOKEN) as db:
             db._transport.__class__ = NewKeys
             db.ask(Sums("age"), privacy=MU)
         assert len({heard.headers["idempotency-key"] for heard in twin.heard}) == 2

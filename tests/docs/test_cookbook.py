@@ -86,7 +86,7 @@ def ask_by_command(folder: Path) -> Iterator[dict[str, Any]]:
 
 def ask_by_client(service: Any) -> Iterator[dict[str, Any]]:
     receipts: dict[str, tuple[str, ...]] = {}
-    with RemoteDatabase(service.url, service.tokens["ana"]) as db:
+    with RemoteDatabase(service.url, "made-up-hospital", service.tokens["ana"]) as db:
         for question in QUESTIONS:
             refines = receipts[question.sql] if question.is_refined else ()
             result = db.query(question.sql, refines=refines, **question.price)
@@ -103,10 +103,12 @@ def ask_by_page(service: Any) -> Iterator[dict[str, Any]]:
             exact = {"exact": "margin", "amount": repr(question.sd * interval_width("gaussian"))}
         if question.is_refined:
             form = visitor.get(places[question.sql])
-            response = visitor.send(form, "/refine", **exact)
+            response = visitor.send(form, "/datasets/made-up-hospital/refine", **exact)
         else:
-            form = visitor.get("/")
-            response = visitor.send(form, "/ask", do="ask", source="sql", sql=question.sql, **exact)
+            form = visitor.get("/datasets/made-up-hospital")
+            response = visitor.send(
+                form, "/datasets/made-up-hospital/ask", do="ask", source="sql", sql=question.sql, **exact
+            )
         place = response.headers.get("location")
         page = read(response.text) if place is None else visitor.get(place)
         places[question.sql] = place or ""
@@ -137,7 +139,7 @@ def test_every_door_gives_the_same_answers_at_the_same_cost(
         with running(tmp_path, **settings, limit=CAPS, analyst_limit=CAPS) as service:
             ask = ask_by_client if door == "client" else ask_by_page
             found = [numbers(answer) for answer in ask(service)]
-            paid = charges(service.backend.dataset.ledger)
+            paid = charges(service.whole.datasets["made-up-hospital"].dataset.ledger)
     for question, one, other in zip(QUESTIONS, found, expected, strict=True):
         assert one == other, question
     assert paid == [result.charged for result in results if result.charged]

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from starlette.routing import compile_path
 from typer.main import get_command
 
 from discreet.cli.main import app
 from discreet.server import monitoring, pages
 from discreet.server.api import routes
-from discreet.server.config import Config, Limit, Limits, Tls
+from discreet.server.config import Config, DatasetConfig, Limit, Limits, Tls
 from discreet.server.errors import STATUS
 from tests.cli.run import discreet
 from tests.docs.test_tutorial import run
@@ -47,11 +48,10 @@ def keys(model: type[BaseModel]) -> set[str]:
 
 
 def test_the_table_of_keys_has_every_key_and_no_other() -> None:
-    table = re.search(r"^\| key \|.*?\n\n", HOWTO.read_text(), re.MULTILINE | re.DOTALL)
-    assert table is not None
-    rows = [line.split("|")[1:-1] for line in table.group().strip().splitlines()[2:]]
+    tables = re.findall(r"^\| key \|.*?\n\n", HOWTO.read_text(), re.MULTILINE | re.DOTALL)
+    rows = [line.split("|")[1:-1] for table in tables for line in table.strip().splitlines()[2:]]
     named = {name for first, *_ in rows for name in re.findall(r"`(\w+)`", first)}
-    assert named == keys(Config)
+    assert named == keys(Config) | keys(DatasetConfig) - {"name"}
     said = {name: cells for cells in rows for name in re.findall(r"`(\w+)`", cells[0])}
     for key, model in (("limits", Limits), ("tls", Tls)):
         inner = re.search(r"`\{(.*?)\}`", said[key][1])
@@ -74,7 +74,7 @@ def test_the_defaults_in_the_table_are_the_defaults() -> None:
 
 def _least() -> dict[str, Any]:
     return {
-        "dataset": "d", "table": "t.csv", "ledger": "l", "limit": {"rho": 0.1},
+        "datasets": {"d": {"table": "t.csv", "ledger": "l", "limit": {"rho": 0.1}}},
         "access": "a", "audit_log": "j",
     }  # fmt: skip
 
@@ -85,7 +85,7 @@ def test_the_example_configurations_are_right(name: str) -> None:
     assert found.secure
     assert found.seed is None
     assert found.slots is not None
-    assert found.analyst_limit is not None
+    assert all(entry.analyst_limit is not None for entry in found.datasets.values())
 
 
 def test_an_example_with_a_wrong_key_would_be_found(tmp_path: Path) -> None:
@@ -140,15 +140,21 @@ def test_there_are_commands_of_every_sort() -> None:
 
 
 def test_every_address_that_is_named_is_answered() -> None:
-    known = Path(routes.__file__).read_text() + Path(pages.__file__).read_text()
+    known = {route.path for route in routes.ApiRoutes(None).routes()}
+    known |= {route.path for route in pages.router(None).routes}  # type: ignore[arg-type, attr-defined]
+    patterns = [compile_path(path)[0] for path in known]
     texts = [page.read_text() for page in (*PAGES, *sorted(EXAMPLES.iterdir()))]
     named = {
         path
         for text in texts
-        for path in re.findall(r"/v1(?:/\w+)+|(?<!\w)/(?:metrics|ready|health|curator)\b", text)
+        for path in re.findall(r"/v1(?:/[\w-]+)+|(?<!\w)/(?:metrics|ready|health)\b", text)
     }
-    assert {"/v1/curator/stop", "/v1/curator/attack", "/metrics", "/ready"} <= named
-    assert {path for path in named if f'"{path}"' not in known} == set()
+    assert {
+        "/v1/datasets/patients-2026/curator/stop",
+        "/metrics",
+        "/ready",
+    } <= named
+    assert {path for path in named if not any(one.match(path) for one in patterns)} == set()
 
 
 def test_every_metric_and_code_that_is_named_exists() -> None:
@@ -159,7 +165,7 @@ def test_every_metric_and_code_that_is_named_exists() -> None:
     known = {f"{name}_total" for name in re.findall(r'"(discreet_(?:requests|refusals|answers))"', source)}
     known |= {"discreet_spent", "discreet_left", "discreet_stopped"}
     assert known == named
-    assert 'f"discreet_{name}"' in source
+    assert 'f"discreet_{key}"' in source
     codes = {
         code
         for text in expressions
@@ -182,7 +188,7 @@ def test_the_unit_runs_the_service_as_nobody_else_and_keeps_what_the_configurati
     assert service["ExecStartPre"] == service["ExecStart"] + " --check"
     config = Config.load(EXAMPLES / "config.yaml")
     state, logs = Path("/var/lib") / service["StateDirectory"], Path("/var/log") / service["LogsDirectory"]
-    assert {Path(config.ledger).parent, config.access.parent} == {state}
+    assert {config.access.parent, *(Path(one.ledger).parent for one in config.datasets.values())} == {state}
     assert config.audit_log.parent == logs
     assert int(service["TimeoutStopSec"]) > config.limits.seconds + 5
     assert (service["LimitCORE"], service["ProtectSystem"], service["UMask"]) == ("0", "strict", "0077")

@@ -126,7 +126,7 @@ class App(NamedTuple):
 
 
 @contextlib.contextmanager
-def service_app(folder: Path, settings: Mapping[str, Any], people: Mapping[str, str]) -> Iterator[App]:
+def service_app(folder: Path, settings: Mapping[str, Any], people: Mapping[str, Any]) -> Iterator[App]:
     """Yield the ASGI application of a service on a folder, with tokens of people by name.
 
     Parameters
@@ -136,7 +136,7 @@ def service_app(folder: Path, settings: Mapping[str, Any], people: Mapping[str, 
     settings : mapping
         Configuration as in the service's file.
     people : mapping of str to str
-        Scope, ``analyst`` or ``curator``, of each name that gets a token.
+        Role, ``analyst``, ``curator`` or ``operator``, of each name that gets a token.
 
     Notes
     -----
@@ -150,17 +150,23 @@ def service_app(folder: Path, settings: Mapping[str, Any], people: Mapping[str, 
 
     with mock.patch.object(monitoring, "write_line"):
         service = Service(Config.from_dict(settings, folder))
-        tokens = {name: service.create_token("test", name, scope) for name, scope in people.items()}  # type: ignore[arg-type]
+        (only,) = service.datasets.values()
+        tokens = {
+            name: service.tokens.create(
+                "test", name, days=90, dataset="*" if role == "operator" else only.name, role=role
+            )
+            for name, role in people.items()
+        }
 
         def failing(part: str) -> AbstractContextManager[Any]:
             where, name, error = {
-                "engine": (service.dataset.database, "ask_task", EngineFailed()),
+                "engine": (only.dataset.database, "ask_task", EngineFailed()),
                 "ledger": (
-                    service.dataset.ledger,
+                    only.dataset.ledger,
                     "execute",
                     LedgerUnavailable("the disk is full: /secret/place"),
                 ),
-                "program": (service, "ask_task", RuntimeError("row 17 has the secret 4711")),
+                "program": (only, "ask_task", RuntimeError("row 17 has the secret 4711")),
             }[part]
             return mock.patch.object(where, name, side_effect=error)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.golden._entry_points import App
 
-PEOPLE = {"ana": "analyst", "ben": "analyst", "cura": "curator"}
+PEOPLE = {"ana": "analyst", "ben": "analyst", "cura": "curator", "opal": "operator"}
 SCHEMA = Schema(
     columns=[
         Column("age", type="integer", lower=0, upper=120, measure="years"),
@@ -38,11 +38,14 @@ SCHEMA = Schema(
     dataset="town",
 )
 SETTINGS: dict[str, Any] = {
-    "dataset": "town",
-    "table": "town.csv",
-    "ledger": "town.ledger",
-    "limit": {"rho": 10.0},
-    "analyst_limit": {"rho": 5.0},
+    "datasets": {
+        "town": {
+            "table": "town.csv",
+            "ledger": "town.ledger",
+            "limit": {"rho": 10.0},
+            "analyst_limit": {"rho": 5.0},
+        }
+    },
     "access": "access.db",
     "audit_log": "audit.jsonl",
     "listen": "127.0.0.1:0",
@@ -183,7 +186,7 @@ async def _recorded(app: App) -> dict[str, Any]:
             status, told, body = await send(app, Request("", method, path, who=None, headers=headers))
             fields = sorted(set(re.findall(r'name="([\w-]+)"', body.decode("utf-8", "replace"))))
             found[f"page {method} {path} of {who}"] = [status, told.get("content-type"), fields]
-        _, _, body = await send(app, Request("", "GET", "/metrics", who="cura"))
+        _, _, body = await send(app, Request("", "GET", "/metrics", who="opal"))
         names = {line.partition(" ")[0].partition("{")[0] for line in body.decode().splitlines()}
         found["metrics"] = sorted(name for name in names if name.startswith("discreet"))
     return found
@@ -218,7 +221,7 @@ async def _too_often(app: App) -> dict[str, Any]:
     """Ask more often than a service allows."""
     async with living(app):
         for _ in range(3):
-            response = await send(app, Request("", "GET", "/v1/schema", who="eve"))
+            response = await send(app, Request("", "GET", "/v1/datasets/town/schema", who="eve"))
     return {"too often": described(app, *response)}
 
 
@@ -231,5 +234,5 @@ def openapi_document() -> Any:
 
     with tempfile.TemporaryDirectory(prefix="golden-") as name:
         write_table(Path(name))
-        with service_app(Path(name), {**SETTINGS, "new_ledger": True}, PEOPLE) as app:
+        with service_app(Path(name), SETTINGS, PEOPLE) as app:
             return outline(json.loads(asyncio.run(fetched(app))))

@@ -13,6 +13,9 @@ APPROXIMATE: dict[str, Any] = {"kind": "approx-dp", "epsilon": 0.5, "delta": 1e-
 BALL: dict[str, Any] = {"center": None, "radius": None, "edges": {}}
 
 
+QUERY = "/v1/datasets/town/query"
+
+
 @dataclass(frozen=True)
 class Request:
     """One request.
@@ -140,116 +143,130 @@ TEXTS = (
 ADDRESSES = (
     ("GET", "/v1/nothing"),
     ("GET", "/nothing"),
-    ("GET", "/v1/query"),
-    ("DELETE", "/v1/budget"),
+    ("GET", "/v1/datasets/town/query"),
+    ("DELETE", "/v1/datasets/town/budget"),
     ("POST", "/health"),
-    ("OPTIONS", "/v1/query"),
-    ("HEAD", "/v1/budget"),
-    ("GET", "/v1/budget?token=x"),
-    ("GET", "/v1/history?after=-1"),
-    ("GET", "/v1/history?nothing=1"),
-    ("GET", "/v1/history?first=1&last=1"),
-    ("GET", "/v1/dummy?n=0"),
-    ("GET", "/v1/dummy?format=xml"),
+    ("OPTIONS", "/v1/datasets/town/query"),
+    ("HEAD", "/v1/datasets/town/budget"),
+    ("GET", "/v1/datasets/town/budget?token=x"),
+    ("GET", "/v1/datasets/town/history?after=-1"),
+    ("GET", "/v1/datasets/town/history?nothing=1"),
+    ("GET", "/v1/datasets/town/history?first=1&last=1"),
+    ("GET", "/v1/datasets/town/dummy?n=0"),
+    ("GET", "/v1/datasets/town/dummy?format=xml"),
 )
 READ = (
-    "/v1/schema",
-    "/v1/budget",
-    "/v1/history",
-    "/v1/history?last=3",
-    "/v1/history?first=2",
-    "/v1/history?format=csv",
-    "/v1/history?after=5&first=2",
-    "/v1/dummy?n=3&seed=1",
-    "/v1/dummy?n=3&seed=1&format=csv",
+    "/v1/datasets/town/schema",
+    "/v1/datasets/town/budget",
+    "/v1/datasets/town/history",
+    "/v1/datasets/town/history?last=3",
+    "/v1/datasets/town/history?first=2",
+    "/v1/datasets/town/history?format=csv",
+    "/v1/datasets/town/history?after=5&first=2",
+    "/v1/datasets/town/dummy?n=3&seed=1",
+    "/v1/datasets/town/dummy?n=3&seed=1&format=csv",
 )
 CURATED = ("overview", "spending", "refusals", "check", "tokens", "stop")
 
 
 def requests() -> list[Request]:
     """Return every recorded request, in order."""
-    listed = [Request(f"query {name}", "POST", "/v1/query", body) for name, body in ASKED.items()]
-    listed += [Request(f"preview {name}", "POST", "/v1/preview", body) for name, body in ASKED.items()]
+    listed = [Request(f"query {name}", "POST", QUERY, body) for name, body in ASKED.items()]
+    listed += [
+        Request(f"preview {name}", "POST", "/v1/datasets/town/preview", body) for name, body in ASKED.items()
+    ]
     count = ASKED["count"]
     listed += [
-        Request("query again", "POST", "/v1/query", count),
-        Request("query in other words", "POST", "/v1/query", {**count, "where": "40 < age"}),
-        Request("query of another analyst", "POST", "/v1/query", count, who="ben"),
-        Request("query with a key", "POST", "/v1/query", {**count, "where": "age > 70"},
+        Request("query again", "POST", QUERY, count),
+        Request("query in other words", "POST", QUERY, {**count, "where": "40 < age"}),
+        Request("query of another analyst", "POST", QUERY, count, who="ben"),
+        Request("query with a key", "POST", QUERY, {**count, "where": "age > 70"},
                 headers={"Idempotency-Key": "k-1"}),
-        Request("query with the key again", "POST", "/v1/query", {**count, "where": "age > 70"},
+        Request("query with the key again", "POST", QUERY, {**count, "where": "age > 70"},
                 headers={"Idempotency-Key": "k-1"}),
-        Request("query with a key of another", "POST", "/v1/query", {**count, "where": "age > 71"},
+        Request("query with a key of another", "POST", QUERY, {**count, "where": "age > 71"},
                 headers={"Idempotency-Key": "k-1"}),
-        Request("query with a wrong key", "POST", "/v1/query", count, headers={"Idempotency-Key": ""}),
-        Request("query too expensive", "POST", "/v1/query",
+        Request("query with a wrong key", "POST", QUERY, count, headers={"Idempotency-Key": ""}),
+        Request("query too expensive", "POST", QUERY,
                 {"kind": "count", "where": "age > 80", "privacy": {"kind": "zcdp", "rho": 4.99}}),
-        Request("query too expensive in epsilon", "POST", "/v1/query",
+        Request("query too expensive in epsilon", "POST", QUERY,
                 {"kind": "count", "where": "age > 80", "privacy": {"kind": "pure-dp", "epsilon": 9.0}}),
-        Request("query too expensive in sd", "POST", "/v1/query",
+        Request("query too expensive in sd", "POST", QUERY,
                 {"kind": "count", "where": "age > 80", "sd": 0.01}),
-        Request("query refining what is not there", "POST", "/v1/query",
+        Request("query refining what is not there", "POST", QUERY,
                 {**count, "refines": ["0123456789ab-999"]}),
-        Request("query with two prices", "POST", "/v1/query", {**count, "sd": 5}),
-        Request("query without a price", "POST", "/v1/query", {"kind": "count", "where": "age > 3"}),
-        Request("query with unknown fields", "POST", "/v1/query",
+        Request("query with two prices", "POST", QUERY, {**count, "sd": 5}),
+        Request("query without a price", "POST", QUERY, {"kind": "count", "where": "age > 3"}),
+        Request("query with unknown fields", "POST", QUERY,
                 {**count, "wher": "x", "privacy": {**MU, "sigma": 1}}),
-        Request("query as text", "POST", "/v1/query", count, headers={"Content-Type": "text/plain"}),
-        Request("query that is long", "POST", "/v1/query",
+        Request("query as text", "POST", QUERY, count, headers={"Content-Type": "text/plain"}),
+        Request("query that is long", "POST", QUERY,
                 {"kind": "count", "where": "age > 40 AND " * 9000 + "TRUE", "sd": 5}),
-        Request("query that is large", "POST", "/v1/query",
+        Request("query that is large", "POST", QUERY,
                 {"kind": "count", "where": "age > 40 AND " * 90_000 + "TRUE", "sd": 5}),
-        Request("query whose client goes away", "POST", "/v1/query", count, gone=True),
-        Request("query without a token", "POST", "/v1/query", count, who=None),
-        Request("query with a wrong token", "POST", "/v1/query", count, who=None,
+        Request("query whose client goes away", "POST", QUERY, count, gone=True),
+        Request("query without a token", "POST", QUERY, count, who=None),
+        Request("query with a wrong token", "POST", QUERY, count, who=None,
                 headers={"Authorization": "Bearer wrong"}),
-        Request("query with another scheme", "POST", "/v1/query", count, who=None,
+        Request("query with another scheme", "POST", QUERY, count, who=None,
                 headers={"Authorization": "Basic dTpw"}),
-        Request("engine fails", "POST", "/v1/query", {**count, "where": "age > 90"}, failing="engine"),
-        Request("ledger fails", "POST", "/v1/query", {**count, "where": "age > 91"}, failing="ledger"),
-        Request("program fails", "POST", "/v1/query", {**count, "where": "age > 92"}, failing="program"),
+        Request("engine fails", "POST", QUERY, {**count, "where": "age > 90"}, failing="engine"),
+        Request("ledger fails", "POST", QUERY, {**count, "where": "age > 91"}, failing="ledger"),
+        Request("program fails", "POST", QUERY, {**count, "where": "age > 92"}, failing="program"),
     ]  # fmt: skip
     listed += [
-        Request(f"model {name}", "POST", "/v1/query", {**asked, "privacy": {"kind": "zcdp", "rho": 0.2}})
+        Request(
+            f"model {name}",
+            "POST",
+            "/v1/datasets/town/query",
+            {**asked, "privacy": {"kind": "zcdp", "rho": 0.2}},
+        )
         for name, asked in MODELS.items()
     ]
     listed += [
-        Request("model unknown", "POST", "/v1/query", {"kind": "forest", "privacy": RHO}),
-        Request("model with a wrong parameter", "POST", "/v1/query",
+        Request("model unknown", "POST", QUERY, {"kind": "forest", "privacy": RHO}),
+        Request("model with a wrong parameter", "POST", QUERY,
                 {"kind": "id3", "parameters": {"depth": 2}, "privacy": RHO}),
     ]  # fmt: skip
-    listed += [Request(f"body {name}", "POST", "/v1/query", body) for name, body in BODIES.items()]
+    listed += [Request(f"body {name}", "POST", QUERY, body) for name, body in BODIES.items()]
     listed += [
-        Request(f"text {text}", "POST", "/v1/query", {"kind": "sentence", "text": text, "privacy": MU})
+        Request(
+            f"text {text}",
+            "POST",
+            "/v1/datasets/town/query",
+            {"kind": "sentence", "text": text, "privacy": MU},
+        )
         for text in TEXTS
     ]
     listed += [Request(f"{method} {path}", method, path) for method, path in ADDRESSES]
     listed += [Request(f"read {path}", "GET", path) for path in READ]
-    listed += [Request("read all history", "GET", "/v1/history", who="cura")]
-    listed += [Request("read ben's history", "GET", "/v1/history?analyst=ben", who="cura")]
-    listed += [Request("read ben's history as ana", "GET", "/v1/history?analyst=ben")]
+    listed += [Request("read all history", "GET", "/v1/datasets/town/history", who="cura")]
+    listed += [Request("read ben's history", "GET", "/v1/datasets/town/history?analyst=ben", who="cura")]
+    listed += [Request("read ben's history as ana", "GET", "/v1/datasets/town/history?analyst=ben")]
     listed += [Request(f"open {path}", "GET", path, who=None) for path in ("/health", "/ready")]
-    listed += [Request(f"curator {name}", "GET", f"/v1/curator/{name}", who="cura") for name in CURATED]
-    listed += [Request(f"analyst at {name}", "GET", f"/v1/curator/{name}") for name in CURATED]
     listed += [
-        Request(f"order {name}", "POST", "/v1/curator/tokens", body, who="cura")
+        Request(f"curator {name}", "GET", f"/v1/datasets/town/curator/{name}", who="cura") for name in CURATED
+    ]
+    listed += [Request(f"analyst at {name}", "GET", f"/v1/datasets/town/curator/{name}") for name in CURATED]
+    listed += [
+        Request(f"order {name}", "POST", "/v1/datasets/town/curator/tokens", body, who="cura")
         for name, body in {
-            "create": {"action": "create", "name": "dora", "scope": "analyst"},
-            "create twice": {"action": "create", "name": "dora", "scope": "analyst"},
+            "create": {"action": "create", "name": "dora", "role": "analyst"},
+            "create twice": {"action": "create", "name": "dora", "role": "analyst"},
             "rotate": {"action": "rotate", "name": "dora"},
             "revoke": {"action": "revoke", "name": "dora"},
             "revoke nobody": {"action": "revoke", "name": "nobody"},
             "unknown": {"action": "give", "name": "dora"},
         }.items()
     ]
-    listed += [Request("curator tokens afterwards", "GET", "/v1/curator/tokens", who="cura")]
+    listed += [Request("curator tokens afterwards", "GET", "/v1/datasets/town/curator/tokens", who="cura")]
     listed += [
-        Request("stop", "POST", "/v1/curator/stop", {"stopped": True}, who="cura"),
-        Request("stop as ana", "POST", "/v1/curator/stop", {"stopped": True}),
-        Request("query while stopped", "POST", "/v1/query", {**count, "where": "age > 93"}),
-        Request("preview while stopped", "POST", "/v1/preview", {**count, "where": "age > 93"}),
-        Request("go on", "POST", "/v1/curator/stop", {"stopped": False}, who="cura"),
-        Request("query after the stop", "POST", "/v1/query", {**count, "where": "age > 93"}),
+        Request("stop", "POST", "/v1/datasets/town/curator/stop", {"stopped": True}, who="cura"),
+        Request("stop as ana", "POST", "/v1/datasets/town/curator/stop", {"stopped": True}),
+        Request("query while stopped", "POST", QUERY, {**count, "where": "age > 93"}),
+        Request("preview while stopped", "POST", "/v1/datasets/town/preview", {**count, "where": "age > 93"}),
+        Request("go on", "POST", "/v1/datasets/town/curator/stop", {"stopped": False}, who="cura"),
+        Request("query after the stop", "POST", QUERY, {**count, "where": "age > 93"}),
     ]
     return listed
 
@@ -257,15 +274,15 @@ def requests() -> list[Request]:
 PAGES = (
     ("GET", "/login", None),
     ("GET", "/", None),
-    ("GET", "/history", None),
-    ("GET", "/curator", None),
+    ("GET", "/datasets/town/history", None),
+    ("GET", "/datasets/town/curator", None),
     ("GET", "/docs", None),
     ("GET", "/", "ana"),
-    ("GET", "/history", "ana"),
-    ("GET", "/curator", "ana"),
-    ("GET", "/curator", "cura"),
-    ("GET", "/answers/none", "ana"),
+    ("GET", "/datasets/town/history", "ana"),
+    ("GET", "/datasets/town/curator", "ana"),
+    ("GET", "/datasets/town/curator", "cura"),
+    ("GET", "/datasets/town/answers/none", "ana"),
     ("GET", "/static/nothing", None),
-    ("POST", "/ask", "ana"),
+    ("POST", "/datasets/town/ask", "ana"),
 )
 """Pages for browsers, of which status, kind and form fields are compared."""

@@ -103,7 +103,7 @@ def remote_table(request: pytest.FixtureRequest) -> Iterator[OpenTable]:
     (folder / "town.schema.yaml").write_text(SCHEMA.to_yaml(), encoding="utf-8")
     with (
         running(folder, seed=SEED) as service,
-        RemoteDatabase(service.url, service.tokens["ana"]) as db,
+        RemoteDatabase(service.url, "town", service.tokens["ana"]) as db,
     ):
         yield OpenTable(db, service.backend.dataset.ledger, None)
 

@@ -21,7 +21,7 @@ from discreet.schema import Column, Schema
 from discreet.schema.serialization import write_yaml
 from discreet.server import monitoring
 from discreet.server.app import make_app
-from discreet.server.config import Config
+from discreet.server.config import Config, DatasetConfig
 from discreet.server.connections import ServiceProtocol
 from discreet.server.service import Service
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from discreet.server.access import Scope
+    from discreet.server.access import Role
+    from discreet.server.dataset_service import DatasetService
 
 ROWS = 2000
 SCHEMA = Schema(
@@ -70,13 +71,18 @@ def write_table(folder: Path) -> None:
 
 
 def settings(**changed: Any) -> dict[str, Any]:
-    """What the configuration of a service in a test says."""
-    return {
-        "dataset": "town",
+    """What the configuration of a service in a test says; keys of its table go to the entry of the table."""
+    name = changed.pop("dataset", "town")
+    keys = {field.alias or key for key, field in DatasetConfig.model_fields.items()}
+    entry = {
         "table": "town.csv",
         "ledger": "town.ledger",
         "limit": {"rho": 10.0},
         "analyst_limit": {"rho": 5.0},
+        **{key: changed.pop(key) for key in keys & set(changed)},
+    }
+    return {
+        "datasets": {name: entry} | changed.pop("others", {}),
         "access": "access.db",
         "audit_log": "audit.jsonl",
         "listen": "127.0.0.1:0",
@@ -97,8 +103,9 @@ class RunningService:
     url : str
         Where it listens.
     tokens : dict of str to str
-        Of "ana" and "ben", who are analysts, and of "cura", who is a curator.
-    backend : Service
+        Of "ana" and "ben", who are analysts of the town, and of "cura", who is its curator; "opal", an
+        operator, gets one at the first use.
+    whole : Service
         Inside.
     folder : Path
         With everything it has on disk.
@@ -109,13 +116,20 @@ class RunningService:
 
     url: str
     tokens: dict[str, str]
-    backend: Service
+    whole: Service
     folder: Path
     lines: list[str]
     clients: list[httpx.Client] = field(default_factory=list)
 
+    @property
+    def backend(self) -> DatasetService:
+        """The first table, which is the town if nothing else is said, inside."""
+        return next(iter(self.whole.datasets.values()))
+
     def client(self, who: str | None = "ana", **more: Any) -> httpx.Client:
         """Return a client that bears somebody's token."""
+        if who == "opal" and who not in self.tokens:
+            self.tokens[who] = self.whole.tokens.create("test", who, days=90, dataset="*", role="operator")
         headers = {} if who is None else {"Authorization": f"Bearer {self.tokens[who]}"}
         made = httpx.Client(base_url=self.url, headers=headers, timeout=60, **more)
         self.clients.append(made)
@@ -124,7 +138,8 @@ class RunningService:
     def ask(self, question: dict[str, Any], who: str = "ana", **headers: str) -> httpx.Response:
         """Ask one question."""
         sent = {"Authorization": f"Bearer {self.tokens[who]}", **headers}
-        return httpx.post(f"{self.url}/v1/query", json=question, headers=sent, timeout=60)
+        name = next(iter(self.whole.datasets))
+        return httpx.post(f"{self.url}/v1/datasets/{name}/query", json=question, headers=sent, timeout=60)
 
     def logged(self, requests: int) -> list[dict[str, Any]]:
         """Return what was logged, once it has a line for so many requests: they follow their responses."""
@@ -135,7 +150,13 @@ class RunningService:
         return [json.loads(line) for line in self.lines]
 
 
-PEOPLE: dict[str, Scope] = {"ana": "analyst", "ben": "analyst", "cura": "curator"}
+PEOPLE: dict[str, Role] = {"ana": "analyst", "ben": "analyst", "cura": "curator"}
+
+
+def make_tokens(whole: Service) -> dict[str, str]:
+    """Make the tokens of everybody, for the first data set."""
+    first = next(iter(whole.datasets.values()))
+    return {name: first.create_token("test", name, role) for name, role in PEOPLE.items()}
 
 
 @contextlib.contextmanager
@@ -167,7 +188,7 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
     with overheard() as lines, _short_ticks():
         backend = Service(Config.from_dict(settings(**changed), folder))
         if tokens is None:
-            tokens = {name: backend.create_token("test", name, scope) for name, scope in PEOPLE.items()}
+            tokens = make_tokens(backend)
         config = uvicorn.Config(
             make_app(backend), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on",
             http=ServiceProtocol, proxy_headers=False,

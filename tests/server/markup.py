@@ -105,7 +105,12 @@ class Visitor:
 
     def csrf(self) -> str:
         """Return what forms of this session carry."""
-        return self.get("/").one("form", action="/logout").one("input", name="csrf").attributes["value"]
+        return (
+            self.get("/datasets/town")
+            .one("form", action="/logout")
+            .one("input", name="csrf")
+            .attributes["value"]
+        )
 
     def fill(self, page: Element, action: str, **changed: str) -> dict[str, str]:
         """Return the fields of a form as the page shows them, some of them changed."""
@@ -131,7 +136,7 @@ class Visitor:
 
     def ask(self, **changed: str) -> Element:
         """Ask from a fresh page, and follow to the answer."""
-        response = self.send(self.get("/"), "/ask", do="ask", **changed)
+        response = self.send(self.get("/datasets/town"), "/datasets/town/ask", do="ask", **changed)
         assert response.status_code == 303, response.text[:3000]
         return self.get(response.headers["location"])
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from discreet.server.access import Scope
+    from discreet.privacy import Promise
+    from discreet.server.access import Role
 
 _STARTING = 600.0  # seconds; a busy machine takes its time
 
@@ -74,22 +75,19 @@ class Served:
         """Make the token of a curator."""
         return self._create([("cura", "curator")])[0]
 
-    def _create(self, bearers: list[tuple[str, Scope]]) -> list[str]:
+    def _create(self, bearers: list[tuple[str, Role]]) -> list[str]:
         found = Config.load(self.config)
         access = AccessStore(found.access)
         try:
-            desk = TokenAdmin(
-                access,
-                ServiceLog(found.audit_log),
-                lambda: self._no_ledger(),
-                rule=found.rule,
-                order=found.order,
-            )
-            return [desk.create("test", name, scope, days=1) for name, scope in bearers]
+            desk = TokenAdmin(access, ServiceLog(found.audit_log), self._no_limit)
+            return [
+                desk.create("test", name, days=1, dataset=next(iter(found.datasets)), role=role)
+                for name, role in bearers
+            ]
         finally:
             access.close()
 
-    def _no_ledger(self) -> Any:
+    def _no_limit(self, dataset: str, name: str, limit: Promise) -> None:
         raise AssertionError("no token here has a limit of its own")
 
     def start(self) -> None:

@@ -60,7 +60,7 @@ class StandIn:
         return [heard.headers["idempotency-key"] for heard in self.heard]
 
     def __call__(self, heard: Heard) -> Say:
-        if heard.path == "/v1/schema":
+        if heard.path == "/v1/datasets/survey/schema":
             return Say.json(self.public)
         with self._lock:
             self.heard.append(heard)
@@ -79,7 +79,7 @@ class StandIn:
 @contextlib.contextmanager
 def standing_in(*script: Say | None, **more: Any) -> Iterator[tuple[StandIn, RemoteDatabase]]:
     stand_in = StandIn(*script)
-    with served(stand_in) as url, RemoteDatabase(url, TOKEN, **more) as db:
+    with served(stand_in) as url, RemoteDatabase(url, "survey", TOKEN, **more) as db:
         yield stand_in, db
 
 

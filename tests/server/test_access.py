@@ -39,22 +39,22 @@ def store(tmp_path: Path) -> Iterator[AccessStore]:
 
 
 def test_a_token_opens_for_its_bearer_and_nothing_else_does(store: AccessStore) -> None:
-    token = store.create("ana", "analyst", days=90)
+    token = store.create("ana", days=90)
     assert re.fullmatch(r"dsc_[A-Za-z0-9_-]{43}", token)
-    assert store.find(token) == Caller("ana", "analyst", 1)
+    assert store.find(token) == Caller("ana", 1, {})
     for wrong in ("", token[:-1], token + "x", token.upper(), "dsc_" + "A" * 43, "\udcff"):
         assert store.find(wrong) is None
 
 
 def test_two_tokens_have_nothing_in_common(store: AccessStore) -> None:
-    first, second = store.create("ana", "analyst", days=1), store.create("ben", "analyst", days=1)
+    first, second = store.create("ana", days=1), store.create("ben", days=1)
     assert first != second
     assert first[4:12] != second[4:12]
 
 
 def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(store: AccessStore) -> None:
-    token = store.create("ana", "analyst", days=90)
-    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    token = store.create("ana", days=90)
+    secret = store.open_session(Caller("ana", 1, {}), hours=1)
     for path in store.path.parent.iterdir():
         content = path.read_bytes()
         assert token.encode() not in content
@@ -64,10 +64,10 @@ def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(store: Ac
 
 
 def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(store: AccessStore) -> None:
-    first = store.create("ana", "analyst", days=90)
+    first = store.create("ana", days=90)
     second = store.rotate("ana")
     assert store.find(first) is None
-    assert store.find(second) == Caller("ana", "analyst", 2)
+    assert store.find(second) == Caller("ana", 2, {})
     assert store.revoke("ana") == 1
     assert store.find(second) is None
     assert [token.state(store.now()) for token in store.tokens()] == ["revoked", "revoked"]
@@ -75,7 +75,7 @@ def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(store: AccessS
 
 @pytest.mark.slow
 def test_what_another_process_revokes_is_revoked_here(store: AccessStore) -> None:
-    token = store.create("ana", "analyst", days=90)
+    token = store.create("ana", days=90)
     assert store.find(token) is not None
     code = f"from discreet.server.access import AccessStore; AccessStore({str(store.path)!r}).revoke('ana')"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -85,8 +85,8 @@ def test_what_another_process_revokes_is_revoked_here(store: AccessStore) -> Non
 def test_a_clock_that_is_set_back_revives_nothing(tmp_path: Path) -> None:
     clock = [1_000_000.0]
     store = AccessStore(tmp_path / "access.db", clock=lambda: clock[0])
-    token = store.create("ana", "analyst", days=1)
-    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    token = store.create("ana", days=1)
+    secret = store.open_session(Caller("ana", 1, {}), hours=1)
     clock[0] += 3601
     assert store.session(secret) is None
     assert store.find(token) is not None
@@ -101,13 +101,13 @@ def test_a_clock_that_is_set_back_revives_nothing(tmp_path: Path) -> None:
     assert again.find(token) is None
     assert again.session(secret) is None
     # Whoever comes new is not locked out by a clock that was once too far ahead.
-    assert again.find(again.create("ben", "analyst", days=1)) is not None
+    assert again.find(again.create("ben", days=1)) is not None
     again.close()
 
 
 def test_a_session_ends_with_its_token(store: AccessStore) -> None:
-    store.create("ana", "analyst", days=90)
-    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    store.create("ana", days=90)
+    secret = store.open_session(Caller("ana", 1, {}), hours=1)
     found = store.session(secret)
     assert found is not None
     assert found.caller.name == "ana"
@@ -117,21 +117,21 @@ def test_a_session_ends_with_its_token(store: AccessStore) -> None:
 
 
 def test_a_session_that_was_closed_is_closed(store: AccessStore) -> None:
-    store.create("ana", "analyst", days=90)
-    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    store.create("ana", days=90)
+    secret = store.open_session(Caller("ana", 1, {}), hours=1)
     store.close_session(secret)
     assert store.session(secret) is None
 
 
 def test_a_token_has_sixteen_sessions_at_most_and_the_newest_stay(store: AccessStore) -> None:
     for name in ("ana", "ben"):
-        store.create(name, "analyst", days=90)
-    other = store.open_session(Caller("ben", "analyst", 2), hours=1)
-    secrets = [store.open_session(Caller("ana", "analyst", 1), hours=1) for _ in range(20)]
+        store.create(name, days=90)
+    other = store.open_session(Caller("ben", 2, {}), hours=1)
+    secrets = [store.open_session(Caller("ana", 1, {}), hours=1) for _ in range(20)]
     assert [store.session(secret) is not None for secret in secrets] == [False] * 4 + [True] * 16
     assert store.session(other) is not None
     store.close_session(secrets[-1])
-    again = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    again = store.open_session(Caller("ana", 1, {}), hours=1)
     assert [store.session(secret) is not None for secret in (*secrets[4:6], again)] == [True, True, True]
 
 
@@ -145,9 +145,9 @@ class Between:
         found = self._reader.execute(*given)
         rows = found.fetchall()
         self._come += 1
-        self._book.create(f"new {self._come}", "analyst", days=1)
+        self._book.create(f"new {self._come}", days=1)
         last = sqlite3.connect(self._book.path).execute("SELECT max(id) FROM tokens").fetchone()[0]
-        self._book.open_session(Caller(f"new {self._come}", "analyst", last), hours=1)
+        self._book.open_session(Caller(f"new {self._come}", last, {}), hours=1)
         return Rows(rows)
 
     def close(self) -> None:
@@ -170,22 +170,22 @@ class Rows:
 def test_a_session_that_is_opened_while_another_is_looked_for_breaks_nothing(
     store: AccessStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token = store.create("ana", "analyst", days=90)
-    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    token = store.create("ana", days=90)
+    secret = store.open_session(Caller("ana", 1, {}), hours=1)
     monkeypatch.setattr(store, "_reader", Between(store))
-    assert store.find(token) == Caller("ana", "analyst", 1)
+    assert store.find(token) == Caller("ana", 1, {})
     found = store.session(secret)
     assert found is not None
     assert found.caller.name == "ana"
 
 
 def test_whoever_looks_reads_what_they_look_for_however_much_is_there(store: AccessStore) -> None:
-    token = store.create("ana", "analyst", days=90)
-    secret = store.open_session(Caller("ana", "analyst", 1), hours=1)
+    token = store.create("ana", days=90)
+    secret = store.open_session(Caller("ana", 1, {}), hours=1)
     file = sqlite3.connect(store.path)
     with file:
         file.executemany(
-            "INSERT INTO tokens (name, scope, digest, created, expires) VALUES (?, 'analyst', ?, 0, 1e12)",
+            "INSERT INTO tokens (name, dataset, digest, created, expires) VALUES (?, '*', ?, 0, 1e12)",
             [(f"n{i}", f"{i}".encode()) for i in range(2000)],
         )
         file.executemany(
@@ -202,40 +202,45 @@ def test_whoever_looks_reads_what_they_look_for_however_much_is_there(store: Acc
     assert store.find(token) is not None
     assert store.session(secret) is not None
     assert store.find("dsc_wrong") is None
-    assert store.stop_record() is None
+    assert store.stop_record("town") is None
     assert len(steps) < 500
 
 
 def test_the_stop_switch_outlives_the_process(store: AccessStore) -> None:
-    assert store.stop_record() is None
-    store.stop("cura")
+    assert store.stop_record("town") is None
+    store.stop("town", "cura")
     again = AccessStore(store.path)
-    found = again.stop_record()
+    found = again.stop_record("town")
     assert found is not None
     assert found.caller == "cura"
-    again.resume("cura")
-    assert store.stop_record() is None
+    again.resume("town")
+    assert store.stop_record("town") is None
     again.close()
 
 
 @pytest.mark.parametrize("name", ["", " ana", "a" * 65, "a\nb", "total", "a\u202eb", 3])
 def test_names_are_short_visible_and_not_the_name_of_the_whole_budget(store: AccessStore, name: Any) -> None:
     with pytest.raises(ParameterError, match="name of a token"):
-        store.create(name, "analyst", days=1)
+        store.create(name, days=1)
 
 
 @pytest.mark.parametrize(
-    ("scope", "days"), [("root", 1), ("analyst", 0), ("analyst", 4000), ("curator", "3")]
+    ("dataset", "role", "days"),
+    [("town", "root", 1), ("town", "analyst", 0), ("*", "analyst", 4000), ("town", "operator", 1)],
 )
-def test_scope_and_length_of_a_token_are_checked(store: AccessStore, scope: Any, days: Any) -> None:
-    with pytest.raises(ParameterError, match="of a token"):
-        store.create("ana", scope, days=days)
+def test_role_and_length_of_a_token_are_checked(
+    store: AccessStore, dataset: str, role: Any, days: Any
+) -> None:
+    with pytest.raises(ParameterError, match=r"of a token|of a grant|of an operator"):
+        store.create("ana", days=days, grants={dataset: role})
+    assert not store.tokens()
+    assert not store.grants()
 
 
 def test_one_name_has_one_valid_token(store: AccessStore) -> None:
-    store.create("ana", "analyst", days=1)
+    store.create("ana", days=1)
     with pytest.raises(ParameterError, match="Rotate"):
-        store.create("ana", "curator", days=1)
+        store.create("ana", days=1)
     for wrong in (store.rotate, store.revoke):
         with pytest.raises(ParameterError, match="'nobody'"):
             wrong("nobody")
@@ -271,14 +276,14 @@ def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(service: RunningS
     ]
     bodies = set()
     for headers in sent:
-        response = httpx.post(f"{service.url}/v1/query", json=COUNT, headers=headers)
+        response = httpx.post(f"{service.url}/v1/datasets/town/query", json=COUNT, headers=headers)
         assert response.status_code == 401
         assert response.headers["www-authenticate"] == "Bearer"
         error = response.json()["error"]
         error.pop("request_id")
         bodies.add(json.dumps(error))
     assert len(bodies) == 1
-    for path in ("/v1/nothing", "/v1", "/v1/curator/overview", "/metrics"):
+    for path in ("/v1/nothing", "/v1", "/v1/datasets/town/curator/overview", "/metrics"):
         assert httpx.get(service.url + path).status_code == 401
 
 
@@ -297,7 +302,7 @@ def test_a_refusal_takes_the_same_time_whatever_is_wrong(service: RunningService
         for _ in range(200):
             for kind, headers in kinds.items():
                 began = time.perf_counter()
-                assert client.get("/v1/budget", headers=headers).status_code == 401
+                assert client.get("/v1/datasets/town/budget", headers=headers).status_code == 401
                 times[kind].append(time.perf_counter() - began)
             least = [min(taken) for taken in times.values()]
             if max(least) - min(least) < REJECTION_DELAY / 2:
@@ -310,25 +315,25 @@ def test_analysts_see_nothing_of_what_is_the_curators(shared_service: RunningSer
     client = shared_service.client("ana")
     told = set()
     for path in (
-        *("overview", "tokens", "stop", "check", "attack", "refusals", "spending", "nothing"),
+        *("overview", "tokens", "stop", "check", "attack", "refusals", "spending"),
         *("../curator/overview", "overview?x=1"),
     ):
-        response = client.get(f"/v1/curator/{path}")
-        assert response.status_code == 403
+        response = client.get(f"/v1/datasets/town/curator/{path}")
+        assert response.status_code == 403, path
         told.add(response.json()["error"]["message"])
     for path in ("tokens", "stop"):
-        response = client.post(f"/v1/curator/{path}", json={"stopped": True})
+        response = client.post(f"/v1/datasets/town/curator/{path}", json={"stopped": True})
         assert response.status_code == 403
         told.add(response.json()["error"]["message"])
     assert client.get("/metrics").status_code == 403
     assert len(told) == 1
-    assert shared_service.backend.access.stop_record() is None
+    assert shared_service.backend.access.stop_record("town") is None
 
 
 def test_a_token_in_an_address_is_refused_and_appears_nowhere(service: RunningService) -> None:
     token = service.tokens["ana"]
     for query in (f"token={token}", f"x={token}", "access_token=abc", f"after={token[4:]}&Token=1"):
-        response = httpx.get(f"{service.url}/v1/budget?{query}")
+        response = httpx.get(f"{service.url}/v1/datasets/town/budget?{query}")
         assert response.status_code == 400
         assert "never be sent in an address" in response.json()["error"]["message"]
         assert token not in response.text
@@ -367,12 +372,12 @@ def test_no_token_is_in_any_log_page_history_error_or_file(service: RunningServi
     for who in ("ana", "cura"):
         client = service.client(who)
         asked = (COUNT, {"kind": "count", "where": "nope > 1", "privacy": PRIVACY}, {"kind": "what"})
-        seen += [client.post("/v1/query", json=question) for question in asked]
+        seen += [client.post("/v1/datasets/town/query", json=question) for question in asked]
         paths = (
             *("budget", "history", "schema", "curator/overview", "curator/tokens", "curator/refusals"),
             *("curator/spending", "curator/check", "nothing"),
         )
-        seen += [client.get(f"/v1/{path}") for path in paths]
+        seen += [client.get(f"/v1/datasets/town/{path}") for path in paths]
         seen.append(client.get("/metrics"))
     service.logged(len(seen))
     told = "".join(service.lines)
@@ -386,26 +391,33 @@ def test_no_token_is_in_any_log_page_history_error_or_file(service: RunningServi
 
 def test_revocation_is_immediate_over_http_and_spares_others(service: RunningService) -> None:
     client = service.client("ana")
-    assert client.get("/v1/budget").status_code == 200
+    assert client.get("/v1/datasets/town/budget").status_code == 200
     cura = service.client("cura")
-    assert cura.post("/v1/curator/tokens", json={"action": "revoke", "name": "ana"}).json()["revoked"] == 1
-    assert client.get("/v1/budget").status_code == 401
-    assert service.client("ben").get("/v1/budget").status_code == 200
+    assert (
+        cura.post("/v1/datasets/town/curator/tokens", json={"action": "revoke", "name": "ana"}).json()[
+            "revoked"
+        ]
+        == 1
+    )
+    assert client.get("/v1/datasets/town/budget").status_code == 401
+    assert service.client("ben").get("/v1/datasets/town/budget").status_code == 200
 
 
 def test_a_curator_makes_rotates_and_revokes_tokens(service: RunningService) -> None:
     client = service.client("cura")
     limit = {"kind": "zcdp", "rho": 0.25}
     order = {"action": "create", "name": "dora", "days": 3, "limit": limit}
-    token = client.post("/v1/curator/tokens", json=order).json()["token"]
+    token = client.post("/v1/datasets/town/curator/tokens", json=order).json()["token"]
     headers = {"Authorization": f"Bearer {token}"}
-    own = httpx.get(f"{service.url}/v1/budget", headers=headers).json()["own"]
+    own = httpx.get(f"{service.url}/v1/datasets/town/budget", headers=headers).json()["own"]
     assert own["limit"]["rho"] == 0.25
-    fresh = client.post("/v1/curator/tokens", json={"action": "rotate", "name": "dora"}).json()["token"]
-    assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 401
+    fresh = client.post("/v1/datasets/town/curator/tokens", json={"action": "rotate", "name": "dora"}).json()[
+        "token"
+    ]
+    assert httpx.get(f"{service.url}/v1/datasets/town/budget", headers=headers).status_code == 401
     headers = {"Authorization": f"Bearer {fresh}"}
-    assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 200
-    listed = client.get("/v1/curator/tokens").json()["tokens"]
+    assert httpx.get(f"{service.url}/v1/datasets/town/budget", headers=headers).status_code == 200
+    listed = client.get("/v1/datasets/town/curator/tokens").json()["tokens"]
     assert [(t["name"], t["state"]) for t in listed][-2:] == [("dora", "revoked"), ("dora", "valid")]
     lines = (service.folder / "audit.jsonl").read_text().splitlines()
     events = [json.loads(line)["event"] for line in lines]
@@ -416,7 +428,7 @@ def test_a_token_whose_limit_is_refused_is_not_left_behind(service: RunningServi
     assert service.ask(COUNT, "ana").status_code == 200
     service.backend.revoke_token("test", "ana")
     order = {"action": "create", "name": "ana", "limit": {"kind": "zcdp", "rho": 0.25}}
-    response = service.client("cura").post("/v1/curator/tokens", json=order)
+    response = service.client("cura").post("/v1/datasets/town/curator/tokens", json=order)
     assert response.status_code >= 400
     assert [t["state"] for t in service.backend.tokens() if t["name"] == "ana"] == ["revoked", "revoked"]
 
@@ -424,9 +436,9 @@ def test_a_token_whose_limit_is_refused_is_not_left_behind(service: RunningServi
 # Browsers.
 
 
-def cookie(service: RunningService, who: str, scope: Any = "analyst") -> dict[str, str]:
+def cookie(service: RunningService, who: str) -> dict[str, str]:
     found = next(token for token in service.backend.access.tokens() if token.name == who)
-    header = open_session(service.backend, Caller(who, scope, found.id))
+    header = open_session(service.whole, Caller(who, found.id, {}))
     assert "HttpOnly" in header
     assert "SameSite=Strict" in header
     assert "Secure" not in header  # plain HTTP on this machine alone
@@ -441,8 +453,8 @@ def form_of(service: RunningService, headers: dict[str, str]) -> str:
 
 def test_a_session_reads_but_asks_only_from_our_own_page(service: RunningService) -> None:
     headers = cookie(service, "ana")
-    assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 200
-    url, form = f"{service.url}/v1/query", form_of(service, headers)
+    assert httpx.get(f"{service.url}/v1/datasets/town/budget", headers=headers).status_code == 200
+    url, form = f"{service.url}/v1/datasets/town/query", form_of(service, headers)
     wrong: list[dict[str, str]] = [
         {},
         {"X-CSRF-Token": "x" * 43},
@@ -461,7 +473,10 @@ def test_a_session_reads_but_asks_only_from_our_own_page(service: RunningService
 def test_the_proof_of_one_session_is_worth_nothing_in_another(service: RunningService) -> None:
     ana, ben = cookie(service, "ana"), cookie(service, "ben")
     stolen = {"X-CSRF-Token": form_of(service, ana)}
-    assert httpx.post(f"{service.url}/v1/query", json=COUNT, headers=ben | stolen).status_code == 403
+    assert (
+        httpx.post(f"{service.url}/v1/datasets/town/query", json=COUNT, headers=ben | stolen).status_code
+        == 403
+    )
 
 
 def test_cookies_are_tied_to_the_host_where_browsers_come_over_https(
@@ -469,7 +484,7 @@ def test_cookies_are_tied_to_the_host_where_browsers_come_over_https(
 ) -> None:
     service = start(behind_proxy=True)
     token = service.backend.access.tokens()[0]
-    header = open_session(service.backend, Caller("ana", "analyst", token.id))
+    header = open_session(service.whole, Caller("ana", token.id, {}))
     assert header.startswith("__Host-discreet=")
     assert header.endswith("; Secure")
     health = httpx.get(f"{service.url}/health")
@@ -480,8 +495,9 @@ def test_cookies_are_tied_to_the_host_where_browsers_come_over_https(
 def test_the_command_line_makes_and_revokes_tokens_while_the_service_runs(
     service: RunningService, tmp_path: Path
 ) -> None:
-    lines = ["dataset: town", "table: town.csv", "ledger: town.ledger", "limit: {rho: 10}"]
-    lines += ["analyst_limit: {rho: 5}", "access: access.db", "audit_log: audit.jsonl"]
+    lines = ["datasets:", "  town:", "    table: town.csv", "    ledger: town.ledger"]
+    lines += ["    limit: {rho: 10}", "    analyst_limit: {rho: 5}"]
+    lines += ["access: access.db", "audit_log: audit.jsonl"]
     (tmp_path / "config.yaml").write_text("\n".join(lines))
     environment = {**os.environ, "DISCREET_CONFIG": str(tmp_path / "config.yaml")}
 
@@ -492,11 +508,14 @@ def test_the_command_line_makes_and_revokes_tokens_while_the_service_runs(
 
     token = run("create", "dora", "--days", "3", "--rho", "0.5")
     headers = {"Authorization": f"Bearer {token}"}
-    assert httpx.get(f"{service.url}/v1/budget", headers=headers).json()["own"]["left"]["rho"] == 0.5
+    assert (
+        httpx.get(f"{service.url}/v1/datasets/town/budget", headers=headers).json()["own"]["left"]["rho"]
+        == 0.5
+    )
     assert "dora" in run("list")
     assert token not in run("list", "--json")
     run("revoke", "dora")
-    assert httpx.get(f"{service.url}/v1/budget", headers=headers).status_code == 401
+    assert httpx.get(f"{service.url}/v1/datasets/town/budget", headers=headers).status_code == 401
 
 
 MEAN = {"kind": "mean", "expression": "age", "by": ["sex"], "privacy": PRIVACY}
@@ -561,7 +580,7 @@ def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
     service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser = signed_in(service, "ana")
-    page = browser.get("/").text
+    page = browser.get("/datasets/town").text
     csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
     real = service.backend.dataset.database.ask_task
 
@@ -571,5 +590,5 @@ def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
 
     monkeypatch.setattr(service.backend.dataset.database, "ask_task", revoking)
     form = {"csrf": csrf, "do": "ask", "source": "sql", "sql": "count where age > 40"}
-    response = browser.post("/ask", data={**form, "exact": "mu", "amount": "0.1"})
+    response = browser.post("/datasets/town/ask", data={**form, "exact": "mu", "amount": "0.1"})
     assert (response.status_code, response.headers["location"]) == (303, "/login")

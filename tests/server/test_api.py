@@ -67,13 +67,13 @@ def test_every_kind_of_question_is_answered_with_interval_cost_and_what_is_left(
 
 
 def test_an_answer_is_near_the_truth_and_costs_what_it_says(service: RunningService) -> None:
-    before = service.client().get("/v1/budget").json()["own"]["left"]["rho"]
+    before = service.client().get("/v1/datasets/town/budget").json()["own"]["left"]["rho"]
     told = service.ask({"kind": "count", "where": "age > 40", "privacy": PRIVACY}).json()
     assert abs(told["value"] - OLD) < 6 * told["sd"]
     assert told["sd"] == pytest.approx(10.0)
     left = told["remaining"]["own"]["rho"]
     assert before - left == pytest.approx(0.005)
-    assert left == service.client().get("/v1/budget").json()["own"]["left"]["rho"]
+    assert left == service.client().get("/v1/datasets/town/budget").json()["own"]["left"]["rho"]
     assert told["remaining"]["more"] == int(left / 0.005)
 
 
@@ -257,7 +257,7 @@ def test_the_same_key_never_pays_twice_and_another_question_under_it_is_refused(
 def test_a_preview_is_free_and_says_what_the_answer_will_cost(service: RunningService) -> None:
     client = service.client()
     for asked, _ in ASKED:
-        response = client.post("/v1/preview", json={**asked, "privacy": PRIVACY})
+        response = client.post("/v1/datasets/town/preview", json={**asked, "privacy": PRIVACY})
         assert response.status_code == 200, response.text
         price = response.json()
         answer = service.ask({**asked, "privacy": PRIVACY}).json()
@@ -271,15 +271,17 @@ def test_a_preview_is_free_and_says_what_the_answer_will_cost(service: RunningSe
 
 def test_a_preview_charges_nothing_and_refuses_what_asking_refuses(service: RunningService) -> None:
     client = service.client()
-    assert client.post("/v1/preview", json={"kind": "count", "sd": 5}).json()["free"]
-    assert client.post("/v1/preview", json={"kind": "pca", "privacy": PRIVACY}).status_code == 200
-    refused = client.post("/v1/preview", json={"kind": "sum", "expression": "nope", "sd": 5})
+    assert client.post("/v1/datasets/town/preview", json={"kind": "count", "sd": 5}).json()["free"]
+    assert (
+        client.post("/v1/datasets/town/preview", json={"kind": "pca", "privacy": PRIVACY}).status_code == 200
+    )
+    refused = client.post("/v1/datasets/town/preview", json={"kind": "sum", "expression": "nope", "sd": 5})
     assert refused.json()["error"]["code"] == "refused"
     assert service.backend.dataset.ledger.spent().charges == 0
 
 
 def test_the_schema_is_public_to_whoever_may_ask(shared_service: RunningService) -> None:
-    told = shared_service.client().get("/v1/schema").json()
+    told = shared_service.client().get("/v1/datasets/town/schema").json()
     assert told["dataset"] == "town"
     assert told["schema"] == SCHEMA.to_dict()
     assert (told["n_rows"], told["unit"], told["neighbors"]) == (ROWS, "person", "replace-one")
@@ -292,35 +294,43 @@ def test_history_is_ones_own_with_questions_and_answers(service: RunningService)
     first = service.ask(asked, "ana").json()
     service.ask({**asked, "where": "age > 50"}, "ben")
     service.ask({"kind": "histogram", "columns": ["sex"], "sd": 12}, "ana")
-    entries = service.client("ana").get("/v1/history").json()["entries"]
+    entries = service.client("ana").get("/v1/datasets/town/history").json()["entries"]
     assert [entry["who"] for entry in entries] == ["ana", "ana"]
     assert entries[0]["value"] == [first["value"]]
     assert entries[0]["receipt"] == first["receipts"][0]
     assert entries[0]["asked"]["question"]["kind"] == "sums"
-    later = service.client("ana").get("/v1/history", params={"after": entries[0]["row"]}).json()["entries"]
+    later = (
+        service.client("ana")
+        .get("/v1/datasets/town/history", params={"after": entries[0]["row"]})
+        .json()["entries"]
+    )
     assert [entry["receipt"] for entry in later] == [entries[1]["receipt"]]
     # An analyst cannot look at another's by asking for it; a curator can.
-    assert service.client("ana").get("/v1/history", params={"analyst": "ben"}).status_code == 403
-    seen = service.client("cura").get("/v1/history", params={"analyst": "ben"}).json()["entries"]
+    assert (
+        service.client("ana").get("/v1/datasets/town/history", params={"analyst": "ben"}).status_code == 403
+    )
+    seen = (
+        service.client("cura").get("/v1/datasets/town/history", params={"analyst": "ben"}).json()["entries"]
+    )
     assert {entry["who"] for entry in seen} == {"ben"}
 
 
 def test_history_and_dummy_rows_can_be_saved_as_csv_that_no_spreadsheet_runs(service: RunningService) -> None:
     service.ask({"kind": "count", "where": "age > 40", "privacy": PRIVACY})
-    response = service.client().get("/v1/history", params={"format": "csv"})
+    response = service.client().get("/v1/datasets/town/history", params={"format": "csv"})
     assert response.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(response.text)))
     assert [row["who"] for row in rows] == ["ana"]
     assert rows[0]["question"] == "count where 40 < age"
-    dummy = service.client().get("/v1/dummy", params={"n": 3, "format": "csv"})
+    dummy = service.client().get("/v1/datasets/town/dummy", params={"n": 3, "format": "csv"})
     assert len(list(csv.DictReader(io.StringIO(dummy.text)))) == 3
 
 
 def test_dummy_rows_follow_from_the_schema_and_the_seed_alone(shared_service: RunningService) -> None:
     client = shared_service.client()
-    first = client.get("/v1/dummy", params={"n": 50, "seed": 7}).json()["rows"]
-    assert first == client.get("/v1/dummy", params={"n": 50, "seed": 7}).json()["rows"]
-    assert first != client.get("/v1/dummy", params={"n": 50, "seed": 8}).json()["rows"]
+    first = client.get("/v1/datasets/town/dummy", params={"n": 50, "seed": 7}).json()["rows"]
+    assert first == client.get("/v1/datasets/town/dummy", params={"n": 50, "seed": 7}).json()["rows"]
+    assert first != client.get("/v1/datasets/town/dummy", params={"n": 50, "seed": 8}).json()["rows"]
     assert all(first["_dummy"])
     assert all(0 <= age <= 120 for age in first["age"])
     for wrong in (
@@ -332,7 +342,7 @@ def test_dummy_rows_follow_from_the_schema_and_the_seed_alone(shared_service: Ru
         {"rows": 3},
         {"format": "xml"},
     ):
-        assert client.get("/v1/dummy", params=wrong).status_code == 422, wrong
+        assert client.get("/v1/datasets/town/dummy", params=wrong).status_code == 422, wrong
 
 
 def test_budgets_are_own_and_total_and_a_refusal_says_what_would_fit(service: RunningService) -> None:
@@ -351,7 +361,7 @@ def test_budgets_are_own_and_total_and_a_refusal_says_what_would_fit(service: Ru
         "error"
     ]
     assert error["details"]["scope"] == "total"
-    budget = service.client("ben").get("/v1/budget").json()
+    budget = service.client("ben").get("/v1/datasets/town/budget").json()
     assert budget["total"]["spent"]["rho"] == pytest.approx(9.9)
     assert budget["own"]["spent"]["rho"] == pytest.approx(4.9)
 
@@ -381,7 +391,7 @@ def test_what_is_said_to_fit_does_fit_and_nothing_much_larger_does(
     details = service.ask(asked).json()["error"]["details"]
     fits = details["fits"]
     smaller = {**asked, "sd": fits["sd"]} if "sd" in fits else {**asked, "privacy": fits}
-    assert service.client().post("/v1/preview", json=smaller).json()["more"] == 1
+    assert service.client().post("/v1/datasets/town/preview", json=smaller).json()["more"] == 1
     assert service.ask(smaller).status_code == 200
 
 
@@ -395,7 +405,7 @@ def test_a_pure_budget_is_told_and_refused_in_epsilon(start: Callable[..., Runni
     assert told["cost_words"] == "ε = 0.25"
     # Noise of a kind that this budget cannot add up is refused in words, not charged somehow.
     assert service.ask({**asked, "privacy": PRIVACY}).status_code == 422
-    budget = service.client().get("/v1/budget").json()
+    budget = service.client().get("/v1/datasets/town/budget").json()
     assert budget["own"]["spent"]["epsilon"] == 0.25
 
 
@@ -411,16 +421,16 @@ def test_curators_see_spending_refusals_and_the_state_of_everything(service: Run
     service.ask({"kind": "count", "where": "age > 40", "privacy": PRIVACY}, "ana")
     service.ask({"kind": "count", "where": "nope > 40", "privacy": PRIVACY}, "ben")
     client = service.client("cura")
-    overview = client.get("/v1/curator/overview").json()
+    overview = client.get("/v1/datasets/town/curator/overview").json()
     assert overview["stopped"] is None
     assert overview["analysts"]["ana"]["spent"]["rho"] == pytest.approx(0.005)
     assert overview["seeded"]
-    spending = client.get("/v1/curator/spending").json()["steps"]
+    spending = client.get("/v1/datasets/town/curator/spending").json()["steps"]
     assert [(step["who"], step["spent"]["charges"]) for step in spending] == [("ana", 1)]
-    refusals = client.get("/v1/curator/refusals").json()["refusals"]
+    refusals = client.get("/v1/datasets/town/curator/refusals").json()["refusals"]
     assert [(line["who"], line["code"]) for line in refusals] == [("ben", "refused")]
     assert refusals[0]["asked"] == "count where nope > 40"
-    check = client.get("/v1/curator/check").json()
+    check = client.get("/v1/datasets/town/curator/check").json()
     assert check["intact"]
     assert check["head"] == service.backend.dataset.ledger.head[1]
 
@@ -429,7 +439,7 @@ def test_the_live_attack_is_shown_to_the_curator_and_continued(service: RunningS
     curator, rows = service.client("cura"), []
     for n in (1, 2):
         service.ask({"kind": "count", "where": f"age > {40 + n}", "privacy": PRIVACY})
-        response = curator.get("/v1/curator/attack")
+        response = curator.get("/v1/datasets/town/curator/attack")
         assert response.status_code == 200, response.text
         assert response.json()["used"] == n
         rows.append(response.json()["through_row"])
@@ -443,17 +453,21 @@ def test_the_stop_switch_stops_everything_that_is_asked_and_nothing_that_is_look
     asked = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
     service.ask(asked)
     cura = service.client("cura")
-    assert cura.post("/v1/curator/stop", json={"stopped": True}).json()["stopped"]["who"] == "cura"
+    assert (
+        cura.post("/v1/datasets/town/curator/stop", json={"stopped": True}).json()["stopped"]["who"] == "cura"
+    )
     for question in (asked, {"kind": "pca", "privacy": PRIVACY}, {**asked, "where": "age > 50"}):
         response = service.ask(question)
         assert response.status_code == 423
         assert response.json()["error"]["code"] == "stopped"
-    assert service.client().get("/v1/history").status_code == 200
+    assert service.client().get("/v1/datasets/town/history").status_code == 200
     assert service.backend.dataset.ledger.spent().charges == 1
     # Another process on the same files is stopped as well, and a restart changes nothing.
     again = start(service.tokens)
     assert again.ask(asked).status_code == 423
-    assert again.client("cura").post("/v1/curator/stop", json={"stopped": False}).json() == {"stopped": None}
+    assert again.client("cura").post("/v1/datasets/town/curator/stop", json={"stopped": False}).json() == {
+        "stopped": None
+    }
     assert service.ask(asked).json()["cached"]
 
 
@@ -483,7 +497,7 @@ def test_every_route_is_in_the_openapi_document_and_every_entry_is_a_route(
 
     document = shared_service.client(None).get("/openapi.json").json()
     described = {(path, method.upper()) for path, methods in document["paths"].items() for method in methods}
-    routes = ApiRoutes(shared_service.backend).routes()
+    routes = ApiRoutes(shared_service.whole).routes()
     assert described == {(route.path, method) for route in routes for method in route.methods or ()}
 
 
@@ -496,7 +510,7 @@ def test_the_attack_answers_also_when_charges_promise_next_to_nothing(
     service = start(limit={"rho": 1e5}, analyst_limit=None)
     for privacy in (GaussianDP(mu=300.0), PureDP(epsilon=1e-9)):
         service.backend.dataset.database.count("owner = 'yes'", privacy=privacy)
-    found = service.client("cura").get("/v1/curator/attack")
+    found = service.client("cura").get("/v1/datasets/town/curator/attack")
     assert found.status_code == 200, found.text
     assert found.json()["used"] == 2
 
@@ -506,5 +520,9 @@ def test_a_model_trained_again_is_free_with_or_without_a_key(service: RunningSer
     again = service.ask(KMEANS, **{"Idempotency-Key": "k"}).json()
     assert again["cached"]
     assert again["fitted"] == first["fitted"]
-    text = service.client().get("/openapi.json").json()["paths"]["/v1/query"]["post"]["parameters"][0]
+    text = (
+        service.client()
+        .get("/openapi.json")
+        .json()["paths"]["/v1/datasets/{dataset}/query"]["post"]["parameters"][1]
+    )
     assert "Not used for models" in text["description"]

@@ -56,14 +56,14 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
     [
         ("GET", "/v1/nothing", "not-found"),
         ("GET", "/nothing", "not-found"),
-        ("GET", "/v1/query", "method-not-allowed"),
-        ("DELETE", "/v1/budget", "method-not-allowed"),
+        ("GET", "/v1/datasets/town/query", "method-not-allowed"),
+        ("DELETE", "/v1/datasets/town/budget", "method-not-allowed"),
         ("POST", "/health", "method-not-allowed"),
-        ("OPTIONS", "/v1/query", "method-not-allowed"),
-        ("GET", "/v1/budget?token=x", "malformed"),
-        ("GET", "/v1/history?after=-1", "invalid"),
-        ("GET", "/v1/history?nothing=1", "invalid"),
-        ("GET", "/v1/history?" + "&".join(f"a{i}=1" for i in range(200)), "malformed"),
+        ("OPTIONS", "/v1/datasets/town/query", "method-not-allowed"),
+        ("GET", "/v1/datasets/town/budget?token=x", "malformed"),
+        ("GET", "/v1/datasets/town/history?after=-1", "invalid"),
+        ("GET", "/v1/datasets/town/history?nothing=1", "invalid"),
+        ("GET", "/v1/datasets/town/history?" + "&".join(f"a{i}=1" for i in range(200)), "malformed"),
     ],
 )
 def test_every_refusal_has_one_shape(
@@ -99,7 +99,7 @@ def test_a_body_that_cannot_be_read_is_refused(
     shared_service: RunningService, body: bytes, code: str
 ) -> None:
     response = shared_service.client().post(
-        "/v1/query", content=body, headers={"Content-Type": "application/json"}
+        "/v1/datasets/town/query", content=body, headers={"Content-Type": "application/json"}
     )
     assert error_of(response)["code"] == code
 
@@ -217,7 +217,11 @@ def test_a_refusal_has_the_same_words_for_programs_on_the_page_and_at_the_comman
     error = error_of(shared_service.ask({"kind": "sentence", "text": text, "privacy": PRIVACY}))
     assert (error["code"], error["message"], error["hint"]) == ("refused", f"{problem} {hint}", hint)
     visitor = Visitor(shared_service)
-    page = read(visitor.send(visitor.get("/"), "/ask", do="ask", source="sql", sql=text).text)
+    page = read(
+        visitor.send(
+            visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", source="sql", sql=text
+        ).text
+    )
     told = page.one(id="sql-problem")
     assert " ".join(told.text.split()).startswith(problem)
     assert told.one("span", class_="nearest").text.strip() == hint
@@ -239,7 +243,8 @@ def test_edges_are_of_the_columns_that_are_asked_for(shared_service: RunningServ
 def test_nothing_but_http_is_spoken(shared_service: RunningService) -> None:
     host, port = shared_service.url.removeprefix("http://").split(":")
     head = (
-        f"GET /v1/budget HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "GET /v1/datasets/town/budget HTTP/1.1\r\n"
+        f"Host: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
     with socket.create_connection((host, int(port)), timeout=120) as connection:
@@ -251,11 +256,13 @@ def test_nothing_but_http_is_spoken(shared_service: RunningService) -> None:
 def test_only_json_is_read(shared_service: RunningService) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         response = shared_service.client().post(
-            "/v1/query", content=json.dumps(COUNT), headers={"Content-Type": kind}
+            "/v1/datasets/town/query", content=json.dumps(COUNT), headers={"Content-Type": kind}
         )
         assert error_of(response)["code"] == "unsupported-media"
     response = shared_service.client().post(
-        "/v1/preview", content=json.dumps(COUNT), headers={"Content-Type": "application/json; charset=utf-8"}
+        "/v1/datasets/town/preview",
+        content=json.dumps(COUNT),
+        headers={"Content-Type": "application/json; charset=utf-8"},
     )
     assert response.status_code == 200
 
@@ -267,14 +274,17 @@ def test_a_body_that_is_too_large_is_refused_also_in_pieces(
     service = start(limits={"body_bytes": 2048, "per_minute": 1000})
     body = json.dumps({**COUNT, "where": "age > 40 AND " * 300 + "TRUE"}).encode()
     sent: Any = (body[i : i + 100] for i in range(0, len(body), 100)) if chunked else body
-    response = service.client().post("/v1/query", content=sent, headers={"Content-Type": "application/json"})
+    response = service.client().post(
+        "/v1/datasets/town/query", content=sent, headers={"Content-Type": "application/json"}
+    )
     assert error_of(response)["code"] == "too-large"
 
 
 def test_a_lie_about_the_length_of_a_body_is_refused(shared_service: RunningService) -> None:
     host, port = shared_service.url.removeprefix("http://").split(":")
     head = (
-        f"POST /v1/query HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {shared_service.tokens['ana']}\r\n"
+        "POST /v1/datasets/town/query HTTP/1.1\r\n"
+        f"Host: {host}\r\nAuthorization: Bearer {shared_service.tokens['ana']}\r\n"
         "Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n"
     )
     with socket.create_connection((host, int(port)), timeout=120) as connection:
@@ -359,7 +369,7 @@ def test_what_ends_the_process_passes_and_is_not_told_as_an_answer(
         sent.append(message)
 
     async def asked() -> None:
-        guard = ServiceMiddleware(inside, shared_service.backend, Metrics(shared_service.backend))
+        guard = ServiceMiddleware(inside, shared_service.whole, Metrics(shared_service.whole))
         scope = {"type": "http", "method": "GET", "path": "/health", "query_string": b"", "headers": []}
         try:
             await guard(scope, receive, send)
@@ -408,7 +418,7 @@ def test_an_answer_whose_trail_cannot_be_written_stays_here_and_is_free_later(
 
 def test_headers_protect_every_response(shared_service: RunningService) -> None:
     client = shared_service.client(None)
-    for path in ("/health", "/docs", "/openapi.json", "/nothing", "/v1/budget"):
+    for path in ("/health", "/docs", "/openapi.json", "/nothing", "/v1/datasets/town/budget"):
         response = client.get(path)
         for name, value in HEADERS.items():
             assert response.headers[name] == value, (path, name)
@@ -436,7 +446,13 @@ def test_refusals_do_not_depend_on_rows(start: Callable[..., RunningService], tm
     one = told(first)
     rows = (tmp_path / "town.csv").read_text().splitlines()
     (tmp_path / "other.csv").write_text("\n".join([rows[0], *(["1,1,m,Bern,no"] * (len(rows) - 1))]) + "\n")
-    second = start(first.tokens, table="other.csv", schema="town.schema.yaml", ledger="other.ledger")
+    second = start(
+        first.tokens,
+        table="other.csv",
+        schema="town.schema.yaml",
+        ledger="other.ledger",
+        audit_log="other.jsonl",
+    )
     assert told(second) == one
 
 
@@ -478,7 +494,7 @@ def test_amounts_of_privacy_are_within_reason(shared_service: RunningService, na
     for value, status in ((1e-13, 422), (1e300, 422), (1.1e6, 422), (1.0, 200), (0.01, 200)):
         for asked in ({"kind": "count", "where": "age > 1"}, {"kind": "perceptron", "target": "owner"}):
             body = {**asked, "privacy": {"kind": kind, name: value}}
-            response = client.post("/v1/preview", json=body)
+            response = client.post("/v1/datasets/town/preview", json=body)
             assert response.status_code == status, response.text
             if status == 422:
                 assert response.json()["error"]["details"]["fields"] == [f"privacy.{name}"]
@@ -560,27 +576,29 @@ def test_a_curator_learns_that_the_stop_took_effect_although_it_could_not_be_wri
     unwritable: RunningService,
 ) -> None:
     client = unwritable.client("cura")
-    stopped = client.post("/v1/curator/stop", json={"stopped": True})
+    stopped = client.post("/v1/datasets/town/curator/stop", json={"stopped": True})
     assert stopped.status_code == 503
-    assert stopped.json()["error"]["message"].startswith("The service is stopped. audit_log ")
+    assert stopped.json()["error"]["message"].startswith("The data set is stopped. audit_log ")
     assert stopped.json()["error"]["hint"] == "Make room, or repair it."
-    assert unwritable.backend.access.stop_record() is not None
+    assert unwritable.backend.access.stop_record("town") is not None
     # Starting again is not done unless it is written down, and is not said to be.
-    resumed = client.post("/v1/curator/stop", json={"stopped": False}).json()["error"]["message"]
-    assert resumed.startswith("The service is stopped. ")
+    resumed = client.post("/v1/datasets/town/curator/stop", json={"stopped": False}).json()["error"][
+        "message"
+    ]
+    assert resumed.startswith("The data set is stopped. ")
 
 
 def test_a_curator_learns_that_a_token_is_revoked_and_that_none_was_made(unwritable: RunningService) -> None:
     client = unwritable.client("cura")
-    revoked = client.post("/v1/curator/tokens", json={"action": "revoke", "name": "ben"})
+    revoked = client.post("/v1/datasets/town/curator/tokens", json={"action": "revoke", "name": "ben"})
     assert revoked.json()["error"]["message"].startswith("ben has no valid token any more. audit_log ")
-    assert unwritable.client("ben").get("/v1/budget").status_code == 401
-    made = client.post("/v1/curator/tokens", json={"action": "create", "name": "zoe"})
+    assert unwritable.client("ben").get("/v1/datasets/town/budget").status_code == 401
+    made = client.post("/v1/datasets/town/curator/tokens", json={"action": "create", "name": "zoe"})
     assert made.json()["error"]["message"].startswith("audit_log ")
     page = Visitor(unwritable, "cura")
-    told = page.client.post("/curator/stop", data={"csrf": page.csrf(), "stopped": "yes"})
+    told = page.client.post("/datasets/town/curator/stop", data={"csrf": page.csrf(), "stopped": "yes"})
     assert told.status_code == 503
-    assert "The service is stopped." in told.text
+    assert "The data set is stopped." in told.text
 
 
 def test_analysts_are_told_nothing_about_files(unwritable: RunningService) -> None:
@@ -594,7 +612,7 @@ def test_a_curators_check_says_which_line_was_changed_also_to_programs(service: 
     service.ask(EXPENSIVE_COUNT)
     path = service.folder / "audit.jsonl"
     path.write_text(path.read_text().replace('"who":"ana"', '"who":"bob"'))
-    error = service.client("cura").get("/v1/curator/check").json()["error"]
+    error = service.client("cura").get("/v1/datasets/town/curator/check").json()["error"]
     assert error["code"] == "ledger-unavailable"
     assert "must follow from the line before" in error["message"]
 

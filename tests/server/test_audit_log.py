@@ -53,14 +53,14 @@ def test_what_the_history_tells_is_in_the_trail_so_that_an_older_ledger_is_refus
         client = service.client()
         # It was charged and answered, and as long as nobody can write that down, nobody is told.
         assert service.backend.dataset.ledger.spent().charges == 1
-        assert client.get("/v1/history").status_code == 503
-        assert client.get("/v1/history?format=csv").status_code == 503
-        assert service.client("cura").get("/v1/history").status_code == 503
+        assert client.get("/v1/datasets/town/history").status_code == 503
+        assert client.get("/v1/datasets/town/history?format=csv").status_code == 503
+        assert service.client("cura").get("/v1/datasets/town/history").status_code == 503
         disk.full = False
-        (entry,) = client.get("/v1/history").json()["entries"]
+        (entry,) = client.get("/v1/datasets/town/history").json()["entries"]
         assert entry["value"] is not None
         written = lines_of(tmp_path / "audit.jsonl")
-        assert client.get("/v1/history").status_code == 200
+        assert client.get("/v1/datasets/town/history").status_code == 200
         assert lines_of(tmp_path / "audit.jsonl") == written  # once is enough
     named = [line for line in written if line["event"] == "answer"]
     assert [(line["asked"], line["rows"][0][1]) for line in named] == [("history", entry["row"])]
@@ -75,10 +75,10 @@ def test_the_page_of_an_answer_that_the_trail_could_not_name_waits_for_it(tmp_pa
         disk.full = True
         assert service.ask(COUNT).status_code == 503
         receipt = service.backend.dataset.ledger.entries("ana")[-1].receipt
-        assert browser.get(f"/answers/{receipt.id}").status_code == 503
-        assert browser.get("/history").status_code == 503
+        assert browser.get(f"/datasets/town/answers/{receipt.id}").status_code == 503
+        assert browser.get("/datasets/town/history").status_code == 503
         disk.full = False
-        assert browser.get(f"/answers/{receipt.id}").status_code == 200
+        assert browser.get(f"/datasets/town/answers/{receipt.id}").status_code == 200
         answers = [line for line in lines_of(tmp_path / "audit.jsonl") if line["event"] == "answer"]
         assert [row[1] for line in answers for row in line["rows"]] == [receipt.seq]
 
@@ -88,7 +88,7 @@ def test_what_was_named_before_a_restart_is_not_named_again(tmp_path: Path) -> N
         service.ask(COUNT)
         tokens = service.tokens
     with running(tmp_path, tokens) as service:
-        assert len(service.client().get("/v1/history").json()["entries"]) == 1
+        assert len(service.client().get("/v1/datasets/town/history").json()["entries"]) == 1
     assert sum(line["event"] == "answer" for line in lines_of(tmp_path / "audit.jsonl")) == 1
 
 
@@ -113,8 +113,8 @@ def test_half_a_line_is_cut_off_and_that_is_written_down(tmp_path: Path) -> None
             file.write(b'{"half')
         # Also while it runs: another process may have been killed.
         curator = service.client("cura")
-        assert curator.get("/v1/curator/refusals").status_code == 200
-        assert curator.get("/v1/curator/check").json()["intact"]
+        assert curator.get("/v1/datasets/town/curator/refusals").status_code == 200
+        assert curator.get("/v1/datasets/town/curator/check").json()["intact"]
         assert [line["bytes"] for line in lines_of(path) if line["event"] == "cut"] == [17, 6]
 
 
@@ -149,20 +149,20 @@ def test_a_check_waits_for_a_line_that_is_being_written(
 def test_what_the_trail_cannot_take_is_not_done_or_stays_on_the_safe_side(
     service: RunningService, disk: Disk
 ) -> None:
-    curator, order = service.client("cura"), "/v1/curator/tokens"
+    curator, order = service.client("cura"), "/v1/datasets/town/curator/tokens"
     disk.full = True
-    assert curator.post("/v1/curator/stop", json={"stopped": True}).status_code == 503
-    assert service.backend.access.stop_record() is not None  # stopping is never held up
-    assert curator.post("/v1/curator/stop", json={"stopped": False}).status_code == 503
-    assert service.backend.access.stop_record() is not None
+    assert curator.post("/v1/datasets/town/curator/stop", json={"stopped": True}).status_code == 503
+    assert service.backend.access.stop_record("town") is not None  # stopping is never held up
+    assert curator.post("/v1/datasets/town/curator/stop", json={"stopped": False}).status_code == 503
+    assert service.backend.access.stop_record("town") is not None
     assert curator.post(order, json={"action": "rotate", "name": "ben"}).status_code == 503
-    assert service.client("ben").get("/v1/budget").status_code == 200
+    assert service.client("ben").get("/v1/datasets/town/budget").status_code == 200
     assert curator.post(order, json={"action": "create", "name": "dan"}).status_code == 503
     assert curator.post(order, json={"action": "revoke", "name": "ben"}).status_code == 503
-    assert service.client("ben").get("/v1/budget").status_code == 401
+    assert service.client("ben").get("/v1/datasets/town/budget").status_code == 401
     disk.full = False
-    assert curator.post("/v1/curator/stop", json={"stopped": False}).status_code == 200
-    assert service.backend.access.stop_record() is None
+    assert curator.post("/v1/datasets/town/curator/stop", json={"stopped": False}).status_code == 200
+    assert service.backend.access.stop_record("town") is None
 
 
 def test_a_rotation_that_is_refused_is_not_in_the_trail(service: RunningService) -> None:

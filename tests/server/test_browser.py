@@ -113,7 +113,7 @@ def test_an_analyst_builds_a_question_sees_its_price_asks_and_refines(
     assert charges(service) == 0
     page.wait(READY)
     page.follow("#ask-button")
-    assert page.run("location.pathname").startswith("/answers/")
+    assert page.run("location.pathname").startswith("/datasets/town/answers/")
     assert page.run("document.querySelectorAll('.groups tbody tr').length") == 5
     page.call("Page.reload")
     page.wait("document.readyState === 'complete'")
@@ -209,24 +209,24 @@ def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(
 ) -> None:
     service.ask({"kind": "sentence", "text": "count where age > 40", "privacy": {"kind": "zcdp", "rho": 0.1}})
     enter(page, service, "cura")
-    assert page.run("location.pathname") == "/curator"
+    assert page.run("location.pathname") == "/datasets/town/curator"
     page.write("#token-name", "zoe")
     page.follow("button[value=create]")
     token = page.text("#fresh-token")
     assert page.run("document.querySelector('button.copy').hidden") is False
     service.backend.attack(patience=600)
-    page.follow("form[action='/curator/attack'] button")
+    page.follow("form[action='/datasets/town/curator/attack'] button")
     assert "An attacker who knows everything" in page.text(".lead + .lead")
     with pytest.raises(RuntimeError, match="cannot be clicked"):
         page.click(".confirm button")
     page.click(".confirm summary")
     page.wait("document.querySelector('.confirm').open")
     page.follow(".confirm button")
-    assert service.backend.access.stop_record() is not None
+    assert service.backend.access.stop_record("town") is not None
     assert "Stopped" in page.text("body")
     page.follow(".switch button")
-    assert service.backend.access.stop_record() is None
-    page.follow("form[action='/curator/check'] button")
+    assert service.backend.access.stop_record("town") is None
+    page.follow("form[action='/datasets/town/curator/check'] button")
     assert "are consistent" in page.text(".note[role=status]")
     assert page.complaints() == []
     page.follow(".who button")
@@ -267,14 +267,20 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
     service.ask({"kind": "sentence", "text": "count where x", "privacy": {"kind": "zcdp", "rho": 0.5}})
     receipts = [entry.receipt.id for entry in service.backend.dataset.ledger.entries("ana")]
     page.media(dark=dark)
-    places = ["/login", "/", *(f"/answers/{one}" for one in receipts), "/history", "/curator"]
+    places = [
+        "/login",
+        "/",
+        *(f"/datasets/town/answers/{one}" for one in receipts),
+        "/datasets/town/history",
+        "/datasets/town/curator",
+    ]
     enter(page, service, "ana")
     for path in places:
-        if path == "/curator":
+        if path == "/datasets/town/curator":
             page.follow(".who button")
             enter(page, service, "cura")
             service.backend.attack(patience=600)
-            page.follow("form[action='/curator/attack'] button")
+            page.follow("form[action='/datasets/town/curator/attack'] button")
             page.click(".confirm summary")
         else:
             page.visit(service.url + path)

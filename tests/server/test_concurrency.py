@@ -63,7 +63,7 @@ def ask_together(
     service: Served, seconds: float | None, limit: float, ledger: str
 ) -> tuple[ConcurrentAnalysts, int]:
     """Let all analysts ask for some time, or until the budget is gone, and verify the books."""
-    analysts = ConcurrentAnalysts(service.port, "/v1/query", service.tokens(ANALYSTS), counts)
+    analysts = ConcurrentAnalysts(service.port, "/v1/datasets/town/query", service.tokens(ANALYSTS), counts)
     if seconds is None:
         analysts.ask_for(120, until=409)
     else:
@@ -124,7 +124,9 @@ def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_pa
     said: list[Exchange] = []
     for kill in range(kills):
         service.start()
-        analysts = ConcurrentAnalysts(service.port, "/v1/query", tokens, lambda analyst: endless[analyst])
+        analysts = ConcurrentAnalysts(
+            service.port, "/v1/datasets/town/query", tokens, lambda analyst: endless[analyst]
+        )
         asking = threading.Thread(target=analysts.ask_for, args=(0.6,))
         asking.start()
         # Another moment of a question each time.
@@ -141,7 +143,7 @@ def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_pa
     service.start()
     try:
         for one in received[:: max(1, len(received) // 20)]:
-            again = ConcurrentAnalysts(service.port, "/v1/query", tokens, lambda _: iter([]))
+            again = ConcurrentAnalysts(service.port, "/v1/datasets/town/query", tokens, lambda _: iter([]))
             stored = again.once(one.analyst, one.body)
             assert stored["cached"]
             assert stored["value"] == one.answer["value"]
@@ -153,7 +155,9 @@ def test_a_killed_service_accounts_for_every_answer_that_anybody_received(tmp_pa
 def test_a_ledger_that_loses_a_charge_is_noticed(tmp_path: Path) -> None:
     """The check above is not blind: with one charge less, it fails."""
     with served(tmp_path) as service:
-        analysts = ConcurrentAnalysts(service.port, "/v1/query", service.tokens(4), counts).ask_for(0.5)
+        analysts = ConcurrentAnalysts(
+            service.port, "/v1/datasets/town/query", service.tokens(4), counts
+        ).ask_for(0.5)
     check_books(str(tmp_path / "town.ledger"), analysts.exchanges, limit=10.0)
     lost = analysts.answered()[0]
     forged = {**lost.answer, "receipts": ["0" * 12 + "-999999"]}

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TEXT = """\
-dataset: town
-table: town.csv
-ledger: town.ledger
-limit: {epsilon: 4, delta: 1e-6}
 access: access.db
 audit_log: audit.jsonl
+datasets:
+  town:
+    table: town.csv
+    ledger: town.ledger
+    limit: {epsilon: 4, delta: 1e-6}
 """
 
 
@@ -43,8 +44,8 @@ def loaded(tmp_path: Path, text: str) -> Config:
 
 def test_a_short_file_is_enough_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
     found = loaded(tmp_path, TEXT)
-    assert found.table == str(tmp_path / "town.csv")
-    assert found.ledger == str(tmp_path / "town.ledger")
+    assert found.datasets["town"].table == str(tmp_path / "town.csv")
+    assert found.datasets["town"].ledger == str(tmp_path / "town.ledger")
     assert found.access == tmp_path / "access.db"
     assert found.audit_log == tmp_path / "audit.jsonl"
     assert (found.slots, found.workers, found.host, found.port) == (1.0, 1, "127.0.0.1", 8000)
@@ -53,7 +54,10 @@ def test_a_short_file_is_enough_and_its_paths_are_relative_to_it(tmp_path: Path)
 def test_urls_and_bundled_tables_stay_as_they_are(tmp_path: Path) -> None:
     text = TEXT.replace("town.csv", "demo:census").replace("town.ledger", "postgresql://host/db#town")
     found = loaded(tmp_path, text)
-    assert (found.table, found.ledger) == ("demo:census", "postgresql://host/db#town")
+    assert (found.datasets["town"].table, found.datasets["town"].ledger) == (
+        "demo:census",
+        "postgresql://host/db#town",
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,13 +72,13 @@ def test_urls_and_bundled_tables_stay_as_they_are(tmp_path: Path) -> None:
 )
 def test_a_limit_is_any_promise_in_its_shortest_form(tmp_path: Path, limit: str, promise: Any) -> None:
     found = loaded(tmp_path, TEXT.replace("{epsilon: 4, delta: 1e-6}", limit))
-    assert found.limit.promise(SCHEMA) == promise
+    assert found.datasets["town"].limit.promise(SCHEMA) == promise
 
 
 @pytest.mark.parametrize("limit", ["{}", "{epsilon: 1, rho: 1}", "{delta: 1e-6}", "{rho: 1, delta: 1e-6}"])
 def test_a_limit_that_is_none_or_two_is_refused_with_the_forms_there_are(tmp_path: Path, limit: str) -> None:
     told = refused(tmp_path, TEXT.replace("{epsilon: 4, delta: 1e-6}", limit))
-    assert told.startswith("limit of ")
+    assert told.startswith("datasets.town.limit of ")
     assert "{rho: 0.1}" in told
 
 
@@ -86,18 +90,23 @@ def test_a_limit_outside_its_range_is_refused(tmp_path: Path, value: str) -> Non
 def test_every_missing_key_is_named_at_once_with_what_to_write(tmp_path: Path) -> None:
     lines = refused(tmp_path, "listen: 127.0.0.1:80\n").splitlines()
     assert [line.partition(" ")[0] for line in lines] == [
-        "dataset", "table", "ledger", "limit", "access", "audit_log",
+        "datasets", "access", "audit_log",
     ]  # fmt: skip
+    assert all("is required" in line for line in lines)
+    lines = refused(tmp_path, "access: a\naudit_log: b\ndatasets: {town: {}}\n").splitlines()
+    assert [line.partition(" ")[0] for line in lines] == [
+        f"datasets.town.{key}" for key in ("table", "ledger", "limit")
+    ]
     assert all("is required" in line for line in lines)
 
 
 @pytest.mark.parametrize(
     ("line", "named", "meant"),
     [
-        ("tabel: x", "tabel", "table"),
+        ("    tabel: x", "datasets.town.tabel", "table"),
         ("limits: {per_minut: 3}", "limits.per_minut", "per_minute"),
         ("tls: {certificat: a, key: b}", "tls.certificat", "certificate"),
-        ("analyst_limit: {epsilonn: 3}", "analyst_limit.epsilonn", "epsilon"),
+        ("    analyst_limit: {epsilonn: 3}", "datasets.town.analyst_limit.epsilonn", "epsilon"),
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest_known_one(
@@ -184,20 +193,26 @@ def test_the_largest_answer_is_a_whole_number_of_cells(tmp_path: Path, cells: st
 
 
 def test_the_rule_is_mixed_or_what_is_said(tmp_path: Path) -> None:
-    assert (loaded(tmp_path, TEXT).rule, loaded(tmp_path, TEXT).order) == ("mixed", None)
-    assert loaded(tmp_path, TEXT + "rule: gaussian\n").rule == "gaussian"
-    assert loaded(tmp_path, TEXT + "order: 33\n").order == 33
+    assert (loaded(tmp_path, TEXT).datasets["town"].rule, loaded(tmp_path, TEXT).datasets["town"].order) == (
+        "mixed",
+        None,
+    )
+    assert loaded(tmp_path, TEXT + "    rule: gaussian\n").datasets["town"].rule == "gaussian"
+    assert loaded(tmp_path, TEXT + "    order: 33\n").datasets["town"].order == 33
     for wrong in ("both", "1", "true"):
-        assert "rule of" in refused(tmp_path, TEXT + f"rule: {wrong}\n")
+        assert "rule of" in refused(tmp_path, TEXT + f"    rule: {wrong}\n")
     for wrong in ("1", "-3", "high"):
-        assert "order of" in refused(tmp_path, TEXT + f"order: {wrong}\n")
-    assert "must go with rule: mixed" in refused(tmp_path, TEXT + "rule: pure\norder: 33\n")
+        assert "order of" in refused(tmp_path, TEXT + f"    order: {wrong}\n")
+    assert "must go with rule: mixed" in refused(tmp_path, TEXT + "    rule: pure\n    order: 33\n")
 
 
 def test_a_rule_without_a_limit_that_has_one_is_refused(tmp_path: Path) -> None:
-    rho = TEXT.replace("{epsilon: 4, delta: 1e-6}", "{rho: 0.1}") + "rule: gaussian\n"
+    rho = TEXT.replace("{epsilon: 4, delta: 1e-6}", "{rho: 0.1}") + "    rule: gaussian\n"
     assert "must go with a limit of {epsilon, delta}" in refused(tmp_path, rho)
-    assert loaded(tmp_path, rho + "analyst_limit: {epsilon: 1, delta: 1e-7}\n").rule == "gaussian"
+    assert (
+        loaded(tmp_path, rho + "    analyst_limit: {epsilon: 1, delta: 1e-7}\n").datasets["town"].rule
+        == "gaussian"
+    )
 
 
 def test_the_rule_is_that_of_every_limit_and_cannot_be_changed_afterwards(tmp_path: Path) -> None:
@@ -211,12 +226,13 @@ def test_the_rule_is_that_of_every_limit_and_cannot_be_changed_afterwards(tmp_pa
 
     backend = Service(Config.from_dict(settings(**said, rule="gaussian"), tmp_path))
     try:
-        backend.create_token("test", "ana")
-        backend.create_token("test", "bob", limit=ApproxDP(epsilon=2, delta=1e-7))
-        found = [backend.dataset.ledger.remaining(name) for name in (None, "ana")]
+        town = backend.datasets["town"]
+        town.create_token("test", "ana")
+        town.create_token("test", "bob", limit=ApproxDP(epsilon=2, delta=1e-7))
+        found = [town.dataset.ledger.remaining(name) for name in (None, "ana")]
         assert found == [left("gaussian", limit=whole), left("gaussian", owner_limit=own)]
         assert found != [left("mixed", limit=whole), left("mixed", owner_limit=own)]
-        assert backend.dataset.ledger.remaining("bob") == left(
+        assert town.dataset.ledger.remaining("bob") == left(
             "gaussian", owner_limit=ApproxDP(epsilon=2, delta=1e-7)
         )
     finally:
@@ -251,17 +267,26 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"dataset": 2024}, "dataset of {} must be text, was 2024. Name the data set"),
-        ({"limit": 4}, "limit of {} must be keys and values, was 4. Write {{epsilon: 1}}, "),
-        ({"limit": {"epsilon": "4"}}, "limit.epsilon of {} must be a number, was the text '4'. Write {{eps"),
-        ({"limit": {"epsilon": -4}}, "limit.epsilon of {} must be greater than 0, was -4. Write {{epsilon"),
+        ({"dataset": "2024/a"}, "datasets.2024/a of {} must be a name of at most 128 letters, digits, "),
+        ({"limit": 4}, "datasets.town.limit of {} must be keys and values, was 4. Write {{epsilon: 1}}, "),
+        (
+            {"limit": {"epsilon": "4"}},
+            "datasets.town.limit.epsilon of {} must be a number, was the text '4'. Write {{eps",
+        ),
+        (
+            {"limit": {"epsilon": -4}},
+            "datasets.town.limit.epsilon of {} must be greater than 0, was -4. Write {{epsilon",
+        ),
         ({"limits": {"concurrent": 2.5}}, "limits.concurrent of {} must be a whole number, was 2.5. Write "),
         ({"tls": "a.pem"}, "tls of {} must be keys and values. Write {{certificate: FILE, key: FILE}}."),
         ({"listen": 8000}, "listen of {} must be an address and a port, such as 127.0.0.1:8000 or "),
         ({"workers": "2"}, "workers of {} must be a whole number, was the text '2'. The usual is 1."),
         ({"behind_proxy": "yes"}, "behind_proxy of {} must be true or false, was the text 'yes'. Leave it"),
-        ({"version": 2024}, "version of {} must be text, was 2024. Put it in quotes, or leave it out."),
-        ({"version": ""}, "version of {} must not be empty."),
+        (
+            {"version": 2024},
+            "datasets.town.version of {} must be text, was 2024. Put it in quotes, or leave it out.",
+        ),
+        ({"version": ""}, "datasets.town.version of {} must not be empty."),
         ({"session_hours": 0}, "session_hours of {} must be greater than 0, was 0. The usual is 8.0."),
         (
             {"slots": {"sumz": 1.0}},
@@ -284,7 +309,7 @@ def test_a_wrong_value_is_named_with_what_it_was_and_the_way_out(
 
 def test_no_password_is_quoted_from_a_value_that_is_wrong(tmp_path: Path) -> None:
     path = configured(tmp_path, ledger="postgresql://me:secret@host/db#x", table=["postgresql://me:secret@h"])
-    with pytest.raises(ParameterError, match="table of ") as caught:
+    with pytest.raises(ParameterError, match=r"datasets\.town\.table of ") as caught:
         Config.load(path)
     assert "secret" not in str(caught.value)
 
@@ -317,6 +342,8 @@ def test_a_configuration_in_another_encoding_is_told_so(tmp_path: Path) -> None:
     ],
 )
 def test_no_file_serves_two_purposes(tmp_path: Path, key: str, other: str) -> None:
-    path = configured(tmp_path, **{key: f"./{settings()[other]}"})
-    with pytest.raises(ParameterError, match=rf"^{key} of .* is the one that {other} names"):
+    names = {"access": "access.db", "ledger": "town.ledger", "table": "town.csv"}
+    path = configured(tmp_path, **{key: f"./{names[other]}"})
+    place = r"(datasets\.town\.)?"
+    with pytest.raises(ParameterError, match=rf"^{place}\w+ of .* is the one that {place}\w+ names"):
         Config.load(path)

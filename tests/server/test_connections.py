@@ -84,7 +84,7 @@ def _address(url: str) -> tuple[str, int]:
     return parts.hostname, parts.port
 
 
-HEADERS = b"POST /v1/query HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+HEADERS = b"POST /v1/datasets/town/query HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", HEADERS + b"Content-Length: 9\r\n\r\n{"])
@@ -175,5 +175,7 @@ def test_health_and_the_stop_switch_answer_under_attack(
                 # A new connection each, which the attack must not keep out.
                 assert httpx.get(f"{url}/health", timeout=30).status_code == 200
                 body = {"stopped": stopped}
-                answer = httpx.post(f"{url}/v1/curator/stop", json=body, headers=curator, timeout=30)
+                answer = httpx.post(
+                    f"{url}/v1/datasets/town/curator/stop", json=body, headers=curator, timeout=30
+                )
                 assert answer.status_code == 200

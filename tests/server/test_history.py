@@ -42,7 +42,7 @@ def asked(service: RunningService) -> RunningService:
 @pytest.fixture
 def ana(asked: RunningService, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteDatabase]:
     monkeypatch.setattr(database, "_PAGE", 3)
-    with RemoteDatabase(asked.url, asked.tokens["ana"]) as db:
+    with RemoteDatabase(asked.url, "town", asked.tokens["ana"]) as db:
         yield db
 
 
@@ -73,22 +73,22 @@ def watched(
 
 def test_the_oldest_can_be_fetched_page_by_page(asked: RunningService) -> None:
     get = asked.client().get
-    page = get("/v1/history?first=3").json()
+    page = get("/v1/datasets/town/history?first=3").json()
     assert [entry["row"] for entry in page["entries"]] == rows_of(asked)[:3]
     assert page["more"] is True
     after = page["entries"][-1]["row"]
-    rest = get(f"/v1/history?first={CHARGES - 3}&after={after}").json()
+    rest = get(f"/v1/datasets/town/history?first={CHARGES - 3}&after={after}").json()
     assert [entry["row"] for entry in rest["entries"]] == rows_of(asked)[3:]
     assert rest["more"] is False
-    newest = get("/v1/history?last=3").json()
+    newest = get("/v1/datasets/town/history?last=3").json()
     assert [entry["row"] for entry in newest["entries"]] == rows_of(asked)[-3:]
     assert newest["more"] is False
-    assert page["entries"] == get("/v1/history").json()["entries"][:3]
+    assert page["entries"] == get("/v1/datasets/town/history").json()["entries"][:3]
 
 
 @pytest.mark.parametrize("query", ["first=0", "first=10001", "first=x", "first=2&last=2"])
 def test_a_page_of_nothing_or_from_both_ends_is_refused(shared_service: RunningService, query: str) -> None:
-    told = shared_service.client().get(f"/v1/history?{query}")
+    told = shared_service.client().get(f"/v1/datasets/town/history?{query}")
     assert told.status_code == 422
     assert told.json()["error"]["details"]["fields"] == ["first"]
 
@@ -103,7 +103,7 @@ def test_a_client_reads_all_of_its_own_pages(
     history = ana.history()
     assert history.columns["row"] == rows_of(asked)
     assert sizes == [3, 3, 2]
-    entries = asked.client().get("/v1/history").json()["entries"]
+    entries = asked.client().get("/v1/datasets/town/history").json()["entries"]
     assert history.columns["value"] == [entry["value"][0] for entry in entries]
     assert ana.history(after=history.columns["row"][3]).columns["row"] == rows_of(asked)[4:]
 
@@ -136,7 +136,7 @@ def test_what_is_asked_meanwhile_leaves_no_hole(
 
 
 def test_nothing_that_was_paid_is_a_short_history(service: RunningService) -> None:
-    with RemoteDatabase(service.url, service.tokens["ben"]) as db:
+    with RemoteDatabase(service.url, "town", service.tokens["ben"]) as db:
         assert len(db.history()) == 0
 
 
@@ -159,11 +159,11 @@ def test_pages_that_have_no_end_or_go_back_are_refused(page: dict[str, Any]) -> 
     told = {**page, "entries": [{**entry, "row": row} for row in page["entries"]]}
 
     def respond(heard: Heard) -> Say:
-        return Say.json(public() if heard.path == "/v1/schema" else told)
+        return Say.json(public() if heard.path == "/v1/datasets/survey/schema" else told)
 
     with (
         served(respond) as url,
-        RemoteDatabase(url, TOKEN) as db,
+        RemoteDatabase(url, "survey", TOKEN) as db,
         pytest.raises(ServiceError, match="history that cannot be read"),
     ):
         db.history()
@@ -177,9 +177,9 @@ COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
 
 def test_a_history_of_nothing_is_refused_as_the_document_says(shared_service: RunningService) -> None:
     client = shared_service.client()
-    assert client.get("/v1/history?last=0").status_code == 422
-    assert client.get("/v1/history?last=1").status_code == 200
-    assert client.get("/v1/dummy?seed=0").status_code == 200
+    assert client.get("/v1/datasets/town/history?last=0").status_code == 422
+    assert client.get("/v1/datasets/town/history?last=1").status_code == 200
+    assert client.get("/v1/datasets/town/dummy?seed=0").status_code == 200
 
 
 def test_a_history_leaves_out_very_large_answers_and_ends_a_page_that_grows_too_large(
@@ -190,20 +190,20 @@ def test_a_history_leaves_out_very_large_answers_and_ends_a_page_that_grows_too_
     for k in range(5):
         service.ask({**COUNT, "where": f"age > {k}"})
     client = service.client()
-    whole = client.get("/v1/history").json()
+    whole = client.get("/v1/datasets/town/history").json()
     values = [entry["value"] for entry in whole["entries"]]
     assert [value is None for value in values] == [False] * 7
     assert not whole["more"]
     assert accounting.MAX_VALUES == 4096
     monkeypatch.setattr(accounting, "MAX_VALUES", 604)
-    values = [entry["value"] for entry in client.get("/v1/history").json()["entries"]]
+    values = [entry["value"] for entry in client.get("/v1/datasets/town/history").json()["entries"]]
     assert [value is None for value in values] == [False, True] + [False] * 5
     monkeypatch.setattr(accounting, "MAX_VALUES", 605)
-    assert client.get("/v1/history").json() == whole
+    assert client.get("/v1/datasets/town/history").json() == whole
     monkeypatch.setattr(accounting, "MAX_BYTES", 20_000)
     found, after = [], 0
     for _ in range(10):
-        page = client.get(f"/v1/history?after={after}").json()
+        page = client.get(f"/v1/datasets/town/history?after={after}").json()
         found += page["entries"]
         after = found[-1]["row"]
         if not page["more"]:
@@ -223,12 +223,12 @@ def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(
 
     assert _csv_cell("-2+3+cmd|' /C calc'!A0") == "'-2+3+cmd|' /C calc'!A0"
     assert _csv_cell(-2.5) == -2.5
-    (row,) = csv.DictReader(io.StringIO(service.client().get("/v1/history?format=csv").text))
+    (row,) = csv.DictReader(io.StringIO(service.client().get("/v1/datasets/town/history?format=csv").text))
     assert json.loads(row["value"])[0] < 0
 
 
 def test_nobody_is_given_their_own_history_under_the_name_of_another(service: RunningService) -> None:
     service.ask(COUNT, "ben")
     client = service.client("ana")
-    assert client.get("/v1/history", params={"analyst": "ben"}).status_code == 403
-    assert client.get("/v1/history", params={"analyst": "ana"}).json()["entries"] == []
+    assert client.get("/v1/datasets/town/history", params={"analyst": "ben"}).status_code == 403
+    assert client.get("/v1/datasets/town/history", params={"analyst": "ana"}).json()["entries"] == []

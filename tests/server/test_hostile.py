@@ -61,7 +61,7 @@ def attack(here: RunningService, there: RunningService, seed: int, count: int, p
             assert told(first) == told(second), content
             if first.status_code == 200:
                 answered += 1
-                if path == "/v1/query":
+                if path == "/v1/datasets/town/query":
                     check_paid(here, first)
     return answered
 
@@ -76,8 +76,8 @@ def test_hostile_questions_break_nothing_and_refusals_are_the_same_for_every_tab
     (tmp_path / "there").mkdir()
     write_other_table(tmp_path / "there")
     with running(tmp_path / "here") as here, running(tmp_path / "there") as there:
-        assert attack(here, there, seed, count, "/v1/query") > count // 20
-        assert attack(here, there, seed + 1000, count // 3, "/v1/preview") > count // 30
+        assert attack(here, there, seed, count, "/v1/datasets/town/query") > count // 20
+        assert attack(here, there, seed + 1000, count // 3, "/v1/datasets/town/preview") > count // 30
         here.backend.check()
         log = (tmp_path / "here" / "audit.jsonl").read_text(encoding="utf-8")
         assert here.tokens["ana"] not in log

@@ -48,12 +48,12 @@ def test_a_clock_that_goes_back_opens_no_bucket() -> None:
 def test_one_caller_who_asks_too_often_waits_and_others_do_not(start: Callable[..., RunningService]) -> None:
     service = start(limits={"per_minute": 5})
     client = service.client("ana")
-    codes = [client.get("/v1/schema").status_code for _ in range(6)]
+    codes = [client.get("/v1/datasets/town/schema").status_code for _ in range(6)]
     assert codes == [200] * 5 + [429]
-    response = client.get("/v1/schema")
+    response = client.get("/v1/datasets/town/schema")
     assert response.json()["error"]["code"] == "rate-limited"
     assert 1 <= int(response.headers["retry-after"]) <= 12
-    assert service.client("ben").get("/v1/schema").status_code == 200
+    assert service.client("ben").get("/v1/datasets/town/schema").status_code == 200
     assert service.client(None).get("/health").status_code == 200
 
 
@@ -64,8 +64,8 @@ def test_logging_in_counts_as_coming(start: Callable[..., RunningService]) -> No
     assert [response.status_code for response in responses] == [303] * 5 + [429]
     assert "set-cookie" not in responses[-1].headers
     assert int(responses[-1].headers["retry-after"]) >= 1
-    assert service.client("ana").get("/v1/schema").status_code == 429
-    assert service.client("ben").get("/v1/schema").status_code == 200
+    assert service.client("ana").get("/v1/datasets/town/schema").status_code == 429
+    assert service.client("ben").get("/v1/datasets/town/schema").status_code == 200
 
 
 class Held:
@@ -110,8 +110,8 @@ def test_more_questions_than_fit_are_told_to_come_again_and_the_curator_still_ge
     assert response.json()["error"]["code"] == "busy"
     assert int(response.headers["retry-after"]) >= 1
     cura = service.client("cura")
-    assert cura.get("/v1/curator/overview").status_code == 200
-    assert cura.post("/v1/curator/stop", json={"stopped": False}).status_code == 200
+    assert cura.get("/v1/datasets/town/curator/overview").status_code == 200
+    assert cura.post("/v1/datasets/town/curator/stop", json={"stopped": False}).status_code == 200
     held.go.set()
     for thread in threads:
         thread.join(30)
@@ -202,7 +202,7 @@ def test_whoever_crowds_the_desk_with_free_requests_keeps_neither_others_nor_the
     held, codes = Held(service, monkeypatch, "preview"), []
 
     def preview(who: str) -> None:
-        response = service.client(who).post("/v1/preview", json=COUNT)
+        response = service.client(who).post("/v1/datasets/town/preview", json=COUNT)
         codes.append(response.status_code)
 
     def crowd(who: str, n: int) -> list[threading.Thread]:
@@ -215,7 +215,7 @@ def test_whoever_crowds_the_desk_with_free_requests_keeps_neither_others_nor_the
     for _ in range(2):
         assert held.began.acquire(timeout=120)
     assert not held.began.acquire(timeout=0.3), "ana has more than her share"
-    assert service.client("ben").get("/v1/budget", timeout=120).status_code == 200
+    assert service.client("ben").get("/v1/datasets/town/budget", timeout=120).status_code == 200
     # All of the desk is taken once four have come.
     for name in ("ben", "carl", "dora"):
         if name != "ben":
@@ -227,7 +227,9 @@ def test_whoever_crowds_the_desk_with_free_requests_keeps_neither_others_nor_the
         assert service.client(who).get("/ready", timeout=120).status_code == 200
         assert service.client(who).get("/health", timeout=120).status_code == 200
     cura = service.client("cura")
-    assert cura.post("/v1/curator/stop", json={"stopped": False}, timeout=120).status_code == 200
+    assert (
+        cura.post("/v1/datasets/town/curator/stop", json={"stopped": False}, timeout=120).status_code == 200
+    )
     held.go.set()
     for thread in threads:
         thread.join(30)
@@ -258,7 +260,8 @@ def test_whoever_sends_a_body_drop_by_drop_is_not_waited_for(start: Callable[...
     host, port = service.url.removeprefix("http://").split(":")
     body = json.dumps(COUNT).encode()
     head = (
-        f"POST /v1/query HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {service.tokens['ana']}\r\n"
+        "POST /v1/datasets/town/query HTTP/1.1\r\n"
+        f"Host: {host}\r\nAuthorization: Bearer {service.tokens['ana']}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     with socket.create_connection((host, int(port)), timeout=120) as connection:
@@ -273,7 +276,8 @@ def test_whoever_leaves_before_the_answer_has_paid_once_and_finds_it_later(servi
     host, port = service.url.removeprefix("http://").split(":")
     body = json.dumps(COUNT).encode()
     head = (
-        f"POST /v1/query HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {service.tokens['ana']}\r\n"
+        "POST /v1/datasets/town/query HTTP/1.1\r\n"
+        f"Host: {host}\r\nAuthorization: Bearer {service.tokens['ana']}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     with socket.create_connection((host, int(port)), timeout=120) as connection:
@@ -341,7 +345,7 @@ def test_an_answer_with_more_cells_than_the_operator_allows_is_refused_for_free(
 ) -> None:
     # 121 ages, 3 sexes with the other one, 5 cities with another one and none
     service = start(limits={"per_minute": 100_000, "cells": 121 * 3 * 5 - 1})
-    for path in ("/v1/preview", "/v1/query"):
+    for path in ("/v1/datasets/town/preview", "/v1/datasets/town/query"):
         response = service.client().post(path, json={**asked, "privacy": PRIVACY})
         assert response.status_code == 422, response.text
         assert "at most 1814 numbers" in response.json()["error"]["message"]
@@ -369,7 +373,7 @@ def test_tables_that_are_counted_and_not_shown_may_be_larger_and_are_split_if_th
 
     def preview(asked: Dependence) -> Any:
         body = {"kind": "statistical", "question": asked.to_dict(), "privacy": PRIVACY}
-        return service.client().post("/v1/preview", json=body)
+        return service.client().post("/v1/datasets/town/preview", json=body)
 
     assert "at most 960 cells in all, and have 983" in preview(question).json()["error"]["message"]
     assert [preview(part).status_code for part in question.split(1)] == [200] * 3
@@ -382,6 +386,6 @@ def test_a_question_of_many_sums_is_refused_before_they_are_read(shared_service:
     def preview(n: int) -> int:
         question = {"kind": "sums", "expressions": [f"age > {k}" for k in range(n)]}
         asked = {"kind": "statistical", "question": question, "privacy": PRIVACY}
-        return shared_service.client().post("/v1/preview", json=asked).status_code
+        return shared_service.client().post("/v1/datasets/town/preview", json=asked).status_code
 
     assert (preview(64), preview(65)) == (200, 422)

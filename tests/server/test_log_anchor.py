@@ -42,7 +42,7 @@ def answered(log: ServiceLog, ledger: Ledger, answers: int) -> None:
     """Charge and log answers, as a service does."""
     for _ in range(answers):
         receipt = ledger.charge(PureDP(epsilon=0.01), owner="ana", what="count")
-        log.write_answers([AnswerEvent("ana", "count", [receipt], cached=False)])
+        log.write_answers([AnswerEvent("town", "ana", "count", [receipt], cached=False)])
 
 
 def served(path: Path, ledger: Ledger, answers: int = 3, *, stopped: bool = True) -> ServiceLog:
@@ -215,7 +215,7 @@ def test_a_rotated_log_is_one_chain_and_old_files_may_be_moved(path: Path, ledge
     lines = log.check().lines
     assert lines == sum(len(lines_of(file)) for file in path.parent.glob("audit.jsonl*"))
     assert [line["event"] for line in lines_of(path)] == ["rotated", "answer"]
-    assert log.last("answer", 99)[-1]["seq"] == 2  # the curator's page sees all files
+    assert log.last("answer", "town", 99)[-1]["seq"] == 2  # the curator's page sees all files
     ServiceLog(path).confirm("town", ledger)  # the anchor is in the file before
     log.anchor("town", ledger)
     away = path.parent / "away"
@@ -320,9 +320,9 @@ def test_a_log_that_is_moved_away_while_it_runs_is_not_begun_anew(path: Path, le
 def test_a_new_log_is_begun_on_request_and_the_ledger_says_so(path: Path, ledger: Ledger) -> None:
     served(path, ledger)
     with pytest.raises(ParameterError, match="must not exist"):
-        ServiceLog(path).begin(ledger, "op")
+        ServiceLog(path).begin([ledger], "op")
     path.unlink()
-    ServiceLog(path).begin(ledger, "op")
+    ServiceLog(path).begin([ledger], "op")
     served(path, ledger)
     first, second = ledger.log_anchors()
     assert lines_of(path)[0]["others"] == [first]

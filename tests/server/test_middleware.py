@@ -25,12 +25,19 @@ def shown_address(service: RunningService, **headers: str) -> str:
     secret = service.backend.access.open_session(caller, hours=1)
     receipts = service.ask(COUNT).json()["receipts"]
     cookie = {"Cookie": f"__Host-discreet={secret}", **headers}
-    page = service.client(None).get(f"/answers/{receipts[0]}", headers=cookie).text
-    return unescape(page).partition("RemoteDatabase('")[2].partition("'")[0]
+    page = service.client(None).get(f"/datasets/town/answers/{receipts[0]}", headers=cookie).text
+    return unescape(page).partition("connect('")[2].partition("'")[0]
 
 
 def test_no_address_is_redirected_to_another(service: RunningService) -> None:
-    for path in ("/v1/budget/", "/login/", "/docs/", "/health/", "/answers/", "/ask/"):
+    for path in (
+        "/v1/datasets/town/budget/",
+        "/login/",
+        "/docs/",
+        "/health/",
+        "/datasets/town/answers/",
+        "/datasets/town/ask/",
+    ):
         response = service.client().get(path, headers={"Host": "evil.example"})
         assert response.status_code == 404, path
         assert "location" not in response.headers
@@ -49,9 +56,9 @@ def test_a_declared_address_is_the_one_that_pages_name_and_no_other_host_is_serv
     # Whoever reaches it directly is shown where others do.
     assert shown_address(service) == "https://data.example.org"
     for host in ("data.example.org", "DATA.example.org:443"):
-        assert client.get("/v1/budget", headers={"Host": host}).status_code == 200, host
+        assert client.get("/v1/datasets/town/budget", headers={"Host": host}).status_code == 200, host
     for host in ("evil.example", "data.example.org:80", "data.example.org@evil.example", "a b", "[", ""):
-        for path in ("/v1/budget", "/login", "/docs"):
+        for path in ("/v1/datasets/town/budget", "/login", "/docs"):
             response = client.get(path, headers={"Host": host})
             assert response.status_code == 400, (host, path)
             assert not host or host not in response.text
@@ -68,7 +75,10 @@ def test_ids_of_requests_tell_nothing_about_other_requests(shared_service: Runni
     assert len({text[:-4] for text in ids}) == 20
 
 
-@pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/ask", 405), ("/curator/nowhere", 404)])
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/nowhere", 404), ("/datasets/town/ask", 405), ("/datasets/town/curator/nowhere", 404)],
+)
 def test_a_browser_that_is_lost_is_shown_a_page_and_a_program_an_error(
     shared_service: RunningService, path: str, status: int
 ) -> None:

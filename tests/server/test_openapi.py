@@ -47,11 +47,13 @@ def test_requests_made_up_from_the_document_find_no_gap(
     tmp_path: Path, who: str, examples: int, least: int
 ) -> None:
     # A curator's requests would turn the stop switch, and then nothing more would be found.
-    only = () if who == "ana" else ("--exclude-path", "/v1/curator/stop")
+    only = () if who == "ana" else ("--exclude-path", "/v1/datasets/{dataset}/curator/stop")
     with running(tmp_path) as service:
         made = requests_made_up(service, who, tmp_path, examples, *only)
         assert made >= least
         service.backend.check()
         paid = service.backend.dataset.ledger.entries()
-        answered = [line for line in service.backend.audit_log.last("answer", 10**6) if not line["cached"]]
+        answered = [
+            line for line in service.backend.audit_log.last("answer", "town", 10**6) if not line["cached"]
+        ]
         assert {row[1] for line in answered for row in line["rows"]} == {entry.receipt.seq for entry in paid}

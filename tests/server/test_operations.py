@@ -59,7 +59,7 @@ def test_health_and_readiness_are_open_and_say_different_things(
     def gone() -> Any:
         raise LedgerError("gone")
 
-    monkeypatch.setattr(service.backend, "ready", gone)
+    monkeypatch.setattr(service.whole, "ready", gone)
     assert client.get("/ready").status_code == 503
     assert client.get("/health").status_code == 200
 
@@ -68,14 +68,14 @@ def test_metrics_count_and_tell_no_time(service: RunningService) -> None:
     service.ask(COUNT)
     service.ask(COUNT)
     service.ask({**COUNT, "where": "nope > 1"})
-    text = service.client("cura").get("/metrics").text
-    assert 'discreet_requests_total{route="/v1/query",status="200"} 2.0' in text
+    text = service.client("opal").get("/metrics").text
+    assert 'discreet_requests_total{route="/v1/datasets/{dataset}/query",status="200"} 2.0' in text
     assert 'discreet_answers_total{cached="false",kind="count"} 1.0' in text
     assert 'discreet_answers_total{cached="true",kind="count"} 1.0' in text
     assert 'discreet_refusals_total{code="refused"} 1.0' in text
-    assert 'discreet_spent{currency="rho"} 0.005' in text
-    assert 'discreet_left{currency="rho"} 9.995' in text
-    assert "discreet_stopped 0.0" in text
+    assert 'discreet_spent{currency="rho",dataset="town"} 0.005' in text
+    assert 'discreet_left{currency="rho",dataset="town"} 9.995' in text
+    assert 'discreet_stopped{dataset="town"} 0.0' in text
     for word in ("_created", "seconds", "bucket", "duration"):
         assert word not in text
 
@@ -85,7 +85,10 @@ def test_logs_are_lines_of_json_without_questions_or_answers(service: RunningSer
     service.client().get("/v1/somewhere/else?x=y")
     requests = [line for line in service.logged(2) if line["event"] == "request"]
     told = "\n".join(service.lines)
-    assert [(line["route"], line["status"]) for line in requests] == [("/v1/query", 200), ("(other)", 404)]
+    assert [(line["route"], line["status"]) for line in requests] == [
+        ("/v1/datasets/{dataset}/query", 200),
+        ("(other)", 404),
+    ]
     assert requests[0]["who"] == "ana"
     for secret in ("age", "somewhere", "x=y", str(answer["value"])):
         assert secret not in told
@@ -96,29 +99,29 @@ def test_pages_are_named_by_their_route_and_never_by_their_address(service: Runn
     visitor.post("/login", data={"token": service.tokens["cura"]})
     for path in (
         "/",
-        "/answers/maria-1",
-        "/answers/maria-1,maria-2?again",
-        "/curator/analysts/Maria%20Muster",
+        "/datasets/town/answers/maria-1",
+        "/datasets/town/answers/maria-1,maria-2?again",
+        "/datasets/town/curator/analysts/Maria%20Muster",
         "/static/maria.css",
         "/static/maria/more.css",
         "/maria",
-        "/history",
+        "/datasets/town/history",
     ):
         visitor.get(path)
     told = [line["route"] for line in service.logged(9) if line["event"] == "request"]
     assert told == [
         "/login",
         "/",
-        "/answers/{receipts}",
-        "/answers/{receipts}",
-        "/curator/analysts/{name:path}",
+        "/datasets/{dataset}/answers/{receipts}",
+        "/datasets/{dataset}/answers/{receipts}",
+        "/datasets/{dataset}/curator/analysts/{name:path}",
         "/static/{name}",
         "(other)",
         "(other)",
-        "/history",
+        "/datasets/{dataset}/history",
     ]
-    counted = service.client("cura").get("/metrics").text
-    assert 'route="/answers/{receipts}"' in counted
+    counted = service.client("opal").get("/metrics").text
+    assert 'route="/datasets/{dataset}/answers/{receipts}"' in counted
     assert 'discreet_requests_total{route="(other)",status="404"} 2.0' in counted
     assert "maria" not in ("".join(service.lines) + counted).lower()
 
@@ -151,7 +154,7 @@ def test_a_changed_trail_is_refused_at_the_start_and_found_by_a_check(tmp_path: 
         service.ask(COUNT)
         path = tmp_path / "audit.jsonl"
         path.write_text(path.read_text().replace('"who":"ana"', '"who":"bob"'))
-        assert service.client("cura").get("/v1/curator/check").status_code == 503
+        assert service.client("cura").get("/v1/datasets/town/curator/check").status_code == 503
     with pytest.raises(LedgerTampered, match="must follow from the line before"):
         Service(Config.from_dict(settings(), tmp_path))
 
@@ -168,7 +171,7 @@ def test_half_a_line_that_a_power_failure_left_in_the_trail_does_not_keep_it_fro
         file.write(b'{"event":"answer","ro')
     with running(tmp_path, tokens) as service:
         assert path.read_bytes().startswith(whole)
-        assert service.client("cura").get("/v1/curator/check").json()["intact"]
+        assert service.client("cura").get("/v1/datasets/town/curator/check").json()["intact"]
 
 
 @pytest.mark.slow
@@ -223,7 +226,7 @@ def test_a_ledger_of_another_data_set_is_refused(tmp_path: Path) -> None:
     Service(Config.from_dict(settings(), tmp_path)).close()
     schema = (tmp_path / "town.schema.yaml").read_text()
     (tmp_path / "town.schema.yaml").write_text(schema.replace("dataset: town", "dataset: village"))
-    with pytest.raises(ParameterError, match="dataset of the configuration"):
+    with pytest.raises(ParameterError, match=r"datasets\.\w+ of the configuration"):
         Service(Config.from_dict(settings(), tmp_path))
     with pytest.raises(LedgerError, match="town"):
         Service(Config.from_dict(settings(dataset="village"), tmp_path))
@@ -243,8 +246,12 @@ def test_a_table_that_another_ledger_knows_is_refused_unless_that_is_meant(tmp_p
     # The ledger that the start left behind is no permission.
     with pytest.raises(OtherLedger):
         check(place)
-    backend = Service(Config.from_dict({**changed, "new_ledger": True}, tmp_path))
-    assert len(backend.dataset.ledger.others()) == 1
+    backend = Service(
+        Config.from_dict(
+            settings(ledger="second.ledger", audit_log="second.jsonl", new_ledger=True), tmp_path
+        )
+    )
+    assert len(backend.datasets["town"].dataset.ledger.others()) == 1
     backend.close()
     check(place)
     Service(Config.from_dict(changed, tmp_path)).close()
@@ -344,7 +351,7 @@ def process(folder: Path, *, wait: bool = True, **changed: Any) -> Iterator[tupl
 def token_for(folder: Path, name: str = "ana") -> dict[str, str]:
     book = AccessStore(folder / "access.db")
     try:
-        token = book.create(name, "curator", days=1)
+        token = book.create(name, days=1, grants={"*": "operator"})
     finally:
         book.close()
     return {"Authorization": f"Bearer {token}"}
@@ -356,7 +363,9 @@ def test_a_signal_ends_it_after_what_runs_is_finished(tmp_path: Path) -> None:
         headers, got = token_for(tmp_path), []
 
         def ask() -> None:
-            got.append(httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30))
+            got.append(
+                httpx.post(f"{address}/v1/datasets/town/query", json=COUNT, headers=headers, timeout=30)
+            )
 
         thread = threading.Thread(target=ask)
         thread.start()
@@ -370,7 +379,9 @@ def test_a_signal_ends_it_after_what_runs_is_finished(tmp_path: Path) -> None:
             httpx.get(f"{address}/health")
     assert lines_of(tmp_path / "log.jsonl")[-1]["event"] == "stop"
     with process(tmp_path, slots=1.0) as (_, address):
-        again = httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30).json()
+        again = httpx.post(
+            f"{address}/v1/datasets/town/query", json=COUNT, headers=headers, timeout=30
+        ).json()
     assert again["cached"]
     assert again["cells"] == answer["cells"]
 
@@ -382,7 +393,7 @@ def test_a_process_that_is_killed_in_the_middle_loses_no_charge_and_pays_none_tw
 
         def ask() -> None:
             with contextlib.suppress(httpx.HTTPError):
-                httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30)
+                httpx.post(f"{address}/v1/datasets/town/query", json=COUNT, headers=headers, timeout=30)
 
         thread = threading.Thread(target=ask)
         thread.start()
@@ -391,10 +402,10 @@ def test_a_process_that_is_killed_in_the_middle_loses_no_charge_and_pays_none_tw
         running.wait()
         thread.join(30)
     with process(tmp_path) as (_, address):
-        before = httpx.get(f"{address}/v1/budget", headers=headers).json()["own"]
-        answer = httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30)
-        after = httpx.get(f"{address}/v1/budget", headers=headers).json()["own"]
-        check = httpx.get(f"{address}/v1/curator/check", headers=headers, timeout=30)
+        before = httpx.get(f"{address}/v1/datasets/town/budget", headers=headers).json()["own"]
+        answer = httpx.post(f"{address}/v1/datasets/town/query", json=COUNT, headers=headers, timeout=30)
+        after = httpx.get(f"{address}/v1/datasets/town/budget", headers=headers).json()["own"]
+        check = httpx.get(f"{address}/v1/datasets/town/curator/check", headers=headers, timeout=30)
     assert before["spent"]["charges"] == 1
     assert answer.status_code == 200
     assert after == before
@@ -410,22 +421,34 @@ def test_several_processes_share_ledger_tokens_switch_and_counts(tmp_path: Path)
         limit = time.monotonic() + 60
         while len(seen) < 2 and time.monotonic() < limit:
             # A new connection each time: the system gives it to one of the processes.
-            told = httpx.post(f"{address}/v1/query", json=COUNT, headers=headers, timeout=30)
+            told = httpx.post(f"{address}/v1/datasets/town/query", json=COUNT, headers=headers, timeout=30)
             assert told.status_code == 200, told.text
             values.add(told.json()["value"])
             lines = lines_of(tmp_path / "log.jsonl")
             seen = {line["process"] for line in lines if line["event"] == "request"}
         assert len(seen) == 2
         assert len(values) == 1
-        budget = httpx.get(f"{address}/v1/budget", headers=headers).json()
+        budget = httpx.get(f"{address}/v1/datasets/town/budget", headers=headers).json()
         assert budget["total"]["spent"]["charges"] == 1
         text = httpx.get(f"{address}/metrics", headers=headers).text
-        asked = len([line for line in lines_of(tmp_path / "log.jsonl") if line.get("route") == "/v1/query"])
-        assert f'discreet_requests_total{{route="/v1/query",status="200"}} {asked}.0' in text
-        stop = httpx.post(f"{address}/v1/curator/stop", json={"stopped": True}, headers=headers)
+        asked = len(
+            [
+                line
+                for line in lines_of(tmp_path / "log.jsonl")
+                if line.get("route") == "/v1/datasets/{dataset}/query"
+            ]
+        )
+        assert (
+            f'discreet_requests_total{{route="/v1/datasets/{{dataset}}/query",status="200"}} {asked}.0'
+            in text
+        )
+        stop = httpx.post(f"{address}/v1/datasets/town/curator/stop", json={"stopped": True}, headers=headers)
         assert stop.status_code == 200
         for _ in range(6):
-            assert httpx.post(f"{address}/v1/query", json=COUNT, headers=headers).status_code == 423
+            assert (
+                httpx.post(f"{address}/v1/datasets/town/query", json=COUNT, headers=headers).status_code
+                == 423
+            )
 
 
 @pytest.mark.slow
@@ -544,8 +567,8 @@ def test_the_same_service_runs_on_postgresql_for_data_and_ledger(
     service = start(
         table=f"{postgres_url}{mark}table=town", schema="town.schema.yaml", ledger=f"{postgres_url}#town"
     )
-    assert service.client().get("/v1/schema").json()["n_rows"] == ROWS
+    assert service.client().get("/v1/datasets/town/schema").json()["n_rows"] == ROWS
     first = service.ask(COUNT)
     assert first.status_code == 200, first.text
     assert service.ask(COUNT).json()["cells"] == first.json()["cells"]
-    assert service.client("cura").get("/v1/curator/check").json()["intact"]
+    assert service.client("cura").get("/v1/datasets/town/curator/check").json()["intact"]

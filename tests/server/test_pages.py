@@ -45,14 +45,16 @@ def big(page: Element) -> float:
 
 def test_an_answer_is_a_page_that_can_be_loaded_again_without_asking_again(service: RunningService) -> None:
     visitor = Visitor(service)
-    response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40", amount="0.1")
+    response = visitor.send(
+        visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", where="age > 40", amount="0.1"
+    )
     place = response.headers["location"]
     pages = [visitor.get(place) for _ in range(3)]
     assert charges(service) == 1
     assert len({big(page) for page in pages}) == 1
-    (entry,) = visitor.client.get("/v1/history?format=json").json()["entries"]
+    (entry,) = visitor.client.get("/v1/datasets/town/history?format=json").json()["entries"]
     assert big(pages[0]) == pytest.approx(entry["value"][0], abs=0.51)
-    assert f"/answers/{entry['receipt']}" == place
+    assert f"/datasets/town/answers/{entry['receipt']}" == place
     assert "asked before" not in pages[0].text
 
 
@@ -62,7 +64,7 @@ def test_an_answer_is_saved_as_a_table_of_groups_and_intervals_by_its_owner_alon
     asked = {"kind": "sentence", "text": "count by sex", "privacy": {"kind": "zcdp", "rho": 0.1}}
     answer = service.ask(asked).json()
     visitor = Visitor(service)
-    page = visitor.get(f"/answers/{answer['receipts'][0]}")
+    page = visitor.get(f"/datasets/town/answers/{answer['receipts'][0]}")
     (link,) = [
         one for one in page.all("a") if one.text == "Download CSV" and "answers" in one.attributes["href"]
     ]
@@ -79,8 +81,10 @@ def test_an_answer_is_saved_as_a_table_of_groups_and_intervals_by_its_owner_alon
 
 def test_a_form_that_is_sent_twice_asks_once_and_says_so(service: RunningService) -> None:
     visitor = Visitor(service)
-    page = visitor.get("/")
-    first, second = (visitor.send(page, "/ask", do="ask", where="age > 40").headers["location"] for _ in "ab")
+    page = visitor.get("/datasets/town")
+    first, second = (
+        visitor.send(page, "/datasets/town/ask", do="ask", where="age > 40").headers["location"] for _ in "ab"
+    )
     assert charges(service) == 1
     assert second == first + "?again"
     assert "asked before: free" in visitor.get(second).text
@@ -88,26 +92,36 @@ def test_a_form_that_is_sent_twice_asks_once_and_says_so(service: RunningService
 
 def test_a_form_that_was_changed_since_asks_anew(service: RunningService) -> None:
     visitor = Visitor(service)
-    page = visitor.get("/")
-    places = {visitor.send(page, "/ask", do="ask", where=f"age > {k}").headers["location"] for k in (30, 40)}
+    page = visitor.get("/datasets/town")
+    places = {
+        visitor.send(page, "/datasets/town/ask", do="ask", where=f"age > {k}").headers["location"]
+        for k in (30, 40)
+    }
     assert charges(service) == len(places) == 2
 
 
 @pytest.mark.parametrize("do", [{}, {"do": "price"}, {"do": "try"}, {"do": "nonsense"}])
 def test_only_the_button_that_says_so_spends(service: RunningService, do: dict[str, str]) -> None:
     visitor = Visitor(service)
-    response = visitor.send(visitor.get("/"), "/ask", where="age > 40", **do)
+    response = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", where="age > 40", **do)
     assert response.status_code == 200
     assert charges(service) == 0
     assert service.backend.dataset.ledger.spent().charges == 0
     # The Enter key presses the first button of the form.
-    assert next(visitor.get("/").one(id="ask-form").all("button")).attributes["value"] == "price"
+    assert next(visitor.get("/datasets/town").one(id="ask-form").all("button")).attributes["value"] == "price"
 
 
 def test_the_price_is_told_before_asking_in_the_unit_and_as_a_share(shared_service: RunningService) -> None:
     visitor = Visitor(shared_service)
     page = read(
-        visitor.send(visitor.get("/"), "/ask", do="price", verb="sum", of="income", amount="0.05").text
+        visitor.send(
+            visitor.get("/datasets/town"),
+            "/datasets/town/ask",
+            do="price",
+            verb="sum",
+            of="income",
+            amount="0.05",
+        ).text
     )
     told = page.one(id="price").text
     assert math.isclose(1.96 * 100_000 / math.sqrt(2 * 0.05), 620_000, rel_tol=1e-3)
@@ -119,7 +133,9 @@ def test_the_price_is_told_before_asking_in_the_unit_and_as_a_share(shared_servi
 
 def test_trying_shows_noise_on_rows_about_nobody_and_says_so(service: RunningService) -> None:
     visitor = Visitor(service)
-    response = visitor.send(visitor.get("/"), "/ask", do="try", verb="mean", of="age", amount="1")
+    response = visitor.send(
+        visitor.get("/datasets/town"), "/datasets/town/ask", do="try", verb="mean", of="age", amount="1"
+    )
     card = read(response.text).one("section", class_="answer")
     assert "dummy data" in card.text.lower()
     assert "Not an answer" in card.text
@@ -140,24 +156,27 @@ def test_pages_of_a_table_with_ids_say_how_many_rows_of_a_person_are_used(tmp_pa
     (tmp_path / "town.schema.yaml").write_text(schema.to_yaml(), encoding="utf-8")
     with running(tmp_path) as service:
         visitor = Visitor(service)
-        page = visitor.get("/")
+        page = visitor.get("/datasets/town")
         assert "at most 2 rows of each are used" in page.text
-        tried = visitor.send(page, "/ask", do="try", verb="mean", of="age", amount="1")
+        tried = visitor.send(page, "/datasets/town/ask", do="try", verb="mean", of="age", amount="1")
         assert "Not an answer" in read(tried.text).one("section", class_="answer").text
         assert charges(service) == 0
 
 
 def test_the_sentence_and_the_sql_are_the_same_question(service: RunningService) -> None:
     visitor = Visitor(service)
-    fields = visitor.fill(visitor.get("/"), "/ask", verb="mean", of="income", where="sex = 'f'", by1="age",
+    page = visitor.get("/datasets/town")
+    fields = visitor.fill(page, "/datasets/town/ask", verb="mean", of="income", where="sex = 'f'", by1="age",
                           edges1="30, 60", by2="city")  # fmt: skip
-    told = visitor.client.post("/price", data=fields).json()
+    told = visitor.client.post("/datasets/town/price", data=fields).json()
     assert told["errors"] == {}
     back = visitor.client.post(
-        "/price", data={**fields, "source": "sql", "sql": told["sql"], "verb": "count"}
+        "/datasets/town/price", data={**fields, "source": "sql", "sql": told["sql"], "verb": "count"}
     )
     assert back.json()["question"] == told["question"]
-    again = visitor.client.post("/price", data={**fields, **back.json()["parts"], "source": "sentence"})
+    again = visitor.client.post(
+        "/datasets/town/price", data={**fields, **back.json()["parts"], "source": "sentence"}
+    )
     assert (
         again.json()["question"]
         == told["question"]
@@ -196,7 +215,7 @@ def test_a_mistake_is_told_beside_its_field_and_costs_nothing(
     shared_service: RunningService, changed: dict[str, str], field: str, words: str
 ) -> None:
     visitor, before = Visitor(shared_service), charges(shared_service)
-    response = visitor.send(visitor.get("/"), "/ask", do="ask", **changed)
+    response = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", **changed)
     page = read(response.text)
     assert response.status_code == 422
     shown = [p.attributes["id"] for p in page.all("p", class_="problem") if "hidden" not in p.attributes]
@@ -210,14 +229,24 @@ def test_a_mistake_is_told_beside_its_field_and_costs_nothing(
         if name in ("where", "of", "amount", "edges1"):
             assert page.one(id=name).attributes["value"] == typed
     assert charges(shared_service) == before
-    live = visitor.client.post("/price", data=visitor.fill(visitor.get("/"), "/ask", **changed)).json()
+    live = visitor.client.post(
+        "/datasets/town/price",
+        data=visitor.fill(visitor.get("/datasets/town"), "/datasets/town/ask", **changed),
+    ).json()
     assert list(live["errors"]) == [field]
 
 
 def test_what_is_too_dear_is_told_by_the_smaller_of_both_limits(start: Callable[..., RunningService]) -> None:
     service = start(limit={"rho": 1.0}, analyst_limit={"rho": 0.3})
     visitor = Visitor(service)
-    response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40", exact="rho", amount="2")
+    response = visitor.send(
+        visitor.get("/datasets/town"),
+        "/datasets/town/ask",
+        do="ask",
+        where="age > 40",
+        exact="rho",
+        amount="2",
+    )
     assert response.status_code == 409
     problem = read(response.text).one(id="amount-problem").text
     assert problem.startswith(
@@ -226,22 +255,24 @@ def test_what_is_too_dear_is_told_by_the_smaller_of_both_limits(start: Callable[
     assert "Nothing was charged. At most ρ = 0.3 would fit what is left for you." in problem
     # The way out is in the words of the form, and works.
     too_near = {"where": "age > 40", "exact": "margin", "amount": "0.5"}
-    response = visitor.send(visitor.get("/"), "/ask", do="ask", **too_near)
+    response = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", **too_near)
     found = re.search(
         r"A margin of error of ±.([\d.]+) or more", read(response.text).one(id="amount-problem").text
     )
     assert found is not None
     assert charges(service) == 0
-    response = visitor.send(visitor.get("/"), "/ask", do="ask", **{**too_near, "amount": found[1]})
+    response = visitor.send(
+        visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", **{**too_near, "amount": found[1]}
+    )
     assert response.status_code != 409
     assert charges(service) == 1
 
 
 def test_a_stopped_service_says_so_above_the_form(service: RunningService) -> None:
     visitor = Visitor(service)
-    page = visitor.get("/")
-    service.backend.access.stop("cura")
-    response = visitor.send(page, "/ask", do="ask", where="age > 40")
+    page = visitor.get("/datasets/town")
+    service.backend.access.stop("town", "cura")
+    response = visitor.send(page, "/datasets/town/ask", do="ask", where="age > 40")
     assert response.status_code == 423
     told = read(response.text)
     assert "stopped" in told.one(id="form-problem").text
@@ -273,7 +304,7 @@ def test_the_command_on_the_card_gets_the_same_answer_for_free(
     before = charges(shared_service)
     shown = json.loads(page.one(id="answer-json").text)
     words = shlex.split(page.one(id="answer-curl").text.replace("\\\n", " "))
-    assert words[:3] == ["curl", "-sS", f"{shared_service.url}/v1/query"]
+    assert words[:3] == ["curl", "-sS", f"{shared_service.url}/v1/datasets/town/query"]
     told = shared_service.ask(json.loads(words[words.index("-d") + 1])).json()
     assert told["cached"] is True
     assert charges(shared_service) == before
@@ -288,7 +319,7 @@ def test_a_command_that_might_be_charged_again_is_not_shown(
     odd = {"kind": "approx-dp", "epsilon": 0.123456789012, "delta": 1.23456789e-6}
     service.ask({"kind": "mean", "expression": "income", "by": ["sex"], "privacy": odd})
     visitor = Visitor(service)
-    (link,) = visitor.get("/history").one("table", class_="stack").all("a")
+    (link,) = visitor.get("/datasets/town/history").one("table", class_="stack").all("a")
     page = visitor.get(link.attributes["href"])
     words = shlex.split(page.one(id="answer-curl").text.replace("\\\n", " "))
     assert service.ask(json.loads(words[words.index("-d") + 1])).json()["cached"]
@@ -305,7 +336,7 @@ def test_a_command_that_might_be_charged_again_is_not_shown(
 def test_refining_shows_both_intervals_and_is_found_again(service: RunningService) -> None:
     visitor = Visitor(service)
     first = visitor.ask(where="age > 40", exact="rho", amount="0.02")
-    response = visitor.send(first, "/refine")
+    response = visitor.send(first, "/datasets/town/refine")
     page = visitor.get(response.headers["location"])
     assert charges(service) == 2
     before, now = json.loads(first.one(id="answer-json").text), json.loads(page.one(id="answer-json").text)
@@ -315,7 +346,7 @@ def test_refining_shows_both_intervals_and_is_found_again(service: RunningServic
     assert "refined" in page.one("p", class_="kicker").text
     assert len(list(page.one("dl", class_="receipt").all("code"))) == 2
     assert "ρ = 0.04 including the answers it refines" in page.one("dl", class_="receipt").text
-    again = visitor.send(first, "/refine")
+    again = visitor.send(first, "/datasets/town/refine")
     assert again.headers["location"] == response.headers["location"] + "?again"
     assert charges(service) == 2
     words = shlex.split(page.one(id="answer-curl").text.replace("\\\n", " "))
@@ -338,20 +369,20 @@ def test_an_average_by_groups_is_one_line_and_one_page(service: RunningService) 
     visitor = Visitor(service)
     visitor.ask(verb="mean", of="income", by1="sex", exact="rho", amount="0.5")
     visitor.ask(where="age > 40")
-    page = visitor.get("/history")
+    page = visitor.get("/datasets/town/history")
     links = list(page.one("table", class_="stack").all("a"))
     assert [link.text for link in links] == ["count where 40 < age", "mean(income) by sex"]
     card = visitor.get(links[1].attributes["href"]).one("section", class_="answer")
     assert [row.one("th").text for row in card.one("tbody").all("tr")] == ["f", "m", "other"]
     assert "ρ = 0.5" in page.one("table", class_="stack").text
-    other, receipt = (link.attributes["href"].removeprefix("/answers/") for link in links)
+    other, receipt = (link.attributes["href"].removeprefix("/datasets/town/answers/") for link in links)
     for wrong in ([receipt, receipt], [other, receipt], ["nope-1"], [receipt, "nope-1"]):
-        assert visitor.client.get(f"/answers/{','.join(wrong)}").status_code == 404
+        assert visitor.client.get(f"/datasets/town/answers/{','.join(wrong)}").status_code == 404
 
 
 def test_what_follows_from_what_is_public_is_answered_and_charged_nothing(service: RunningService) -> None:
     visitor = Visitor(service)
-    response = visitor.send(visitor.get("/"), "/ask", do="ask", where="")
+    response = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", where="")
     page = read(response.text)
     assert response.status_code == 200
     assert big(page) == 2000
@@ -362,7 +393,7 @@ def test_what_follows_from_what_is_public_is_answered_and_charged_nothing(servic
 def test_the_budget_counts_questions_like_the_last_one(start: Callable[..., RunningService]) -> None:
     service = start(limit={"rho": 1.0}, analyst_limit={"rho": 0.5})
     visitor = Visitor(service)
-    assert "not asked yet" in visitor.get("/").one("p", class_="budget-lead").text
+    assert "not asked yet" in visitor.get("/datasets/town").one("p", class_="budget-lead").text
     page = visitor.ask(where="age > 40", exact="rho", amount="0.1")
     lead = page.one("p", class_="budget-lead").text
     assert "About 4 questions like your last one left." in lead
@@ -373,7 +404,7 @@ def test_the_budget_counts_questions_like_the_last_one(start: Callable[..., Runn
     Visitor(service, "ben").ask(where="age > 41", exact="rho", amount="0.5")
     visitor.ask(where="age > 42", exact="rho", amount="0.3")
     # What all have left, 0.1, now pays for less than what she has left herself.
-    assert "Too little is left" in visitor.get("/").one("p", class_="budget-lead").text
+    assert "Too little is left" in visitor.get("/datasets/town").one("p", class_="budget-lead").text
 
 
 @pytest.mark.parametrize("limit", [{"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-6}, {"mu": 0.5}])
@@ -382,7 +413,7 @@ def test_every_kind_of_limit_has_a_price_to_begin_with(
 ) -> None:
     service = start(limit=limit, analyst_limit=None)
     visitor = Visitor(service)
-    response = visitor.send(visitor.get("/"), "/ask", do="ask", where="age > 40")
+    response = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", where="age > 40")
     assert response.status_code == 303, read(response.text).one("form", id="ask-form").text
     page = visitor.get(response.headers["location"])
     assert "of the shared budget is used" in page.one("p", class_="budget-lead").text
@@ -398,13 +429,20 @@ def test_a_table_whose_size_is_private_is_counted_with_noise(tmp_path: Path) -> 
     (tmp_path / "town.schema.yaml").write_text(private.to_yaml(), encoding="utf-8")
     with running(tmp_path) as service:
         visitor = Visitor(service)
-        page = visitor.get("/")
+        page = visitor.get("/datasets/town")
         assert "not public" in page.one("aside").text
         assert "2,000" not in page.text
         answer = visitor.ask(where="", exact="rho", amount="0.01")
         assert abs(big(answer) - 2000) < 100
         assert charges(service) == 1
-        mean = visitor.send(visitor.get("/"), "/ask", do="price", verb="mean", of="age", amount="0.5")
+        mean = visitor.send(
+            visitor.get("/datasets/town"),
+            "/datasets/town/ask",
+            do="price",
+            verb="mean",
+            of="age",
+            amount="0.5",
+        )
         assert "depends on the number of rows" in read(mean.text).one(id="price").text
         owes_nothing(visitor.ask(verb="mean", of="age", exact="rho", amount="0.5"))
 
@@ -422,7 +460,7 @@ def test_what_programs_asked_is_in_the_history_and_survives_another_schema(
     ):
         assert service.ask({**asked, **price}).status_code == 200
     visitor = Visitor(service)
-    page = visitor.get("/history")
+    page = visitor.get("/datasets/town/history")
     owes_nothing(page)
     assert [link.text for link in page.one("table", class_="stack").all("a")] == [
         "sum(income)",
@@ -433,7 +471,7 @@ def test_what_programs_asked_is_in_the_history_and_survives_another_schema(
     fewer = replace(SCHEMA, columns=[column for column in SCHEMA.columns if column.name != "income"])
     (tmp_path / "town.schema.yaml").write_text(fewer.to_yaml(), encoding="utf-8")
     later = Visitor(start(service.tokens))
-    told = later.get("/history")
+    told = later.get("/datasets/town/history")
     assert "sum(income)" in told.text
     assert not list(told.one("table", class_="stack").all("a"))
 
@@ -443,22 +481,27 @@ def test_what_programs_asked_is_in_the_history_and_survives_another_schema(
 
 def test_somebody_elses_answer_is_not_told_from_one_that_never_was(service: RunningService) -> None:
     ana, ben = Visitor(service), Visitor(service, "ben")
-    response = ana.send(ana.get("/"), "/ask", do="ask", where="age > 40", amount="0.1")
+    response = ana.send(
+        ana.get("/datasets/town"), "/datasets/town/ask", do="ask", where="age > 40", amount="0.1"
+    )
     place = response.headers["location"]
     never = place[:-1] + "99"
     theirs, nobodys = (ben.client.get(path) for path in (place, never))
     assert theirs.status_code == nobodys.status_code == 404
     assert theirs.text == nobodys.text
     refused = ben.client.post(
-        "/refine",
+        "/datasets/town/refine",
         data={"csrf": ben.csrf(), "receipts": place.rpartition("/")[2], "exact": "rho", "amount": "0.1"},
     )
     assert refused.status_code == 404
     assert charges(service, "ben") == 0
-    assert "40 &lt; age" not in ben.client.get("/").text + ben.client.get("/history").text
+    assert (
+        "40 &lt; age"
+        not in ben.client.get("/datasets/town").text + ben.client.get("/datasets/town/history").text
+    )
     cura = Visitor(service, "cura")
     assert cura.client.get(place).status_code == 404
-    assert "40 < age" not in cura.get("/history").text
+    assert "40 < age" not in cura.get("/datasets/town/history").text
 
 
 def test_what_paid_sums_answer_too_is_shown_as_it_was_asked(service: RunningService) -> None:
@@ -466,7 +509,11 @@ def test_what_paid_sums_answer_too_is_shown_as_it_was_asked(service: RunningServ
     visitor.ask(sql="SELECT MEDIAN(age) FROM t", **price)
     before = charges(service)
     response = visitor.send(
-        visitor.get("/"), "/ask", do="ask", sql="quantile(age, 0.1), quantile(age, 0.9)", **price
+        visitor.get("/datasets/town"),
+        "/datasets/town/ask",
+        do="ask",
+        sql="quantile(age, 0.1), quantile(age, 0.9)",
+        **price,
     )
     page = visitor.get(response.headers["location"])
     told = json.loads(page.one(id="answer-json").text)
@@ -474,7 +521,7 @@ def test_what_paid_sums_answer_too_is_shown_as_it_was_asked(service: RunningServ
     assert "asked before: free" in page.text
     assert charges(service) == before
     # Refined it stays what was asked.
-    finer = visitor.send(page, "/refine").headers["location"]
+    finer = visitor.send(page, "/datasets/town/refine").headers["location"]
     told = json.loads(visitor.get(finer).one(id="answer-json").text)
     assert [column["name"] for column in told["columns"]] == ["quantile(age, 0.1)", "quantile(age, 0.9)"]
     assert charges(service) == before + 1
@@ -492,17 +539,17 @@ def test_answers_are_added_up_with_the_interval_of_their_noises(service: Running
     told = json.loads(visitor.ask(by1="sex", exact="margin", amount="40").one(id="answer-json").text)
     women, men, _ = told["cells"]
     receipt = told["receipts"][0]
-    page = visitor.get(f"/history?term1={receipt}:0&sign2=-&term2={receipt}:1")
+    page = visitor.get(f"/datasets/town/history?term1={receipt}:0&sign2=-&term2={receipt}:1")
     words = page.one("div", class_="price").text.replace(",", "")
     difference, margin = women["value"] - men["value"], 40 * math.sqrt(2)
     between = f"between {math.floor(difference - margin)} and {math.ceil(difference + margin)}"
     assert f"= {difference:.0f} rows {between}: different from zero at 95 %." in words
     owes_nothing(page)
-    same = visitor.get(f"/history?term1={receipt}:0&sign2=-&term2={receipt}:0")
+    same = visitor.get(f"/datasets/town/history?term1={receipt}:0&sign2=-&term2={receipt}:0")
     assert "the same noise" in same.one("div", class_="price").text
     visitor.ask(verb="sum", of="income", exact="margin", amount="1e6")
-    income = json.loads(visitor.client.get("/v1/history").text)["entries"][-1]["receipt"]
-    mixed = visitor.get(f"/history?term1={receipt}:0&term2={income}:0")
+    income = json.loads(visitor.client.get("/v1/datasets/town/history").text)["entries"][-1]["receipt"]
+    mixed = visitor.get(f"/datasets/town/history?term1={receipt}:0&term2={income}:0")
     assert "one unit" in mixed.one("p", class_="note", role="alert").text
     assert charges(service) == 2
 
@@ -513,12 +560,12 @@ def test_answers_are_added_up_with_the_interval_of_their_noises(service: Running
 def test_every_page_keeps_the_policy_and_speaks_to_everybody(service: RunningService) -> None:
     visitor = Visitor(service)
     owes_nothing(visitor.get("/login"))
-    owes_nothing(visitor.get("/"))
+    owes_nothing(visitor.get("/datasets/town"))
     owes_nothing(visitor.ask(where="age > 40", amount="0.1"))
     owes_nothing(visitor.ask(by1="sex", by2="city", amount="0.1"))
-    owes_nothing(visitor.get("/history"))
-    owes_nothing(visitor.get("/answers/a-1", 404))
-    owes_nothing(visitor.get("/curator", 403))
+    owes_nothing(visitor.get("/datasets/town/history"))
+    owes_nothing(visitor.get("/datasets/town/answers/a-1", 404))
+    owes_nothing(visitor.get("/datasets/town/curator", 403))
 
 
 @pytest.mark.parametrize("name", ["style.css", "pages.css", "pages.js", "icon.svg"])
@@ -544,7 +591,7 @@ def test_known_noise_is_said_in_red_on_every_page(
 ) -> None:
     service = start(seed=seed)
     visitor, door = Visitor(service), Visitor(service, None)
-    for page in (door.get("/login"), visitor.get("/"), visitor.get("/history")):
+    for page in (door.get("/login"), visitor.get("/datasets/town"), visitor.get("/datasets/town/history")):
         told = [strip for strip in page.all("p", class_="strip") if "known seed" in strip.text]
         assert len(told) == (seed is not None)
 
@@ -566,7 +613,9 @@ def test_a_name_with_a_slash_has_its_page_too(service: RunningService) -> None:
     service.tokens["a/b"] = service.backend.create_token("test", "a/b")
     service.ask(COUNT, "a/b")
     curator = Visitor(service, "cura")
-    links = re.findall(r'href="(/curator/analysts/a[^"]*b)"', curator.client.get("/curator").text)
+    links = re.findall(
+        r'href="(/datasets/town/curator/analysts/a[^"]*b)"', curator.client.get("/datasets/town/curator").text
+    )
     assert len(links) == 1
     page = curator.client.get(links[0])
     assert page.status_code == 200
@@ -597,7 +646,7 @@ def test_a_long_question_does_not_fill_the_curators_page() -> None:
 
 
 def test_wide_tables_of_the_reference_scroll_in_their_frame_and_not_the_page() -> None:
-    page = reference_page(openapi_document("town"))
+    page = reference_page(openapi_document())
     for table in re.findall(r"<table.*?</caption>", page, re.DOTALL):
         if "Codes with their" not in table:
             assert f'tabindex="0">\n{table}' in page

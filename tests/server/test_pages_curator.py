@@ -21,26 +21,32 @@ ASKED = {"kind": "sentence", "text": "count where age > 40", "privacy": {"kind":
 
 def order(visitor: Visitor, **fields: str) -> Element:
     """Order something about tokens."""
-    response = visitor.client.post("/curator/tokens", data={"csrf": visitor.csrf(), **fields})
+    response = visitor.client.post("/datasets/town/curator/tokens", data={"csrf": visitor.csrf(), **fields})
     return read(response.text) if response.text else Element("", {})
 
 
 def test_analysts_see_nothing_of_the_curators(service: RunningService) -> None:
     analyst = Visitor(service)
-    pages = [analyst.client.get(path) for path in ("/curator", "/curator/analysts/ben")]
+    pages = [
+        analyst.client.get(path) for path in ("/datasets/town/curator", "/datasets/town/curator/analysts/ben")
+    ]
     pages += [
         analyst.client.post(
-            f"/curator/{what}", data={"csrf": analyst.csrf(), "stopped": "yes", "name": "eve"}
+            f"/datasets/town/curator/{what}", data={"csrf": analyst.csrf(), "stopped": "yes", "name": "eve"}
         )
         for what in ("stop", "attack", "check", "tokens")
     ]
     assert {page.status_code for page in pages} == {403}
     assert len({page.text for page in pages}) == 1
-    for text in (pages[0].text, analyst.client.get("/").text, analyst.client.get("/history").text):
-        assert "/curator" not in text
+    for text in (
+        pages[0].text,
+        analyst.client.get("/datasets/town").text,
+        analyst.client.get("/datasets/town/history").text,
+    ):
+        assert "/datasets/town/curator" not in text
         assert "ben" not in text
         assert "cura" not in text.replace("curator", "")
-    assert service.backend.access.stop_record() is None
+    assert service.backend.access.stop_record("town") is None
     assert len(service.backend.tokens()) == 3
 
 
@@ -50,17 +56,17 @@ def test_a_new_token_is_shown_once_and_opens_the_door(service: RunningService) -
     token = page.one(id="fresh-token").text
     assert token.startswith("dsc_")
     owes_nothing(page)
-    assert token not in curator.client.get("/curator").text
+    assert token not in curator.client.get("/datasets/town/curator").text
     service.tokens["zoe"] = token
     zoe = Visitor(service, "zoe")
-    assert "ρ = 0.25" in zoe.get("/").one("details", class_="amounts").text
-    assert zoe.client.get("/curator").status_code == 403
+    assert "ρ = 0.25" in zoe.get("/datasets/town").one("details", class_="amounts").text
+    assert zoe.client.get("/datasets/town/curator").status_code == 403
 
 
 def test_a_rotated_token_ends_the_old_one_and_its_sessions(service: RunningService) -> None:
     curator, ben = Visitor(service, "cura"), Visitor(service, "ben")
     token = order(curator, action="rotate", name="ben").one(id="fresh-token").text
-    assert ben.client.get("/").status_code == 303
+    assert ben.client.get("/datasets/town").status_code == 303
     assert ben.client.post("/login", data={"token": service.tokens["ben"]}).status_code == 401
     assert ben.client.post("/login", data={"token": token}).status_code == 303
 
@@ -68,9 +74,11 @@ def test_a_rotated_token_ends_the_old_one_and_its_sessions(service: RunningServi
 def test_a_revoked_token_is_shown_as_such_and_opens_nothing(service: RunningService) -> None:
     curator, ben = Visitor(service, "cura"), Visitor(service, "ben")
     order(curator, action="revoke", name="ben")
-    assert ben.client.get("/").status_code == 303
+    assert ben.client.get("/datasets/town").status_code == 303
     (row,) = (
-        r for r in curator.get("/curator").all("tr") if r.text.startswith("ben") and "revoked" in r.text
+        r
+        for r in curator.get("/datasets/town/curator").all("tr")
+        if r.text.startswith("ben") and "revoked" in r.text
     )
     assert not list(row.all("button"))
 
@@ -84,7 +92,7 @@ def test_a_revoked_token_is_shown_as_such_and_opens_nothing(service: RunningServ
         ({"action": "create", "name": "eve", "days": "0"}, "above 0"),
         ({"action": "create", "name": "eve", "limit": "-1"}, "above 0"),
         ({"action": "create", "name": "eve", "limit": "inf"}, "above 0"),
-        ({"action": "create", "name": "eve", "scope": "king"}, "analyst or curator"),
+        ({"action": "create", "name": "eve", "role": "king"}, "one of analyst, curator"),
         ({"action": "rotate", "name": "nobody"}, "valid token"),
         ({"action": "revoke", "name": "nobody"}, "known"),
     ],
@@ -93,7 +101,7 @@ def test_an_order_that_cannot_be_carried_out_says_why_and_keeps_what_was_typed(
     shared_service: RunningService, fields: dict[str, str], words: str
 ) -> None:
     before = shared_service.backend.tokens()
-    page = order(Visitor(shared_service, "cura"), **{"scope": "analyst", "days": "30", "limit": "", **fields})
+    page = order(Visitor(shared_service, "cura"), **{"role": "analyst", "days": "30", "limit": "", **fields})
     assert words in page.one("div", class_="note", role="alert").text
     assert shared_service.backend.tokens() == before
     if fields["action"] == "create":
@@ -103,22 +111,22 @@ def test_an_order_that_cannot_be_carried_out_says_why_and_keeps_what_was_typed(
 
 def test_the_switch_stops_everybody_until_it_is_turned_back(service: RunningService) -> None:
     curator = Visitor(service, "cura")
-    page = curator.get("/curator")
-    confirm = page.one("form", action="/curator/stop").one("details")
+    page = curator.get("/datasets/town/curator")
+    confirm = page.one("form", action="/datasets/town/curator/stop").one("details")
     assert "open" not in confirm.attributes, "the button that stops everything is behind a question"
-    assert curator.send(page, "/curator/stop").headers["location"] == "/curator"
+    assert curator.send(page, "/datasets/town/curator/stop").headers["location"] == "/datasets/town/curator"
     assert service.ask(ASKED).status_code == 423
-    stopped = curator.get("/curator")
+    stopped = curator.get("/datasets/town/curator")
     assert any("Stopped:" in strip.text for strip in stopped.all("p", class_="strip"))
     owes_nothing(stopped)
-    curator.send(stopped, "/curator/stop")
+    curator.send(stopped, "/datasets/town/curator/stop")
     assert service.ask(ASKED).status_code == 200
 
 
 def test_spending_is_drawn_against_the_limit_and_told_by_analyst(service: RunningService) -> None:
     service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 4.0}})
     service.ask({**ASKED, "text": "count where age > 41"}, "ben")
-    page = Visitor(service, "cura").get("/curator")
+    page = Visitor(service, "cura").get("/datasets/town/curator")
     picture = page.one("svg", class_="steps")
     assert "4.5 of 10 spent" in picture.one("desc").text
     assert "limit 10" in picture.text
@@ -127,15 +135,17 @@ def test_spending_is_drawn_against_the_limit_and_told_by_analyst(service: Runnin
     assert "80.0\u00a0% spent" in rows["ana"]
     assert "ρ = 0.5" in rows["ben"]
     assert "45.0\u00a0%" in page.one("dl", class_="tiles").text
-    asked = Visitor(service, "cura").get("/curator/analysts/ana")
+    asked = Visitor(service, "cura").get("/datasets/town/curator/analysts/ana")
     assert "count where 40 < age" in asked.text
-    assert not [link for link in asked.all("a") if link.attributes["href"].startswith("/answers")]
+    assert not [
+        link for link in asked.all("a") if link.attributes["href"].startswith("/datasets/town/answers")
+    ]
 
 
 def test_refusals_are_listed_with_who_and_why(service: RunningService) -> None:
     service.ask({**ASKED, "text": "count where age in (select 1)"})
     service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 500.0}}, "ben")
-    page = Visitor(service, "cura").get("/curator")
+    page = Visitor(service, "cura").get("/datasets/town/curator")
     told = [row.text for row in page.all("tr") if "count where" in row.text]
     assert "ben" in told[0]
     assert "budget-exceeded" in told[0]
@@ -149,7 +159,7 @@ def test_the_attack_is_told_in_a_sentence_and_on_bars(
     monkeypatch.setattr(curator_pages, "PATIENCE", 600.0)
     service.ask({**ASKED, "text": "count where age > 40 by owner", "privacy": {"kind": "zcdp", "rho": 0.01}})
     curator = Visitor(service, "cura")
-    response = curator.send(curator.get("/curator"), "/curator/attack")
+    response = curator.send(curator.get("/datasets/town/curator"), "/datasets/town/curator/attack")
     page = read(response.text)
     assert response.status_code == 200, page.text
     section = next(s for s in page.all("section") if s.attributes["aria-labelledby"] == "attack-title")
@@ -161,7 +171,7 @@ def test_the_attack_is_told_in_a_sentence_and_on_bars(
     assert len(list(section.all("svg", class_="marks"))) == 2
     owes_nothing(page)
     row = service.backend.dataset.ledger.history()[-1].seq
-    later = curator.client.get("/curator").text
+    later = curator.client.get("/datasets/town/curator").text
     assert lead.text in read(later).text, "it is shown until there is another"
     assert f"up to row {row} of the ledger" in later
 
@@ -175,7 +185,7 @@ def test_an_attack_that_is_still_running_does_not_keep_the_page_waiting(
     monkeypatch.setattr(Reconstructor, "update", lambda *given: may_go_on.wait(600) and begun(*given))
     service.ask(ASKED)
     curator = Visitor(service, "cura")
-    response = curator.send(curator.get("/curator"), "/curator/attack")
+    response = curator.send(curator.get("/datasets/town/curator"), "/datasets/town/curator/attack")
     may_go_on.set()
     assert response.status_code == 200
     assert "The attack is running" in response.text
@@ -185,14 +195,18 @@ def test_an_attack_that_is_still_running_does_not_keep_the_page_waiting(
 def test_the_ledger_is_checked_to_its_head_and_a_changed_trail_is_told(service: RunningService) -> None:
     service.ask(ASKED)
     curator = Visitor(service, "cura")
-    page = curator.get("/curator")
+    page = curator.get("/datasets/town/curator")
     head = service.backend.dataset.ledger.head[1]
     assert head in page.text
-    told = read(curator.send(page, "/curator/check").text).one("p", class_="note", role="status").text
+    told = (
+        read(curator.send(page, "/datasets/town/curator/check").text)
+        .one("p", class_="note", role="status")
+        .text
+    )
     assert re.search(r"\d+ rows of the ledger and \d+ lines of the audit log are consistent", told)
     trail = service.folder / "audit.jsonl"
     trail.write_text(trail.read_text().replace('"ana"', '"eve"'))
-    broken = curator.send(page, "/curator/check")
+    broken = curator.send(page, "/datasets/town/curator/check")
     assert broken.status_code == 503
     assert "fit together" not in broken.text
     assert read(broken.text).one("div", class_="note", role="alert").text.strip()

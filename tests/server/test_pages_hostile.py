@@ -56,7 +56,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 
 def test_hostile_names_and_values_are_text_wherever_they_stand(hostile: RunningService) -> None:
     visitor = Visitor(hostile, "eve")
-    page = visitor.get("/")
+    page = visitor.get("/datasets/town")
     owes_nothing(page)
     assert WHO in page.one("form", action="/logout").text
     options = list(page.one(id="by1").all("option"))
@@ -81,7 +81,7 @@ def test_hostile_groups_questions_and_answers_are_text(hostile: RunningService) 
     page = visitor.ask(verb="sum", of='"{}"'.format(IMAGE.replace('"', '""')), where=f"{column} = {level}")
     owes_nothing(page)
     assert "</option>" in page.one("p", class_="big").text
-    owes_nothing(visitor.get("/history"))
+    owes_nothing(visitor.get("/datasets/town/history"))
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_hostile_text_in_any_field_comes_back_as_text(hostile: RunningService, f
     visitor = Visitor(hostile, "eve")
     changed = {"verb": "sum", "of": "1", "where": "TRUE", "source": "sql" if field == "sql" else "sentence"}
     fields = {
-        **visitor.fill(visitor.get("/"), "/ask"),
+        **visitor.fill(visitor.get("/datasets/town"), "/datasets/town/ask"),
         **changed,
         "by1": TEMPLATE,
         "edges1": "3",
@@ -104,11 +104,11 @@ def test_hostile_text_in_any_field_comes_back_as_text(hostile: RunningService, f
     }
     body = "&".join(f"{_encoded(name)}={_encoded(value)}" for name, value in fields.items())
     kind = {"content-type": "application/x-www-form-urlencoded"}
-    response = visitor.client.post("/ask", content=body, headers=kind)
+    response = visitor.client.post("/datasets/town/ask", content=body, headers=kind)
     assert response.status_code in (200, 409, 422)
     page = read(response.text)
     owes_nothing(page)
-    live = visitor.client.post("/price", content=body, headers=kind)
+    live = visitor.client.post("/datasets/town/price", content=body, headers=kind)
     assert live.headers["content-type"] == "application/json"
     assert live.status_code == 200
 
@@ -120,21 +120,21 @@ def _encoded(text: str) -> str:
 def test_hostile_people_are_text_on_the_curators_page(hostile: RunningService) -> None:
     hostile.ask({"kind": "sentence", "text": SCRIPT, "privacy": {"kind": "zcdp", "rho": 1.0}}, "eve")
     curator = Visitor(hostile, "cura")
-    page = curator.get("/curator")
+    page = curator.get("/datasets/town/curator")
     owes_nothing(page)
     assert WHO in page.text
     link = next(a for a in page.all("a") if a.text == WHO)
     theirs = curator.get(link.attributes["href"])
     owes_nothing(theirs)
     assert WHO in theirs.one("h1").text
-    forms = [form for form in page.all("form", action="/curator/tokens") if form.text.strip()]
+    forms = [form for form in page.all("form", action="/datasets/town/curator/tokens") if form.text.strip()]
     assert WHO in {field.attributes["value"] for form in forms for field in form.all("input", name="name")}
 
 
 def test_a_body_that_is_no_form_is_refused_and_not_repeated(hostile: RunningService) -> None:
     visitor = Visitor(hostile, "eve")
     for body in (b"\xff\xfe\x00", b"{}", b"&&&===" * 50, b"a=1&" * 5000):
-        response = visitor.client.post("/ask", content=body)
+        response = visitor.client.post("/datasets/town/ask", content=body)
         assert response.status_code in (403, 422)
         owes_nothing(read(response.text))
 

@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from tests.server.conftest import RunningService
 
 
-@pytest.mark.parametrize("path", ["/", "/history", "/answers/a-1", "/curator", "/curator/analysts/ana"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/datasets/town/history",
+        "/datasets/town/answers/a-1",
+        "/datasets/town/curator",
+        "/datasets/town/curator/analysts/ana",
+    ],
+)
 def test_whoever_is_not_logged_in_is_sent_to_the_door(shared_service: RunningService, path: str) -> None:
     response = Visitor(shared_service, None).client.get(path)
     assert (response.status_code, response.headers["location"]) == (303, "/login")
@@ -31,17 +40,17 @@ def test_every_wrong_token_gets_the_same_page(service: RunningService) -> None:
 
 def test_a_session_is_a_strict_cookie_that_ends_with_logging_out(service: RunningService) -> None:
     visitor = Visitor(service)
-    page = visitor.get("/")
+    page = visitor.get("/datasets/town")
     cookie = visitor.client.cookies["discreet"]
     response = visitor.send(page, "/logout")
     assert response.headers["location"] == "/login"
     visitor.client.cookies.set("discreet", cookie)
-    assert visitor.client.get("/").headers["location"] == "/login"
+    assert visitor.client.get("/datasets/town").headers["location"] == "/login"
 
 
 def test_logging_in_sets_the_flags_of_the_cookie_and_shows_no_token(shared_service: RunningService) -> None:
     client = shared_service.client(None)
-    for who, place in (("ana", "/"), ("cura", "/curator")):
+    for who, place in (("ana", "/datasets/town"), ("cura", "/datasets/town/curator")):
         response = client.post("/login", data={"token": shared_service.tokens[who]})
         assert response.headers["location"] == place
         flags = response.headers["set-cookie"]
@@ -59,8 +68,11 @@ def test_a_form_that_logs_in_from_another_site_is_refused(shared_service: Runnin
         assert "set-cookie" not in response.headers
 
 
-POSTS = ["/ask", "/refine", "/price", "/logout", "/curator/stop", "/curator/attack", "/curator/check",
-         "/curator/tokens"]  # fmt: skip
+POSTS = [
+    "/logout",
+    *(f"/datasets/town/{path}" for path in ("ask", "refine", "price")),
+    *(f"/datasets/town/curator/{path}" for path in ("stop", "attack", "check", "tokens")),
+]
 
 
 @pytest.mark.parametrize("path", POSTS)
@@ -68,9 +80,9 @@ def test_a_form_without_proof_of_where_it_came_from_does_nothing(service: Runnin
     mine, other = Visitor(service, "cura"), Visitor(service, "ben")
     right = {
         "do": "ask", "verb": "count", "where": "age > 40", "exact": "rho", "amount": "0.1", "stopped": "yes",
-        "action": "create", "name": "eve", "scope": "curator", "days": "9",
+        "action": "create", "name": "eve", "role": "curator", "days": "9",
     }  # fmt: skip
-    page = mine.get("/")
+    page = mine.get("/datasets/town")
     proof = mine.csrf()
     attempts: list[tuple[dict[str, str], dict[str, str]]] = [
         (right, {}),
@@ -84,7 +96,7 @@ def test_a_form_without_proof_of_where_it_came_from_does_nothing(service: Runnin
     for form, headers in attempts:
         assert mine.client.post(path, data=form, headers=headers).status_code == 403
     assert service.backend.dataset.ledger.spent("cura").charges == 0
-    assert service.backend.access.stop_record() is None
+    assert service.backend.access.stop_record("town") is None
     assert {token["name"] for token in service.backend.tokens()} == {"ana", "ben", "cura"}
-    assert mine.client.get("/").status_code == 200
-    assert page.one("form", action="/ask")
+    assert mine.client.get("/datasets/town").status_code == 200
+    assert page.one("form", action="/datasets/town/ask")

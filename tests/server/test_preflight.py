@@ -64,7 +64,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_a_table_that_is_not_there_is_said_before_its_schema_is_looked_for(tmp_path: Path) -> None:
     path = configured(tmp_path, table="nowhere.csv")
-    with pytest.raises(ParameterError, match=r"^table of the configuration must be a file .* no '.*nowhere"):
+    with pytest.raises(
+        ParameterError, match=r"^datasets\.town\.table of the configuration must be a file .* no '.*nowhere"
+    ):
         check(path)
 
 
@@ -99,10 +101,14 @@ def test_a_check_finds_a_cell_at_the_head_of_the_table_and_does_not_quote_it(tmp
 def test_a_check_finds_folders_that_are_missing_and_folders_instead_of_files(
     tmp_path: Path, key: str
 ) -> None:
-    with pytest.raises(ParameterError, match=rf"^{key} of the configuration must be in a folder"):
+    with pytest.raises(
+        ParameterError, match=rf"^(datasets\.town\.)?{key} of the configuration must be in a folder"
+    ):
         check(configured(tmp_path, **{key: "nowhere/file"}))
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ParameterError, match=rf"^{key} of the configuration must be a file, and "):
+    with pytest.raises(
+        ParameterError, match=rf"^(datasets\.town\.)?{key} of the configuration must be a file, and "
+    ):
         check(configured(tmp_path, **{key: "folder"}))
 
 
@@ -160,7 +166,7 @@ def test_a_lost_ledger_is_refused_before_an_empty_one_takes_its_place_so_that_a_
     (tmp_path / "town.ledger").unlink()
     path = configured(tmp_path)
     for begin in (lambda: check(path), lambda: app.serve(path, ready=lambda *_: None)):
-        with pytest.raises(LedgerTampered, match=r"row 3 paid for an answer, and is not.*ledger restore"):
+        with pytest.raises(LedgerTampered, match=r"row 4 paid for an answer, and is not.*ledger restore"):
             begin()
     assert not (tmp_path / "town.ledger").exists()
     done = discreet("ledger", "restore", "kept.ledger", "--to", "town.ledger", cwd=tmp_path)
@@ -176,7 +182,7 @@ def test_a_check_finds_a_ledger_that_went_back(tmp_path: Path) -> None:
         service.ask(COUNT)
     (tmp_path / "town.ledger").unlink()
     Ledger.restore(tmp_path / "kept.ledger", tmp_path / "town.ledger").close()
-    with pytest.raises(LedgerTampered, match=r"must hold row 3.*went back to an earlier state"):
+    with pytest.raises(LedgerTampered, match=r"must hold row 4.*went back to an earlier state"):
         check(configured(tmp_path))
 
 

@@ -33,7 +33,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 
 
 def preview(service: RunningService, question: dict[str, Any], who: str = "ana") -> dict[str, Any]:
-    response = service.client(who).post("/v1/preview", json=question)
+    response = service.client(who).post("/v1/datasets/town/preview", json=question)
     assert response.status_code == 200, response.text
     told: dict[str, Any] = response.json()
     return told
@@ -138,7 +138,7 @@ def test_a_refinement_is_a_question_of_its_own(service: RunningService, question
 def test_a_refinement_of_somebody_elses_answer_is_refused_as_it_would_be(service: RunningService) -> None:
     receipts = service.ask(COUNT, "ben").json()["receipts"]
     refined = {**COUNT, "refines": receipts}
-    asked, priced = service.ask(refined), service.client().post("/v1/preview", json=refined)
+    asked, priced = service.ask(refined), service.client().post("/v1/datasets/town/preview", json=refined)
     assert asked.status_code == priced.status_code == 422
     assert asked.json()["error"]["message"] == priced.json()["error"]["message"]
 
@@ -173,7 +173,9 @@ def test_the_page_says_already_paid_to_whoever_paid(service: RunningService) -> 
     seen = {}
     for who in ("ana", "ben"):
         visitor = Visitor(service, who)
-        shown = read(visitor.send(visitor.get("/"), "/ask", do="price", **form).text)
+        shown = read(
+            visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="price", **form).text
+        )
         seen[who] = (shown.one(id="price").text, shown.one(id="ask-button").text)
     assert "already paid: free" in seen["ana"][0]
     assert seen["ana"][1] == "Ask: free"
@@ -191,14 +193,22 @@ def test_the_margin_of_a_mean_by_groups_is_told_before_and_by_group_once_they_we
     assert before["expected"] == []
     visitor = Visitor(service)
     asked = {"do": "price", "verb": "mean", "of": "income", "by1": "sex", "amount": "0.01"}
-    told = read(visitor.send(visitor.get("/"), "/ask", **asked).text).one(id="price").text
+    told = (
+        read(visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", **asked).text)
+        .one(id="price")
+        .text
+    )
     assert f"in a group of {before['n_rows']:,.0f} rows (rows split evenly; 95 %)" in told
     counted = service.ask({"kind": "count", "by": ["sex"], "privacy": RHO}).json()
     after = preview(service, MEANS)
     assert [one["key"] for one in after["expected"]] == [cell["key"] for cell in counted["cells"]]
     assert [one["n_rows"] for one in after["expected"]] == [max(c["value"], 0.0) for c in counted["cells"]]
     assert preview(service, MEANS, "ben")["expected"] == []
-    told = read(visitor.send(visitor.get("/"), "/ask", **asked).text).one(id="price").text
+    told = (
+        read(visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", **asked).text)
+        .one(id="price")
+        .text
+    )
     assert "by group, as you have counted them (95 %)" in told
     page = visitor.ask(verb="mean", of="income", by1="sex", amount="0.01")
     assert "Interval (95 %)" in page.one("section", class_="answer").text

@@ -41,7 +41,7 @@ def test_a_service_counts_questions_across_restarts(tmp_path: Path) -> None:
         histogram = {"kind": "histogram", "columns": ["sex", "city"], "privacy": PRIVACY}
         assert service.ask(histogram).status_code == 200
     with running(tmp_path, tokens, **LIMITS) as service:
-        budget = service.client("ana").get("/v1/budget").json()
+        budget = service.client("ana").get("/v1/datasets/town/budget").json()
         assert budget["own"]["left"]["queries"] == 1
         assert budget["own"]["limit"]["kind"] == "posterior-odds"
         assert service.ask(count(2)).status_code == 200
@@ -53,7 +53,7 @@ def test_a_service_counts_questions_across_restarts(tmp_path: Path) -> None:
         assert service.ask(count(1), "ben").status_code == 200
         assert service.ask(count(4), "ben").status_code == 200
         assert service.ask(count(5), "ben").status_code == 409
-        page = Visitor(service, "ana").get("/")
+        page = Visitor(service, "ana").get("/datasets/town")
         assert "Too little is left" in page.one("p", class_="budget-lead").text
         assert "100.0\u00a0% of your budget is used" in page.one("p", class_="budget-lead").text
         amounts = page.one("details", class_="amounts").text
@@ -76,7 +76,7 @@ def test_analysts_can_be_given_a_number_of_questions(tmp_path: Path) -> None:
     assert "queries needs an epsilon and a delta" in wrong.err
     with running(tmp_path, **LIMITS) as service:
         order = {"action": "create", "name": "eva", "limit": {"kind": "posterior-odds", **LIMITS["limit"]}}
-        assert service.client("cura").post("/v1/curator/tokens", json=order).status_code == 200
+        assert service.client("cura").post("/v1/datasets/town/curator/tokens", json=order).status_code == 200
         assert str(service.backend.dataset.ledger.guarantee("eva")).endswith(
             "4 questions (replace-one, person)"
         )

@@ -1,13 +1,13 @@
 """``discreet audit-log``: check, rotate and begin the audit log of a service."""
 
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from discreet.cli.console import Console, write_out
 from discreet.cli.options import Json
-from discreet.cli.token import ConfigFile, load_config, open_service_ledger, operator_name
+from discreet.cli.token import ConfigFile, load_config, open_ledgers, operator_name
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,39 +19,39 @@ _DEFAULT = Path("config.yaml")
 
 @app.command()
 def check(config: ConfigFile = _DEFAULT, json: Json = False) -> None:
-    """Verify every line of the log, and that it has the line whose hash the ledger keeps."""
+    """Verify every line of the log, and that it has the lines whose hashes the ledgers keep."""
     from discreet.formatting import count_noun, number
     from discreet.server.audit_log import ServiceLog
 
     settings = load_config(config)
     log = ServiceLog(settings.audit_log)
-    with closing(open_service_ledger(settings)) as ledger:
-        last = log.compare(settings.dataset, ledger)
+    found: dict[str, Any] = {}
+    with open_ledgers(settings) as ledgers:
+        for name, ledger in ledgers.items():
+            last, anchors = log.compare(name, ledger), ledger.log_anchors()
+            anchored = 0 if last is None or last.log not in anchors else anchors[last.log].line
+            found[name] = {"anchored": anchored, "logs": list(anchors)}
         lines, elsewhere = log.check()
-        anchors = ledger.log_anchors()
     console = Console(as_json=json)
-    anchored = 0 if last is None or last.log not in anchors else anchors[last.log].line
     console.json(
         {
             "audit_log": str(log.path),
             "intact": True,
             "lines": lines,
             "elsewhere": elsewhere,
-            "anchored": anchored,
-            "logs": list(anchors),
+            "datasets": found,
         }
     )
-    console.line(
-        f"{log.path}: {count_noun(lines, 'line')}, intact. "
-        f"The ledger keeps the hash of line {number(anchored)}."
-    )
+    console.line(f"{log.path}: {count_noun(lines, 'line')}, intact.")
+    for name, one in found.items():
+        console.line(f"The ledger of {name} keeps the hash of line {number(one['anchored'])}.")
+        if len(one["logs"]) > 1:
+            console.line(
+                f"{count_noun(len(one['logs']), 'log')} were begun for this ledger, and this is one of them."
+            )
     if elsewhere:
         console.line(
             f"Lines 1 to {number(elsewhere)} are in files that were moved elsewhere, and were not verified."
-        )
-    if len(anchors) > 1:
-        console.line(
-            f"{count_noun(len(anchors), 'log')} were begun for this ledger, and this is one of them."
         )
 
 
@@ -62,10 +62,12 @@ def rotate(config: ConfigFile = _DEFAULT) -> None:
 
     settings = load_config(config)
     log = ServiceLog(settings.audit_log)
-    with closing(open_service_ledger(settings)) as ledger:
-        log.confirm(settings.dataset, ledger)
+    with open_ledgers(settings) as ledgers:
+        for name, ledger in ledgers.items():
+            log.confirm(name, ledger)
         old = log.rotate()
-        log.anchor(settings.dataset, ledger)
+        for name, ledger in ledgers.items():
+            log.anchor(name, ledger)
     write_out(
         f"{log.path} goes on; the lines so far are in {old}.\n" if old else "The log has no line yet.\n"
     )
@@ -73,11 +75,11 @@ def rotate(config: ConfigFile = _DEFAULT) -> None:
 
 @app.command()
 def begin(config: ConfigFile = _DEFAULT) -> None:
-    """Begin a new log because the last one is lost, or is kept on another machine; the ledger records it."""
+    """Begin a new log because the last one is lost, or is kept on another machine; the ledgers record it."""
     from discreet.server.audit_log import ServiceLog
 
     settings = load_config(config)
     log = ServiceLog(settings.audit_log)
-    with closing(open_service_ledger(settings)) as ledger:
-        log.begin(ledger, operator_name())
-    write_out(f"{log.path} was begun, and the ledger says so.\n")
+    with open_ledgers(settings) as ledgers:
+        log.begin(list(ledgers.values()), operator_name())
+    write_out(f"{log.path} was begun, and the ledgers say so.\n")

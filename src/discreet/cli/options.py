@@ -158,13 +158,28 @@ class MethodCommand(TyperCommand):
 
 @contextlib.contextmanager
 def open_service(table: str) -> "Iterator[RemoteDatabase | None]":
-    """Yield the database of a service, whose token is in ``DISCREET_TOKEN``; None for any other table."""
+    """Yield a table of a service, whose token is in ``DISCREET_TOKEN``; None for any other table.
+
+    Parameters
+    ----------
+    table : str
+        Table as it was named on the command line; one of a service as ``https://HOST/datasets/NAME``.
+    """
     if not table.startswith(("http://", "https://")):
         yield None
         return
-    from discreet.client.database import RemoteDatabase
+    from discreet.client import RemoteDatabase, connect
+    from discreet.errors import ParameterError
 
-    with RemoteDatabase(table) as database:
+    url, _, name = table.rstrip("/").rpartition("/datasets/")
+    if not url:
+        with connect(table) as service:
+            names = ", ".join(f"{service.url}/datasets/{one.name}" for one in service.datasets())
+        raise ParameterError(
+            "table of a service must be named by its address, which ends in /datasets/NAME. You may ask "
+            f"{names or 'none so far: a curator grants them'}."
+        )
+    with RemoteDatabase(url, name) as database:
         yield database
 
 

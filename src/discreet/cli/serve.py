@@ -8,6 +8,7 @@ import typer
 from discreet.cli.console import write_out
 
 if TYPE_CHECKING:
+    from discreet.server.config import Config
     from discreet.server.service import Service
 
 
@@ -26,7 +27,7 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    """Answer analysts' queries over HTTP, under one budget, until stopped.
+    """Answer analysts' queries on private tables over HTTP, under their budgets, until stopped.
 
     Ctrl-C or SIGTERM stops it gracefully: running queries are finished, and no paid answer is lost.
     """
@@ -37,7 +38,7 @@ def serve(
         settings = Config.load(config)
         probe(settings)
         write_out(
-            f"{config}: ready. The service answers queries on {settings.dataset} at {settings.listen}.\n"
+            f"{config}: ready. The service answers queries on {_names(settings)} at {settings.listen}.\n"
         )
         return
     from discreet.server import app
@@ -45,19 +46,23 @@ def serve(
     if check:
         settings = app.check(config)
         write_out(
-            f"{config}: valid. The service would answer queries on {settings.dataset} at {settings.listen}.\n"
+            f"{config}: valid. The service would answer queries on {_names(settings)} at {settings.listen}.\n"
         )
         return
 
     def print_address(address: str, service: "Service") -> None:
-        write_out(f"discreet answers queries on {service.dataset.name} at {address}\n")
-        valid = [token for token in service.tokens() if token["state"] == "valid"]
-        if not any(token["scope"] == "curator" for token in valid):
+        write_out(f"discreet answers queries on {_names(service.config)} at {address}\n")
+        valid = [token for token in service.tokens.list_tokens() if token["state"] == "valid"]
+        if not any(token["role"] in ("curator", "operator") for token in valid):
             write_out(
                 "There is no curator's token yet. Create one, and one for each analyst:\n"
-                f"  discreet token create NAME --scope curator --config {config}\n"
+                f"  discreet token create NAME --role curator --config {config}\n"
             )
         if service.config.seed is not None:
             write_out("WARNING: a seed is set, so the noise can be reproduced. Use it for tests only.\n")
 
     app.serve(config, ready=print_address)
+
+
+def _names(config: "Config") -> str:
+    return ", ".join(config.datasets)

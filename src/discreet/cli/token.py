@@ -1,7 +1,8 @@
 """``discreet token``: make, list, replace and revoke the tokens of a service."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,18 +14,29 @@ from discreet.cli.console import Console, write_out
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet.server.config import Config
+    from discreet.ledger import Ledger
+    from discreet.privacy import Promise
+    from discreet.server.config import Config, DatasetConfig
     from discreet.server.credentials import TokenAdmin
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Manage the tokens of a service, also while it runs; changes take effect immediately.",
+    help="Manage the tokens and grants of a service, also while it runs; changes take effect immediately.",
 )
 ConfigFile = Annotated[
     Path, typer.Option("--config", help="The configuration of the service.", envvar="DISCREET_CONFIG")
 ]
 Name = Annotated[str, typer.Argument(help="Name of the bearer, whose queries are charged to it.")]
+Role = Literal["analyst", "curator", "operator"]
+DatasetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        help="Data set that is granted; '*' for all, also later ones. Not needed if there is one.",
+    ),
+]
+RoleOption = Annotated[Role, typer.Option(help="What is granted; an operator has every data set.")]
 _DEFAULT = Path("config.yaml")
 
 
@@ -32,7 +44,8 @@ _DEFAULT = Path("config.yaml")
 def create(
     name: Name,
     config: ConfigFile = _DEFAULT,
-    scope: Annotated[Literal["analyst", "curator"], typer.Option(help="What it opens.")] = "analyst",
+    dataset: DatasetOption = None,
+    role: RoleOption = "analyst",
     days: Annotated[int, typer.Option(help="Days until it expires.", min=1, max=3660)] = 90,
     epsilon: Annotated[
         float | None, typer.Option(help=("A limit for this bearer, which cannot be changed later."))
@@ -48,15 +61,18 @@ def create(
         int | None, typer.Option(help="With --epsilon and --delta: maximum number of queries.")
     ] = None,
 ) -> None:
-    """Create a token and print it once; it cannot be shown again."""
+    """Create a token with a grant and print it once; it cannot be shown again.
+
+    It opens all data sets that are granted to its bearer.
+    """
     numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "queries": queries}
     with _open_tokens(config) as (tokens, settings):
-        limit = None
+        granted, limit = _dataset(settings, dataset, role), None
         if any(value is not None for value in numbers.values()):
             from discreet.server.dataset import load_schema
 
-            limit = options.make_promise(load_schema(settings), **numbers)
-        token = tokens.create(operator_name(), name, scope, days=days, limit=limit)
+            limit = options.make_promise(load_schema(_entry(settings, granted)), **numbers)
+        token = tokens.create(operator_name(), name, days=days, dataset=granted, role=role, limit=limit)
     write_out(token + "\n")
 
 
@@ -69,9 +85,12 @@ def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
     console.json({"tokens": rows})
     console.table(
         "",
-        ("name", "scope", "made", "expires", "state"),
-        ((t["name"], t["scope"], _day(t["created"]), _day(t["expires"]), t["state"]) for t in rows),
-        left=4,
+        ("name", "at", "role", "made", "expires", "state"),
+        (
+            (t["name"], t["at"], t["role"] or "nothing", _day(t["created"]), _day(t["expires"]), t["state"])
+            for t in rows
+        ),
+        left=5,
     )
 
 
@@ -91,6 +110,48 @@ def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
     write_out(f"{name}: {'revoked' if count else 'had no valid token'}.\n")
 
 
+@app.command()
+def grant(
+    name: Name, config: ConfigFile = _DEFAULT, dataset: DatasetOption = None, role: RoleOption = "analyst"
+) -> None:
+    """Give a name a role on a data set, in place of the one that it has there."""
+    with _open_tokens(config) as (tokens, settings):
+        granted = _dataset(settings, dataset, role)
+        tokens.grant(operator_name(), name, granted, role)
+    write_out(f"{name}: {role} of {'all data sets' if granted == '*' else granted}.\n")
+
+
+@app.command()
+def withdraw(name: Name, config: ConfigFile = _DEFAULT, dataset: DatasetOption = None) -> None:
+    """Withdraw the role of a name on a data set; it takes effect immediately, also in open sessions."""
+    with _open_tokens(config) as (tokens, settings):
+        granted = _dataset(settings, dataset, "analyst")
+        had = tokens.withdraw(operator_name(), name, granted)
+    write_out(f"{name}: {'withdrawn' if had else 'had no role there'}.\n")
+
+
+def _dataset(settings: "Config", named: str | None, role: Role) -> str:
+    """Return the data set that an option names; the only one, or all for an operator, if it names none."""
+    from discreet.server.access import EVERY
+
+    if named is None and role == "operator":
+        return EVERY
+    if named is None and len(settings.datasets) == 1:
+        return next(iter(settings.datasets))
+    return EVERY if named == EVERY else _entry(settings, named).name
+
+
+def _entry(settings: "Config", named: str | None) -> "DatasetConfig":
+    """Return the entry of a data set in the configuration."""
+    from discreet.errors import ParameterError
+
+    if named not in settings.datasets:
+        raise ParameterError(
+            f"--dataset must be one of {', '.join(settings.datasets)}, was {named or 'not given'}. Name one."
+        )
+    return settings.datasets[named]
+
+
 @contextmanager
 def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
     """Open the token store of a service, and yield it with the configuration of the service."""
@@ -101,14 +162,7 @@ def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
     settings = load_config(config)
     access = AccessStore(settings.access)
     try:
-        tokens = TokenAdmin(
-            access,
-            ServiceLog(settings.audit_log),
-            lambda: open_service_ledger(settings),
-            rule=settings.rule,
-            order=settings.order,
-        )
-        yield tokens, settings
+        yield TokenAdmin(access, ServiceLog(settings.audit_log), partial(_set_limit, settings)), settings
     finally:
         access.close()
 
@@ -126,11 +180,25 @@ def load_config(config: Path) -> "Config":
     return Config.load(config)
 
 
-def open_service_ledger(settings: "Config") -> Any:
-    """Open the ledger of a service."""
+@contextmanager
+def open_ledgers(settings: "Config") -> "Iterator[dict[str, Ledger]]":
+    """Open the ledgers of all data sets of a service, and yield them by name."""
     from discreet.server.dataset import load_schema, open_ledger
 
-    return open_ledger(settings, load_schema(settings))
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(open_ledger(entry, load_schema(entry)))
+            for name, entry in settings.datasets.items()
+        }
+
+
+def _set_limit(settings: "Config", dataset: str, name: str, limit: "Promise") -> None:
+    """Set the limit of one bearer in the ledger of a data set."""
+    from discreet.server.dataset import load_schema, open_ledger
+
+    entry = settings.datasets[dataset]
+    with open_ledger(entry, load_schema(entry)) as ledger:
+        ledger.set_owner_limit(name, limit, rule=entry.rule, order=entry.order)
 
 
 def operator_name() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ PRIVACY_AMOUNTS: dict[type[Promise], tuple[str, ...]] = {
     ZCDP: ("rho",),
     GaussianDP: ("mu",),
 }
+DATASET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 ROUNDING = 1e-9  # relative; another machine may compute a standard deviation a few units differently
 
 
@@ -25,6 +27,15 @@ def check_number(name: str, value: Any, fits: bool) -> None:
     if not fits or isinstance(value, bool):
         must = "a number of seconds above 0" if name == "timeout" else "a whole number from 0 to 100"
         raise ParameterError(f"{name} of RemoteDatabase must be {must}, was {value!r}.")
+
+
+def check_dataset(name: Any) -> None:
+    """Refuse what cannot be the name of a data set, before it becomes part of an address."""
+    if not (isinstance(name, str) and DATASET_NAME.fullmatch(name)):
+        raise ParameterError(
+            "dataset of RemoteDatabase must be a name of letters, digits, dots, underscores and hyphens, was "
+            f"{name!r}. discreet.connect(url).datasets() lists those that you may ask."
+        )
 
 
 def refuse_owner(verb: str, owner: str | None) -> None:

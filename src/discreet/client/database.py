@@ -12,20 +12,14 @@ from pydantic import ValidationError
 from discreet.arguments import checked_arguments
 from discreet.client._arguments import (
     ROUNDING,
-    check_number,
+    check_dataset,
     is_same_cost,
     promise_body,
     refuse_owner,
     to_floats,
 )
 from discreet.client.responses import ResponseReader
-from discreet.client.transport import (
-    Transport,
-    read_token,
-    tls_verification,
-    validate_url,
-    warn_if_unencrypted,
-)
+from discreet.client.transport import open_transport
 from discreet.errors import DiscreetError, ParameterError
 from discreet.privacy import (
     PosteriorOdds,
@@ -52,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
+    from discreet.client.transport import BearerToken
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.calibration import QueryNoise
 
@@ -68,6 +63,8 @@ class RemoteDatabase(PrivateTable):
     ----------
     url : str
         Address of the service, such as ``https://data.example.org``.
+    dataset : str
+        Name of the table, as :meth:`Client.datasets <discreet.client.Client.datasets>` lists it.
     token : str, optional
         Access token from the curator; by default the value of the variable ``DISCREET_TOKEN``.
     timeout : float
@@ -107,27 +104,21 @@ class RemoteDatabase(PrivateTable):
     def __init__(
         self,
         url: str,
-        token: str | None = None,
+        dataset: str,
+        token: str | BearerToken | None = None,
         *,
         timeout: float = 60.0,
         retries: int = 5,
         verify: bool | str | os.PathLike[str] | ssl.SSLContext = True,
     ) -> None:
         """Check the parameters, connect, and read the schema of the table."""
-        address = validate_url(url)
-        check_number("timeout", timeout, isinstance(timeout, int | float) and 0 < timeout < float("inf"))
-        check_number("retries", retries, isinstance(retries, int) and 0 <= retries <= 100)
+        check_dataset(dataset)
         self._verify = verify
-        self._transport = Transport(
-            address,
-            read_token(token),
-            timeout=float(timeout),
-            retries=retries,
-            verify=tls_verification(verify),
-        )
-        warn_if_unencrypted(address)
+        self._transport = open_transport(url, token, timeout=timeout, retries=retries, verify=verify)
+        self._dataset = dataset
+        self._path = f"/v1/datasets/{dataset}"
         try:
-            self._read_schema(self._transport.get("/v1/schema"))
+            self._read_schema(self._transport.get(f"{self._path}/schema"))
         except BaseException:
             # Also when interrupted: the caller has no reference to close it by.
             self.close()
@@ -139,7 +130,7 @@ class RemoteDatabase(PrivateTable):
         return self._transport.url
 
     @property
-    def dataset(self) -> str | None:
+    def dataset(self) -> str:
         """Lasting name of the table."""
         return self._dataset
 
@@ -182,7 +173,7 @@ class RemoteDatabase(PrivateTable):
             body["plan"] = [promise_body(promise) for promise in plan]
         if refines is not None:
             body["refines"] = [refines]
-        response = self._transport.post("/v1/query", body, pays=True)
+        response = self._transport.post(f"{self._path}/query", body, pays=True)
         answer = response.get("answer")
         noise = _charged_noise(candidates, answer.get("cost") if isinstance(answer, dict) else None)
         return self._read_answer(answer, bound, noise, refined=refines is not None)
@@ -210,7 +201,7 @@ class RemoteDatabase(PrivateTable):
         if len(candidates) == 1:
             return bound, candidates[0]
         body = _aggregate_body(question, privacy, variance)
-        response = self._transport.post("/v1/preview", body, pays=False)
+        response = self._transport.post(f"{self._path}/preview", body, pays=False)
         return bound, _charged_noise(candidates, response.get("cost"))
 
     def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
@@ -274,7 +265,7 @@ class RemoteDatabase(PrivateTable):
         row = receipt.rpartition("-")[2] if isinstance(receipt, str) else ""
         entries: Any = []
         if row.isascii() and row.isdigit() and 0 < int(row) < 2**53:
-            entries = self._transport.get("/v1/history", after=int(row) - 1, first=1, format="json")
+            entries = self._transport.get(f"{self._path}/history", after=int(row) - 1, first=1, format="json")
             entries = entries.get("entries")
         try:
             entry = next((entry for entry in entries if entry["receipt"] == receipt), None)
@@ -326,7 +317,7 @@ class RemoteDatabase(PrivateTable):
         body = self._text_query_body(text, privacy, sd)
         if refines:
             body["refines"] = [refines] if isinstance(refines, str) else list(refines)
-        response = self._transport.post("/v1/query", body, pays=True)
+        response = self._transport.post(f"{self._path}/query", body, pays=True)
         return self._parse(QueryResult.from_wire, response, pays=True)
 
     @checked_arguments
@@ -342,7 +333,7 @@ class RemoteDatabase(PrivateTable):
         """
         refuse_owner("preview", owner)
         body = self._text_query_body(text, privacy, sd)
-        return self._parse(Preview.from_wire, self._transport.post("/v1/preview", body, pays=False))
+        return self._parse(Preview.from_wire, self._transport.post(f"{self._path}/preview", body, pays=False))
 
     def _text_query_body(self, text: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
         """Return the body of a request with a text query; refuses here what the service would refuse."""
@@ -369,7 +360,7 @@ class RemoteDatabase(PrivateTable):
             Refused: the service shows the budget of the token's holder alone.
         """
         refuse_owner("budget", owner)
-        return self._parse(Budget.model_validate, self._transport.get("/v1/budget"))
+        return self._parse(Budget.model_validate, self._transport.get(f"{self._path}/budget"))
 
     def history(self, *, after: int = 0, last: int | None = None, owner: str | None = None) -> History:
         """Return what the holder of the token has paid for, with the answers, oldest first. Free.
@@ -393,7 +384,7 @@ class RemoteDatabase(PrivateTable):
         which, left = ({"first": _PAGE}, None) if last is None else ({"last": last}, last)
         more = True
         while more:
-            response = self._transport.get("/v1/history", after=after, **which, format="json")
+            response = self._transport.get(f"{self._path}/history", after=after, **which, format="json")
             try:
                 page = list(response["entries"])
                 rows, more = [history_rows(entry)[0]["row"] for entry in page], response["more"]
@@ -421,7 +412,7 @@ class RemoteDatabase(PrivateTable):
         seed : int
             Seed of the draw; the same rows for the same seed.
         """
-        rows = self._transport.get("/v1/dummy", n=n, seed=seed, format="json").get("rows")
+        rows = self._transport.get(f"{self._path}/dummy", n=n, seed=seed, format="json").get("rows")
         columns = list(rows.values()) if isinstance(rows, dict) else []
         if not columns or not all(isinstance(cells, list) and len(cells) == n for cells in columns):
             raise self._unexpected_response("rows that cannot be read")
@@ -433,7 +424,7 @@ class RemoteDatabase(PrivateTable):
         self._transport.close()
 
     def _read_schema(self, response: Mapping[str, Any]) -> None:
-        """Store the public facts of a response to ``/v1/schema``; refuses facts that do not fit together."""
+        """Store the public facts of a response about the schema; refuses facts that do not fit together."""
         try:
             schema = Schema.from_dict(response["schema"])
             n_rows, digest, dataset = response["n_rows"], response["digest"], response["dataset"]
@@ -445,9 +436,8 @@ class RemoteDatabase(PrivateTable):
         whole = isinstance(n_rows, int) and not isinstance(n_rows, bool) and n_rows >= 0
         if (not whole) if public else n_rows is not None:
             raise self._unexpected_response("a number of rows that does not go with its schema")
-        if not isinstance(dataset, str | None):
-            raise self._unexpected_response("a name that is no text")
-        self._dataset: str | None = dataset
+        if dataset != self._dataset:
+            raise self._unexpected_response("another table than the one that was named")
         self._seeded = response.get("seeded") is True
         limits = response.get("limits")
         known = limits if isinstance(limits, dict) else {}
@@ -509,7 +499,8 @@ class RemoteDatabase(PrivateTable):
         return ResponseReader(self.url).unexpected_response(what).error(attempts=1, pays=pays, lost=True)
 
     def __repr__(self) -> str:
-        return f"RemoteDatabase({self.url!r}, {len(self.schema.released)} columns, {self.neighbors})"
+        about = f"{len(self.schema.released)} columns, {self.neighbors}"
+        return f"RemoteDatabase({self.url!r}, {self.dataset!r}, {about})"
 
     def __enter__(self) -> Self:
         return self
@@ -524,7 +515,8 @@ class RemoteDatabase(PrivateTable):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reconnect, (self.url, self._transport.timeout, self._transport.retries, self._verify)
+        transport = self._transport
+        return _reconnect, (self.url, self.dataset, transport.timeout, transport.retries, self._verify)
 
 
 def _aggregate_body(question: Aggregate, privacy: Promise | None, variance: float | None) -> dict[str, Any]:
@@ -539,6 +531,6 @@ def _charged_noise(candidates: Sequence[QueryNoise], cost: Any) -> QueryNoise:
     return next((n for n in candidates if n.promise and kinds[-1:] == [n.promise.kind]), candidates[0])
 
 
-def _reconnect(url: str, timeout: float, retries: int, verify: Any) -> RemoteDatabase:
+def _reconnect(url: str, dataset: str, timeout: float, retries: int, verify: Any) -> RemoteDatabase:
     """Connect again where a pickle is read, with the token of that environment."""
-    return RemoteDatabase(url, timeout=timeout, retries=retries, verify=verify)
+    return RemoteDatabase(url, dataset, timeout=timeout, retries=retries, verify=verify)

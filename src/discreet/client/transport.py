@@ -15,6 +15,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
+from discreet.client._arguments import check_number
 from discreet.client.responses import FailedAttempt, ResponseReader
 from discreet.errors import AccessRefused, DiscreetWarning, MissingExtra, ParameterError, ServiceError
 from discreet.noise import Stream
@@ -194,6 +195,32 @@ class Transport:
             return mine
 
 
+def open_transport(
+    url: str,
+    token: str | BearerToken | None,
+    *,
+    timeout: float,
+    retries: int,
+    verify: bool | str | os.PathLike[str] | ssl.SSLContext,
+) -> Transport:
+    """Return the sender of requests to a service, after checking every setting.
+
+    Parameters
+    ----------
+    url, token, timeout, retries, verify
+        As for :class:`~discreet.client.RemoteDatabase`.
+    """
+    address = validate_url(url)
+    check_number("timeout", timeout, isinstance(timeout, int | float) and 0 < timeout < float("inf"))
+    check_number("retries", retries, isinstance(retries, int) and 0 <= retries <= 100)
+    bearer = read_token(token)
+    transport = Transport(
+        address, bearer, timeout=float(timeout), retries=retries, verify=tls_verification(verify)
+    )
+    warn_if_unencrypted(address)
+    return transport
+
+
 def validate_url(url: str) -> str:
     """Return the address of a service in its canonical form; refuses others without quoting secrets."""
     must = "url of RemoteDatabase must be http:// or https:// and a host"
@@ -218,8 +245,10 @@ def validate_url(url: str) -> str:
     return f"{parts.scheme}://{place}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
 
 
-def read_token(given: str | None) -> BearerToken:
+def read_token(given: str | BearerToken | None) -> BearerToken:
     """Return the token that was given, or that of the environment."""
+    if isinstance(given, BearerToken):
+        return given
     text = os.environ.get(TOKEN) if given is None else given
     if not text:
         raise AccessRefused(
@@ -265,7 +294,7 @@ def warn_if_unencrypted(url: str) -> None:
             "url of RemoteDatabase should be https:// unless the service is on this machine, was http://: "
             "anybody on the way can read the token and the answers.",
             DiscreetWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

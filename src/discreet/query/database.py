@@ -381,7 +381,7 @@ def _named_columns(matrix: AnyArray, curation: Curation) -> dict[str, AnyArray]:
 
 
 def _history_entry(entry: Entry, recall: Callable[[str], Answer]) -> dict[str, Any]:
-    """Return one charge as ``/v1/history`` has it; value, sd and law are None without an answer."""
+    """Return one charge as the history of a service has it; value, sd and law are None without an answer."""
     receipt = entry.receipt
     answer: dict[str, Any] = {}
     if entry.answer is not None and (entry.asked or {}).get("question") is not None:

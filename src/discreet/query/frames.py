@@ -273,7 +273,7 @@ def history_rows(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     Parameters
     ----------
     entry : mapping
-        Entry of ``/v1/history``: receipt, row, when, what, asked, cost, value, sd, law, and the numbers of a
+        Entry of a history: receipt, row, when, what, asked, cost, value, sd, law, and the numbers of a
         text query. An answer to another aggregate has one row, with the number or the list of all of them;
         so has a charge whose query has its numbers at a later charge, with none.
     """
@@ -304,7 +304,7 @@ class History(Frame):
 
     @classmethod
     def from_entries(cls, entries: Iterable[Mapping[str, Any]]) -> History:
-        """Return the history of charges, in the form that ``/v1/history`` has them in."""
+        """Return the history of charges, in the form that the history of a service has."""
         rows = [row for entry in entries for row in history_rows(entry)]
         return cls(Frame.from_rows(HISTORY_COLUMNS, rows).columns)
 

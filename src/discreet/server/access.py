@@ -1,4 +1,4 @@
-"""Tokens, browser sessions and the stop switch of a service, kept in one SQLite file."""
+"""Tokens, grants, browser sessions and stop switches of a service, kept in one SQLite file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ from discreet.errors import ParameterError, SourceError
 from discreet.noise import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-Scope: TypeAlias = Literal["analyst", "curator"]
+Role: TypeAlias = Literal["analyst", "curator", "operator"]
+ROLES: tuple[Role, ...] = ("analyst", "curator", "operator")
+"""Roles in the order of what they open: each may do what the one before it may."""
+
+EVERY = "*"
+"""Instead of the name of a data set: all of them, also those to come."""
 
 PREFIX = "dsc_"
 """Beginning of every token, so that a leaked one is found by searching for it."""
@@ -33,14 +38,16 @@ _MAX_SESSIONS = 16  # per token, more browsers than one person uses
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (format INTEGER NOT NULL, latest REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS tokens (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL, scope TEXT NOT NULL, digest BLOB NOT NULL UNIQUE,
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL, dataset TEXT NOT NULL, digest BLOB NOT NULL UNIQUE,
     created REAL NOT NULL, expires REAL NOT NULL, revoked REAL);
+CREATE TABLE IF NOT EXISTS grants (
+    name TEXT NOT NULL, dataset TEXT NOT NULL, role TEXT NOT NULL, PRIMARY KEY (name, dataset));
 CREATE TABLE IF NOT EXISTS sessions (
     digest BLOB PRIMARY KEY, token INTEGER NOT NULL REFERENCES tokens (id), form TEXT NOT NULL,
     expires REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS switch (stopped INTEGER NOT NULL, who TEXT NOT NULL, since REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS stops (dataset TEXT PRIMARY KEY, who TEXT NOT NULL, since REAL NOT NULL);
 """
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +58,40 @@ class Caller:
     ----------
     name : str
         Name under which charges are made, the owner in the ledger.
-    scope : {"analyst", "curator"}
-        Routes that are open to the caller; a curator may use those of an analyst too.
     token_id : int
         Number of the token that the caller presented.
+    grants : mapping of str to str
+        Role on each data set, as of the request; the key ``"*"`` stands for all of them.
     """
 
     name: str
-    scope: Scope
     token_id: int
+    grants: Mapping[str, Role]
+
+    def role(self, dataset: str) -> Role | None:
+        """Return the highest role on a data set; None if it is not granted."""
+        return highest_role(self.grants, dataset)
+
+    def may(self, role: Role, dataset: str) -> bool:
+        """Return whether the caller has a role on a data set, or a higher one."""
+        own = self.role(dataset)
+        return own is not None and ROLES.index(own) >= ROLES.index(role)
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the caller may operate the service as a whole."""
+        return self.grants.get(EVERY) == "operator"
 
     @property
     def is_curator(self) -> bool:
-        """Whether the curator's routes are open to the caller."""
-        return self.scope == "curator"
+        """Whether the caller is a curator of any data set, or an operator."""
+        return any(role != "analyst" for role in self.grants.values())
+
+
+def highest_role(grants: Mapping[str, Role], dataset: str) -> Role | None:
+    """Return the higher of the roles that grants give on one data set and on every one; None for none."""
+    roles = [grants[key] for key in (dataset, EVERY) if key in grants]
+    return max(roles, key=ROLES.index, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +102,10 @@ class StoredToken:
     ----------
     id : int
         Number of the token, unique in the file.
-    name, scope
-        Name and scope of the token's bearer, as in `Caller`.
+    name : str
+        Name of the token's bearer, as in `Caller`.
+    dataset : str
+        Data set at which the token is valid; ``"*"`` for every one that is granted to the bearer.
     created, expires : float
         Start and end of its validity, in seconds since 1970.
     revoked : float or None
@@ -85,7 +114,7 @@ class StoredToken:
 
     id: int
     name: str
-    scope: Scope
+    dataset: str
     created: float
     expires: float
     revoked: float | None
@@ -118,14 +147,14 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class StopRecord:
-    """The fact that the service is stopped: by which caller, and since when in seconds since 1970."""
+    """The fact that a data set is stopped: by which caller, and since when in seconds since 1970."""
 
     caller: str
     since: float
 
 
 class AccessStore:
-    """Tokens, sessions and the stop switch of one service.
+    """Tokens, grants, sessions and stop switches of one service.
 
     Parameters
     ----------
@@ -137,10 +166,11 @@ class AccessStore:
     Privacy
     -------
     Only the SHA-256 of a token is stored, so read access to the file does not give access to the service;
-    write access does. A token that was revoked, here or by another process, is rejected from then on: the
-    cache is dropped whenever the file has changed. After that only the requested rows are read again, so the
-    time of a lookup does not depend on the size of the file. Time never goes back: the latest time seen is
-    stored, so that setting the clock back does not revive an expired token.
+    write access does. A token that was revoked or a grant that was withdrawn, here or by another process, has
+    no effect from then on, also in an open session: the cache is dropped whenever the file has changed. After
+    that only the requested rows are read again, so the time of a lookup does not depend on the size of the
+    file. Time never goes back: the latest time seen is stored, so that setting the clock back does not revive
+    an expired token.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
@@ -157,7 +187,8 @@ class AccessStore:
         self._tokens: dict[bytes, StoredToken] = {}
         self._callers: dict[int, StoredToken] = {}
         self._sessions: dict[bytes, tuple[StoredToken, str, float]] = {}
-        self._stop_record: StopRecord | None = None
+        self._grants: dict[str, dict[str, Role]] = {}
+        self._stops: dict[str, StopRecord] = {}
 
     # Time.
 
@@ -179,57 +210,79 @@ class AccessStore:
         self._saved_latest = latest
 
     def _read_latest(self) -> float:
-        return float(self._reader.execute("SELECT latest FROM about").fetchone()[0])
+        return float(self._rows("SELECT latest FROM about")[0][0])
 
     # Tokens.
 
-    def create(self, name: str, scope: Scope, *, days: float) -> str:
+    def create(
+        self, name: str, *, days: float, dataset: str = EVERY, grants: Mapping[str, Role] | None = None
+    ) -> str:
         """Create a token and return it; it cannot be shown again.
 
         Parameters
         ----------
         name : str
-            Name of the bearer, who is charged. A name has at most one valid token: see :meth:`rotate`.
-        scope : {"analyst", "curator"}
-            Routes that the token opens.
+            Name of the bearer, who is charged. At each `dataset` a name has at most one valid token: see
+            :meth:`rotate`.
         days : float
             Days until the token expires, above 0 and at most 3660.
+        dataset : str
+            Data set at which the token is valid. Whoever issues a token knows it, so one that the curator of
+            a data set issues is valid there alone; ``"*"`` is for all that is granted to the bearer.
+        grants : mapping of str to str, optional
+            Roles by data set that the name is given with it, as for :meth:`grant`; None for no new ones.
         """
         _check_name(name)
-        if scope not in ("analyst", "curator"):
-            raise ParameterError(f"scope of a token must be analyst or curator, was {scope!r}.")
+        for granted, role in (grants or {}).items():
+            check_grant(name, granted, role)
         if not (isinstance(days, int | float) and 0 < days <= 3660):
             raise ParameterError(f"days of a token must be above 0 and at most 3660, were {days!r}.")
         with self._transaction() as cursor:
-            if self._valid_tokens(cursor, name):
+            if self._valid_tokens(cursor, name, dataset):
                 raise ParameterError(
                     f"name of a new token must be one without a valid token, and {name!r} has one. Rotate "
                     "it, or revoke it first."
                 )
-            return self._issue(cursor, name, scope, days * _DAY)
+            for granted, role in (grants or {}).items():
+                self._put_grant(cursor, name, granted, role)
+            return self._issue(cursor, name, dataset, days * _DAY)
 
-    def rotate(self, name: str) -> str:
-        """Revoke the token of a name and return a new one with the same scope and lifetime."""
+    def rotate(self, name: str, dataset: str = EVERY) -> str:
+        """Revoke the token of a name and return a new one with the same lifetime; its grants stay.
+
+        Parameters
+        ----------
+        name, dataset
+            As for :meth:`create`.
+        """
         with self._transaction() as cursor:
-            tokens = self._valid_tokens(cursor, name)
+            tokens = self._valid_tokens(cursor, name, dataset)
             if not tokens:
                 raise ParameterError(
                     f"name of a token to rotate must have a valid token, and {name!r} has none. Create one."
                 )
-            self._revoke(cursor, name)
+            self._revoke(cursor, name, dataset)
             last = tokens[-1]
-            return self._issue(cursor, name, last.scope, last.expires - last.created)
+            return self._issue(cursor, name, dataset, last.expires - last.created)
 
-    def revoke(self, name: str) -> int:
-        """Revoke all tokens of a name at once; return how many were valid."""
+    def revoke(self, name: str, dataset: str | None = None) -> int:
+        """Revoke tokens of a name at once; return how many were valid.
+
+        Parameters
+        ----------
+        name : str
+            Name of the bearer.
+        dataset : str, optional
+            Data set, as for :meth:`create`; None revokes all tokens of the name.
+        """
         with self._transaction() as cursor:
-            valid = len(self._valid_tokens(cursor, name))
-            if not valid and not self._read_tokens(cursor, name):
+            valid = len(self._valid_tokens(cursor, name, dataset))
+            if not valid and not self._read_tokens(cursor, name, dataset):
                 raise ParameterError(
                     f"name of a token to revoke must be known, and {name!r} is not. `discreet token list` "
                     "says which are."
                 )
-            self._revoke(cursor, name)
+            self._revoke(cursor, name, dataset)
         return valid
 
     def tokens(self) -> list[StoredToken]:
@@ -243,18 +296,27 @@ class AccessStore:
         with self._lock:
             self._refresh()
             stored = self._find_token(digest)
+            caller = self._caller(stored)
             valid = stored.state(self.now()) == "valid"
-        return Caller(stored.name, stored.scope, stored.id) if valid else None
+        return caller if valid else None
 
-    def is_valid(self, caller: Caller) -> bool:
-        """Return whether the token that a caller presented is still valid."""
+    def _caller(self, stored: StoredToken) -> Caller:
+        """Return the bearer of a token, with what is granted to the bearer where the token is valid."""
+        grants: dict[str, Role] = self._find_grants(stored.name)
+        if stored.dataset != EVERY:
+            role = highest_role(grants, stored.dataset)
+            grants = {} if role is None else {stored.dataset: role}
+        return Caller(stored.name, stored.id, grants)
+
+    def is_valid(self, caller: Caller, dataset: str) -> bool:
+        """Return whether a caller's token is still valid, and the data set still granted."""
         with self._lock:
             self._refresh()
             stored = self._callers.get(caller.token_id)
             if stored is None:
                 rows = self._rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", caller.token_id)  # noqa: S608
                 stored = self._callers[caller.token_id] = StoredToken(*rows[0]) if rows else _NO_TOKEN
-            return stored.state(self.now()) == "valid"
+            return stored.state(self.now()) == "valid" and self._caller(stored).role(dataset) is not None
 
     def _find_token(self, digest: bytes) -> StoredToken:
         stored = self._tokens.get(digest)
@@ -265,25 +327,82 @@ class AccessStore:
             stored = self._tokens[digest] = StoredToken(*rows[0])
         return stored
 
-    def _issue(self, cursor: sqlite3.Cursor, name: str, scope: Scope, seconds: float) -> str:
+    def _issue(self, cursor: sqlite3.Cursor, name: str, dataset: str, seconds: float) -> str:
         token, now = PREFIX + _secret(), self.now()
         cursor.execute(
-            "INSERT INTO tokens (name, scope, digest, created, expires) VALUES (?, ?, ?, ?, ?)",
-            (name, scope, _digest(token), now, now + seconds),
+            "INSERT INTO tokens (name, dataset, digest, created, expires) VALUES (?, ?, ?, ?, ?)",
+            (name, dataset, _digest(token), now, now + seconds),
         )
         return token
 
-    def _read_tokens(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
-        rows = cursor.execute(f"SELECT {_COLUMNS} FROM tokens WHERE name = ? ORDER BY id", (name,))  # noqa: S608
+    def _read_tokens(self, cursor: sqlite3.Cursor, name: str, dataset: str | None) -> list[StoredToken]:
+        rows = cursor.execute(
+            f"SELECT {_COLUMNS} FROM tokens WHERE {_NAMED} ORDER BY id",  # noqa: S608
+            (name, dataset),
+        )
         return [StoredToken(*row) for row in rows]
 
-    def _valid_tokens(self, cursor: sqlite3.Cursor, name: str) -> list[StoredToken]:
+    def _valid_tokens(self, cursor: sqlite3.Cursor, name: str, dataset: str | None) -> list[StoredToken]:
         now = self.now()
-        return [token for token in self._read_tokens(cursor, name) if token.state(now) == "valid"]
+        return [token for token in self._read_tokens(cursor, name, dataset) if token.state(now) == "valid"]
 
-    def _revoke(self, cursor: sqlite3.Cursor, name: str) -> None:
-        cursor.execute("UPDATE tokens SET revoked = ? WHERE name = ? AND revoked IS NULL", (self.now(), name))
-        cursor.execute("DELETE FROM sessions WHERE token IN (SELECT id FROM tokens WHERE name = ?)", (name,))
+    def _revoke(self, cursor: sqlite3.Cursor, name: str, dataset: str | None) -> None:
+        cursor.execute(
+            f"UPDATE tokens SET revoked = ?3 WHERE {_NAMED} AND revoked IS NULL",  # noqa: S608
+            (name, dataset, self.now()),
+        )
+        cursor.execute(
+            f"DELETE FROM sessions WHERE token IN (SELECT id FROM tokens WHERE {_NAMED})",  # noqa: S608
+            (name, dataset),
+        )
+
+    # Grants.
+
+    def grant(self, name: str, dataset: str, role: Role) -> None:
+        """Give a name a role on a data set, instead of the one it had there; it takes effect at once.
+
+        Parameters
+        ----------
+        name : str
+            Name of a bearer, who may get a token later.
+        dataset : str
+            Name of the data set, or ``"*"`` for every one, also those to come.
+        role : {"analyst", "curator", "operator"}
+            Role that is given; that of an operator is on every data set.
+        """
+        check_grant(name, dataset, role)
+        with self._transaction() as cursor:
+            self._put_grant(cursor, name, dataset, role)
+
+    def withdraw(self, name: str, dataset: str) -> bool:
+        """Withdraw the role of a name on a data set; return whether it had one."""
+        with self._transaction() as cursor:
+            cursor.execute("DELETE FROM grants WHERE name = ? AND dataset = ?", (name, dataset))
+            return cursor.rowcount > 0
+
+    def grants(self, name: str | None = None) -> dict[str, dict[str, Role]]:
+        """Return roles by data set, by name: of one name, or of all for None."""
+        with self._lock:
+            if name is not None:
+                self._refresh()
+                return {name: dict(self._find_grants(name))}
+            found: dict[str, dict[str, Role]] = {}
+            for who, dataset, role in self._rows("SELECT name, dataset, role FROM grants ORDER BY name"):
+                found.setdefault(who, {})[dataset] = role
+            return found
+
+    def _find_grants(self, name: str) -> dict[str, Role]:
+        if name not in self._grants:
+            rows = self._rows("SELECT dataset, role FROM grants WHERE name = ?", name)
+            self._grants[name] = dict(rows)
+        return self._grants[name]
+
+    def _put_grant(self, cursor: sqlite3.Cursor, name: str, dataset: str, role: Role) -> None:
+        cursor.execute(
+            "INSERT INTO grants (name, dataset, role) VALUES (?, ?, ?) "
+            "ON CONFLICT (name, dataset) DO UPDATE SET role = excluded.role",
+            (name, dataset, role),
+        )
 
     # Sessions.
 
@@ -314,7 +433,8 @@ class AccessStore:
             token, form, expires = self._find_session(digest)
             now = self.now()
             valid = token.state(now) == "valid" and now < expires
-        return Session(Caller(token.name, token.scope, token.id), form, expires) if valid else None
+            caller = self._caller(token)
+        return Session(caller, form, expires) if valid else None
 
     def _find_session(self, digest: bytes) -> tuple[StoredToken, str, float]:
         stored = self._sessions.get(digest)
@@ -332,26 +452,27 @@ class AccessStore:
         with self._transaction() as cursor:
             cursor.execute("DELETE FROM sessions WHERE digest = ?", (_digest(secret),))
 
-    # The stop switch.
+    # Stop switches.
 
-    def stop_record(self) -> StopRecord | None:
-        """Return by which caller and since when the service is stopped; None while it runs."""
+    def stop_record(self, dataset: str) -> StopRecord | None:
+        """Return by which caller and since when a data set is stopped; None while it answers."""
         with self._lock:
             self._refresh()
-            return self._stop_record
+            return self._stops.get(dataset)
 
-    def stop(self, caller: str) -> None:
-        """Stop all answers from now on, in the name of a caller."""
-        self._switch(caller, stopped=True)
-
-    def resume(self, caller: str) -> None:
-        """Allow answers again, in the name of a caller."""
-        self._switch(caller, stopped=False)
-
-    def _switch(self, caller: str, *, stopped: bool) -> None:
+    def stop(self, dataset: str, caller: str) -> None:
+        """Stop all answers about a data set from now on, in the name of a caller."""
         with self._transaction() as cursor:
-            cursor.execute("DELETE FROM switch")
-            cursor.execute("INSERT INTO switch VALUES (?, ?, ?)", (int(stopped), caller, self.now()))
+            cursor.execute(
+                "INSERT INTO stops (dataset, who, since) VALUES (?, ?, ?) "
+                "ON CONFLICT (dataset) DO UPDATE SET who = excluded.who, since = excluded.since",
+                (dataset, caller, self.now()),
+            )
+
+    def resume(self, dataset: str) -> None:
+        """Allow answers about a data set again."""
+        with self._transaction() as cursor:
+            cursor.execute("DELETE FROM stops WHERE dataset = ?", (dataset,))
 
     # The file.
 
@@ -360,10 +481,12 @@ class AccessStore:
         version = self._rows("PRAGMA data_version")[0][0]
         if version == self._data_version:
             return
-        stopped, caller, since, latest = self._rows(_STATE)[0]
-        self._stop_record = StopRecord(caller, since) if stopped else None
-        self._latest = max(self._latest, latest)
-        self._tokens, self._callers, self._sessions = {}, {}, {}
+        self._stops = {
+            dataset: StopRecord(who, since)
+            for dataset, who, since in self._rows("SELECT dataset, who, since FROM stops")
+        }
+        self._latest = max(self._latest, self._read_latest())
+        self._tokens, self._callers, self._sessions, self._grants = {}, {}, {}, {}
         self._data_version = version
 
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -451,13 +574,13 @@ class AccessStore:
             self._writer.close()
 
 
-_COLUMNS = "id, name, scope, created, expires, revoked"
+_COLUMNS = "id, name, dataset, created, expires, revoked"
+_NAMED = "name = ?1 AND (dataset = ?2 OR ?2 IS NULL)"  # tokens of a name, at one data set or at all
 _SESSION = (
-    "SELECT sessions.form, sessions.expires, tokens.id, name, scope, created, tokens.expires, revoked "
+    "SELECT sessions.form, sessions.expires, tokens.id, name, dataset, created, tokens.expires, revoked "
     "FROM sessions JOIN tokens ON tokens.id = sessions.token WHERE sessions.digest = ?"
 )
-_STATE = "SELECT stopped, who, since, latest FROM about LEFT JOIN switch"
-_NO_TOKEN = StoredToken(0, "", "analyst", 0.0, 0.0, 0.0)
+_NO_TOKEN = StoredToken(0, "", EVERY, 0.0, 0.0, 0.0)
 
 
 def contains_token(text: str) -> bool:
@@ -480,3 +603,15 @@ def _check_name(name: Any) -> None:
         )
     if name == "total":
         raise ParameterError("name of a token must not be 'total', which is what the whole budget is called.")
+
+
+def check_grant(name: str, dataset: str, role: Any) -> None:
+    """Refuse a name that no bearer may have, and a role that cannot be given on a data set."""
+    _check_name(name)
+    if role not in ROLES:
+        raise ParameterError(f"role of a grant must be one of {', '.join(ROLES)}, was {role!r}.")
+    if (role == "operator") > (dataset == EVERY):
+        raise ParameterError(
+            f"data set of an operator's grant must be {EVERY!r}, which is every one, was {dataset!r}. Grant "
+            "the role of a curator for one."
+        )

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from discreet.schema import Schema
-    from discreet.server.config import Tls
+    from discreet.server.config import DatasetConfig, Tls
 
 __all__ = ["check", "serve"]
 
@@ -84,9 +84,9 @@ _START_TIMEOUT = 600  # seconds after which a worker that does not respond is re
 def check(path: str | os.PathLike[str]) -> Config:
     """Check a configuration without changing anything, and return it.
 
-    Checks the keys, the schema, the first rows of the table, files and folders, and the certificate; and for
-    a ledger that exists, that it belongs to this configuration and to the audit log. A ledger in PostgreSQL
-    is first opened when the service starts.
+    Checks the keys, the schemas, the first rows of every table, files and folders, and the certificate; and
+    for a ledger that exists, that it belongs to this configuration and to the audit log. A ledger in
+    PostgreSQL is first opened when the service starts.
 
     Raises
     ------
@@ -99,14 +99,16 @@ def check(path: str | os.PathLike[str]) -> Config:
     content.
     """
     config = Config.load(path)
-    _check_table_exists(config)
-    schema = load_schema(config)
-    Curation.from_schema(schema, ids=config.keep_ids)
-    _check_table(config, schema)
+    for entry in config.datasets.values():
+        _check_table_exists(entry)
+        schema = load_schema(entry)
+        Curation.from_schema(schema, ids=entry.keep_ids)
+        _check_table(entry, schema)
     _check_files(config)
     if config.tls is not None:
         _check_tls(config.tls)
-    _check_ledger(config, schema)
+    for entry in config.datasets.values():
+        _check_ledger(config, entry, load_schema(entry))
     return config
 
 
@@ -114,31 +116,32 @@ def _is_file(source: str) -> bool:
     return "://" not in source and not source.startswith("demo:")
 
 
-def _check_table_exists(config: Config) -> None:
+def _check_table_exists(entry: DatasetConfig) -> None:
     """Refuse a missing table before its schema is looked for, so that a mistyped path is named as such."""
-    if _is_file(config.table) and not Path(config.table).exists():
+    if _is_file(entry.table) and not Path(entry.table).exists():
         raise ParameterError(
-            f"table of the configuration must be a file that can be read, and there is no {config.table!r}. "
-            "Correct it; paths are relative to the configuration."
+            f"datasets.{entry.name}.table of the configuration must be a file that can be read, and there is "
+            f"no {entry.table!r}. Correct it; paths are relative to the configuration."
         )
 
 
-def _check_table(config: Config, schema: Schema) -> None:
+def _check_table(entry: DatasetConfig, schema: Schema) -> None:
     """Refuse a table without rows or without a declared column."""
-    with open_table(resolve_source(config.table), schema=schema) as table:
+    with open_table(resolve_source(entry.table), schema=schema) as table:
         rows = table.batches(schema, rows=1)  # raises for declared columns that are missing
-        if _is_file(config.table) and next(rows, None) is None:
+        if _is_file(entry.table) and next(rows, None) is None:
             raise ParameterError(
-                f"table of the configuration must have at least one row, and {config.table!r} has none. "
-                "Export it again."
+                f"datasets.{entry.name}.table of the configuration must have at least one row, and "
+                f"{entry.table!r} has none. Export it again."
             )
 
 
 def _check_files(config: Config) -> None:
     """Refuse files of the service whose folder cannot be written to."""
     paths = {"access": config.access, "audit_log": config.audit_log}
-    if _is_file(config.ledger):
-        paths["ledger"] = Path(config.ledger)
+    for name, entry in config.datasets.items():
+        if _is_file(entry.ledger):
+            paths[f"datasets.{name}.ledger"] = Path(entry.ledger)
     for key, path in paths.items():
         if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
             raise ParameterError(
@@ -171,41 +174,41 @@ def _check_tls(tls: Tls) -> None:
         ) from None
 
 
-def _check_ledger(config: Config, schema: Schema) -> None:
+def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
     """Refuse a ledger that is missing, is another one or has other limits, before a new one is created."""
-    if not _is_file(config.ledger):
+    if not _is_file(entry.ledger):
         return
     audit_log = ServiceLog(config.audit_log)
-    if not Path(config.ledger).exists():
-        position = audit_log.last_position(config.dataset)
+    if not Path(entry.ledger).exists():
+        position = audit_log.last_position(entry.name)
         if position is not None:
             raise LedgerTampered(
-                f"ledger {config.ledger!r} must be there, since the audit log {str(audit_log.path)!r} says "
+                f"ledger {entry.ledger!r} must be there, since the audit log {str(audit_log.path)!r} says "
                 f"that its row {position.row} paid for an answer, and is not. Put the newest backup in its "
                 "place with `discreet ledger restore`; if there is none, move the log away only after "
                 "lowering the limit by what was lost."
             )
-        recognize_table(config, schema).require(new_ledger=config.new_ledger)
+        recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
         return
-    analyst_limit = config.analyst_limit
+    analyst_limit = entry.analyst_limit
     try:
         ledger = Ledger.open(
-            config.ledger,
-            limit=config.limit.promise(schema),
+            entry.ledger,
+            limit=entry.limit.promise(schema),
             owner_limit=None if analyst_limit is None else analyst_limit.promise(schema),
-            rule=config.rule,
-            order=config.order,
+            rule=entry.rule,
+            order=entry.order,
         )
     except (LedgerUnavailable, LedgerTampered):
         raise
     except LedgerError as problem:
         raise LedgerError(
-            f"{problem} (That is ledger, limit, analyst_limit, rule and order of the configuration: write "
-            "what the ledger was made with.)"
+            f"{problem} (That is ledger, limit, analyst_limit, rule and order of datasets.{entry.name}: "
+            "write what the ledger was made with.)"
         ) from None
     with closing(ledger):
-        audit_log.compare(config.dataset, ledger)
-    recognize_table(config, schema).require(new_ledger=config.new_ledger)
+        audit_log.compare(entry.name, ledger)
+    recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
 
 
 class _Routes(FastAPI):
@@ -224,7 +227,7 @@ def make_app(service: Service) -> ServiceMiddleware:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        log("start", dataset=service.dataset.name, version=product_version())
+        log("start", datasets=sorted(service.datasets), version=product_version())
         tasks = [asyncio.create_task(_save_state(middleware)), asyncio.create_task(_watch_engines(service))]
         yield
         for task in tasks:
@@ -232,7 +235,7 @@ def make_app(service: Service) -> ServiceMiddleware:
         # No connection is open by now: running jobs end, then the ledger is closed.
         middleware.close()
         service.close()
-        log("stop", dataset=service.dataset.name)
+        log("stop")
         gc.unfreeze()  # so that frozen objects are finalized in order when the process ends
 
     app = _Routes(
@@ -246,7 +249,7 @@ def make_app(service: Service) -> ServiceMiddleware:
         if route.methods == {"GET"}:
             route.methods = {"GET", "HEAD"}  # as Starlette does; the OpenAPI document names GET alone
         app.router.routes.append(route)
-    app.router.routes += reference_routes(service.dataset.name)
+    app.router.routes += reference_routes()
     pages = router(service)
     middleware.templates = RouteTemplates(
         route for route in (*app.routes, *pages.routes) if isinstance(route, Route)
@@ -326,7 +329,7 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
     config = check(path)
     # First the address, then the rows: large tables take minutes, and a port in use is reported at once.
     listener = _bind(config)
-    log("reading", dataset=config.dataset)
+    log("reading", datasets=sorted(config.datasets))
     try:
         service = Service(config)
     except BaseException:

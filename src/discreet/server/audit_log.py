@@ -62,6 +62,8 @@ class AnswerEvent:
 
     Attributes
     ----------
+    dataset : str
+        Name of the data set that the answer is about.
     caller : str
         Name of the caller who gets the answer.
     question : object
@@ -72,6 +74,7 @@ class AnswerEvent:
         Whether it was paid for by an earlier request.
     """
 
+    dataset: str
     caller: str
     question: Any
     receipts: Sequence[Receipt]
@@ -81,7 +84,13 @@ class AnswerEvent:
     def facts(self) -> dict[str, Any]:
         """Fields of its line in the audit log."""
         rows = [[one.ledger, one.seq, one.hash] for one in self.receipts if one.recorded]
-        return {"who": self.caller, **_question_fields(self.question), "rows": rows, "cached": self.cached}
+        return {
+            "dataset": self.dataset,
+            "who": self.caller,
+            **_question_fields(self.question),
+            "rows": rows,
+            "cached": self.cached,
+        }
 
 
 class _NamedRows:
@@ -198,8 +207,15 @@ class ServiceLog:
         if ledger is not None and row is not None:
             self._last_rows[ledger] = max(self._last_rows.get(ledger, 0), row)
 
-    def cover_receipts(self, caller: str, receipts: Iterable[Receipt]) -> None:
+    def cover_receipts(self, dataset: str, caller: str, receipts: Iterable[Receipt]) -> None:
         """Append the receipts of stored answers that are about to be sent, unless a later row is named.
+
+        Parameters
+        ----------
+        dataset, caller : str
+            Name of the data set, and of the caller who gets the answers.
+        receipts : iterable of Receipt
+            Receipts of the charges that paid for them.
 
         Raises
         ------
@@ -212,7 +228,7 @@ class ServiceLog:
             if (receipt.seq or 0) > self._last_rows.get(receipt.ledger or "", 0)
         ]
         if missing:
-            self.write_answers([AnswerEvent(caller, "history", missing, cached=True)])
+            self.write_answers([AnswerEvent(dataset, caller, "history", missing, cached=True)])
 
     def check_writable(self) -> None:
         """Check that the log can be written, and that the last line written or verified was in order.
@@ -339,13 +355,13 @@ class ServiceLog:
                 raise self._cannot_write(problem) from problem
             ledger.anchor_log(last)
 
-    def begin(self, ledger: Ledger, who: str) -> None:
-        """Begin a new log for a ledger that has anchors of another one, and anchor it there.
+    def begin(self, ledgers: Sequence[Ledger], who: str) -> None:
+        """Begin a new log for ledgers that have anchors of another one, and anchor it there.
 
         Parameters
         ----------
-        ledger : Ledger
-            Ledger in which the new log is anchored beside the others.
+        ledgers : sequence of Ledger
+            Ledgers in which the new log is anchored beside the others.
         who : str
             Name of the operator, for the first line.
         """
@@ -355,10 +371,12 @@ class ServiceLog:
                 f"audit_log {str(self.path)!r} must not exist yet to begin a new log, and "
                 f"{', '.join(path.name for path in files)} is there. Keep the old files in another folder."
             )
-        self.write("begin", who=who, others=list(ledger.log_anchors()))
+        others = dict.fromkeys(log for ledger in ledgers for log in ledger.log_anchors())
+        self.write("begin", who=who, others=list(others))
         last = verify_log(self.path)
         assert last is not None
-        ledger.anchor_log(last)
+        for ledger in ledgers:
+            ledger.anchor_log(last)
 
     def rotate(self) -> Path | None:
         """Begin a new file of the log; return where the old one is now, or None if it had no line."""
@@ -396,10 +414,11 @@ class ServiceLog:
         verify_log(self.path, on_line=named.read)
         return named.last(dataset)
 
-    def last(self, event: str, most: int) -> list[dict[str, Any]]:
-        """Return the last events of one kind, newest first."""
+    def last(self, event: str, dataset: str, most: int) -> list[dict[str, Any]]:
+        """Return the last events of one kind about a data set, newest first."""
         lines = map(json.loads, read_last_lines(self.path, _MAX_TAIL))
-        return list(itertools.islice((line for line in lines if line["event"] == event), most))
+        found = (line for line in lines if (line["event"], line.get("dataset")) == (event, dataset))
+        return list(itertools.islice(found, most))
 
 
 def _question_fields(question: Any) -> dict[str, Any]:

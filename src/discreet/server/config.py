@@ -97,13 +97,18 @@ class Limits(_Part):
     connections_per_address: Annotated[int, Field(ge=4, le=2**16)] = 128
 
 
-class Config(_Part):
-    """Configuration of a service; relative paths are resolved against the folder of the file.
+DatasetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+"""Name of a data set: part of addresses, so plain letters, digits, dots, underscores and hyphens."""
+
+
+class DatasetConfig(_Part):
+    """One table of a service, with its ledger; its name is its key under ``datasets``.
 
     Attributes
     ----------
-    dataset : str
-        Name of the data set; a ledger of another data set is refused.
+    name : str
+        Permanent name, part of every address; that of the schema, if it declares one. A ledger of another
+        data set is refused.
     table : str
         Source of the rows: a file, a URL or ``demo:census``.
     schema_file : path or None
@@ -119,8 +124,71 @@ class Config(_Part):
         Order above 1 of the rule "mixed"; None for the one at which the most Gaussian noise fits.
     new_ledger : bool
         Whether a table that was charged to another ledger before may be charged to this one.
+    version : str or None
+        Public name of this version of the rows; None for none.
+    keep_ids : bool
+        Whether fingerprints of ids are stored with the rows, for queries across services.
+    keep : path or None
+        Folder in which an encrypted copy of the curated table is kept for the next start; None for none.
+    """
+
+    name: DatasetName
+    table: Annotated[str, Field(min_length=1)]
+    schema_file: Path | None = Field(None, alias="schema")
+    ledger: Annotated[str, Field(min_length=1)]
+    limit: Limit
+    analyst_limit: Limit | None = None
+    rule: Rule = "mixed"
+    order: Annotated[float, Field(gt=1, le=1e9)] | None = None
+    new_ledger: bool = False
+    version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    keep_ids: bool = False
+    keep: Path | None = None
+
+    @field_validator("schema_file", "keep", mode="before")
+    @classmethod
+    def _path(cls, value: Any) -> Any:
+        return Path(value) if isinstance(value, str) and value else value
+
+    @model_validator(mode="after")
+    def _check_rule(self) -> DatasetConfig:
+        """Refuse a rule or an order without a limit that has one."""
+        limits = [limit for limit in (self.limit, self.analyst_limit) if limit is not None]
+        ruled = any(limit.delta is not None and limit.queries is None for limit in limits)
+        for key in ("rule", "order"):
+            if key in self.model_fields_set and not ruled:
+                raise ValueError(
+                    f"{key}: must go with a limit of {{epsilon, delta}}, and no limit is one. Leave it out: "
+                    "other limits have one rule each"
+                )
+        if self.order is not None and self.rule != "mixed":
+            raise ValueError(f"order: must go with rule: mixed, and the rule is {self.rule}. Leave it out")
+        return self
+
+    def resolve_paths(self, folder: Path) -> DatasetConfig:
+        """Return the entry with every relative path resolved against a folder."""
+
+        def resolve(path: str) -> str:
+            return path if "://" in path or path.startswith("demo:") else str(folder / path)
+
+        resolved = {
+            "table": resolve(self.table),
+            "ledger": resolve(self.ledger),
+            "schema_file": None if self.schema_file is None else folder / self.schema_file,
+            "keep": None if self.keep is None else folder / self.keep,
+        }
+        return self.model_copy(update=resolved)
+
+
+class Config(_Part):
+    """Configuration of a service; relative paths are resolved against the folder of the file.
+
+    Attributes
+    ----------
+    datasets : dict of str to DatasetConfig
+        Tables that the service answers for, by name; at least one.
     access : path
-        File of tokens, sessions and the stop switch.
+        File of tokens, grants, sessions and stop switches.
     audit_log : path
         File of the audit log, one line of JSON per event.
     listen : str
@@ -142,23 +210,9 @@ class Config(_Part):
         Hours after which a browser has to log in again.
     seed : int or None
         Seed of the noise, accepted only with ``testing: true``; None draws from the system.
-    version : str or None
-        Public name of this version of the rows; None for none.
-    keep_ids : bool
-        Whether fingerprints of ids are stored with the rows, for queries across services.
-    keep : path or None
-        Folder in which an encrypted copy of the curated table is kept for the next start; None for none.
     """
 
-    dataset: Annotated[str, Field(min_length=1, max_length=128)]
-    table: Annotated[str, Field(min_length=1)]
-    schema_file: Path | None = Field(None, alias="schema")
-    ledger: Annotated[str, Field(min_length=1)]
-    limit: Limit
-    analyst_limit: Limit | None = None
-    rule: Rule = "mixed"
-    order: Annotated[float, Field(gt=1, le=1e9)] | None = None
-    new_ledger: bool = False
+    datasets: Annotated[dict[str, DatasetConfig], Field(min_length=1)]
     access: Path
     audit_log: Path
     listen: str = "127.0.0.1:8000"
@@ -171,11 +225,21 @@ class Config(_Part):
     session_hours: Annotated[float, Field(gt=0, le=720)] = 8.0
     seed: int | None = None
     testing: bool = False
-    version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    keep_ids: bool = False
-    keep: Path | None = None
 
-    @field_validator("schema_file", "access", "audit_log", "keep", mode="before")
+    @field_validator("datasets", mode="before")
+    @classmethod
+    def _name_datasets(cls, value: Any) -> Any:
+        """Give every entry the name that is its key."""
+        if not isinstance(value, dict):
+            return value
+        for key, entry in value.items():
+            if isinstance(entry, dict) and "name" in entry:
+                raise ValueError(f"must name each data set by its key, and {key} also has name:. Take it out")
+        return {
+            key: {**entry, "name": key} if isinstance(entry, dict) else entry for key, entry in value.items()
+        }
+
+    @field_validator("access", "audit_log", mode="before")
     @classmethod
     def _path(cls, value: Any) -> Any:
         return Path(value) if isinstance(value, str) and value else value
@@ -246,16 +310,6 @@ class Config(_Part):
                 "address: must begin with https:// where tls or behind_proxy is given, and with http:// "
                 f"elsewhere, was {self.address}. Tokens are sent there"
             )
-        limits = [limit for limit in (self.limit, self.analyst_limit) if limit is not None]
-        ruled = any(limit.delta is not None and limit.queries is None for limit in limits)
-        for key in ("rule", "order"):
-            if key in self.model_fields_set and not ruled:
-                raise ValueError(
-                    f"{key}: must go with a limit of {{epsilon, delta}}, and no limit is one. Leave it out: "
-                    "other limits have one rule each"
-                )
-        if self.order is not None and self.rule != "mixed":
-            raise ValueError(f"order: must go with rule: mixed, and the rule is {self.rule}. Leave it out")
         if self.seed is not None and not self.testing:
             raise ValueError(
                 "seed: must not be given, since a seed makes the noise public. Take it out; tests also say "
@@ -317,7 +371,7 @@ class Config(_Part):
             ) from None
         except SchemaError as problem:
             # The YAML reader is that of schema files, and its messages name such a file.
-            reason = str(problem).replace("The schema file", "it").replace("`fields:`", "`dataset:`")
+            reason = str(problem).replace("The schema file", "it").replace("`fields:`", "`datasets:`")
             raise ParameterError(f"config {str(path)!r} must be YAML, and is not: {reason}") from None
         return cls.from_dict(content, file.parent, source=str(path))
 
@@ -326,7 +380,7 @@ class Config(_Part):
         """Check the content of a configuration file; its paths are relative to `folder`."""
         if not isinstance(content, dict):
             raise ParameterError(
-                f"{source} must be a mapping of keys to values, and is not. Begin with dataset: and table:."
+                f"{source} must be a mapping of keys to values, and is not. Begin with datasets:."
             )
         try:
             config = cls.model_validate(content)._resolve_paths(folder.absolute())
@@ -337,16 +391,10 @@ class Config(_Part):
 
     def _resolve_paths(self, folder: Path) -> Config:
         """Return the configuration with every relative path resolved against a folder."""
-
-        def resolve(path: str) -> str:
-            return path if "://" in path or path.startswith("demo:") else str(folder / path)
-
         resolved: dict[str, Any] = {
-            "table": resolve(self.table),
-            "ledger": resolve(self.ledger),
+            "datasets": {name: one.resolve_paths(folder) for name, one in self.datasets.items()},
             "access": folder / self.access,
             "audit_log": folder / self.audit_log,
-            "schema_file": None if self.schema_file is None else folder / self.schema_file,
         }
         if self.tls is not None:
             resolved["tls"] = Tls(certificate=folder / self.tls.certificate, key=folder / self.tls.key)
@@ -355,19 +403,19 @@ class Config(_Part):
 
 def _check_distinct_files(config: Config, source: str) -> None:
     """Refuse one file for two purposes, since one would overwrite the other."""
-    purposes = {
-        "table": config.table,
-        "schema": config.schema_file,
-        "ledger": config.ledger,
-        "access": config.access,
-        "audit_log": config.audit_log,
-    }
-    keys: dict[Path, str] = {}
-    for key, path in purposes.items():
-        if path is None or "://" in str(path):
+    purposes: list[tuple[str, Any]] = [("access", config.access), ("audit_log", config.audit_log)]
+    for name, entry in config.datasets.items():
+        files = {"table": entry.table, "schema": entry.schema_file, "ledger": entry.ledger}
+        purposes += [(f"datasets.{name}.{key}", path) for key, path in files.items()]
+    keys: dict[str, str] = {}
+    for key, path in purposes:
+        if path is None or str(path).startswith("demo:"):
             continue
-        other = keys.setdefault(Path(path).resolve(), key)
-        if other != key:
+        place = str(path) if "://" in str(path) else str(Path(path).resolve())
+        other = keys.setdefault(place, key)
+        # Two tables of one schema, or two views of one file, are each to themselves; a ledger is not.
+        alike = {other.rpartition(".")[2], key.rpartition(".")[2]}
+        if other != key and alike not in ({"table"}, {"schema"}):
             raise ParameterError(
                 f"{key} of {source} must be a file of its own, and is the one that {other} names. Give "
                 "another."
@@ -383,15 +431,23 @@ def _describe_errors(problem: ValidationError, source: str) -> str:
         if error["type"] == "extra_forbidden":
             message = _describe_unknown_key(error["loc"])
         elif error["type"] == "missing":
-            message = f"is required. {_MISSING.get(key, 'Add it.')}"
-        elif not key:
-            key, _, message = message.partition(": ")
+            message = f"is required. {_MISSING.get(str(error['loc'][-1]), 'Add it.')}"
+        elif error["loc"][:1] == ("datasets",) and error["loc"][2:] in (("name",), ("[key]",)):
+            key, message = f"datasets.{error['loc'][1]}", _NAME
+        elif error["type"] == "value_error" and len(error["loc"]) in (0, 2):
+            # The check of a whole entry names the key before a colon.
+            wrong, _, message = message.partition(": ")
+            key = f"{key}.{wrong}".removeprefix(".")
         elif error["type"] != "value_error":
             message = f"{_requirement(error)}{_actual_value(error)}. {_suggestion(error['loc'])}"
         lines.append(f"{key} of {source} {message}" + "." * (message[-1] not in ".?"))
-    return "\n".join(lines)
+    return "\n".join(dict.fromkeys(lines))
 
 
+_NAME = (
+    "must be a name of at most 128 letters, digits, dots, underscores and hyphens that begins with a letter "
+    "or a digit, since it is part of addresses. Rename it, and `dataset:` of its schema too"
+)
 _EXPECTED = {
     "string_type": "must be text",
     "string_too_short": "must not be empty",
@@ -430,10 +486,13 @@ def _actual_value(error: Any) -> str:
 
 def _suggestion(loc: tuple[int | str, ...]) -> str:
     """Return what to write instead of a wrong value."""
-    key = str(loc[0])
+    model, keys = _entry(loc)
+    if not keys:
+        return _FORMS["datasets"]
+    key = str(keys[0])
     if key in _FORMS:
         return f"Write {_FORMS[key]}."
-    field = {item.alias or name: item for name, item in Config.model_fields.items()}[key]
+    field = {item.alias or name: item for name, item in model.model_fields.items()}[key]
     if field.is_required():
         return _MISSING[key]
     if isinstance(field.default, bool):
@@ -441,7 +500,13 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
     return "Put it in quotes, or leave it out." if field.default is None else f"The usual is {field.default}."
 
 
+def _entry(loc: tuple[int | str, ...]) -> tuple[type[BaseModel], tuple[int | str, ...]]:
+    """Return the model that a wrong key belongs to, and its path in it."""
+    return (DatasetConfig, loc[2:]) if loc[0] == "datasets" and len(loc) > 1 else (Config, loc)
+
+
 _FORMS = {
+    "datasets": "a name, and below it table:, ledger: and limit:",
     "limit": _LIMITS,
     "analyst_limit": _LIMITS,
     "limits": "for instance {per_minute: 120, concurrent: 32}",
@@ -455,15 +520,16 @@ def _describe_unknown_key(loc: tuple[int | str, ...]) -> str:
     parts: dict[str, type[BaseModel]] = {
         "limit": Limit, "analyst_limit": Limit, "limits": Limits, "tls": Tls,
     }  # fmt: skip
-    model = parts[str(loc[0])] if len(loc) > 1 else Config
-    keys = [item.alias or name for name, item in model.model_fields.items()]
+    model, inside = _entry(loc)
+    model = parts[str(inside[0])] if len(inside) > 1 else model
+    keys = [item.alias or name for name, item in model.model_fields.items() if name != "name"]
     close = nearest(str(loc[-1]), keys)
     hint = f"Did you mean {close}?" if close else f"There are {', '.join(keys)}."
     return f"is not a key that is known. {hint}"
 
 
 _MISSING: dict[str, str] = {
-    "dataset": "Name the data set, as its schema does.",
+    "datasets": "Name each data set, as its schema does, and give its table:, ledger: and limit: below it.",
     "table": "Give a file, a URL or demo:census.",
     "ledger": "Name a file that does not exist yet; it is made.",
     "limit": "Give for instance {epsilon: 4, delta: 1e-6}: what everything together may come to.",

@@ -7,14 +7,14 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from discreet.server.access import EVERY, ROLES, check_grant, highest_role
 from discreet.server.errors import FOREIGN_FORM, ApiException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from discreet.ledger import Ledger, Rule
     from discreet.privacy import Promise
-    from discreet.server.access import AccessStore, Caller, Scope, Session
+    from discreet.server.access import AccessStore, Caller, Role, Session
     from discreet.server.audit_log import ServiceLog
     from discreet.server.service import Service
 
@@ -114,76 +114,129 @@ def is_same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 class TokenAdmin:
-    """Creates, rotates and revokes tokens, and records this in the audit log.
+    """Creates, rotates and revokes tokens, gives and withdraws grants, and records this in the audit log.
 
     Parameters
     ----------
     access : AccessStore
-        Store of the tokens.
+        Store of tokens and grants.
     audit_log : ServiceLog
         Log in which each change is recorded.
-    ledger : callable
-        Function that returns the ledger; called only to set a limit of one bearer.
-    rule, order
-        Noise that such a limit admits, as for :meth:`Ledger.open <discreet.ledger.Ledger.open>`.
+    set_limit : callable
+        Function of the names of a data set and of a bearer and of a promise, which limits the bearer there.
     """
 
     def __init__(
-        self,
-        access: AccessStore,
-        audit_log: ServiceLog,
-        ledger: Callable[[], Ledger],
-        *,
-        rule: Rule,
-        order: float | None,
+        self, access: AccessStore, audit_log: ServiceLog, set_limit: Callable[[str, str, Promise], None]
     ) -> None:
-        """Keep references to the stores that a change of tokens touches."""
         self._access = access
         self._audit_log = audit_log
-        self._ledger = ledger
-        self._rule: Rule = rule
-        self._order = order
+        self._set_limit = set_limit
 
     def create(
-        self, curator: str, name: str, scope: Scope, *, days: float, limit: Promise | None = None
+        self,
+        by: str,
+        name: str,
+        *,
+        days: float,
+        at: str = EVERY,
+        dataset: str | None = None,
+        role: Role = "analyst",
+        limit: Promise | None = None,
     ) -> str:
-        """Create a token, optionally with a limit for its bearer, and return it; it is shown once."""
-        token = self._access.create(name, scope, days=days)
+        """Create a token and return it; it is shown once.
+
+        Parameters
+        ----------
+        by : str
+            Name of who does this, for the audit log.
+        name, days : str and float
+            Name of the bearer, and days until the token expires.
+        at : str
+            Data set at which the token is valid, as for :meth:`AccessStore.create`.
+        dataset, role : str
+            Data set and role that the bearer is granted with it; None for no new grant.
+        limit : Promise, optional
+            Limit of the bearer at `dataset`; None for the usual one.
+        """
+        grants: dict[str, Role] = {} if dataset is None else {dataset: role}
+        before = self._access.grants(name)[name]
+        token = self._access.create(name, days=days, dataset=at, grants=grants)
         try:
-            if limit is not None:
-                self._ledger().set_owner_limit(name, limit, rule=self._rule, order=self._order)
-            self._audit_log.write("token created", who=curator, name=name, scope=scope)
+            if limit is not None and dataset is not None:
+                self._set_limit(dataset, name, limit)
+            self._audit_log.write(
+                "token created", who=by, name=name, at=at, dataset=dataset, role=role if grants else None
+            )
         except BaseException:
             # Also when interrupted: no token stays valid that has no limit and no line in the audit log.
-            self._access.revoke(name)
+            self._access.revoke(name, at)
+            if dataset is not None and dataset not in before:
+                self._access.withdraw(name, dataset)
             raise
         return token
 
-    def rotate(self, curator: str, name: str) -> str:
+    def rotate(self, by: str, name: str, at: str = EVERY) -> str:
         """Replace the token of a name and return the new one; it is shown once."""
         now = self._access.now()
-        if any(token.name == name and token.state(now) == "valid" for token in self._access.tokens()):
+        if any(
+            (token.name, token.dataset, token.state(now)) == (name, at, "valid")
+            for token in self._access.tokens()
+        ):
             # Logged first: if that fails, the old token stays valid and no new one is lost.
-            self._audit_log.write("token rotated", who=curator, name=name)
-        return self._access.rotate(name)
+            self._audit_log.write("token rotated", who=by, name=name, at=at, dataset=_known(at))
+        return self._access.rotate(name, at)
 
-    def revoke(self, curator: str, name: str) -> int:
-        """Revoke all tokens of a name at once; return how many were valid."""
-        count = self._access.revoke(name)
-        self._audit_log.write("token revoked", who=curator, name=name)
+    def revoke(self, by: str, name: str, at: str | None = None) -> int:
+        """Revoke tokens of a name at once, at one data set or all for None; return how many were valid."""
+        count = self._access.revoke(name, at)
+        self._audit_log.write("token revoked", who=by, name=name, at=at, dataset=_known(at))
         return count
 
-    def list_tokens(self) -> list[dict[str, Any]]:
-        """Return number, bearer, scope, times and state of every token; the tokens are not stored."""
-        now = self._access.now()
-        return [
-            {
-                "id": token.id,
-                "name": token.name,
-                "scope": token.scope,
-                "created": token.created,
-                "expires": token.expires,
-                "state": token.state(now),
-            }
-            for token in self._access.tokens()
-        ]
+    def grant(self, by: str, name: str, dataset: str, role: Role) -> None:
+        """Give a name a role on a data set, after recording it in the audit log."""
+        check_grant(name, dataset, role)
+        self._audit_log.write("granted", who=by, name=name, dataset=dataset, role=role)
+        self._access.grant(name, dataset, role)
+
+    def withdraw(self, by: str, name: str, dataset: str) -> bool:
+        """Withdraw the role of a name on a data set at once; return whether it had one."""
+        had = self._access.withdraw(name, dataset)
+        self._audit_log.write("withdrawn", who=by, name=name, dataset=dataset)
+        return had
+
+    def list_tokens(self, dataset: str | None = None) -> list[dict[str, Any]]:
+        """Return number, bearer, data set, role, times and state of tokens; the tokens are not stored.
+
+        Parameters
+        ----------
+        dataset : str, optional
+            Data set at which the tokens are valid, and whose role is returned; None for all tokens, each with
+            the highest role of its bearer.
+        """
+        now, grants = self._access.now(), self._access.grants()
+        rows = []
+        for token in self._access.tokens():
+            given = grants.get(token.name, {})
+            if dataset is None:
+                role = max(given.values(), key=ROLES.index, default=None)
+            else:
+                role = highest_role(given, dataset)
+                if token.dataset not in (dataset, EVERY) or (role is None and token.dataset == EVERY):
+                    continue
+            rows.append(
+                {
+                    "id": token.id,
+                    "name": token.name,
+                    "at": token.dataset,
+                    "role": role,
+                    "created": token.created,
+                    "expires": token.expires,
+                    "state": token.state(now),
+                }
+            )
+        return rows
+
+
+def _known(at: str | None) -> str | None:
+    return None if at == EVERY else at

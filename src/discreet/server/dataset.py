@@ -1,7 +1,6 @@
 """One private table of a service: its schema, ledger, database and cache of parsed queries.
 
-A :class:`Dataset` knows nothing of callers, tokens or HTTP. A service has one; a second table would be
-another instance with its own ledger.
+A :class:`Dataset` knows nothing of callers, tokens or HTTP. A service has one for each table.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from discreet.query.language.query import Query
     from discreet.schema import Schema
     from discreet.server.audit_log import ServiceLog
-    from discreet.server.config import Config
+    from discreet.server.config import Config, DatasetConfig
 
 MAX_DUMMY_ROWS = 10_000
 _PARSED_QUERIES = 512  # texts whose parse trees are kept
@@ -47,8 +46,10 @@ class Dataset:
     Parameters
     ----------
     config : Config
-        Configuration of the service: where table and ledger are, and the limits of the ledger.
-    declared : Schema
+        Configuration of the service: its limits on requests, its slots and its seed.
+    entry : DatasetConfig
+        Where table and ledger are, and the limits of the ledger.
+    schema : Schema
         Schema of the table, as :func:`load_schema` reads it.
     audit_log : ServiceLog
         Log that must agree with the ledger before anything is answered.
@@ -78,40 +79,44 @@ class Dataset:
         The table has no row.
     """
 
-    def __init__(self, config: Config, schema: Schema, audit_log: ServiceLog) -> None:
+    def __init__(self, config: Config, entry: DatasetConfig, schema: Schema, audit_log: ServiceLog) -> None:
         """Open ledger and database, and check the ledger against the registry and the audit log."""
-        self.name = config.dataset
+        self.name = entry.name
+        self._entry = entry
         self._seeded = config.seed is not None
         self._max_cells, self._max_body = config.limits.cells, config.limits.body_bytes
         with ExitStack() as resources:
-            recognition = recognize_table(config, schema)
-            self.ledger = resources.enter_context(closing(open_ledger(config, schema)))
+            recognition = recognize_table(entry, schema)
+            self.ledger = resources.enter_context(closing(open_ledger(entry, schema)))
             audit_log.confirm(self.name, self.ledger)
-            recognition.require(new_ledger=config.new_ledger)
+            recognition.require(new_ledger=entry.new_ledger)
             recognition.note(self.ledger)
             self.database = resources.enter_context(
                 closing(
                     Database(
-                        resolve_source(config.table),
+                        resolve_source(entry.table),
                         schema=schema,
                         ledger=self.ledger,
                         random_state=config.seed,
-                        version=config.version,
-                        keep_ids=config.keep_ids,
+                        version=entry.version,
+                        keep_ids=entry.keep_ids,
                         slots=config.slots,
-                        keep=config.keep,
+                        keep=entry.keep,
                     )
                 )
             )
             if self.database.n_rows == 0:
-                raise SourceError("table of the configuration must have at least one row, and has none.")
+                raise SourceError(
+                    f"table of data set {self.name} must have at least one row, and has none. Export it "
+                    "again."
+                )
             self._opened = resources.pop_all()
         self.schema: Schema = self.database.schema
         self.promise_context: dict[str, Any] = {
             "unit": self.schema.unit,
             "neighbors": self.schema.neighbors,
         }
-        pooled = config.limit.rho is not None or config.limit.queries is not None
+        pooled = entry.limit.rho is not None or entry.limit.queries is not None
         self.accounting = Accounting(self.ledger, self.database, pooled=pooled)
         self.attack = BackgroundAttack(self.database, self.ledger)
         self._parse = lru_cache(maxsize=_PARSED_QUERIES)(self._parse_parts)
@@ -208,6 +213,21 @@ class Dataset:
             "limits": {"body_bytes": self._max_body, "cells": self._max_cells},
         }
 
+    def summary(self) -> dict[str, Any]:
+        """Return the public facts by which a catalogue describes the table."""
+        return {
+            "dataset": self.name,
+            "title": self.schema.title,
+            "description": self.schema.description,
+            "n_rows": self.database.n_rows,
+            "columns": len(self.schema.columns),
+            "unit": self.schema.unit,
+        }
+
+    def set_owner_limit(self, name: str, limit: Promise) -> None:
+        """Set the limit of one owner, before the owner's first charge."""
+        self.ledger.set_owner_limit(name, limit, rule=self._entry.rule, order=self._entry.order)
+
     def dummy(self, n: int, seed: int) -> dict[str, list[Any]]:
         """Return dummy rows by column, drawn from the schema alone, without any charge.
 
@@ -288,33 +308,33 @@ class RequestDatabase:
         return getattr(self._database, name)
 
 
-def load_schema(config: Config) -> Schema:
-    """Return the schema that a configuration names, or refuse one of another data set."""
-    schema = find_schema(config.table, config.schema_file)
-    if schema.dataset is not None and schema.dataset != config.dataset:
+def load_schema(entry: DatasetConfig) -> Schema:
+    """Return the schema that an entry of a configuration names, or refuse one of another data set."""
+    schema = find_schema(entry.table, entry.schema_file)
+    if schema.dataset is not None and schema.dataset != entry.name:
         raise ParameterError(
-            f"dataset of the configuration must be the schema's, {schema.dataset!r}, was "
-            f"{config.dataset!r}. Correct one of them: the ledger goes by it."
+            f"datasets.{entry.name} of the configuration must have the name in its schema, "
+            f"{schema.dataset!r}, and has another. Correct one of them: the ledger goes by it."
         )
     return schema
 
 
-def recognize_table(config: Config, schema: Schema) -> Recognition:
+def recognize_table(entry: DatasetConfig, schema: Schema) -> Recognition:
     """Return what the registry knows about the table of a service and its ledger, creating no ledger."""
-    return Recognition(config.table, schema, Ledger.identity_at(config.ledger))
+    return Recognition(entry.table, schema, Ledger.identity_at(entry.ledger))
 
 
-def open_ledger(config: Config, schema: Schema) -> Ledger:
+def open_ledger(entry: DatasetConfig, schema: Schema) -> Ledger:
     """Open or create the ledger of a service, or refuse one of another data set."""
     ledger = Ledger.open(
-        config.ledger,
-        limit=config.limit.promise(schema),
-        owner_limit=None if config.analyst_limit is None else config.analyst_limit.promise(schema),
-        rule=config.rule,
-        order=config.order,
+        entry.ledger,
+        limit=entry.limit.promise(schema),
+        owner_limit=None if entry.analyst_limit is None else entry.analyst_limit.promise(schema),
+        rule=entry.rule,
+        order=entry.order,
     )
     try:
-        ledger.bind(config.dataset)
+        ledger.bind(entry.name)
     except BaseException:
         # Also when interrupted: nobody else has a reference to close it by.
         ledger.close()

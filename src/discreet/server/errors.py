@@ -99,13 +99,18 @@ class ApiException(Exception):
 UNAUTHORIZED = ApiError(
     code="unauthorized",
     message="This request needs a valid token, and has none.",
-    hint="Send it as 'Authorization: Bearer TOKEN'. The curator of the service issues tokens.",
+    hint="Send it as 'Authorization: Bearer TOKEN'. A curator issues tokens.",
     headers={"WWW-Authenticate": "Bearer"},
 )
 FORBIDDEN = ApiError(
     code="forbidden",
     message="Only a curator may do this.",
-    hint="Ask the curator of the service.",
+    hint="Ask a curator of the data set.",
+)
+ONLY_OPERATORS = ApiError(
+    code="forbidden",
+    message="Only an operator of the service may do this.",
+    hint="Ask the operator of the service.",
 )
 FOREIGN_FORM = ApiError(
     code="forbidden",
@@ -114,7 +119,7 @@ FOREIGN_FORM = ApiError(
 )
 STOPPED = ApiError(
     code="stopped",
-    message="The curator has stopped this service: no question is answered or charged.",
+    message="A curator has stopped this data set: no question is answered or charged.",
     hint="Ask again later; answers that were paid for stay free.",
 )
 BUSY = ApiError(

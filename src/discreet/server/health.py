@@ -50,15 +50,14 @@ def probe(config: Config) -> None:
         status = connection.getresponse().status
     except (OSError, http.client.HTTPException):
         raise ServiceUnavailable(
-            f"The service of {config.dataset} must answer at {config.listen}, and does not. Start it, or see "
-            "its log."
+            f"The service must answer at {config.listen}, and does not. Start it, or see its log."
         ) from None
     finally:
         connection.close()
     if status != http.HTTPStatus.OK:
         raise ServiceUnavailable(
-            f"The service of {config.dataset} must be ready, and is not (status {status}). Its ledger or its "
-            "engine does not answer: see its log."
+            f"The service must be ready, and is not (status {status}). A ledger or an engine does not "
+            "answer: see its log."
         )
 
 

@@ -20,9 +20,9 @@ from discreet.server.errors import (
     BAD_QUERY_STRING,
     BUSY,
     ENGINE_FAILED,
-    FORBIDDEN,
     FOREIGN_FORM,
     NOT_FOUND,
+    ONLY_OPERATORS,
     TOKEN_IN_ADDRESS,
     TOO_LARGE,
     UNAUTHORIZED,
@@ -56,7 +56,7 @@ REJECTION_DELAY = 0.1
 """Refusals for a missing or wrong token are sent after a multiple of these seconds, whatever the reason."""
 
 _THREADS = {"analyst": 8, "curator": 4, None: 2}
-"""Threads for all work that is not a query, by scope of the caller: analysts cannot keep a curator from the
+"""Threads for all work that is not a query, by kind of caller: analysts cannot keep a curator from the
 stop switch, and neither can keep a health check from its answer."""
 
 _USUAL_WORKERS, _MAX_WORKERS = 1, 8  # workers that answer queries, without and with helpers
@@ -167,10 +167,10 @@ class ServiceMiddleware:
         self._workers = WorkerPool(usual, threads, share=share, most=most)
         self._long_pool = FairThreadPool("long", most, share=share, max_waiting=0, most=most)
         self._thread_pools = {
-            scope: FairThreadPool(
-                f"short-{scope}", threads, share=_JOBS_PER_CALLER, max_waiting=_WAITING_PER_CALLER
+            kind: FairThreadPool(
+                f"short-{kind}", threads, share=_JOBS_PER_CALLER, max_waiting=_WAITING_PER_CALLER
             )
-            for scope, threads in _THREADS.items()
+            for kind, threads in _THREADS.items()
         }
         self._request_ids: list[int] = []
         headers = dict(HEADERS)
@@ -279,8 +279,8 @@ class ServiceMiddleware:
         if api or path == "/metrics":
             if caller is None:
                 raise ApiException(UNAUTHORIZED)
-            if (path == "/metrics" or path.startswith("/v1/curator")) and not caller.is_curator:
-                raise ApiException(FORBIDDEN)
+            if path == "/metrics" and not caller.is_operator:
+                raise ApiException(ONLY_OPERATORS)
             if session is not None and scope["method"] not in ("GET", "HEAD"):
                 # A script of a page posts with the session's cookie, and proves its origin by the CSRF token.
                 sent = next((value for name, value in headers if name == b"x-csrf-token"), b"")
@@ -357,8 +357,10 @@ class ServiceMiddleware:
             Caller whose share is used; None for that of the request.
         """
         caller = caller or _CALLER.get()
-        name, scope = (None, None) if caller is None else (caller.name, caller.scope)
-        return await self._thread_pools[scope].run(name, work)
+        if caller is None:
+            return await self._thread_pools[None].run(None, work)
+        kind = "curator" if caller.is_curator else "analyst"
+        return await self._thread_pools[kind].run(caller.name, work)
 
     def close(self) -> None:
         """Wait for running jobs to end, and stop all threads."""

@@ -130,7 +130,7 @@ class Metrics:
     Parameters
     ----------
     service : Service
-        Service whose budget and stop switch are exported.
+        Service whose budgets and stop switches are exported.
 
     Privacy
     -------
@@ -178,21 +178,27 @@ class Metrics:
 
 
 class _Budget:
-    """Collector that reads budget and stop switch when the metrics are requested."""
+    """Collector that reads budgets and stop switches when the metrics are requested."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def collect(self) -> Iterator[Any]:
-        """Yield gauges of what is spent, what is left, and whether the service is stopped."""
-        total = self._service.dataset.accounting.account(None)
-        for name, amounts, description in (
-            ("spent", total["spent"], "Spent of the whole data set's budget, by currency."),
-            ("left", total["left"] or {}, "Left of the whole data set's budget, by currency."),
+        """Yield gauges of what is spent, what is left, and what is stopped, by data set."""
+        datasets = list(self._service.datasets.values())
+        totals = {one.name: one.dataset.accounting.account(None) for one in datasets}
+        for key, description in (
+            ("spent", "Spent of a data set's budget, by currency."),
+            ("left", "Left of a data set's budget, by currency."),
         ):
-            family = GaugeMetricFamily(f"discreet_{name}", description, labels=["currency"])
-            for currency, amount in amounts.items():
-                family.add_metric([currency], amount)
+            family = GaugeMetricFamily(f"discreet_{key}", description, labels=["dataset", "currency"])
+            for name, total in totals.items():
+                for currency, amount in (total[key] or {}).items():
+                    family.add_metric([name, currency], amount)
             yield family
-        stopped = self._service.access.stop_record() is not None
-        yield GaugeMetricFamily("discreet_stopped", "Whether the curator has stopped it.", value=int(stopped))
+        stopped = GaugeMetricFamily(
+            "discreet_stopped", "Whether a curator has stopped a data set.", labels=["dataset"]
+        )
+        for name in totals:
+            stopped.add_metric([name], int(self._service.access.stop_record(name) is not None))
+        yield stopped

@@ -1,56 +1,25 @@
-"""All operations of the service: routes and pages call a :class:`Service`, and nothing else touches a ledger.
-
-A service turns a request into queries, has them answered under the caller's name, writes the audit log and
-returns what is left. It knows nothing of HTTP.
-"""
+"""The service as a whole: its data sets by name, its callers, and what each of them may see."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import math
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from discreet.batching import Step, run_one
-from discreet.errors import BudgetExceeded, DiscreetError, ParameterError
-from discreet.privacy.budget_split import BudgetSplit
-from discreet.query.costs import affordable_request
-from discreet.query.text_query import is_free, preview_query, query_task
+from discreet.errors import DiscreetError
 from discreet.server.access import AccessStore, Caller
-from discreet.server.api import requests
-from discreet.server.api.responses import (
-    aggregate_response,
-    model_response,
-    preview_response,
-    query_response,
-)
-from discreet.server.audit_log import AnswerEvent, ServiceLog
+from discreet.server.audit_log import ServiceLog
 from discreet.server.credentials import TokenAdmin
-from discreet.server.dataset import Dataset, RequestDatabase, load_schema
-from discreet.server.errors import (
-    STOPPED,
-    UNAUTHORIZED,
-    ApiException,
-    api_error_from,
-    budget_error,
-)
-from discreet.server.training import make_model, with_target
+from discreet.server.dataset import Dataset, load_schema
+from discreet.server.dataset_service import DatasetService
+from discreet.server.errors import FORBIDDEN, NOT_FOUND, ApiException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from discreet.batching import QueryTask
-    from discreet.ledger import Entry
-    from discreet.privacy import Promise, Receipt
-    from discreet.query import Aggregate, Answer
-    from discreet.schema import Schema
-    from discreet.server.access import Scope
+    from discreet.privacy import Promise
+    from discreet.server.access import Role
     from discreet.server.config import Config
 
 __all__ = ["Caller", "Service"]
-
-_MAX_QUESTION = 500  # characters of a refused question that the audit log keeps
 
 
 class Service:
@@ -65,452 +34,90 @@ class Service:
     ----------
     config : Config
         Configuration that the service was made with.
-    datasets : dict of str to Dataset
-        Tables by name; today a configuration names one.
+    datasets : dict of str to DatasetService
+        Operations on each table, by its name.
     access : AccessStore
-        Tokens, sessions and the stop switch.
+        Tokens, grants, sessions and stop switches.
     audit_log : ServiceLog
         Hash-chained log of what happened.
+    tokens : TokenAdmin
+        Administration of tokens and grants.
 
     Privacy
     -------
-    A query is charged to its caller and to the total before the engine runs, and its answer is in the
-    ledger and its row in the audit log before it is returned, the first time and whenever it is repeated. A
-    revoked token or the stop switch ends a request of several queries before the next of them, and withholds
-    what was answered. The reasons of a refusal follow from the request, the schema and the ledger. A ledger
-    of another data set, or one that was set back to an earlier state, is refused at the start.
+    A caller who has no role on a data set cannot tell it from one that does not exist. A ledger of another
+    data set, or one that was set back to an earlier state, is refused at the start.
     """
 
     def __init__(self, config: Config) -> None:
-        """Open access store, audit log and data set; close what was opened if one of them fails."""
+        """Open access store, audit log and data sets; close what was opened if one of them fails."""
         self.config = config
-        schema = load_schema(config)
+        schemas = {name: load_schema(entry) for name, entry in config.datasets.items()}
         with ExitStack() as resources:
             self.access = resources.enter_context(closing(AccessStore(config.access)))
             self.audit_log = ServiceLog(config.audit_log)
-            dataset = resources.enter_context(closing(Dataset(config, schema, self.audit_log)))
-            self.datasets = {dataset.name: dataset}
-            self.audit_log.write_start(
-                dataset.name,
-                dataset.ledger,
-                schema=dataset.schema.digest,
-                seeded=config.seed is not None,
-            )
+            self.tokens = TokenAdmin(self.access, self.audit_log, self._set_limit)
+            self.datasets: dict[str, DatasetService] = {}
+            for name, schema in schemas.items():
+                dataset = Dataset(config, config.datasets[name], schema, self.audit_log)
+                self.datasets[name] = resources.enter_context(
+                    closing(DatasetService(dataset, self.access, self.audit_log, config, self.tokens))
+                )
+                self.audit_log.write_start(
+                    name, dataset.ledger, schema=dataset.schema.digest, seeded=config.seed is not None
+                )
             self._resources = resources.pop_all()
-        self._tokens = TokenAdmin(
-            self.access, self.audit_log, lambda: self.dataset.ledger, rule=config.rule, order=config.order
-        )
 
-    @property
-    def dataset(self) -> Dataset:
-        """The one table of the configuration."""
-        return self.datasets[self.config.dataset]
+    def _set_limit(self, dataset: str, name: str, limit: Promise) -> None:
+        self.datasets[dataset].set_limit(name, limit)
 
-    # Queries.
-
-    def ask(self, caller: Caller, request: Any, *, key: str | None = None) -> dict[str, Any]:
-        """Answer a request.
-
-        Parameters
-        ----------
-        caller : Caller
-            Authenticated caller; the charge goes to this name and to the total.
-        request : requests.QueryRequest
-            Query, aggregate or model that is requested.
-        key : str, optional
-            Idempotency key: a request sent again with the same key is never charged twice. Models have none:
-            training one again asks the same queries again, which are free as long as the rows are the same.
-
-        Returns
-        -------
-        dict
-            The answer as it goes over the wire.
+    def find(self, caller: Caller, name: str, role: Role = "analyst") -> DatasetService:
+        """Return a data set for a caller who has a role on it, or a higher one.
 
         Raises
         ------
-        DiscreetError, ApiException
-            As :func:`~discreet.server.errors.api_error_from` reads them.
+        ApiException
+            There is no such data set, or the caller has no role on it: both are the same error, after the
+            same work. A caller with a lower role is told that a higher one is needed.
         """
-        return run_one(self.ask_task(caller, request, key=key))
+        if caller.role(name) is None or name not in self.datasets:
+            raise ApiException(NOT_FOUND)
+        if not caller.may(role, name):
+            raise ApiException(FORBIDDEN)
+        return self.datasets[name]
 
-    def ask_task(self, caller: Caller, request: Any, *, key: str | None = None) -> QueryTask[dict[str, Any]]:
-        """Return the task of a request, which is run in one batch with those of other callers.
+    def visible(self, caller: Caller) -> list[DatasetService]:
+        """Return the data sets on which a caller has a role, in the order of their names."""
+        return [self.datasets[name] for name in sorted(self.datasets) if caller.role(name) is not None]
 
-        Parameters
-        ----------
-        caller, request, key
-            As for :meth:`ask`. A model is trained in one step, without interruption by other tasks.
-        """
-        try:
-            self._check_running()
-            match request:
-                case requests.AggregateRequest():
-                    response, receipts = yield from self._answer_aggregate(caller, request, key)
-                case requests.TrainRequest():
-                    response, receipts = self._train(caller, request)
-                case _:
-                    response, receipts = yield from self._answer_query(caller, request, key)
-            self._check_access(caller)
-        except (DiscreetError, ApiException) as error:
-            self.record_refusal(caller, api_error_from(error).code, describe_request(request))
-            raise
-        event = AnswerEvent(caller.name, response["question"], receipts, response["cached"])
-        yield Step(self.audit_log.write_answers, event)
-        return response
-
-    def preview(self, caller: Caller, request: Any) -> dict[str, Any]:
-        """Return what a request would cost and how noisy its answer would be, without any charge.
-
-        A query that the caller has paid for costs nothing; for a model, which chooses its queries as it
-        learns, this is not computed.
-
-        Parameters
-        ----------
-        caller, request
-            As for :meth:`ask`.
-        """
-        dataset = self.dataset
-        privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
-        if isinstance(request, requests.AggregateRequest):
-            return self._preview_aggregate(caller, request, privacy)
-        if isinstance(request, requests.TrainRequest):
-            assert privacy is not None
-            make_model(request, with_target(dataset.schema, request.target), privacy)
-            # What a learner charges for a promise of (epsilon, delta) is the noise that keeps it.
-            whole = BudgetSplit(
-                privacy,  # type: ignore[arg-type]
-                {request.kind: 1.0},
-                unit=dataset.schema.unit,
-                neighbors=dataset.database.neighbors,
-            ).whole
-            left = dataset.accounting.remaining_amounts(caller, (whole,))
-            return preview_response(request.kind, (privacy,), left, learner=request.kind)
-        query, sd = dataset.parse_query(request), request.requested_sd()
-        result = preview_query(
-            dataset.schema,
-            dataset.database.n_rows,
-            query,
-            privacy=privacy,
-            sd=sd,
-            earlier=lambda aggregate: self._find_answer(caller, aggregate),
-            accounts=dataset.database.accounts(caller.name),
-        )
-        free = is_free(
-            dataset.database, query, privacy=privacy, sd=sd, owner=caller.name, refines=request.refines
-        )
-        left = dataset.accounting.remaining_amounts(caller, result.cost)
-        return query_response(dataclasses.replace(result, is_free=free), left)
-
-    def _find_answer(self, caller: Caller, aggregate: Aggregate) -> Answer | None:
-        """Return an answer that the caller has paid for; the audit log has its receipt before it is used."""
-        answer = self.dataset.database.find_answer(aggregate, owner=caller.name)
-        if answer is not None:
-            self.audit_log.cover_receipts(caller.name, [answer.receipt])
-        return answer
-
-    def _answer_query(
-        self, caller: Caller, request: Any, key: str | None
-    ) -> QueryTask[tuple[dict[str, Any], Sequence[Receipt]]]:
-        """Return the task of a count, sum, mean, histogram or text query: its response and its receipts."""
-        dataset = self.dataset
-        query, sd = dataset.parse_query(request), request.requested_sd()
-        privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
-        try:
-            result = yield from query_task(
-                self._request_database(caller, dataset.schema),
-                query,
-                privacy=privacy,
-                sd=sd,
-                owner=caller.name,
-                refines=request.refines,
-                request=key,
-            )
-        except BudgetExceeded as error:
-            affordable = affordable_request(privacy, sd, error.scale)
-            raise ApiException(budget_error(error, affordable)) from None
-        left = dataset.accounting.remaining_amounts(
-            caller, result.cost, result.charges, charged=result.charged
-        )
-        return query_response(result, left), result.charges
-
-    def _answer_aggregate(
-        self, caller: Caller, request: requests.AggregateRequest, key: str | None
-    ) -> QueryTask[tuple[dict[str, Any], Sequence[Receipt]]]:
-        """Return the task of an aggregate: its response and its receipt."""
-        dataset = self.dataset
-        privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
-        plan = [requests.promise_from_request(promise, **dataset.promise_context) for promise in request.plan]
-        aggregate = dataset.parse_aggregate(request, privacy)
-        try:
-            answer = yield from dataset.database.ask_task(
-                aggregate,
-                privacy=privacy,
-                variance=request.variance,
-                owner=caller.name,
-                plan=plan,  # type: ignore[arg-type]
-                refines=_refined_receipt(request),
-                request=key,
-            )
-        except BudgetExceeded as error:
-            sd = None if request.variance is None else math.sqrt(request.variance)
-            affordable = affordable_request(privacy, sd, error.scale)
-            raise ApiException(budget_error(error, affordable)) from None
-        charged = () if answer.cached else answer.cost
-        left = dataset.accounting.remaining_amounts(caller, answer.cost, [answer.receipt], charged=charged)
-        return aggregate_response(request.question, answer, left), [answer.receipt]
-
-    def _preview_aggregate(
-        self, caller: Caller, request: requests.AggregateRequest, privacy: Promise | None
-    ) -> dict[str, Any]:
-        """Return what an aggregate would cost and how noisy its answer would be."""
-        dataset = self.dataset
-        aggregate = dataset.parse_aggregate(request, privacy)
-        asked: Any = {"privacy": privacy, "variance": request.variance, "owner": caller.name}
-        cost = dataset.database.cost(aggregate, **asked)
-        sd = dataset.database.expected_sd(aggregate, **asked)
-        free = dataset.database.is_free(aggregate, refines=_refined_receipt(request), **asked)
-        left = dataset.accounting.remaining_amounts(caller, cost)
-        return preview_response(request.question, cost, left, sd=sd, free=free)
-
-    def _train(
-        self, caller: Caller, request: requests.TrainRequest
-    ) -> tuple[dict[str, Any], Sequence[Receipt]]:
-        """Train a model on paid answers; return its response and its receipts."""
-        dataset = self.dataset
-        privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
-        schema = with_target(dataset.schema, request.target)
-        learner = make_model(request, schema, privacy)
-        try:
-            learner.fit_database(self._request_database(caller, schema), owner=caller.name)
-        except BudgetExceeded as error:
-            affordable = affordable_request(privacy, None, error.scale)
-            raise ApiException(budget_error(error, affordable)) from None
-        answers = learner.answers_.values()
-        charged = [promise for answer in answers if not answer.cached for promise in answer.cost]
-        left = dataset.accounting.remaining_amounts(caller, learner.promises_, charged=charged)
-        return model_response(request, learner, left), learner.receipts_
-
-    def _request_database(self, caller: Caller, schema: Schema) -> Any:
-        """Return the database for one request, which stops once its caller may no longer ask."""
-        return RequestDatabase(self.dataset.database, schema, before=lambda: self._check_access(caller))
-
-    def _check_running(self) -> None:
-        if self.access.stop_record() is not None:
-            raise ApiException(STOPPED)
-
-    def _check_access(self, caller: Caller) -> None:
-        """Refuse an authenticated caller if the service is stopped or the token no longer valid."""
-        self._check_running()
-        if not self.access.is_valid(caller):
-            raise ApiException(UNAUTHORIZED)
-
-    def record_refusal(self, caller: Caller | None, code: str, question: str) -> None:
-        """Write to the audit log that a request was refused.
-
-        Parameters
-        ----------
-        caller : Caller or None
-            Caller of the request; None if there was no valid token.
-        code : str
-            Error code of the refusal.
-        question : str
-            Text of the request, of which the beginning is kept.
-        """
-        name = None if caller is None else caller.name
-        self.audit_log.write("refused", who=name, code=code, asked=question[:_MAX_QUESTION])
-
-    # The caller's own charges.
-
-    def budget(self, caller: Caller) -> dict[str, Any]:
-        """Return limit, spending and what is left, of the caller and of all callers together."""
-        return self.dataset.accounting.budget(caller)
-
-    def history(self, caller: Caller, *, last: int, analyst: str | None = None) -> list[dict[str, Any]]:
-        """Return the newest charges without the answers; a curator may see those of every analyst.
-
-        Parameters
-        ----------
-        caller : Caller
-            Caller whose charges are returned.
-        last : int
-            Maximum number of charges, the newest.
-        analyst : str, optional
-            Name whose charges a curator requests; None for all. Ignored for an analyst.
-        """
-        dataset = self.dataset
-        return dataset.accounting.history(dataset.ledger.entries(_history_owner(caller, analyst), last=last))
-
-    def history_page(
-        self,
-        caller: Caller,
-        *,
-        last: int,
-        first: int | None = None,
-        analyst: str | None = None,
-        after: int = 0,
-    ) -> dict[str, Any]:
-        """Return one page of charges with their answers.
-
-        Parameters
-        ----------
-        caller, analyst
-            As for :meth:`history`.
-        last : int
-            Maximum number of charges, the newest.
-        first : int, optional
-            Maximum number of charges, the oldest, instead of `last`; for reading page after page.
-        after : int
-            Row of the ledger after which the page begins.
-        """
-        ledger, owner = self.dataset.ledger, _history_owner(caller, analyst)
-        if first is None:
-            entries: Iterable[Entry] = ledger.entries(owner, last=last, after=after)
-            more = False
-        else:
-            # Answers are read one by one, as the page fills.
-            receipts = ledger.history(owner, after=after, first=first + 1)
-            entries = (ledger.entry(receipt.id) for receipt in receipts[:first])
-            more = len(receipts) > first
-        page, page_receipts = self.dataset.accounting.history_page(entries, more=more)
-        self.audit_log.cover_receipts(caller.name, page_receipts)
-        return page
-
-    # For the curator.
-
-    def overview(self) -> dict[str, Any]:
-        """Return the configuration and the state of the service."""
-        dataset, stopped = self.dataset, self.access.stop_record()
-        rows, head = dataset.ledger.head
-        names = {token.name for token in self.access.tokens()} | set(dataset.ledger.owners())
-        account = dataset.accounting.account
-        return {
-            **dataset.about(),
-            "stopped": None if stopped is None else {"who": stopped.caller, "since": stopped.since},
-            "slots": self.config.slots,
-            "workers": self.config.workers,
-            "ledger": {"identity": dataset.ledger.identity, "rows": rows, "head": head},
-            "total": account(None),
-            "analysts": {name: account(name) for name in sorted(names)},
-            "tokens": self.tokens(),
-        }
-
-    def spending_history(self) -> dict[str, Any]:
-        """Return the total spent after each charge, with the name that was charged."""
-        return self.dataset.accounting.spending_history()
-
-    def refusals(self, most: int = 200) -> list[dict[str, Any]]:
-        """Return the last `most` refusals, newest first."""
+    def catalogue(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return the public facts about every data set that a caller may see, with role and budgets."""
         return [
-            {"when": line["time"], "who": line["who"], "code": line["code"], "asked": line["asked"]}
-            for line in self.audit_log.last("refused", most)
+            {**one.dataset.summary(), "role": caller.role(one.name), **one.budget(caller)}
+            for one in self.visible(caller)
         ]
 
-    def check(self) -> dict[str, Any]:
-        """Verify ledger and audit log, and return their lengths."""
-        ledger = self.dataset.ledger
-        ledger.check()
-        self.audit_log.confirm(self.dataset.name, ledger)
-        lines = self.audit_log.check().lines
-        rows, head = ledger.head
-        return {"intact": True, "rows": rows, "head": head, "trail_lines": lines}
-
-    def attack(self, *, patience: float) -> dict[str, Any]:
-        """Return what an attacker could reconstruct from all answers so far; for the curator only.
-
-        Parameters
-        ----------
-        patience : float
-            Seconds to wait for a result, as for :meth:`BackgroundAttack.run`.
-        """
-        return self.dataset.attack.run(patience=patience)
-
-    def stop(self, curator: Caller) -> None:
-        """Stop all answers, in all processes and also after a restart."""
-        self.access.stop(curator.name)
-        self.audit_log.write("stop", who=curator.name)
-
-    def resume(self, curator: Caller) -> None:
-        """Allow answers again, after recording that in the audit log."""
-        self.audit_log.write("resume", who=curator.name)
-        self.access.resume(curator.name)
-
-    def tokens(self) -> list[dict[str, Any]]:
-        """Return the records of all tokens; the tokens themselves are not stored."""
-        return self._tokens.list_tokens()
-
-    def create_token(
-        self,
-        curator: str,
-        name: str,
-        scope: Scope = "analyst",
-        *,
-        days: float = 90,
-        limit: Promise | None = None,
-    ) -> str:
-        """Create a token, optionally with a limit for its bearer, and return it; it is shown once."""
-        return self._tokens.create(curator, name, scope, days=days, limit=limit)
-
-    def rotate_token(self, curator: str, name: str) -> str:
-        """Replace the token of a name and return the new one; it is shown once."""
-        return self._tokens.rotate(curator, name)
-
-    def revoke_token(self, curator: str, name: str) -> int:
-        """Revoke all tokens of a name at once; return how many were valid."""
-        return self._tokens.revoke(curator, name)
-
-    # Operations.
-
     def ready(self) -> bool:
-        """Return True if ledger and engine answer and the audit log can be written; raise otherwise."""
-        for dataset in self.datasets.values():
-            dataset.ledger.head  # noqa: B018 - reads the ledger
+        """Return True if ledgers and engines answer and the audit log can be written; raise otherwise."""
+        for one in self.datasets.values():
+            one.dataset.ledger.head  # noqa: B018 - reads the ledger
         self.audit_log.check_writable()
-        for dataset in self.datasets.values():
-            dataset.check_engine()
+        for one in self.datasets.values():
+            one.dataset.check_engine()
         return True
 
     @property
     def is_lost(self) -> bool:
         """Whether no engine has answered for so long that only a new process brings one back."""
-        return all(dataset.is_lost for dataset in self.datasets.values())
+        return all(one.dataset.is_lost for one in self.datasets.values())
 
     def anchor_log(self) -> None:
         """Verify the audit log since its last anchor, and record its last line in every ledger."""
-        for name, dataset in self.datasets.items():
-            self.audit_log.anchor(name, dataset.ledger)
+        for name, one in self.datasets.items():
+            self.audit_log.anchor(name, one.dataset.ledger)
 
     def close(self) -> None:
         """Anchor the audit log, and close all data sets and the access store."""
         with contextlib.suppress(DiscreetError):  # the next start says what is wrong with log or ledger
             self.anchor_log()
         self._resources.close()
-
-
-def _history_owner(caller: Caller, analyst: str | None) -> str | None:
-    """Return the owner whose charges a caller sees: the caller, or the one a curator names; None for all."""
-    return analyst if caller.is_curator else caller.name
-
-
-def _refined_receipt(request: requests.AggregateRequest) -> str | None:
-    """Return the receipt of the answer that an aggregate refines."""
-    if len(request.refines) > 1:
-        raise ParameterError(
-            "refines of a statistical question must name one receipt, and named "
-            f"{len(request.refines)}. Give that of the answer to refine."
-        )
-    return request.refines[0] if request.refines else None
-
-
-def describe_request(request: Any) -> str:
-    """Return a one-line description of a request for the audit log."""
-    match request:
-        case requests.TextQueryRequest():
-            return request.text
-        case requests.AggregateRequest():
-            return f"statistical {request.question.get('kind')}"
-        case requests.TrainRequest():
-            return request.kind
-        case requests.HistogramRequest():
-            return f"histogram of {', '.join(request.columns)}"
-    words = str(request.kind) + (f" of {request.expression}" if hasattr(request, "expression") else "")
-    return words + (f" where {request.where}" if request.where else "")

@@ -35,8 +35,7 @@ def with_target(schema: Schema, target: str | None) -> Schema:
         return schema
     if target not in {column.name for column in schema.columns}:
         raise ParameterError(
-            f"target of a model must be one of the declared columns, was {target!r}. GET /v1/schema lists "
-            "them."
+            f"target of a model must be one of the declared columns, was {target!r}. Its schema lists them."
         )
     return schema.with_target(target)
 

@@ -37,13 +37,8 @@ _EXAMPLES = (
 )
 
 
-def openapi_document(dataset: str) -> dict[str, Any]:
-    """Return the OpenAPI document of a service.
-
-    Parameters
-    ----------
-    dataset : str
-        Name of the data set, shown in the title.
+def openapi_document() -> dict[str, Any]:
+    """Return the OpenAPI document, which is the same for every service and names no data set.
 
     Notes
     -----
@@ -52,9 +47,9 @@ def openapi_document(dataset: str) -> dict[str, Any]:
     published and stays, whatever the class is called.
     """
     document = get_openapi(
-        title=f"discreet: {dataset}",
+        title="discreet",
         version=product_version(),
-        description="Questions to a private table, each paid from a budget.",
+        description="Questions to private tables, each paid from a budget.",
         routes=ApiRoutes(None).routes(),
     )
     schemas = document["components"]["schemas"]
@@ -83,9 +78,9 @@ def openapi_document(dataset: str) -> dict[str, Any]:
     return published
 
 
-def reference_routes(dataset: str) -> list[Route]:
+def reference_routes() -> list[Route]:
     """Return the routes of the document itself, for programs and for people."""
-    as_json, as_page = _write_reference(dataset)
+    as_json, as_page = _write_reference()
 
     async def openapi_json(request: Request) -> Response:
         return Response(as_json, media_type="application/json")
@@ -97,9 +92,9 @@ def reference_routes(dataset: str) -> list[Route]:
 
 
 @functools.cache
-def _write_reference(dataset: str) -> tuple[bytes, str]:
-    """Return the document as JSON and as a page; both are the same for every service of one name."""
-    document = openapi_document(dataset)
+def _write_reference() -> tuple[bytes, str]:
+    """Return the document as JSON and as a page."""
+    document = openapi_document()
     return json.dumps(document).encode(), reference_page(document)
 
 

@@ -1,7 +1,7 @@
 """Models of requests, and their parsing.
 
 Unknown fields are refused by name, numbers must be finite, lists and texts have a maximum size. The meaning
-of a request is decided by :class:`~discreet.server.service.Service`.
+of a request is decided by :class:`~discreet.server.dataset_service.DatasetService`.
 """
 
 from __future__ import annotations
@@ -229,17 +229,17 @@ QueryRequest: TypeAlias = Annotated[
     | TrainRequest,
     Field(discriminator="kind"),
 ]
-"""What ``POST /v1/query`` and ``POST /v1/preview`` take."""
+"""What ``query`` and ``preview`` of a data set take."""
 
 QUERY_REQUEST: TypeAdapter[Any] = TypeAdapter(QueryRequest)
 
 
 class TokenRequest(StrictModel, title="TokenOrder"):
-    """What a curator does to tokens."""
+    """What a curator does to tokens, and to what is granted to a name."""
 
-    action: Literal["create", "rotate", "revoke"]
+    action: Literal["create", "rotate", "revoke", "grant", "withdraw"]
     name: Name
-    scope: Literal["analyst", "curator"] = "analyst"
+    role: Literal["analyst", "curator"] = "analyst"
     days: Annotated[int, Field(ge=1, le=3660)] = 90
     limit: LimitRequest | None = None
 

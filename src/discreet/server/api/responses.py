@@ -246,6 +246,24 @@ class BudgetResponse(ResponseModel, title="Budget"):
     collusion: str
 
 
+class CatalogueEntry(BudgetResponse):
+    """A data set that the caller may ask: what is public about it, the caller's role, and budgets."""
+
+    dataset: str
+    title: str | None
+    description: str | None
+    n_rows: int | None
+    columns: int
+    unit: str
+    role: str
+
+
+class CatalogueResponse(ResponseModel, title="Catalogue"):
+    """All data sets that the caller may ask."""
+
+    datasets: list[CatalogueEntry]
+
+
 class HistoryEntry(ResponseModel):
     """One charge, with what was asked and answered; value and sd are null for very large answers.
 
@@ -290,24 +308,27 @@ class StatusResponse(ResponseModel, title="Status"):
 
 
 class StopState(ResponseModel):
-    """Who stopped the service, and when, in seconds since 1970."""
+    """Who stopped the data set, and when, in seconds since 1970."""
 
     who: str
     since: float
 
 
 class StopResponse(ResponseModel, title="Stopped"):
-    """The stop switch; null while the service answers."""
+    """The stop switch; null while the data set is answered for."""
 
     stopped: StopState | None
 
 
 class TokenEntry(ResponseModel):
-    """What is stored of one token; times are seconds since 1970."""
+    """What is stored of one token, with the data set at which it is valid, or * for all that is granted to
+    its bearer, and the bearer's role; times are seconds since 1970.
+    """  # noqa: D205 - published as the description of the schema
 
     id: int
     name: str
-    scope: str
+    at: str
+    role: str | None
     created: float
     expires: float
     state: str
@@ -336,7 +357,7 @@ class LedgerState(ResponseModel):
 
 
 class OverviewResponse(SchemaResponse, title="Overview"):
-    """The service, as a curator sees it."""
+    """The data set, as a curator sees it."""
 
     stopped: StopState | None
     slots: Any

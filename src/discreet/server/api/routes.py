@@ -1,5 +1,7 @@
 """Endpoints for programs: every path under ``/v1``, and those for an operator's tools.
 
+An endpoint of a data set gets it by a dependency, which finds it for the caller by the role that it needs.
+
 Each route declares its parameters, request body, response model and error codes; the OpenAPI document is
 generated from them. Endpoints return finished responses, so nothing is validated twice.
 """
@@ -12,7 +14,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from fastapi import Header, Query
+from fastapi import Depends, Header, Path, Query
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic.json_schema import SkipJsonSchema
@@ -22,6 +24,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from discreet.errors import LedgerError, SourceError
 from discreet.server.access import contains_token
 from discreet.server.api import requests, responses
+from discreet.server.dataset_service import DatasetService
 from discreet.server.errors import (
     FORBIDDEN,
     NOT_JSON,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from discreet.batching import QueryTask
+    from discreet.server.access import Role
     from discreet.server.middleware import ServiceMiddleware
     from discreet.server.service import Service
 
@@ -131,6 +135,20 @@ class DummyParameters(BaseModel):
     format: _Format = "json"
 
 
+def _dataset_for(role: Role) -> Any:
+    """Return the dependency that finds the data set in the path for a caller with a role on it."""
+
+    async def find(
+        request: Request, dataset: Annotated[str, Path(description="Name of the data set.")]
+    ) -> DatasetService:
+        return _middleware(request).service.find(request.state.caller, dataset, role)
+
+    return Depends(find)
+
+
+_Analyst = Annotated["DatasetService", _dataset_for("analyst")]
+_Curator = Annotated["DatasetService", _dataset_for("curator")]
+
 _QUERY_CODES = (
     "budget-exceeded",
     "key-reused",
@@ -141,7 +159,8 @@ _QUERY_CODES = (
     "ledger-unavailable",
 )
 _READ_CODES = ("busy", "ledger-unavailable")
-_TAGS = {"": "operations", "analyst": "analysts", "curator": "curators"}
+_TAGS = {"": "operations", "analyst": "analysts", "curator": "curators", "operator": "operations"}
+_DATASET = "/v1/datasets/{dataset}"
 
 
 class ApiRoutes:
@@ -156,88 +175,92 @@ class ApiRoutes:
     def __init__(self, service: Service | None) -> None:
         if service is not None:
             self._service = service
-            self._about = _dump(service.dataset.about())
 
     def routes(self) -> list[APIRoute]:
         """Return every route, in the order of the document."""
         return [
             _route(
-                "/v1/query", self.query, "Ask",
+                "/v1/datasets", self.datasets, "The data sets that you may ask",
+                role="analyst", codes=_READ_CODES, model=responses.CatalogueResponse,
+            ),
+            _route(
+                f"{_DATASET}/query", self.query, "Ask",
                 description="Charged before it is answered. The same question about the same rows is free, "
                 "and gets the same answer.",
-                method="POST", scope="analyst", body="Question", codes=_QUERY_CODES,
+                method="POST", role="analyst", body="Question", codes=_QUERY_CODES,
                 model=responses.QueryResponse | responses.AggregateResponse | responses.ModelResponse,
             ),
             _route(
-                "/v1/preview", self.preview, "What a question would cost",
+                f"{_DATASET}/preview", self.preview, "What a question would cost",
                 description="Free: nothing is charged, no row is looked at.",
-                method="POST", scope="analyst", body="Question", codes=("refused", *_READ_CODES),
+                method="POST", role="analyst", body="Question", codes=("refused", *_READ_CODES),
                 model=responses.PreviewResponse,
             ),
             _route(
-                "/v1/schema", self.schema, "What is public about the table",
-                scope="analyst", model=responses.SchemaResponse,
+                f"{_DATASET}/schema", self.schema, "What is public about the table",
+                role="analyst", model=responses.SchemaResponse,
             ),
             _route(
-                "/v1/budget", self.budget, "What is left",
+                f"{_DATASET}/budget", self.budget, "What is left",
                 description="Yours, and that of everybody together.",
-                scope="analyst", codes=_READ_CODES, model=responses.BudgetResponse,
+                role="analyst", codes=_READ_CODES, model=responses.BudgetResponse,
             ),
             _route(
-                "/v1/history", self.history, "What you paid for, with the answers",
+                f"{_DATASET}/history", self.history, "What you paid for, with the answers",
                 description="Answers of more than 4096 numbers are left out: asking again is free.",
-                scope="analyst", codes=_READ_CODES, model=responses.HistoryResponse, as_csv=True,
+                role="analyst", codes=_READ_CODES, model=responses.HistoryResponse, as_csv=True,
             ),
             _route(
-                "/v1/dummy", self.dummy, "Made-up rows",
+                f"{_DATASET}/dummy", self.dummy, "Made-up rows",
                 description="Drawn from the schema alone, to try programs on. Free.",
-                scope="analyst", model=responses.DummyResponse, as_csv=True,
+                role="analyst", model=responses.DummyResponse, as_csv=True,
             ),
             _route(
-                "/v1/curator/overview", self._read_only(lambda: self._service.overview()), "How it stands",
-                scope="curator", codes=_READ_CODES, model=responses.OverviewResponse,
+                f"{_DATASET}/curator/overview", _read_only(DatasetService.overview), "How it stands",
+                role="curator", codes=_READ_CODES, model=responses.OverviewResponse,
             ),
             _route(
-                "/v1/curator/spending", self._read_only(lambda: self._service.spending_history()),
+                f"{_DATASET}/curator/spending", _read_only(DatasetService.spending_history),
                 "Spent over time",
-                scope="curator", codes=_READ_CODES, model=responses.SpendingResponse,
+                role="curator", codes=_READ_CODES, model=responses.SpendingResponse,
             ),
             _route(
-                "/v1/curator/refusals",
-                self._read_only(lambda: {"refusals": self._service.refusals()}), "Last refusals",
-                scope="curator", model=responses.RefusalsResponse,
+                f"{_DATASET}/curator/refusals",
+                _read_only(lambda target: {"refusals": target.refusals()}), "Last refusals",
+                role="curator", model=responses.RefusalsResponse,
             ),
             _route(
-                "/v1/curator/check", self._read_only(lambda: self._service.check()),
+                f"{_DATASET}/curator/check", _read_only(DatasetService.check),
                 "Verify ledger and trail",
-                scope="curator", codes=_READ_CODES, model=responses.CheckResponse,
+                role="curator", codes=_READ_CODES, model=responses.CheckResponse,
             ),
             _route(
-                "/v1/curator/attack", self._read_only(self._attack, long=True),
+                f"{_DATASET}/curator/attack", _read_only(_attack, long=True),
                 "What could be rebuilt from all answers so far",
                 description="Compares with rows: for the curator's eyes.",
-                scope="curator", codes=_READ_CODES, model=responses.AttackResponse,
+                role="curator", codes=_READ_CODES, model=responses.AttackResponse,
             ),
             _route(
-                "/v1/curator/tokens", self._read_only(lambda: {"tokens": self._service.tokens()}),
-                "All tokens", scope="curator", model=responses.TokensResponse,
+                f"{_DATASET}/curator/tokens", _read_only(lambda target: {"tokens": target.tokens()}),
+                "All tokens", role="curator", model=responses.TokensResponse,
             ),
             _route(
-                "/v1/curator/tokens", self.change_token, "Create, rotate or revoke a token",
-                method="POST", scope="curator", body="TokenOrder", codes=_READ_CODES,
+                f"{_DATASET}/curator/tokens", self.change_token, "Create, rotate or revoke a token",
+                description="Or give a name a role on the data set, or withdraw it.",
+                method="POST", role="curator", body="TokenOrder", codes=_READ_CODES,
                 model=responses.TokenResponse,
             ),
             _route(
-                "/v1/curator/stop", self._read_only(self._stop_state), "Whether it is stopped",
-                scope="curator", model=responses.StopResponse,
+                f"{_DATASET}/curator/stop", _read_only(_stop_state), "Whether it is stopped",
+                role="curator", model=responses.StopResponse,
             ),
             _route(
-                "/v1/curator/stop", self.change_stop, "Stop, or answer again",
+                f"{_DATASET}/curator/stop", self.change_stop, "Stop, or answer again",
                 description="Lasts, also over a restart.",
-                method="POST", scope="curator", body="StopOrder", codes=_READ_CODES,
+                method="POST", role="curator", body="StopOrder", codes=_READ_CODES,
                 model=responses.StopResponse,
             ),
-            _route("/metrics", self.metrics, "Counts for Prometheus", scope="curator"),
+            _route("/metrics", self.metrics, "Counts for Prometheus", role="operator"),
             _route("/health", self.health, "Whether the process lives", model=responses.StatusResponse),
             _route(
                 "/ready", self.ready, "Whether ledger and engine answer",
@@ -247,7 +270,16 @@ class ApiRoutes:
 
     # Queries.
 
-    async def query(self, request: Request, key: _Key = None) -> Response:
+    async def datasets(self, request: Request) -> Response:
+        """Return the data sets that the caller may ask, with what is public about them and with budgets."""
+        caller = request.state.caller
+        return _json_response(
+            await _middleware(request).run_in_thread(
+                lambda: _dump({"datasets": self._service.catalogue(caller)})
+            )
+        )
+
+    async def query(self, request: Request, target: _Analyst, key: _Key = None) -> Response:
         """Answer a query, an aggregate or a model."""
         middleware, caller = _middleware(request), request.state.caller
         body = await _read_json(request)
@@ -257,7 +289,7 @@ class ApiRoutes:
             checked = None if key is None else _check_key(key)
             if isinstance(query, requests.TrainRequest):
                 return query
-            answer = yield from self._service.ask_task(caller, query, key=checked)
+            answer = yield from target.ask_task(caller, query, key=checked)
             return _WrittenAnswer.from_response(query.kind, answer)
 
         result = await middleware.run_query(task())
@@ -265,44 +297,44 @@ class ApiRoutes:
             # Runs many queries one after the other, which would hold up a worker.
             model = result
             result = await middleware.run_long(
-                lambda: _WrittenAnswer.from_response(model.kind, self._service.ask(caller, model))
+                lambda: _WrittenAnswer.from_response(model.kind, target.ask(caller, model))
             )
         middleware.metrics.count_answer(result.kind, result.cached)
         return _json_response(result.content)
 
-    async def preview(self, request: Request) -> Response:
+    async def preview(self, request: Request, target: _Analyst) -> Response:
         """Return what a query would cost."""
         caller, body = request.state.caller, await _read_json(request)
 
         def work() -> bytes:
             query = requests.parse_request(requests.QUERY_REQUEST, body)
-            return _dump(self._service.preview(caller, query))
+            return _dump(target.preview(caller, query))
 
         return _json_response(await _middleware(request).run_in_thread(work))
 
     # What is public, and the caller's own.
 
-    async def schema(self, request: Request) -> Response:
+    async def schema(self, request: Request, target: _Analyst) -> Response:
         """Return what is public about the table."""
-        return _json_response(self._about)
+        return _json_response(_dump(target.dataset.about()))
 
-    async def budget(self, request: Request) -> Response:
+    async def budget(self, request: Request, target: _Analyst) -> Response:
         """Return what may be spent, was spent and is left."""
         caller = request.state.caller
-        return _json_response(
-            await _middleware(request).run_in_thread(lambda: _dump(self._service.budget(caller)))
-        )
+        return _json_response(await _middleware(request).run_in_thread(lambda: _dump(target.budget(caller))))
 
-    async def history(self, request: Request, parameters: Annotated[HistoryParameters, Query()]) -> Response:
+    async def history(
+        self, request: Request, target: _Analyst, parameters: Annotated[HistoryParameters, Query()]
+    ) -> Response:
         """Return the caller's charges; to a curator, those of every analyst."""
         caller = request.state.caller
         if parameters.first is not None and "last" in parameters.model_fields_set:
             raise InvalidRequest((("first", "it must not be given with last"),))
-        if parameters.analyst not in (None, caller.name) and not caller.is_curator:
+        if parameters.analyst not in (None, caller.name) and not caller.may("curator", target.name):
             raise ApiException(FORBIDDEN)
 
         def work() -> Response:
-            page = self._service.history_page(
+            page = target.history_page(
                 caller,
                 analyst=parameters.analyst,
                 after=parameters.after,
@@ -317,11 +349,13 @@ class ApiRoutes:
 
         return await _middleware(request).run_in_thread(work)
 
-    async def dummy(self, request: Request, parameters: Annotated[DummyParameters, Query()]) -> Response:
+    async def dummy(
+        self, request: Request, target: _Analyst, parameters: Annotated[DummyParameters, Query()]
+    ) -> Response:
         """Return made-up rows."""
 
         def work() -> Response:
-            rows = self._service.dataset.dummy(parameters.n, parameters.seed)
+            rows = target.dataset.dummy(parameters.n, parameters.seed)
             if parameters.format == "csv":
                 return csv_response(tuple(rows), zip(*rows.values(), strict=True), "dummy")
             return _json_response(
@@ -332,60 +366,44 @@ class ApiRoutes:
 
     # For the curator.
 
-    def _attack(self) -> dict[str, Any]:
-        return self._service.attack(patience=min(_PATIENCE, self._service.config.limits.seconds / 2))
-
-    def _read_only(self, read: Callable[[], Any], *, long: bool = False) -> Endpoint:
-        """Return the endpoint that writes what a function of the service returns; `long` if it may wait."""
-
-        def work() -> bytes:
-            with _curator_errors():
-                return _dump(read())
-
-        async def endpoint(request: Request) -> Response:
-            middleware = _middleware(request)
-            return _json_response(await (middleware.run_long if long else middleware.run_in_thread)(work))
-
-        return endpoint
-
-    def _stop_state(self) -> dict[str, Any]:
-        return {"stopped": self._service.overview()["stopped"]}
-
-    async def change_token(self, request: Request) -> Response:
-        """Create, rotate or revoke a token."""
-        service, curator, body = self._service, request.state.caller.name, await _read_json(request)
+    async def change_token(self, request: Request, target: _Curator) -> Response:
+        """Create, rotate or revoke a token, or change what is granted to a name."""
+        curator, body = request.state.caller.name, await _read_json(request)
 
         def work() -> bytes:
             order = requests.parse_request(_TOKENS, body)
             with _curator_errors(
-                lambda: describe_revoked(service, order.name) if order.action == "revoke" else ""
+                lambda: describe_revoked(target, order.name) if order.action == "revoke" else ""
             ):
                 return _dump({"name": order.name, **change(order)})
 
         def change(order: requests.TokenRequest) -> dict[str, Any]:
             match order.action:
                 case "create":
-                    context = service.dataset.promise_context
-                    limit = requests.promise_from_request(order.limit, **context)
-                    token = service.create_token(
-                        curator, order.name, order.scope, days=order.days, limit=limit
-                    )
+                    limit = requests.promise_from_request(order.limit, **target.dataset.promise_context)
+                    token = target.create_token(curator, order.name, order.role, days=order.days, limit=limit)
                     return {"token": token}
                 case "rotate":
-                    return {"token": service.rotate_token(curator, order.name)}
-            return {"revoked": service.revoke_token(curator, order.name)}
+                    return {"token": target.rotate_token(curator, order.name)}
+                case "grant":
+                    target.grant(curator, order.name, order.role)
+                    return {}
+                case "withdraw":
+                    target.withdraw(curator, order.name)
+                    return {}
+            return {"revoked": target.revoke_token(curator, order.name)}
 
         return _json_response(await _middleware(request).run_in_thread(work))
 
-    async def change_stop(self, request: Request) -> Response:
-        """Stop or resume the service."""
+    async def change_stop(self, request: Request, target: _Curator) -> Response:
+        """Stop or resume a data set."""
         caller, body = request.state.caller, await _read_json(request)
 
         def work() -> bytes:
             order = requests.parse_request(_STOP, body)
-            with _curator_errors(lambda: describe_stopped(self._service)):
-                (self._service.stop if order.stopped else self._service.resume)(caller)
-            return _dump(self._stop_state())
+            with _curator_errors(lambda: describe_stopped(target)):
+                (target.stop if order.stopped else target.resume)(caller)
+            return _dump(_stop_state(target))
 
         return _json_response(await _middleware(request).run_in_thread(work))
 
@@ -414,7 +432,7 @@ def _route(
     *,
     description: str = "",
     method: str = "GET",
-    scope: str = "",
+    role: str = "",
     body: str | None = None,
     codes: Sequence[str] = (),
     model: Any = None,
@@ -428,21 +446,23 @@ def _route(
         Address, coroutine that answers, and HTTP method.
     summary, description : str
         Texts of the document.
-    scope : {"", "analyst", "curator"}
-        Scope of the token that the route needs; empty for none.
+    role : {"", "analyst", "curator", "operator"}
+        Role that the caller needs, at the data set in the path if there is one; empty for no token.
     body : str, optional
         Name of the component schema of the request body; None for no body.
     codes : sequence of str
-        Error codes besides those that every route of this scope has.
+        Error codes besides those that every route of this role has.
     model : type, optional
         Model of the response; None for plain text.
     as_csv : bool
         Whether the response can also be CSV.
     """
     all_codes = [*codes, "failed"]
-    if scope:
+    if role:
         all_codes += ["malformed", "unauthorized", "forbidden", "invalid", "rate-limited"]
-    extra: dict[str, Any] = {"security": [{"token": []}] if scope else []}
+    if path.startswith(_DATASET):
+        all_codes.append("not-found")
+    extra: dict[str, Any] = {"security": [{"token": []}] if role else []}
     if body is not None:
         all_codes += ["too-large", "unsupported-media"]
         schema = {"$ref": f"#/components/schemas/{body}"}
@@ -465,14 +485,36 @@ def _route(
         methods=[method],
         summary=summary,
         description=description or " ",  # else the docstring of the endpoint
-        operation_id=f"{method.lower()}-{path.strip('/').replace('/', '-')}",
-        tags=[_TAGS[scope]],
+        operation_id=f"{method.lower()}-{path.replace('{dataset}/', '').strip('/').replace('/', '-')}",
+        tags=[_TAGS[role]],
         response_model=model,
         response_description="The answer.",
         responses=declared,
         openapi_extra=extra,
         response_class=JSONResponse if model is not None else PlainTextResponse,
     )
+
+
+def _read_only(read: Callable[[DatasetService], Any], *, long: bool = False) -> Endpoint:
+    """Return the endpoint that writes what a function of the data set returns; `long` if it may wait."""
+
+    async def endpoint(request: Request, target: _Curator) -> Response:
+        def work() -> bytes:
+            with _curator_errors():
+                return _dump(read(target))
+
+        middleware = _middleware(request)
+        return _json_response(await (middleware.run_long if long else middleware.run_in_thread)(work))
+
+    return endpoint
+
+
+def _attack(target: DatasetService) -> dict[str, Any]:
+    return target.attack(patience=min(_PATIENCE, target.config.limits.seconds / 2))
+
+
+def _stop_state(target: DatasetService) -> dict[str, Any]:
+    return {"stopped": target.overview()["stopped"]}
 
 
 class _WrittenAnswer(NamedTuple):
@@ -507,14 +549,14 @@ def _curator_errors(done: Callable[[], str] = str) -> Iterator[None]:
         raise ApiException(curator_error(error, done())) from None
 
 
-def describe_stopped(service: Service) -> str:
-    """Return a sentence if the service is stopped, even if that could not be logged; otherwise empty."""
-    return "" if service.access.stop_record() is None else "The service is stopped."
+def describe_stopped(target: DatasetService) -> str:
+    """Return a sentence if a data set is stopped, even if that could not be logged; otherwise empty."""
+    return "" if target.access.stop_record(target.name) is None else "The data set is stopped."
 
 
-def describe_revoked(service: Service, name: str) -> str:
+def describe_revoked(target: DatasetService, name: str) -> str:
     """Return a sentence if a name has no valid token, even if that could not be logged; otherwise empty."""
-    valid = any(token["name"] == name and token["state"] == "valid" for token in service.tokens())
+    valid = any(token["name"] == name and token["state"] == "valid" for token in target.tokens())
     return "" if valid else f"{name} has no valid token any more."
 
 

@@ -2,7 +2,7 @@
 
 ``forms`` parses what a browser sends; ``page`` turns a request into a page, and has login and static files;
 ``budget`` and ``answer`` present budgets and answers as text and charts; ``history`` recalls past answers by
-their receipts; ``ask`` and ``curator`` are the pages of analysts and curators.
+their receipts; ``catalogue`` lists data sets; ``ask`` and ``curator`` are the pages of analysts and curators.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from discreet.server.pages import ask, curator, history, page
+from discreet.server.pages import ask, catalogue, curator, history, page
 from discreet.server.pages.page import page_endpoint
 
 if TYPE_CHECKING:
+    from discreet.server.access import Role
+    from discreet.server.pages.page import Handler
     from discreet.server.service import Service
 
 __all__ = ["router"]
@@ -34,25 +36,33 @@ def router(service: Service) -> APIRouter:
     the page of its answer, so that reloading it does not ask again.
     """
     routes = APIRouter(include_in_schema=False)
+
+    def add(path: str, method: str, handler: Handler, role: Role | None = None) -> None:
+        endpoint = page_endpoint(service, handler, role=role)
+        routes.add_route(path, endpoint, methods=[method], include_in_schema=False)
+
+    add("/", "GET", catalogue.catalogue_page)
+    add("/login", "GET", page.login_page)
+    add("/login", "POST", page.login)
+    add("/logout", "POST", page.logout)
+    add("/static/{name}", "GET", page.static)
     for path, method, handler in (
-        ("/login", "GET", page.login_page),
-        ("/login", "POST", page.login),
-        ("/logout", "POST", page.logout),
-        ("/static/{name}", "GET", page.static),
-        ("/", "GET", ask.ask_page),
+        ("", "GET", ask.ask_page),
         ("/ask", "POST", ask.ask),
         ("/refine", "POST", ask.refine),
         ("/price", "POST", ask.price),
         ("/answers/{receipts}", "GET", ask.answer_page),
         ("/answers/{receipts}/answer.csv", "GET", ask.answer_csv),
         ("/history", "GET", history.history_page),
-        ("/curator", "GET", curator.curator_page),
-        ("/curator/analysts/{name:path}", "GET", curator.analyst_page),
-        ("/curator/stop", "POST", curator.stop),
-        ("/curator/attack", "POST", curator.attack),
-        ("/curator/check", "POST", curator.check),
-        ("/curator/tokens", "POST", curator.order_token),
     ):
-        endpoint = page_endpoint(service, handler, curator=path.startswith("/curator"))
-        routes.add_route(path, endpoint, methods=[method], include_in_schema=False)
+        add(f"/datasets/{{dataset}}{path}", method, handler, "analyst")
+    for path, method, handler in (
+        ("", "GET", curator.curator_page),
+        ("/analysts/{name:path}", "GET", curator.analyst_page),
+        ("/stop", "POST", curator.stop),
+        ("/attack", "POST", curator.attack),
+        ("/check", "POST", curator.check),
+        ("/tokens", "POST", curator.order_token),
+    ):
+        add(f"/datasets/{{dataset}}/curator{path}", method, handler, "curator")
     return routes

@@ -102,6 +102,7 @@ def answer_view(
     *,
     budget: BudgetView,
     address: str,
+    dataset: str,
     earlier: Mapping[str, Any] | None = None,
     total_cost: Sequence[Mapping[str, Any]] = (),
     when: str = "",
@@ -118,8 +119,8 @@ def answer_view(
         Request that asks the same again, for the code examples; None if it is not known.
     budget : BudgetView
         Budget from which the answer was paid.
-    address : str
-        Address of the service, for the code examples.
+    address, dataset : str
+        Address of the service and name of the data set, for the code examples.
     earlier : mapping, optional
         Answer that this one refines; None if it refines none.
     total_cost : sequence of mapping
@@ -157,8 +158,8 @@ def answer_view(
         trial=trial,
         download=download,
         json=json.dumps(answer, indent=2, ensure_ascii=False),
-        curl="" if request is None else _curl(request, address),
-        python="" if request is None else _python(request, address),
+        curl="" if request is None else _curl(request, address, dataset),
+        python="" if request is None else _python(request, address, dataset),
     )
 
 
@@ -270,10 +271,10 @@ def format_remaining(remaining: Mapping[str, Any]) -> str:
     return text if more is None else f"{text}, enough for {more:,} more like it"
 
 
-def _curl(request: Mapping[str, Any], address: str) -> str:
+def _curl(request: Mapping[str, Any], address: str, dataset: str) -> str:
     body = json.dumps(request, ensure_ascii=False)
     return (
-        f"curl -sS {shlex.quote(address + '/v1/query')} \\\n"
+        f"curl -sS {shlex.quote(f'{address}/v1/datasets/{dataset}/query')} \\\n"
         '  -H "Authorization: Bearer $DISCREET_TOKEN" \\\n'
         "  -H 'Content-Type: application/json' \\\n"
         f"  -d {shlex.quote(body)}"
@@ -283,21 +284,21 @@ def _curl(request: Mapping[str, Any], address: str) -> str:
 _CLASSES = {"pure-dp": "PureDP", "approx-dp": "ApproxDP", "zcdp": "ZCDP", "gaussian-dp": "GaussianDP"}
 
 
-def _python(request: Mapping[str, Any], address: str) -> str:
+def _python(request: Mapping[str, Any], address: str, dataset: str) -> str:
     """Return a Python program that sends a request."""
     privacy = request.get("privacy")
     if privacy is None:
-        names, price = "RemoteDatabase", f"sd={request['sd']!r}"
+        names, price = "connect", f"sd={request['sd']!r}"
     else:
         promise = _CLASSES[privacy["kind"]]
         numbers = ", ".join(f"{name}={value!r}" for name, value in privacy.items() if name in _NUMBERS)
-        names, price = f"{promise}, RemoteDatabase", f"privacy={promise}({numbers})"
+        names, price = f"{promise}, connect", f"privacy={promise}({numbers})"
     if request.get("refines"):
         price += f", refines={list(request['refines'])!r}"
     return (
         f"from discreet import {names}\n\n"
-        f"with RemoteDatabase({address!r}) as db:  # the token is in DISCREET_TOKEN\n"
-        f"    answer = db.query({request['text']!r}, {price})"
+        f"with connect({address!r}) as service:  # the token is in DISCREET_TOKEN\n"
+        f"    answer = service[{dataset!r}].query({request['text']!r}, {price})"
     )
 
 

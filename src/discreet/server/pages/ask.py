@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray
     from discreet.schema import Column, Schema
+    from discreet.server.dataset_service import DatasetService
     from discreet.server.pages.history import PastAnswer
-    from discreet.server.service import Service
 
 _TYPES = {
     "number": "number",
@@ -58,7 +58,7 @@ _TYPES = {
     "datetime": "datetime",
 }
 _MOST_ROWS = 10_000
-_SEED = 1  # dummy rows are public anyway: /v1/dummy?seed=1 begins with these
+_SEED = 1  # dummy rows are public anyway: dummy?seed=1 begins with these
 _NOTHING_SPENT = {"own": None, "total": None, "more": None, "nearer": None, "used": None, "takes": None}
 _RECENT = 12  # charges that the page lists
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -139,13 +139,13 @@ def _end(value: object) -> str:
     return formatting.number(value) if isinstance(value, int | float) else str(value)
 
 
-def run_trial(service: Service, request: Any) -> dict[str, Any]:
+def run_trial(service: DatasetService, request: Any) -> dict[str, Any]:
     """Answer a request from dummy rows, with the noise that it would get.
 
     Parameters
     ----------
-    service : Service
-        Service whose schema the dummy rows are drawn from.
+    service : DatasetService
+        Data set whose schema the dummy rows are drawn from.
     request : requests.QueryRequest
         Request that would be asked, parsed and checked.
 
@@ -162,8 +162,8 @@ def run_trial(service: Service, request: Any) -> dict[str, Any]:
     return query_response(result, _NOTHING_SPENT)
 
 
-@lru_cache(maxsize=1)
-def _rows(service: Service) -> dict[str, AnyArray]:
+@lru_cache(maxsize=8)
+def _rows(service: DatasetService) -> dict[str, AnyArray]:
     """Return dummy rows by column, as many as the table has and at most 10,000."""
     n = min(service.dataset.database.n_rows or 1000, _MOST_ROWS)
     rows = service.dataset.dummy(n, _SEED)
@@ -243,12 +243,12 @@ async def _submit(
 ) -> Response:
     """Ask the query of a form and redirect to its answer, or show the form with the error."""
     try:
-        request = form.request(page_request.service.dataset.schema)
+        request = form.request(page_request.target.dataset.schema)
         if refines:
             request["refines"] = list(refines)
         key = _request_key(fields.get("key", ""), request)
         answer = await page_request.middleware.run_query(
-            page_request.service.ask_task(page_request.caller, _parse(request), key=key)
+            page_request.target.ask_task(page_request.caller, _parse(request), key=key)
         )
     except (FieldError, DiscreetError, ApiException) as error:
         return await page_request.run_in_thread(partial(_error_page, page_request, form, error))
@@ -265,10 +265,10 @@ async def _submit(
 
 def _answer_address(page_request: PageRequest, answer: Mapping[str, Any]) -> str:
     """Return the address of an answer, with the question if its sums were paid for by another one."""
-    address = f"/answers/{','.join(answer['receipts'])}"
+    address = f"{page_request.base}/answers/{','.join(answer['receipts'])}"
     if not answer["cached"]:
         return address
-    asked = page_request.service.dataset.ledger.entry(answer["receipts"][0]).asked or {}
+    asked = page_request.target.dataset.ledger.entry(answer["receipts"][0]).asked or {}
     if asked.get("said") == answer["question"]:
         return f"{address}?again"
     return f"{address}?again&{urlencode({'question': answer['question']})}"
@@ -313,7 +313,7 @@ async def answer_page(page_request: PageRequest) -> Response:
             earlier=past.earlier,
             total_cost=past.total_cost,
             when=past.when,
-            download=f"/answers/{','.join(receipts)}/answer.csv"
+            download=f"{page_request.base}/answers/{','.join(receipts)}/answer.csv"
             + (f"?{urlencode({'question': question})}" if question else ""),
         )
         return _ask_page(page_request, form, answer=card, refining=_refine_form(page_request, past))
@@ -335,7 +335,7 @@ def _ask_page(
     refining: RefineForm | None = None,
 ) -> Response:
     """Return the page with a form, its errors or, with `with_price`, its cost, and an answer if given."""
-    service = page_request.service
+    service = page_request.target
     columns = column_views(service.dataset.schema)
     budget = caller_budget(page_request)
     price = None
@@ -343,7 +343,7 @@ def _ask_page(
     if with_price and not messages:
         try:
             preview = service.preview(
-                page_request.caller, _parse(form.request(page_request.service.dataset.schema))
+                page_request.caller, _parse(form.request(page_request.target.dataset.schema))
             )
             price = price_view(preview, budget)
         except (FieldError, DiscreetError, ApiException) as error:
@@ -362,20 +362,20 @@ def _ask_page(
         exactness=list(_EXACTNESS.items()),
         key=_new_key(),
         rows_words=_rows_text(page_request),
-        recent=history_lines(past_answers(page_request, most=_RECENT), budget),
+        recent=history_lines(past_answers(page_request, most=_RECENT), budget, page_request.base),
     )
 
 
 def _preview(page_request: PageRequest, form: AskForm) -> dict[str, Any]:
     """Return cost and reading of the query in a form, or its errors, as JSON values."""
     try:
-        request = _parse(form.request(page_request.service.dataset.schema))
-        preview = page_request.service.preview(page_request.caller, request)
+        request = _parse(form.request(page_request.target.dataset.schema))
+        preview = page_request.target.preview(page_request.caller, request)
     except (FieldError, DiscreetError, ApiException) as error:
         messages, _ = _field_messages(page_request, error)
         return {"errors": {name: dataclasses.asdict(one) for name, one in messages.items()}, "price": None}
     view = price_view(preview, caller_budget(page_request))
-    parts = AskForm.from_query(page_request.service.dataset.parse_query(request), form)
+    parts = AskForm.from_query(page_request.target.dataset.parse_query(request), form)
     return {
         "errors": {},
         "price": dataclasses.asdict(view),
@@ -387,7 +387,7 @@ def _preview(page_request: PageRequest, form: AskForm) -> dict[str, Any]:
 
 def _trial_page(page_request: PageRequest, form: AskForm) -> Response:
     try:
-        answer = run_trial(page_request.service, _parse(form.request(page_request.service.dataset.schema)))
+        answer = run_trial(page_request.target, _parse(form.request(page_request.target.dataset.schema)))
     except (FieldError, DiscreetError, ApiException) as error:
         return _error_page(page_request, form, error)
     card = _answer_view(page_request, answer, None, trial=True)
@@ -460,12 +460,12 @@ def _request_key(sent: str, request: Mapping[str, Any]) -> str:
 
 def _fresh_form(page_request: PageRequest) -> AskForm:
     """Return an empty form with a cost of one hundredth of the budget."""
-    budget = budget_view(page_request.service.budget(page_request.caller), (False, None))
+    budget = budget_view(page_request.target.budget(page_request.caller), (False, None))
     return AskForm(exact=budget.currency or "rho", amount=budget.usual)
 
 
 def _rows_text(page_request: PageRequest) -> str:
-    n_rows = page_request.service.dataset.database.n_rows
+    n_rows = page_request.target.dataset.database.n_rows
     if n_rows is None:
         return "The number of rows is not public."
     return f"{formatting.count_noun(n_rows, 'row')}; their number is public."
@@ -475,7 +475,12 @@ def _answer_view(
     page_request: PageRequest, answer: Mapping[str, Any], request: Mapping[str, Any] | None, **more: Any
 ) -> AnswerView:
     return answer_view(
-        answer, request, budget=caller_budget(page_request), address=page_request.address, **more
+        answer,
+        request,
+        budget=caller_budget(page_request),
+        address=page_request.address,
+        dataset=page_request.target.name,
+        **more,
     )
 
 

@@ -12,6 +12,7 @@ from discreet.formatting import currency_symbol, format_amounts, format_share
 from discreet.privacy.promises import describe_promise
 from discreet.report.charts import Mark, three_marks
 from discreet.report.charts.bars import spending_steps
+from discreet.server.access import EVERY
 from discreet.server.api.routes import describe_revoked, describe_stopped
 from discreet.server.config import Limit
 from discreet.server.errors import ApiError, ApiException, curator_error
@@ -72,14 +73,15 @@ class SpendingView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLine:
-    """A token as a row of a table."""
+    """A token as a row of a table; `here` if it is valid at this data set alone."""
 
     name: str
-    scope: str
+    role: str
     state: tuple[str, str]
     created: str
     expires: str
     valid: bool
+    here: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,11 +180,12 @@ def token_lines(tokens: Sequence[Mapping[str, Any]]) -> list[TokenLine]:
     lines = [
         TokenLine(
             name=token["name"],
-            scope=token["scope"],
+            role=token["role"] or "nothing",
             state=(kinds.get(token["state"], "plain"), token["state"]),
             created=_day(token["created"]),
             expires=_day(token["expires"]),
             valid=token["state"] == "valid",
+            here=token["at"] != EVERY,
         )
         for token in tokens
     ]
@@ -284,11 +287,11 @@ def _day(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-_TOKEN_FIELDS = {"name": "", "scope": "analyst", "days": "90", "limit": ""}  # of an empty form
+_TOKEN_FIELDS = {"name": "", "role": "analyst", "days": "90", "limit": ""}  # of an empty form
 
 
 async def curator_page(page_request: PageRequest) -> Response:
-    """Return the overview of the service."""
+    """Return the overview of the data set."""
     return await page_request.run_in_thread(lambda: _page(page_request))
 
 
@@ -299,14 +302,14 @@ async def analyst_page(page_request: PageRequest) -> Response:
 
 
 async def stop(page_request: PageRequest) -> Response:
-    """Stop or resume the service."""
+    """Stop or resume the data set."""
     fields = await page_request.form()
-    switch = page_request.service.resume if fields.get("stopped") == "no" else page_request.service.stop
+    switch = page_request.target.resume if fields.get("stopped") == "no" else page_request.target.stop
     try:
         await page_request.run_in_thread(lambda: switch(page_request.caller))
     except (LedgerError, SourceError) as error:
-        return page_request.render_error(curator_error(error, describe_stopped(page_request.service)))
-    return redirect("/curator")
+        return page_request.render_error(curator_error(error, describe_stopped(page_request.target)))
+    return redirect(f"{page_request.base}/curator")
 
 
 async def attack(page_request: PageRequest) -> Response:
@@ -315,7 +318,7 @@ async def attack(page_request: PageRequest) -> Response:
 
     def work() -> Response:
         try:
-            page_request.service.attack(patience=PATIENCE)
+            page_request.target.attack(patience=PATIENCE)
         except ApiException as error:
             return _page(page_request, notice=f"{error.error.message} Load the curator's page again later.")
         return _page(page_request)
@@ -329,7 +332,7 @@ async def check(page_request: PageRequest) -> Response:
 
     def work() -> Response:
         try:
-            counts = page_request.service.check()
+            counts = page_request.target.check()
         except DiscreetError as error:
             # Shown in full to the curator, since it depends on files, not on rows.
             return _page(page_request, problem=curator_error(error), status=503)
@@ -350,33 +353,44 @@ async def order_token(page_request: PageRequest) -> Response:
 
 
 def _analyst_page(page_request: PageRequest, name: str) -> Response:
-    lines = history_lines(past_answers(page_request, analyst=name), caller_budget(page_request))
+    lines = history_lines(
+        past_answers(page_request, analyst=name), caller_budget(page_request), page_request.base
+    )
     return page_request.render("analyst.html.j2", name=name, items=lines)
 
 
 def _apply_token_order(page_request: PageRequest, fields: Mapping[str, str]) -> Response:
     """Carry out the action of a token form and return the page that follows."""
-    service, curator, name = page_request.service, page_request.caller.name, fields.get("name", "").strip()
+    service, curator, name = page_request.target, page_request.caller.name, fields.get("name", "").strip()
     try:
         match fields.get("action"):
             case "create":
                 limit = _limit(page_request, fields.get("limit", ""))
-                scope: Any = fields.get("scope", "analyst")
                 days = _days(fields.get("days", ""))
-                token = service.create_token(curator, name, scope, days=days, limit=limit)
+                token = service.create_token(curator, name, _role(fields), days=days, limit=limit)
             case "rotate":
                 token = service.rotate_token(curator, name)
+            case "grant":
+                service.grant(curator, name, _role(fields))
+                return redirect(f"{page_request.base}/curator#tokens-title")
+            case "withdraw":
+                service.withdraw(curator, name)
+                return redirect(f"{page_request.base}/curator#tokens-title")
             case "revoke":
                 service.revoke_token(curator, name)
-                return redirect("/curator#tokens-title")
+                return redirect(f"{page_request.base}/curator#tokens-title")
             case _:
-                return redirect("/curator")
+                return redirect(f"{page_request.base}/curator")
     except (DiscreetError, ApiException) as error:
         done = describe_revoked(service, name) if fields.get("action") == "revoke" else ""
         problem = curator_error(error, done)
         order = {key: fields.get(key, value) for key, value in _TOKEN_FIELDS.items()}
         return _page(page_request, problem=problem, status=problem.status, order=order)
     return _page(page_request, fresh={"name": name, "token": token})
+
+
+def _role(fields: Mapping[str, str]) -> Any:
+    return fields.get("role", "analyst")
 
 
 def _days(text: str) -> int:
@@ -398,7 +412,7 @@ def _limit(page_request: PageRequest, text: str) -> Any:
     if not 0 < amount < float("inf"):
         raise _invalid("The limit of an analyst must be a number above 0.", "Or leave it empty.")
     limit: dict[str, Any] = {_currency(page_request): amount}
-    return Limit(**limit).promise(page_request.service.dataset.schema)
+    return Limit(**limit).promise(page_request.target.dataset.schema)
 
 
 def _invalid(message: str, hint: str) -> ApiException:
@@ -406,7 +420,7 @@ def _invalid(message: str, hint: str) -> ApiException:
 
 
 def _currency(page_request: PageRequest) -> str:
-    name, _ = account_currency(page_request.service.budget(page_request.caller)["total"])
+    name, _ = account_currency(page_request.target.budget(page_request.caller)["total"])
     return name or "rho"
 
 
@@ -420,7 +434,7 @@ def _page(
     order: Mapping[str, str] = _TOKEN_FIELDS,
 ) -> Response:
     """Return the overview with the last attack, and with a notice, an error or a new token if given."""
-    service = page_request.service
+    service = page_request.target
     result = service.dataset.attack.last()
     overview, refusals = service.overview(), service.refusals()
     ledger = overview["ledger"]

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from discreet.query import Aggregate, Answer
     from discreet.query.results import QueryResult
     from discreet.server.access import Caller
+    from discreet.server.dataset_service import DatasetService
     from discreet.server.pages.page import PageRequest
-    from discreet.server.service import Service
 
 _NUMBERS = ("epsilon", "delta", "rho", "mu")
 
@@ -72,7 +72,9 @@ class PastAnswer:
 class _StoredAnswers:
     """Source of noisy sums that returns the stored answers of receipts, in their order."""
 
-    def __init__(self, service: Service, receipts: Sequence[str], owner: str, n_rows: int | None) -> None:
+    def __init__(
+        self, service: DatasetService, receipts: Sequence[str], owner: str, n_rows: int | None
+    ) -> None:
         self._service, self._receipts, self._owner = service, list(receipts), owner
         self.schema, self.neighbors, self.n_rows = (
             service.dataset.schema,
@@ -92,14 +94,14 @@ class _StoredAnswers:
 
 
 def recall_answer(
-    service: Service, caller: Caller, receipts: tuple[str, ...], question: str | None = None
+    service: DatasetService, caller: Caller, receipts: tuple[str, ...], question: str | None = None
 ) -> PastAnswer:
     """Return a past answer of a caller.
 
     Parameters
     ----------
-    service : Service
-        Service that gave the answer.
+    service : DatasetService
+        Data set that gave the answer.
     caller : Caller
         Caller who paid for it.
     receipts : tuple of str
@@ -146,14 +148,14 @@ def recall_answer(
 
 @lru_cache(maxsize=1024)
 def recall_result(
-    service: Service, owner: str, receipts: tuple[str, ...], question: str | None = None
+    service: DatasetService, owner: str, receipts: tuple[str, ...], question: str | None = None
 ) -> QueryResult:
     """Return the result of a past query from its stored answers, which never change.
 
     Parameters
     ----------
-    service : Service
-        Service that gave the answers.
+    service : DatasetService
+        Data set that gave the answers.
     owner : str
         Name of the caller who paid for them.
     receipts : tuple of str
@@ -173,7 +175,7 @@ def recall_result(
     if owners != {owner} or not text or not all(entry.answer for entry in entries):
         raise _no_such_answer()
     # The result is cached, so the audit log is written first.
-    service.audit_log.cover_receipts(owner, [entry.receipt for entry in entries])
+    service.audit_log.cover_receipts(service.name, owner, [entry.receipt for entry in entries])
     stored_answers: Any = _StoredAnswers(service, receipts, owner, _n_rows(entries[0]))
     query = parse_stored_query(question or text, service.dataset.schema)
     # Nothing is charged here: the promise only determines the noise law.
@@ -194,7 +196,7 @@ def _no_such_answer() -> LedgerError:
     return LedgerError("receipts must be all those of one answer of yours, and are not. See the history.")
 
 
-def _price(service: Service, entries: Sequence[Entry]) -> dict[str, Any] | None:
+def _price(service: DatasetService, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """Return `privacy` or `sd` of a request that would be charged the same; None if none is found."""
     queries = [entry.asked or {} for entry in entries]
     charged = [entry.receipt.promises[0] for entry in entries]
@@ -319,7 +321,7 @@ def _page(page_request: PageRequest) -> Response:
     past = past_answers(page_request)
     return page_request.render(
         "history.html.j2",
-        items=history_lines(past, caller_budget(page_request)),
+        items=history_lines(past, caller_budget(page_request), page_request.base),
         combine=_combine(past, page_request.http.query_params),
     )
 
@@ -338,7 +340,7 @@ def past_answers(
     analyst : str, optional
         Analyst whose queries a curator sees, without results; None for those of the caller.
     """
-    entries = page_request.service.history(
+    entries = page_request.target.history(
         page_request.caller, analyst=analyst or page_request.caller.name, last=most
     )
     return [
@@ -350,7 +352,7 @@ def past_answers(
 def _recall_or_none(page_request: PageRequest, paid: PaidQuery) -> QueryResult | None:
     """Return the result of a paid query; None if the schema has changed too much to read it."""
     try:
-        return recall_result(page_request.service, page_request.caller.name, paid.receipts)
+        return recall_result(page_request.target, page_request.caller.name, paid.receipts)
     except LedgerUnavailable:
         raise
     except (LedgerError, ParameterError):
@@ -362,7 +364,7 @@ def recall_own_answer(
 ) -> PastAnswer:
     """Return a past answer of the caller; any other one is reported as not found."""
     try:
-        return recall_answer(page_request.service, page_request.caller, receipts, question)
+        return recall_answer(page_request.target, page_request.caller, receipts, question)
     except LedgerUnavailable:
         raise
     except (LedgerError, ParameterError):
@@ -376,7 +378,7 @@ def parse_receipts(text: str) -> tuple[str, ...]:
 
 def caller_budget(page_request: PageRequest) -> BudgetView:
     """Return the caller's budget, with what is left as a number of queries like the last one."""
-    service, caller = page_request.service, page_request.caller
+    service, caller = page_request.target, page_request.caller
     last = paid_queries(service.history(caller, analyst=caller.name, last=1))
     more = None
     if last:
@@ -386,12 +388,12 @@ def caller_budget(page_request: PageRequest) -> BudgetView:
 
 
 def history_lines(
-    past: Sequence[tuple[PaidQuery, QueryResult | None]], budget: BudgetView
+    past: Sequence[tuple[PaidQuery, QueryResult | None]], budget: BudgetView, base: str
 ) -> list[HistoryLine]:
-    """Return past queries as rows of a table."""
+    """Return past queries as rows of a table; `base` is the address of their data set."""
     return [
         HistoryLine(
-            href="" if result is None else f"/answers/{','.join(paid.receipts)}",
+            href="" if result is None else f"{base}/answers/{','.join(paid.receipts)}",
             question=paid.question,
             answer="in the download" if result is None else _summarize(result)[0],
             interval="" if result is None else _summarize(result)[1],

@@ -20,7 +20,6 @@ from discreet.errors import DiscreetError
 from discreet.report.pages.tables import badge, name_markup
 from discreet.server.credentials import check_form, close_session, is_same_origin, open_session
 from discreet.server.errors import (
-    FORBIDDEN,
     FOREIGN_FORM,
     NOT_FOUND,
     UNAUTHORIZED,
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from discreet.server.access import Caller, Session
+    from discreet.server.access import Caller, Role, Session
+    from discreet.server.dataset_service import DatasetService
     from discreet.server.middleware import ServiceMiddleware
     from discreet.server.service import Service
 
@@ -153,9 +153,10 @@ class NavItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLayout:
-    """The parts that every page shows around its content."""
+    """The parts that every page shows around its content; those about a data set are empty without one."""
 
     dataset: str
+    base: str
     unit: str
     rows: int | None
     caller: str
@@ -182,6 +183,22 @@ class PageRequest:
         self.http = request
         self.middleware: ServiceMiddleware = request.state.middleware
         self._session: Session | None = request.state.session
+        self._target: DatasetService | None = None
+
+    def find_target(self, role: Role) -> None:
+        """Find the data set in the path for the caller, who needs a role on it."""
+        self._target = self.service.find(self.caller, self.http.path_params["dataset"], role)
+
+    @property
+    def target(self) -> DatasetService:
+        """Data set that the page is about."""
+        assert self._target is not None
+        return self._target
+
+    @property
+    def base(self) -> str:
+        """Beginning of the addresses of all pages about the data set."""
+        return f"/datasets/{self.target.name}"
 
     @property
     def session(self) -> Session:
@@ -236,35 +253,36 @@ class PageRequest:
 
     def _layout(self) -> PageLayout:
         """Return the layout for the caller, without links where there is no session."""
-        service, session = self.service, self._session
+        session, target = self._session, self._target
+        schema = None if target is None else target.dataset.schema
         return PageLayout(
-            dataset=service.dataset.name,
-            unit=service.dataset.schema.unit,
-            rows=None
-            if service.dataset.schema.id_column is None
-            else service.dataset.schema.max_rows_per_unit,
+            dataset="" if target is None else target.name,
+            base="" if target is None else self.base,
+            unit="" if schema is None else schema.unit,
+            rows=None if schema is None or schema.id_column is None else schema.max_rows_per_unit,
             caller="" if session is None else session.caller.name,
             csrf="" if session is None else session.form,
             nav_items=() if session is None else self._nav_items(session.caller),
-            collusion="" if session is None else service.dataset.accounting.collusion,
-            seeded=service.config.seed is not None,
-            stopped=service.access.stop_record() is not None,
+            collusion="" if target is None else target.dataset.accounting.collusion,
+            seeded=self.service.config.seed is not None,
+            stopped=target is not None and self.service.access.stop_record(target.name) is not None,
         )
 
     def _nav_items(self, caller: Caller) -> tuple[NavItem, ...]:
-        links = [("/", "Ask"), ("/history", "History"), ("/docs", "API")]
-        if caller.is_curator:
-            links.insert(2, ("/curator", "Curator"))
-        path = self.http.url.path
-        section = path if path.startswith(("/history", "/docs", "/curator")) else "/"
-        return tuple(
-            NavItem(href, text, section.partition("/")[2].partition("/")[0] == href[1:])
-            for href, text in links
-        )
+        """Return the links of the top bar: to all data sets, and to the pages of the current one."""
+        links = [("/", "Data sets"), ("/docs", "API")]
+        path = section = self.http.url.path
+        if self._target is not None:
+            links[1:1] = [(self.base, "Ask"), (f"{self.base}/history", "History")]
+            if caller.may("curator", self.target.name):
+                links.insert(3, (f"{self.base}/curator", "Curator"))
+            part = path.removeprefix(self.base).partition("/")[2].partition("/")[0]
+            section = f"{self.base}/{part}" if part in ("history", "curator") else self.base
+        return tuple(NavItem(href, text, section == href) for href, text in links)
 
 
 def page_endpoint(
-    service: Service, handler: Handler, *, curator: bool = False
+    service: Service, handler: Handler, *, role: Role | None = None
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of a handler, which shows errors as pages and redirects to the login.
 
@@ -274,18 +292,18 @@ def page_endpoint(
         Service that the handler shows.
     handler : callable
         Function of a `PageRequest` that returns the response.
-    curator : bool
-        Whether the page is open to curators only.
+    role : str, optional
+        Role that the caller needs on the data set in the path; None for a page about none.
     """
 
     async def endpoint(request: Request) -> Response:
         page_request = PageRequest(service, request)
         try:
-            if curator and not page_request.caller.is_curator:
-                raise ApiException(FORBIDDEN)
+            if role is not None:
+                page_request.find_target(role)
             return await handler(page_request)
         except (DiscreetError, ApiException) as error:
-            problem = curator_error(error) if curator else api_error_from(error)
+            problem = curator_error(error) if role == "curator" else api_error_from(error)
             if problem is UNAUTHORIZED:
                 return redirect("/login")
             if problem.code == "failed":
@@ -320,9 +338,18 @@ async def login(page_request: PageRequest) -> Response:
     cookie = await page_request.middleware.run_in_thread(
         lambda: open_session(page_request.service, caller), caller
     )
-    response = redirect("/curator" if caller.is_curator else "/")
+    response = redirect(_first_page(page_request.service, caller))
     response.headers["set-cookie"] = cookie
     return response
+
+
+def _first_page(service: Service, caller: Caller) -> str:
+    """Return the address of the page that follows a login: of the only data set, or the catalogue."""
+    visible = service.visible(caller)
+    if len(visible) != 1:
+        return "/"
+    base = f"/datasets/{visible[0].name}"
+    return f"{base}/curator" if caller.may("curator", visible[0].name) else base
 
 
 async def logout(page_request: PageRequest) -> Response:
