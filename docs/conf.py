@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,14 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 html_static_path = ["_static"]
 html_css_files = ["questions.css", "site.css"]
 html_theme = "pydata_sphinx_theme"
-html_title = "discreet"
+html_title = f"discreet {version}"
+# Previews of links need the address of the site; without it they have no picture.
+html_baseurl = os.environ.get("DISCREET_DOCS_URL", "").rstrip("/")
+html_context = {
+    "description": "Let others learn from a table without giving its people away: noisy answers, private "
+    "models, synthetic tables and tables with noise, paid from one budget and checked by anyone.",
+    "html_baseurl": html_baseurl,
+}
 html_theme_options = {
     "show_prev_next": False,
     # Questions and answers stand side by side, and need the room.
