@@ -17,11 +17,11 @@ import duckdb
 import pytest
 from hypothesis import settings
 
-from discreet.audit import measure_risk
 from discreet.audit.risk import LIMITS
 from tests.keys import KEYS
 from tests.lending import LENDER
 from tests.postgres import PostgresServer, no_postgres, running_server
+from tests.risks import RISKS
 from tests.servers import MARK, cannot_start, no_spark, required
 from tests.tiers import install as watch_processes
 from tests.tiers import is_slower, with_processes, without_processes
@@ -86,8 +86,8 @@ def _small_checks(request: pytest.FixtureRequest) -> Iterator[None]:
             patched.setattr("discreet.audit._learned_guess.NUMBER_ROUNDS", 5)
             patched.setattr("discreet.audit._learned_guess.LEVEL_ROUNDS", 5)
             patched.setattr("discreet.pipeline._release_stages._MOST_PEOPLE", 50)
-            few = {**(measure_risk.__kwdefaults__ or {}), "people": 50}
-            patched.setattr(measure_risk, "__kwdefaults__", few)
+            for module in ("pipeline._release_stages", "report.verify._risk", "evaluation.ways"):
+                patched.setattr(f"discreet.{module}.measure_risk", RISKS)
         yield
 
 

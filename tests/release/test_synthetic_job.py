@@ -37,6 +37,7 @@ from discreet.report.folder.keys import unseal_key
 from discreet.report.folder.model_files import write_compact_json
 from discreet.report.statement.documents import Statement
 from tests.release.synthetic_tables import mixed_rows, mixed_schema, plain_rows, plain_schema
+from tests.risks import RISKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,7 @@ def failures(result: Verification) -> dict[str, str]:
 
 
 def test_a_stranger_finds_nothing_wrong(done: Published, ledger: Ledger) -> None:
+    RISKS.forget()
     assert failures(verify(done.public)) == {}
     assert failures(verify(done.public, ledger=ledger)) == {}
     said = {check.name: check for check in verify(done.public).checks}
