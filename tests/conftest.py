@@ -114,7 +114,7 @@ def _write_to_memory() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the keys of fast tests follow from their names, and see what starts processes."""
+    """Let the keys of tests follow from their names, and see what starts processes."""
     _write_to_memory()
     watch_processes()
     # joblib starts a process to count the cores of the machine, unless it is told to take few.
@@ -123,6 +123,8 @@ def pytest_configure(config: pytest.Config) -> None:
     patched.setattr(os, "urandom", KEYS)
     patched.setattr(duckdb, "connect", LENDER)
     config.add_cleanup(LENDER.close)
+    # A forked process can neither end an instance that it inherits nor share the keys of its parent.
+    os.register_at_fork(before=LENDER.close, after_in_child=KEYS.follow_system)
     config.add_cleanup(patched.undo)
     # Frozen objects are not collected at exit, where nanobind would report those of duckdb as leaked.
     config.add_cleanup(gc.unfreeze)
@@ -140,28 +142,29 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 
 @contextlib.contextmanager
-def _fast(item: pytest.Item, phase: str) -> Iterator[None]:
-    """Keep processes and chance out of a test, unless it is marked as one of another tier."""
-    LENDER.open = not is_slower(item)
+def _reproducible(item: pytest.Item, phase: str) -> Iterator[None]:
+    """Keep chance out of a test, and processes unless it is marked slow; long checks keep both."""
+    LENDER.open = item.get_closest_marker("stats") is None
     if not LENDER.open:
         LENDER.close()
         yield
-    else:
-        with without_processes(), KEYS.of(f"{item.nodeid} {phase}"):
-            yield
+        return
+    processes = contextlib.nullcontext() if is_slower(item) else without_processes()
+    with processes, KEYS.of(f"{item.nodeid} {phase}"):
+        yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     """Keep processes out of the fixtures of every fast test, of whatever scope."""
-    with _fast(item, "setup"):
+    with _reproducible(item, "setup"):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Keep processes out of every fast test."""
-    with _fast(item, "call"):
+    with _reproducible(item, "call"):
         return (yield)
 
 

@@ -1,7 +1,7 @@
-"""Keys of fast tests follow from their names: whoever draws a fresh one gets the same in every run.
+"""Keys of tests follow from their names: whoever draws a fresh one gets the same in every run.
 
-A check that a fixed key passes cannot alarm falsely. Tests marked `slow` or `stats` draw from the system, and
-those of them that decide by chance state how often they are wrong.
+A check that a fixed key passes cannot alarm falsely. Tests marked `stats` and processes that a test starts
+draw from the system; those of them that decide by chance state how often they are wrong.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ class _Keys:
             return _system(size)
         words = f"{self.name} {next(self._count)}".encode()
         return hashlib.shake_256(words).digest(size)
+
+    def follow_system(self) -> None:
+        """Draw from the system from now on: the parent of a forked process goes on with the same names."""
+        self.name = None
 
     @contextlib.contextmanager
     def of(self, name: str | None) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""DuckDB instances that fast tests use one after another: to start one takes longer than most of them.
+"""DuckDB instances that tests use one after another: to start one takes longer than most of them.
 
 Only instances as `discreet.tables.duckdb.connect` makes them are lent. A test gets a connection of its own;
 when it closes it, the instance is emptied and waits for the next one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,7 +57,11 @@ def test_a_file_that_changes_is_read_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_lent_to_a_slow_test() -> None:
+def test_a_forked_process_inherits_no_instance_that_waits() -> None:
     connect().close()
-    assert not LENDER.open
+    assert len(LENDER.idle) == 1
+    child = os.fork()
+    if not child:
+        os._exit(len(LENDER.idle))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert LENDER.idle == []
