@@ -270,16 +270,13 @@ def match_cells(cells: Axis, wanted: Axis) -> Ints | None:
         return None if any(len(one) > 1 for one in found) else np.array([min(one) for one in found])
     known = [label for label in wanted.labels if label is not None]
     starts = [cell_range(column, label)[0] for label in known]
-    result = []
-    for label in cells.labels:
-        if label is None:
-            result.append(len(known))
-            continue
-        first, last = (np.searchsorted(starts, end, side="right") - 1 for end in cell_range(column, label))
-        if first != last:
-            return None
-        result.append(int(first))
-    return np.array(result)
+    ends = [cell_range(column, label) for label in cells.labels if label is not None]
+    first, last = (np.searchsorted(starts, np.array(ends).reshape(-1, 2), side="right") - 1).T
+    if np.any(first != last):
+        return None
+    result = np.full(len(cells.labels), len(known))
+    result[[label is not None for label in cells.labels]] = first
+    return result
 
 
 def _levels(label: Any) -> list[tuple[str, Any]]:
