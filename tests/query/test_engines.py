@@ -33,9 +33,10 @@ from discreet.query.aggregates import (
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import ROWS, Engine, EngineCells, Tally, curated_batches
+from discreet.query.features import ONE, Features
 from discreet.query.language import parse
 from discreet.query.language._program import values
-from discreet.query.passes import ONE, ClusterPass, Features, GradientPass, GramPass, HalfspacePass
+from discreet.query.passes import ClusterPass, GradientPass, GramPass, HalfspacePass
 from discreet.schema import Column, Schema
 from discreet.tables import Batch, open_table
 from tests.leftovers import Traces
@@ -661,7 +662,7 @@ def test_reading_a_long_table_takes_constant_memory() -> None:
 
 
 def test_clipping_gives_the_same_bits_whether_few_rows_or_most_are_too_long() -> None:
-    from discreet.query.passes import clip
+    from discreet.query.features import clip
 
     i = np.arange(5 * 4000).reshape(5, 4000)
     rows = (i * 7919 % 65537 - 32768).astype(np.float64)
@@ -783,7 +784,7 @@ def test_a_spark_session_of_ours_leaves_nothing_readable(tmp_path: Path, encrypt
 
 
 def test_clipped_rows_are_in_the_ball_in_whole_numbers_whether_few_or_most_are_too_long() -> None:
-    from discreet.query.passes import clip
+    from discreet.query.features import clip
 
     def too_long(clip: Callable[[Any, int], None], columns: int) -> int:
         """Number of rows beyond the ball after clipping 1000 long rows among so many columns."""

@@ -23,7 +23,8 @@ from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines.base import KernelTotals, Tables
-from discreet.query.passes import Band, MarginalsPass
+from discreet.query.features import Band
+from discreet.query.passes import MarginalsPass
 from discreet.schema import Column, Schema
 from discreet.schema.schema import Neighbors
 from tests.query.people import people, people_schema

@@ -36,7 +36,7 @@ from discreet.query._person_signs import (
 )
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.passes import ONE
+from discreet.query.features import ONE
 from discreet.query.vertical._gram import best_sketches, estimate_products, sketch_variance
 from tests.query.people import corners
 

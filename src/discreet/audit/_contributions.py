@@ -30,7 +30,8 @@ from discreet.query.aggregates import (
 )
 from discreet.query.aggregates.base import parse_expression
 from discreet.query.aggregates.histogram import starts_of
-from discreet.query.passes import SIGMOID_BITS, Features, clip
+from discreet.query.features import Features, clip
+from discreet.query.passes import SIGMOID_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

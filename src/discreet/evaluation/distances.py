@@ -11,7 +11,8 @@ import numpy as np
 from discreet.evaluation.columns import ColumnTotals, CorrelationSums, compare_columns, compare_correlations
 from discreet.query.aggregates.histogram import Axis
 from discreet.query.curation import Curation
-from discreet.query.passes import Band, MarginalsPass
+from discreet.query.features import Band
+from discreet.query.passes import MarginalsPass
 from discreet.report.findings import TableQuality
 
 if TYPE_CHECKING:

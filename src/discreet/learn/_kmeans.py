@@ -17,7 +17,7 @@ from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.noise import Stream, standard_normal
 from discreet.privacy import NoPromise
 from discreet.query import ClusterSums
-from discreet.query.passes import ONE
+from discreet.query.features import ONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

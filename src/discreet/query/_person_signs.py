@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._types import AnyArray, Floats, Ints, Words
-    from discreet.query.passes import Features
+    from discreet.query.features import Features
 
 PRIME = 2**61 - 1
 SIGNS = 60

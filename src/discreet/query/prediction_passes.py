@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.query.passes import BUCKET_BITS, LAST_BUCKET, PRODUCT_BITS, SIGMOID_BITS, Band, Features
+from discreet.query.features import PRODUCT_BITS, Band, Features
+from discreet.query.passes import BUCKET_BITS, LAST_BUCKET, SIGMOID_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

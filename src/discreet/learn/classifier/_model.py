@@ -34,7 +34,7 @@ from discreet.learn.feature_map import FeatureMap
 from discreet.privacy import PureDP
 from discreet.query import Histogram, Marginals, PredictionCounts
 from discreet.query.curation import Curation
-from discreet.query.passes import LONGEST_LINE
+from discreet.query.features import LONGEST_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -20,7 +20,8 @@ from discreet.query.aggregates.histogram import (
     plain_edges,
 )
 from discreet.query.engines.base import EngineCells, KernelTotals, Tables
-from discreet.query.passes import Band, MarginalsPass
+from discreet.query.features import Band
+from discreet.query.passes import MarginalsPass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

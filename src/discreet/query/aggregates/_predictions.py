@@ -12,13 +12,8 @@ from discreet.errors import ParameterError
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, root_up
 from discreet.query.aggregates.histogram import check_edges, plain_edges, starts_of
 from discreet.query.engines.base import KernelTotals
-from discreet.query.passes import (
-    ONE,
-    SIGMOID_BITS,
-    Features,
-    curve_band,
-    whole_weights,
-)
+from discreet.query.features import ONE, Features, curve_band
+from discreet.query.passes import SIGMOID_BITS, whole_weights
 from discreet.query.prediction_passes import AdditiveScores, ClassGradientPass, PredictionPass
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from discreet.errors import ParameterError
 from discreet.query._person_signs import SketchPass
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells
 from discreet.query.engines.base import KernelTotals
-from discreet.query.passes import ONE, Features
+from discreet.query.features import ONE, Features
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

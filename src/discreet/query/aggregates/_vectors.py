@@ -12,17 +12,14 @@ from discreet.errors import ParameterError
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, root_up
 from discreet.query.aggregates.histogram import check_edges, plain_edges, starts_of
 from discreet.query.engines.base import KernelTotals
+from discreet.query.features import ONE, Features, center_of, square_of
 from discreet.query.passes import (
-    ONE,
     SIGMOID_BITS,
     ClusterPass,
-    Features,
     GradientPass,
     GramPass,
     HalfspacePass,
     bucket_shift,
-    center_of,
-    square_of,
     whole_weights,
 )
 

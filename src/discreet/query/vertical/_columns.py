@@ -12,7 +12,7 @@ import numpy as np
 from discreet.errors import ParameterError
 from discreet.query.aggregates import Gram, Moments, Sums
 from discreet.query.aggregates.base import parse_expression
-from discreet.query.passes import ONE, Features
+from discreet.query.features import ONE, Features
 from discreet.query.vertical._gram import Part
 from discreet.schema import Schema
 

@@ -16,7 +16,7 @@ from discreet._types import Floats
 from discreet.errors import ParameterError
 from discreet.query.aggregates import MOST_CELLS, Aggregate, Gram, SignSketches
 from discreet.query.aggregates._sketches import MOST_SKETCHES
-from discreet.query.passes import ONE
+from discreet.query.features import ONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
