@@ -17,7 +17,8 @@ from discreet.errors import MissingExtra, ServiceError
 from discreet.query import Sums
 from discreet.query.frames import Frame
 from discreet.query.intervals import ResultInterval
-from discreet.query.results import QueryResult, ResultColumn
+from discreet.query.result_cells import ResultColumn
+from discreet.query.results import QueryResult
 from discreet.schema import Column, Schema
 from tests.server.scripted import Heard, Say, served
 from tests.server.stand_in import MU, N_ROWS, TOKEN, StandIn, public, standing_in

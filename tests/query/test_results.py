@@ -17,12 +17,14 @@ from discreet.query.combination import CombinedResult, ResultTerm, combine_resul
 from discreet.query.costs import describe_charges, describe_used, remaining_amounts
 from discreet.query.intervals import LEVEL, UNBOUNDED, ResultInterval, interval_width
 from discreet.query.language.query import parse_query
-from discreet.query.results import QueryResult, ResultCell
+from discreet.query.result_cells import ResultCell
 from discreet.query.text_query import run_query
 from tests.query.survey import ROWS, SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from discreet.query.results import QueryResult
 
 MU = GaussianDP(mu=0.5)
 

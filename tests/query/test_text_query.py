@@ -19,7 +19,8 @@ from discreet.ledger import Account, Caps
 from discreet.privacy import ZCDP, Spending
 from discreet.query.intervals import ResultInterval, interval_width
 from discreet.query.language.query import parse_query
-from discreet.query.results import QueryResult, ResultCell, ResultColumn
+from discreet.query.result_cells import ResultCell, ResultColumn
+from discreet.query.results import QueryResult
 from discreet.query.text_query import preview_query, run_query
 from tests.query.survey import ROWS, SCHEMA, N
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from discreet.ledger import Account
     from discreet.pipeline.query_plan import QueryPlan
     from discreet.query.previews import Preview
-    from discreet.query.results import QueryResult, ResultCell
+    from discreet.query.result_cells import ResultCell
+    from discreet.query.results import QueryResult
 
 _DRY_RUN = "Dry run: no cell was read, and nothing was charged or drawn."
 _LONGEST_QUESTION = 60  # characters in a table of a plan

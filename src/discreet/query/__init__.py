@@ -1,16 +1,17 @@
 """Noisy answers about a private table.
 
-Reading order: ``curation`` defines the layout of private rows in an engine, and ``unit_rows`` which rows of
-a person are used; ``engines`` compute exact integer sums; ``language`` is what analysts may write;
-``aggregates`` know how far one row can move their sums, and ``passes`` how batches of rows become sums;
-``calibration`` turns a promise into noise on integers and its cost; ``answers`` has the protocol that
-learners use and the answer they get; ``execution`` charges, sums, adds noise and stores, for many callers at
-once. ``interface`` is what all databases have in common, and ``database`` the one at hand; ``text_query``
-plans and runs a text query, ``intervals`` and ``quantiles`` make numbers and intervals of noisy counts,
-``results`` is what it returns, ``result_table`` its numbers in rows and columns, ``result_drawing`` a picture
-of them, and ``past_results`` what was paid for before; ``consistency`` adjusts numbers to what is possible,
-``combination`` adds and subtracts past results, ``frames`` has tables for notebooks, and ``dummy`` draws
-rows from the schema alone. ``vertical`` queries several databases that hold columns of the same people.
+Reading order: ``curation`` defines the layout of private rows in an engine, and ``unit_rows`` which rows of a
+person are used; ``engines`` compute exact integer sums; ``language`` is what analysts may write;
+``aggregates`` know how far one row can move their sums, ``features`` are rows as vectors, and ``passes`` how
+batches of them become sums; ``calibration`` turns a promise into noise on integers and its cost; ``answers``
+has the protocol that learners use and the answer they get; ``execution`` charges, sums, adds noise and
+stores, for many callers at once. ``interface`` is what all databases have in common, and ``database`` the one
+at hand; ``text_query`` plans and runs a text query, ``intervals`` and ``quantiles`` make numbers and
+intervals of noisy counts, ``results`` is what it returns, ``result_cells`` its numbers, ``result_table`` its
+numbers in rows and columns, ``result_drawing`` a picture of them, and ``past_results`` what was paid for
+before; ``consistency`` adjusts numbers to what is possible, ``combination`` adds and subtracts past results,
+``frames`` has tables for notebooks, and ``dummy`` draws rows from the schema alone. ``vertical`` queries
+several databases that hold columns of the same people.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ if TYPE_CHECKING:
     from discreet.query.interface import PrivateTable
     from discreet.query.language.query import Query, build_query, parse_query
     from discreet.query.previews import LawOption, Preview
-    from discreet.query.results import QueryResult, ResultCell
+    from discreet.query.result_cells import ResultCell
+    from discreet.query.results import QueryResult
     from discreet.query.text_query import preview_query, run_query
     from discreet.query.vertical import VerticalDatabases
     from discreet.query.vertical._gram import cross_products
@@ -143,7 +145,8 @@ __getattr__ = load_on_use(
         "interface": ("PrivateTable",),
         "language.query": ("Query", "build_query", "parse_query"),
         "previews": ("LawOption", "Preview"),
-        "results": ("QueryResult", "ResultCell"),
+        "result_cells": ("ResultCell",),
+        "results": ("QueryResult",),
         "text_query": ("preview_query", "run_query"),
         "vertical": ("VerticalDatabases",),
         "vertical._gram": ("cross_products",),

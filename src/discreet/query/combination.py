@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet.query.calibration import Law
-    from discreet.query.results import QueryResult, ResultCell
+    from discreet.query.result_cells import ResultCell
+    from discreet.query.results import QueryResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Rows as vectors of whole numbers on a grid of 2**16 steps, centered and clipped to a ball.
 
-A coordinate is a number as a fraction of its range, an indicator of a category, or the value of a curve; which
-row is clipped is decided on whole numbers of that row alone.
+A coordinate is a number as a fraction of its range, an indicator of a category, or the value of a curve;
+which row is clipped is decided on whole numbers of that row alone.
 """
 
 from __future__ import annotations

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from discreet.formatting import NumberFormat, format_share, number, printable
 from discreet.privacy import promise_from_dict
 from discreet.query.costs import cost_fields, is_pure
-from discreet.query.results import (
-    QueryResult,
+from discreet.query.result_cells import (
     read_common_fields,
     read_known,
     read_number,
     read_text_or_none,
     read_texts,
 )
+from discreet.query.results import QueryResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,8 @@ from discreet.query.costs import CostModel, budget_share, least_charge
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals
 from discreet.query.language._statistic import SPREADS
 from discreet.query.previews import ExpectedMargin, LawOption, Preview
-from discreet.query.results import QueryResult, ResultCell, ResultColumn
+from discreet.query.result_cells import ResultCell, ResultColumn
+from discreet.query.results import QueryResult
 from discreet.query.statistics import AggregatePlan, counted_groups, plan_query
 
 if TYPE_CHECKING:

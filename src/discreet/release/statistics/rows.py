@@ -31,7 +31,7 @@ from discreet.query.language.cell_masks import (
 )
 from discreet.query.language.lexer import write_name
 from discreet.query.language.query import build_query
-from discreet.query.results import ResultCell, ResultColumn
+from discreet.query.result_cells import ResultCell, ResultColumn
 from discreet.release.statistics._request import write_statistic
 from discreet.release.statistics.interface import ReleaseStatistics, StatisticResult
 from discreet.schema import Column, Schema

@@ -21,7 +21,7 @@ from discreet.query.language.cell_masks import (
 )
 from discreet.query.language.lexer import write_name
 from discreet.query.language.query import build_query
-from discreet.query.results import ResultCell, ResultColumn
+from discreet.query.result_cells import ResultCell, ResultColumn
 from discreet.query.text_query import preview_query
 from discreet.release.statistics._bounds import bound_count, bound_mean
 from discreet.release.statistics._column_counts import ColumnCounts

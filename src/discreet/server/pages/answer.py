@@ -21,7 +21,7 @@ from discreet.server.pages.budget import WHOSE, format_full_cost
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.query.results import ResultCell
+    from discreet.query.result_cells import ResultCell
     from discreet.server.pages.budget import BudgetView
 
 MOST_ROWS = 200
