@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from discreet.arguments import promise_hint
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.formatting import format_share
+from discreet.ledger import _requirements
+from discreet.ledger._requirements import INFORMATION
 from discreet.ledger.records import TOTAL
 from discreet.privacy.calibration import gaussian_mu, odds_rho
-from discreet.privacy.composition import AMOUNTS, ColumnCost, Spending
+from discreet.privacy.composition import AMOUNTS, Spending
 from discreet.privacy.promises import (
     ZCDP,
     ApproxDP,
-    ColumnFloor,
     ErrorFloor,
     GaussianDP,
     NoPromise,
@@ -47,8 +48,6 @@ SAMPLERS = 2.0**-64
 
 _RESERVE = {"mixed": Fraction(1, 10), "gaussian": Fraction(1, 10**6), "pure": Fraction(1)}
 """Part of delta that each rule keeps for the deltas of points and for the samplers."""
-
-_INFORMATION = "Fisher information of "
 
 # What a limit cannot express, as fields of the spending: they have a cap of 0 under it.
 _REFUSED: dict[str, tuple[str, ...]] = {
@@ -150,7 +149,9 @@ class Caps:
             case PosteriorOdds():
                 amounts = _odds(limit) | {"total variation": samplers}
             case ErrorFloor():
-                amounts = {_INFORMATION + name: _information(limit, name) for name in limit.columns}
+                amounts = {
+                    INFORMATION + name: _requirements.information_cap(limit, name) for name in limit.columns
+                }
             case _:
                 raise ParameterError(
                     f"limit of Ledger must be a promise that can be kept, got "
@@ -269,10 +270,10 @@ class Caps:
 
     def _spending_after(self, before: Spending, cost: Spending) -> Spending:
         """Return the spending after one charge, or refuse a kind that the limit cannot express."""
-        self._check_relation(cost)
+        _requirements.check_relation(self.limit, cost)
         after = before + cost
         if isinstance(self.limit, ErrorFloor):
-            self._check_floors(cost)
+            _requirements.check_floors(self.limit, cost)
         elif cost.unpromised:
             raise PromiseError(
                 f"promise of a charge must keep differential privacy under the limit "
@@ -395,8 +396,8 @@ class Caps:
 
     def _spent(self, spent: Spending, currency: str) -> Amount:
         """Return the spending in one currency of this limit."""
-        if currency.startswith(_INFORMATION):
-            cost = dict(spent.columns).get(currency.removeprefix(_INFORMATION))
+        if currency.startswith(INFORMATION):
+            cost = dict(spent.columns).get(currency.removeprefix(INFORMATION))
             return ZERO if cost is None or cost.information is None else cost.information
         if currency == "delta":
             return spent.point_delta + spent.total_variation.times(self.weight)
@@ -410,26 +411,6 @@ class Caps:
             return Amount.rounded_up(spent.charges)
         return spent.total_variation
 
-    def _check_relation(self, cost: Spending) -> None:
-        """Refuse a charge whose unit, neighbors or columns are not those of the limit."""
-        for name in ("unit", "neighbors"):
-            expected, actual = getattr(self.limit, name), getattr(cost, name)
-            if actual is not None and actual != expected:
-                raise PromiseError(
-                    f"{name} of the charge must be the limit's, {expected!r}, got {actual!r}. "
-                    "Different relations between tables are never added up: keep one ledger for each. "
-                    f"On the command line, create it with --{name} {actual}."
-                )
-        wanted = self.limit.covers
-        if cost.covers is None or wanted is None or isinstance(self.limit, ErrorFloor):
-            return
-        if not set(wanted) <= set(cost.covers):
-            raise PromiseError(
-                f"covers of the charge must include what the limit covers, {', '.join(wanted)}, got "
-                f"{', '.join(cost.covers)}. Protect the rest too, or open the ledger with a limit "
-                "whose covers=(...) names the columns that every charge protects."
-            )
-
     def guarantee(self, spent: Spending) -> Promise:
         """Return the limit, said of the columns that every charge so far protected.
 
@@ -437,54 +418,14 @@ class Caps:
         of van Trees, whatever the noise was.
         """
         if isinstance(self.limit, ErrorFloor):
-            return self._guaranteed_floors(self.limit, dict(spent.columns) if spent.charges else None)
+            return _requirements.guaranteed_floors(
+                self.limit, dict(self.amounts), dict(spent.columns) if spent.charges else None
+            )
         if self.limit.covers is not None or spent.covers is None:
             return self.limit
         if not spent.covers:
             return NoPromise("the charges protect different columns and have none in common")
         return dataclasses.replace(self.limit, covers=spent.covers)
-
-    def _guaranteed_floors(self, limit: ErrorFloor, stated: dict[str, ColumnCost] | None) -> Promise:
-        """Return the limit on errors for the columns about which every charge says enough."""
-        floors: dict[str, ColumnFloor] = {}
-        for name, floor in limit.entries:
-            cost = ColumnCost.from_floor(floor) if stated is None else stated.get(name)
-            if cost is None or cost.information is None:
-                continue
-            bounds = (cost.floor(dict(self.amounts)[_INFORMATION + name]), floor.van_trees)
-            proven = [bound for bound in bounds if bound is not None]
-            if proven:
-                floor = dataclasses.replace(floor, error=min(floor.error, *proven), prior="cosine squared")
-            floors[name] = floor
-        if not floors:
-            return NoPromise("some charge says nothing about the columns whose error the limit bounds")
-        return dataclasses.replace(limit, entries=tuple(floors.items()), covers=tuple(floors))
-
-    def _check_floors(self, charge: Spending) -> None:
-        """Refuse a charge that does not bound the information about each column of the limit."""
-        assert isinstance(self.limit, ErrorFloor)
-        stated = dict(charge.columns)
-        for name in self.limit.columns:
-            cost = stated.get(name)
-            if cost is None:
-                raise PromiseError(
-                    f"promises of a charge must include an ErrorFloor for {name!r}, which the limit bounds, "
-                    "and these do not: it might be published as it is. Release it with noise whose floor is "
-                    "above 0, leave it out with role: drop, or charge a ledger with a DP limit."
-                )
-            if cost.information is None:
-                raise PromiseError(
-                    f"fisher_information of the floor for {name!r} must be given to be added up, was None: "
-                    "randomized answers, bins, in-range outputs and integers under noise that is not "
-                    "Gaussian have none. Use Gaussian noise, leave the column out with role: drop, or charge "
-                    "a ledger with a DP limit."
-                )
-            if cost.prior is None and self.limit[name].van_trees is not None:
-                raise PromiseError(
-                    f"van_trees of the floor for {name!r} must be given under a limit that has one, was "
-                    "None: what is proven of a continuous value is not true of an integer. Limit the column "
-                    "by a floor of its own kind."
-                )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: caps are kept as they were fixed, never computed again."""
@@ -546,18 +487,6 @@ def _odds(limit: PosteriorOdds) -> dict[str, Amount]:
         f"theorem of a limit must be 'corrected' or 'theorem 5', got {limit.theorem!r}: the others choose "
         "the noise of a question and do not always keep the paper's promise. Leave theorem out."
     )
-
-
-def _information(limit: ErrorFloor, name: str) -> Amount:
-    """Return the cap on the Fisher information about one column."""
-    information = limit[name].fisher_information
-    if information is None:
-        raise ParameterError(
-            f"fisher_information of the limit's floor for {name!r} must be given, was None: the error "
-            "alone does not say how much may be revealed. Compute the floor with discreet.privacy.floors, "
-            "which knows the column's range."
-        )
-    return Amount.rounded_down(information)
 
 
 def read_caps(values: Mapping[str, Any] | None) -> Caps | None:
