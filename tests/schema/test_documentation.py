@@ -14,7 +14,7 @@ import discreet.schema.schema
 from discreet.schema import Schema
 from discreet.schema.column_checks import ROLES
 from discreet.schema.notation import FILE
-from discreet.schema.schema import NEIGHBORS, ROW_COUNTS
+from discreet.schema.table_checks import NEIGHBORS, ROW_COUNTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("howto/choose-bounds.md", "howto/write-a-schema.md", "reference/schema.md")
