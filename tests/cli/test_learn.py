@@ -17,7 +17,7 @@ from discreet.learn import METHODS, Learner
 from discreet.ledger.log_verification import check_log
 from discreet.pipeline import KeyEscrow
 from discreet.pipeline.training import model_options, trainable_models
-from discreet.report.statement.documents import ModelStatement
+from discreet.report.statement.model_documents import ModelStatement
 from discreet.tables import open_table
 from tests.cli.run import discreet
 from tests.cli.test_query import DECLARED, PEOPLE

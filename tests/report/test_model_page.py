@@ -23,7 +23,7 @@ from discreet.report.charts import ColumnEffect, EffectCell, draw_effect, effect
 from discreet.report.folder.folder import MODEL, MODEL_PAGE
 from discreet.report.pages._first_page import model_first_page
 from discreet.report.pages._model import MISSING, column_effects, effects_view
-from discreet.report.statement.documents import ModelStatement
+from discreet.report.statement.model_documents import ModelStatement
 from tests.report.chromium import PROGRAM, browser
 from tests.report.reading import read_page
 from tests.report.samples import HOSTILE

@@ -29,13 +29,9 @@ from discreet.report.folder.folder import (
     write_sums,
 )
 from discreet.report.folder.model_files import LARGEST_MODEL, read_archive
-from discreet.report.statement.documents import (
-    MODEL_SCHEMA,
-    ModelStatement,
-    model_statement_schema,
-    write_json,
-)
+from discreet.report.statement.documents import write_json
 from discreet.report.statement.model import describe_quality
+from discreet.report.statement.model_documents import MODEL_SCHEMA, ModelStatement, model_statement_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from discreet.pipeline.result import Published
     from discreet.privacy import Promise
     from discreet.query.results import QueryResult
-    from discreet.report.statement.documents import ModelStatement, Statement
+    from discreet.report.statement.documents import Statement
+    from discreet.report.statement.model_documents import ModelStatement
 
 TABLE = "demo:census"
 FLOOR = 14.0

@@ -46,8 +46,8 @@ from discreet.report.folder.folder import (
 )
 from discreet.report.folder.model_files import saved_parameters
 from discreet.report.statement.build import build_statement
-from discreet.report.statement.documents import ModelStatement
 from discreet.report.statement.model import ModelSubject
+from discreet.report.statement.model_documents import ModelStatement
 from discreet.schema import Schema
 
 if TYPE_CHECKING:

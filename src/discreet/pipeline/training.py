@@ -20,8 +20,8 @@ from discreet.privacy import NoPromise, Promise
 from discreet.query import Database
 from discreet.query.interface import PrivateTable
 from discreet.query.unit_rows import LABEL, ledger_salt, limited_batches
-from discreet.report.statement.documents import Pass
 from discreet.report.statement.model import predicts_target
+from discreet.report.statement.model_documents import Pass
 from discreet.tables import open_table
 
 if TYPE_CHECKING:

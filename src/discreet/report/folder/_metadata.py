@@ -15,7 +15,8 @@ from discreet.report.statement.documents import write_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet.report.statement.documents import ColumnNumbers, DeclaredBound, ModelStatement, Statement
+    from discreet.report.statement.documents import ColumnNumbers, DeclaredBound, Statement
+    from discreet.report.statement.model_documents import ModelStatement
 
 _TERMS = (
     "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileObject",

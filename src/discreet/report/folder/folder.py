@@ -25,7 +25,8 @@ from discreet.report.folder._metadata import croissant, model_card
 from discreet.report.folder._readme import readme
 from discreet.report.noisy_tables import read_tables
 from discreet.report.pages.render import model_page, statement_page
-from discreet.report.statement.documents import MODEL_KIND, Statement, read_json
+from discreet.report.statement.documents import Statement, read_json
+from discreet.report.statement.model_documents import MODEL_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from discreet.learn import Learner
     from discreet.report.noisy_tables import MeasuredTables
-    from discreet.report.statement.documents import ModelStatement
+    from discreet.report.statement.model_documents import ModelStatement
 
 DATA, READABLE = "data.parquet", "readable.csv"
 STATEMENT, PAGE, README = "statement.json", "statement.html", "README.txt"

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from discreet.audit import AttackRisk, Risk
     from discreet.report.findings import Findings, Learning, TableQuality
-    from discreet.report.statement.documents import ModelStatement, Statement
+    from discreet.report.statement.documents import Statement
+    from discreet.report.statement.model_documents import ModelStatement
 
 _MOST_TILES = 3
 _TWO_SIDED = 1.96  # standard deviations of a 95 % interval

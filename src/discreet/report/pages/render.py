@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from discreet.learn import PrivateClassifier
     from discreet.report.findings import Findings
     from discreet.report.noisy_tables import MeasuredTables
-    from discreet.report.statement.documents import ModelStatement, Statement
+    from discreet.report.statement.documents import Statement
+    from discreet.report.statement.model_documents import ModelStatement
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _CURVES_SHOWN = 4

@@ -18,16 +18,12 @@ if TYPE_CHECKING:
 
     from discreet.ledger import Ledger
     from discreet.privacy import Promise, Receipt
-    from discreet.report.statement.documents import (
-        Composition,
-        Definition,
-        Implementation,
+    from discreet.report.statement.documents import Composition, Definition, Implementation, Numbers, What
+    from discreet.report.statement.model_documents import (
         ModelComposition,
         ModelImplementation,
         ModelNumbers,
         ModelWhat,
-        Numbers,
-        What,
     )
     from discreet.schema import Column, Schema
 

@@ -13,8 +13,8 @@ from discreet.privacy.receipt import installed_versions
 from discreet.report.statement._sentences import LARGE_EPSILON, SAMPLERS
 from discreet.report.statement.build import VERSIONED, arithmetic_of, describe_randomness
 from discreet.report.statement.composition import compose_charges, total_cost
-from discreet.report.statement.documents import (
-    Definition,
+from discreet.report.statement.documents import Definition, Theorem
+from discreet.report.statement.model_documents import (
     ModelComposition,
     ModelImplementation,
     ModelNumbers,
@@ -22,7 +22,6 @@ from discreet.report.statement.documents import (
     ModelStatement,
     ModelWhat,
     Pass,
-    Theorem,
     Trained,
 )
 

@@ -8,7 +8,8 @@ from discreet import formatting
 from discreet.report.statement._sentences import LARGE_EPSILON
 
 if TYPE_CHECKING:
-    from discreet.report.statement.documents import ColumnNumbers, ModelStatement, Statement
+    from discreet.report.statement.documents import ColumnNumbers, Statement
+    from discreet.report.statement.model_documents import ModelStatement
 
 
 def quote_promise(statement: Statement | ModelStatement) -> str:

@@ -38,7 +38,8 @@ from discreet.report.folder.folder import (
     sums_text,
 )
 from discreet.report.folder.loading import published_batches
-from discreet.report.statement.documents import ModelStatement, Statement
+from discreet.report.statement.documents import Statement
+from discreet.report.statement.model_documents import ModelStatement
 from discreet.tables import write_table
 from discreet.tables.duckdb import connect, quote_path
 from discreet.tables.writers import row_group_size

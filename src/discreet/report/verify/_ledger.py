@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from discreet.ledger import Ledger
     from discreet.privacy import Receipt
-    from discreet.report.statement.documents import Composition, ModelComposition
+    from discreet.report.statement.documents import Composition
+    from discreet.report.statement.model_documents import ModelComposition
     from discreet.report.verify._result import Checks
 
 ONLY_THE_LEDGER = (

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet.learn import Learner, PrivateClassifier
-    from discreet.report.statement.documents import ModelStatement, Pass
+    from discreet.report.statement.model_documents import ModelStatement, Pass
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
 

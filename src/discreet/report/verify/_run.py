@@ -24,7 +24,8 @@ from discreet.report.folder.folder import (
     find_folder,
     holds_model,
 )
-from discreet.report.statement.documents import ModelStatement, Statement
+from discreet.report.statement.documents import Statement
+from discreet.report.statement.model_documents import ModelStatement
 from discreet.report.verify._answers import (
     AnswerRecord,
     add_unchecked_noise_of_answers,

@@ -19,7 +19,7 @@ from discreet.release import method_from_dict
 from discreet.report.folder.folder import DATA
 from discreet.report.statement.build import promised_blocks
 from discreet.report.statement.composition import describe_total, includes_answers
-from discreet.report.statement.documents import PRODUCT, ModelStatement, Statement
+from discreet.report.statement.documents import PRODUCT, Statement
 from discreet.report.statement.table import TableSubject, release_name, table_implementation
 from discreet.report.verify._ledger import (
     is_charged_elsewhere,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from discreet.noise_law import Law
     from discreet.privacy import Promise
     from discreet.release import ReleaseMethod, ReleasePlan
+    from discreet.report.statement.model_documents import ModelStatement
     from discreet.report.verify._result import Checks
 
 RELATIVE_TOLERANCE = 1e-9
