@@ -6,12 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.privacy.composition import ColumnCost, Spending
+from discreet.privacy.column_cost import ColumnCost
 from discreet.privacy.promises import ColumnFloor, ErrorFloor, NoPromise, Promise
 from discreet.privacy.rounding import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from discreet.privacy.composition import Spending
 
 INFORMATION = "Fisher information of "
 """How the names of currencies begin in which a limit on errors is spent; the name of the column follows."""
