@@ -1,11 +1,11 @@
 """Noise laws: the public distribution of each published cell given the true one.
 
-``_column`` has the laws of single columns, ``_table`` the law of a whole table with its declared ranges and
-lists. Statements publish them, and noise-aware learners correct for them.
+``_column`` has the laws of single columns, ``_made_up`` those of rows that are no one's, and ``_table`` the law
+of a whole table with its declared ranges and lists. Statements publish them, and noise-aware learners correct
+for them.
 """
 
 from discreet.noise_law._column import (
-    KINDS,
     Additive,
     BoundedLaw,
     Clear,
@@ -17,16 +17,13 @@ from discreet.noise_law._column import (
     JointResponseLaw,
     LaplaceLaw,
     Law,
-    MaskedLabelLaw,
-    MaskedLaw,
-    MaskedSvmLaw,
     ResponseLaw,
     SampledLaw,
     SphericalLaw,
-    SyntheticLaw,
-    law_from_dict,
     short,
 )
+from discreet.noise_law._kinds import KINDS, law_from_dict
+from discreet.noise_law._made_up import MaskedLabelLaw, MaskedLaw, MaskedSvmLaw, SyntheticLaw
 from discreet.noise_law._table import ColumnLaw, NoiseLaw
 
 __all__ = [

@@ -7,15 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from discreet.errors import ParameterError
-from discreet.noise_law._column import (
-    Additive,
-    Clear,
-    JointResponseLaw,
-    ResponseLaw,
-    SampledLaw,
-    SyntheticLaw,
-    law_from_dict,
-)
+from discreet.noise_law._column import Additive, Clear, JointResponseLaw, ResponseLaw, SampledLaw
+from discreet.noise_law._kinds import law_from_dict
+from discreet.noise_law._made_up import SyntheticLaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
