@@ -1,8 +1,8 @@
 """Noise laws: the public distribution of each published cell given the true one.
 
-``_column`` has the laws of single columns, ``_made_up`` those of rows that are no one's, and ``_table`` the law
-of a whole table with its declared ranges and lists. Statements publish them, and noise-aware learners correct
-for them.
+``_column`` has the laws of single columns, ``_made_up`` those of rows that are no one's, and ``_table`` the
+law of a whole table with its declared ranges and lists. Statements publish them, and noise-aware learners
+correct for them.
 """
 
 from discreet.noise_law._column import (

@@ -12,7 +12,8 @@ import pytest
 from scipy import stats
 
 from discreet.learn.noise_aware import _coordinates as coordinates_module
-from discreet.learn.noise_aware._coordinates import Coordinates, ResponseLevels
+from discreet.learn.noise_aware._blocks import ResponseLevels
+from discreet.learn.noise_aware._coordinates import Coordinates
 from discreet.learn.noise_aware._moments import (
     CHUNK_ROWS,
     CorrectedMoments,

@@ -11,7 +11,8 @@ from scipy import stats
 
 from discreet.errors import InsufficientInformation
 from discreet.learn import NoiseAwareClassifier, NoiseAwareRidge
-from discreet.learn.noise_aware._coordinates import Coordinates, ResponseLevels
+from discreet.learn.noise_aware._blocks import ResponseLevels
+from discreet.learn.noise_aware._coordinates import Coordinates
 from discreet.learn.noise_aware._moments import CorrectedMoments, sum_moments
 from discreet.learn.noise_aware.estimators import (
     FitEvidence,

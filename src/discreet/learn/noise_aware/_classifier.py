@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from discreet.errors import DataError, ParameterError
 from discreet.learn.noise_aware import estimators
-from discreet.learn.noise_aware._coordinates import ResponseLevels
+from discreet.learn.noise_aware._blocks import ResponseLevels
 from discreet.learn.noise_aware.base import FOLDS, LAW, NoiseAwareLearner, one_of
 from discreet.learn.noise_aware.estimators import LinearFit
 from discreet.learn.noise_aware.rows import ClassLabel

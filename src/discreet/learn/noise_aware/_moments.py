@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.noise_aware._coordinates import Block, Coordinates
+    from discreet.learn.noise_aware._blocks import Block
+    from discreet.learn.noise_aware._coordinates import Coordinates
     from discreet.learn.noise_aware.rows import Label
 
 

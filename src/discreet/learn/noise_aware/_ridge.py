@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from discreet.errors import DataError, ParameterError
 from discreet.learn.arguments import Constraint, check_finite
 from discreet.learn.noise_aware import estimators
-from discreet.learn.noise_aware._coordinates import additive_noise
+from discreet.learn.noise_aware._blocks import additive_noise
 from discreet.learn.noise_aware.base import FOLDS, LAW, NoiseAwareLearner, one_of
 from discreet.learn.noise_aware.rows import NumberLabel
 

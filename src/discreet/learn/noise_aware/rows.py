@@ -12,7 +12,7 @@ import numpy as np
 from discreet.arguments import nearest
 from discreet.errors import DataError, ParameterError
 from discreet.learn.arguments import check_finite
-from discreet.learn.noise_aware._coordinates import write_indicators
+from discreet.learn.noise_aware._blocks import write_indicators
 from discreet.noise_law import Additive, NoiseLaw, SampledLaw
 from discreet.schema import Column, Schema, unclipped_column
 from discreet.schema.column import unbounded_calendar
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from discreet._types import AnyArray, Floats
-    from discreet.learn.noise_aware._coordinates import ResponseLevels
+    from discreet.learn.noise_aware._blocks import ResponseLevels
     from discreet.noise_law import ColumnLaw
 
 
