@@ -178,9 +178,9 @@ def test_an_answer_that_never_came_cannot_be_refined(monkeypatch: pytest.MonkeyP
 
 
 def test_an_answer_has_at_most_so_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.query import execution
+    from discreet.query import stored_answers
 
-    monkeypatch.setattr(execution, "_MOST_PARTS", 3)
+    monkeypatch.setattr(stored_answers, "_MOST_PARTS", 3)
     with database() as db:
         answer = ask_sum(db, "age > 40", privacy=MU)
         for _ in range(2):

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import hashlib
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-import numpy as np
-
 from discreet.batching import BatchExecutor, Step, run_one
-from discreet.errors import EngineFailed, EngineUnavailable, LedgerError, ParameterError, TableChanged
+from discreet.errors import EngineFailed, EngineUnavailable, ParameterError, TableChanged
 from discreet.noise import Pool, Stream
-from discreet.privacy import PosteriorOdds, Receipt, promise_from_dict
+from discreet.privacy import PosteriorOdds, Receipt
 from discreet.privacy.receipt import canonical
-from discreet.query.aggregates import aggregate_from_dict
-from discreet.query.answers import Answer, unwrap_scalar
+from discreet.query.answers import Answer
 from discreet.query.calibration import SeededNoise
-from discreet.query.costs import CostedTable, CostModel, least_charge
+from discreet.query.costs import CostModel, least_charge
+from discreet.query.stored_answers import StoredAnswers, cannot_refine, earlier_about
 from discreet.query.time_slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet.batching import QueryTask
-    from discreet.ledger import Account, Entry, Ledger
+    from discreet.ledger import Account, Ledger
     from discreet.privacy import Promise
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.calibration import NoiseSource, QueryNoise
@@ -35,8 +30,6 @@ if TYPE_CHECKING:
 
 
 _MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, and all callers wait
-_MOST_PARTS = 64  # draws in one answer: each is read from the ledger at every refinement
-_MOST_SEARCHED = 100  # charges that are searched for an earlier answer
 
 
 class QueryOptions(TypedDict, total=False):
@@ -51,7 +44,7 @@ class QueryOptions(TypedDict, total=False):
     said: str | None
 
 
-class QueryExecutor(CostedTable):
+class QueryExecutor(StoredAnswers):
     """Noisy sums over a curated table in an engine; the base of :class:`~discreet.query.database.Database`.
 
     Parameters
@@ -101,9 +94,14 @@ class QueryExecutor(CostedTable):
         assert engine.version is not None
         schema = curation.schema
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
-        super().__init__(CostModel(schema, engine.count() if public else None, curation=curation))
+        # A fingerprint of private rows must not be written down as it is: see Version.
+        super().__init__(
+            CostModel(schema, engine.count() if public else None, curation=curation),
+            ledger,
+            version or engine.version.digest(ledger.secret()),
+            version or engine.version.digest(ledger.secret(), units=True),
+        )
         self._slots = Slots(slots)
-        self.ledger = ledger
         self._engine = engine
         self._seeded = random_state is not None or (stream is not None and stream.seeded)
         self._draws: NoiseSource = (
@@ -111,10 +109,6 @@ class QueryExecutor(CostedTable):
         )
         # Under another table the same key must give other noise: two answers would differ by exact counts.
         self._keyed = None if stream is None else stream.derive(f"rows {_rows_of(engine, stream)}")
-        # A fingerprint of private rows must not be written down as it is: see Version.
-        self._version = version or engine.version.digest(self.ledger.secret())
-        self._unit_version = version or engine.version.digest(self.ledger.secret(), units=True)
-        self._schema_digest = schema.digest
         # The work holds the engine and not this object, so that no reference cycle keeps either alive.
         self._passes: BatchExecutor[BoundAggregate, list[int]] = BatchExecutor(
             partial(_sum_batch, engine),
@@ -223,14 +217,12 @@ class QueryExecutor(CostedTable):
         bound, noise = self._calibrate(question, privacy=privacy, variance=variance, owner=owner)
         comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
         if refines is not None and self._keyed is not None:
-            raise _cannot_refine(
-                "be left out where a key is kept, under which a second draw is the first one"
-            )
+            raise cannot_refine("be left out where a key is kept, under which a second draw is the first one")
         if noise.promise is None:
             if refines is not None:
-                raise _cannot_refine("be of an answer with noise, and this question has none")
+                raise cannot_refine("be of an answer with noise, and this question has none")
             return (yield from self._answer_free(question, bound, noise, comparison))
-        digest, earlier = self._find_question(bound, noise, refines, owner)
+        digest, earlier = self.find_question(bound, noise, refines, owner)
         try:
             self._engine.ensure_ready()
         except (EngineUnavailable, TableChanged):
@@ -268,7 +260,7 @@ class QueryExecutor(CostedTable):
             # the same aggregate and drawn noise for it, the first is stored, and all get that answer.
             content = canonical({"n_rows": self.n_rows, "noisy": noisy}).encode()
             stored = yield Step(self.ledger.execute, self.ledger.prepare_answer(receipt, content))
-        about = self._about(bound) if receipt.question == digest else _earlier_about(receipt)
+        about = self._about(bound) if receipt.question == digest else earlier_about(receipt)
         answer = self._read_stored(
             stored, bound, noise, receipt, receipt.answer is not None, comparison, about
         )
@@ -294,46 +286,6 @@ class QueryExecutor(CostedTable):
             return self._draws
         return SeededNoise(self._keyed.derive(canonical([bound.canonical, noise.canonical()])))
 
-    def recall(self, receipt: str, *, owner: str | None = None) -> Answer:
-        """Return an answer that was paid for, merged with those it refined. Free.
-
-        Parameters
-        ----------
-        receipt : str
-            Id of its receipt.
-        owner : str, optional
-            Name that must have paid for it; None accepts any.
-        """
-        return Answer.merge(*(answer for *_, answer in self._chain(receipt, owner)))
-
-    def find_answer(self, question: Aggregate, *, owner: str | None = None) -> Answer | None:
-        """Return the newest answer to an aggregate about these rows that was paid for, at any price. Free.
-
-        Parameters
-        ----------
-        question : Aggregate
-            Sums that were computed, over the declared columns.
-        owner : str, optional
-            Name that must have paid for it; None accepts any.
-
-        Returns
-        -------
-        Answer or None
-            None if it is not among the last 100 charges.
-
-        Privacy
-        -------
-        Read from the ledger. With an owner it reveals nothing about the queries of others.
-        """
-        about = self._about(question.bind(self.curation, self.neighbors))
-        for entry in reversed(self.ledger.entries(owner, last=_MOST_SEARCHED)):
-            if entry.answer is not None and (entry.asked or {}).get("question") == question.to_dict():
-                with contextlib.suppress(ParameterError):  # answered under an earlier schema
-                    answer = self.recall(entry.receipt.id, owner=owner)
-                    if answer.about == about:
-                        return answer
-        return None
-
     def _answer_free(
         self,
         question: Aggregate,
@@ -352,128 +304,6 @@ class QueryExecutor(CostedTable):
         )
         exact = yield Step(self._measure, (question.kind, bound, None))
         return self._answer(bound, noise, exact, self.n_rows, receipt, False, comparison)
-
-    def _find_question(
-        self, bound: BoundAggregate, noise: QueryNoise, refines: str | None, owner: str | None
-    ) -> tuple[str, list[Answer]]:
-        """Return the digest under which an aggregate is charged, and the answers that it refines."""
-        earlier = [] if refines is None else self._find_refined(refines, bound, owner)
-        return self._digest(bound, noise, earlier[-1].receipt.question if earlier else None), earlier
-
-    def _digest(self, bound: BoundAggregate, noise: QueryNoise, refined: str | None) -> str:
-        """Return the digest of rows, schema, aggregate, noise and refined answer: the same for repeats."""
-        assert noise.promise is not None
-        noised = [noise.canonical(), noise.promise.to_dict()]
-        # By the digest and not by the receipt: two owners who refine the same answer share the draw.
-        fixed = [self._version_for(bound), self._schema_digest, bound.canonical, noised, refined]
-        return hashlib.sha256(canonical(fixed).encode()).hexdigest()
-
-    def _about(self, bound: BoundAggregate) -> str:
-        """Return the digest of what an aggregate sums: see :attr:`Answer.about`."""
-        fixed = ["about", self._version_for(bound), self._schema_digest, self.neighbors, bound.canonical]
-        return hashlib.sha256(canonical(fixed).encode()).hexdigest()
-
-    def _version_for(self, bound: BoundAggregate) -> str:
-        """Return the name of the rows, and of whose they are where an aggregate depends on it."""
-        return self._unit_version if bound.by_unit else self._version
-
-    def _chain(self, receipt: str, owner: str | None) -> list[tuple[BoundAggregate, QueryNoise, Answer]]:
-        """Return an answer and all that it refined, oldest first, as the ledger stored them."""
-        chain: list[tuple[BoundAggregate, QueryNoise, Answer]] = []
-        following: str | None = receipt
-        while following is not None:
-            entry = self._entry(following, owner)
-            asked, stored = entry.asked, entry.answer
-            if asked is None or stored is None:
-                raise _cannot_refine("be of a question that was answered, and this was not")
-            if entry.receipt.schema != self._schema_digest:
-                raise _cannot_refine("be of an answer under the present schema, and the schema has changed")
-            privacy = None if asked["privacy"] is None else promise_from_dict(asked["privacy"])
-            bound, noise = self.cost_model.calibrate_charged(
-                aggregate_from_dict(asked["question"]),
-                entry.receipt.promises,
-                privacy=privacy,
-                variance=asked["variance"],
-            )
-            if (noise.promise,) != entry.receipt.promises:
-                raise _cannot_refine("be of an answer by this version of the product, and is of another")
-            comparison = privacy.comparison() if isinstance(privacy, PosteriorOdds) else None
-            chain.append(
-                (bound, noise, self._read_stored(stored, bound, noise, entry.receipt, True, comparison))
-            )
-            following = asked["refines"]
-        bound, noise, oldest = chain[-1]
-        if self._digest(bound, noise, None) != oldest.receipt.question:
-            # About rows as they once were: to be merged only with one another.
-            about = _earlier_about(oldest.receipt)
-            chain = [(b, n, dataclasses.replace(answer, about=about)) for b, n, answer in chain]
-        return chain[::-1]
-
-    def _find_refined(self, receipt: str, bound: BoundAggregate, owner: str | None) -> list[Answer]:
-        """Return the answers that a new draw is merged with, if they are about the same sums."""
-        chain = self._chain(receipt, owner)
-        before = None
-        for part, noise, answer in chain:
-            if part.canonical != bound.canonical:
-                raise _cannot_refine("be of an answer to the same question, and is of one to another")
-            if self._digest(part, noise, before) != answer.receipt.question:
-                raise _cannot_refine("be of an answer about the same rows, and the rows have changed")
-            before = answer.receipt.question
-        if len(chain) == _MOST_PARTS:
-            raise _cannot_refine(f"be of an answer of fewer than {_MOST_PARTS} draws, and this has them")
-        return [answer for *_, answer in chain]
-
-    def _entry(self, receipt: str, owner: str | None) -> Entry:
-        """Return the ledger's entry of a receipt; refuses one of another owner."""
-        try:
-            entry = self.ledger.entry(receipt)
-        except LedgerError:
-            entry = None
-        # A charge of another owner is refused like one that does not exist.
-        if entry is None or (owner is not None and entry.receipt.owner != owner):
-            raise _cannot_refine("name a charge of the same owner in this ledger, and does not")
-        return entry
-
-    def _read_stored(
-        self,
-        stored: bytes,
-        bound: BoundAggregate,
-        noise: QueryNoise,
-        receipt: Receipt,
-        cached: bool,
-        comparison: Mapping[str, float] | None,
-        about: str | None = None,
-    ) -> Answer:
-        """Return the answer of a stored text, with the number of rows of that time."""
-        content = json.loads(stored)
-        return self._answer(
-            bound, noise, content["noisy"], content["n_rows"], receipt, cached, comparison, about
-        )
-
-    def _answer(
-        self,
-        bound: BoundAggregate,
-        noise: QueryNoise,
-        noisy: list[int],
-        n_rows: int | None,
-        receipt: Receipt,
-        cached: bool,
-        comparison: Mapping[str, float] | None,
-        about: str | None = None,
-    ) -> Answer:
-        """Return the answer that noisy integers stand for, without the stored text on its receipt."""
-        entries = noise.values(noisy, bound, n_rows)
-        return Answer(
-            value=unwrap_scalar(bound.arrange(entries, np.nan if n_rows is None else n_rows)),
-            sd=unwrap_scalar(bound.arrange(noise.sd(bound), 0.0)),
-            law=noise.law,
-            cost=() if noise.promise is None else (noise.promise,),
-            cached=cached,
-            receipt=dataclasses.replace(receipt, answer=None),
-            labels=bound.labels,
-            comparison=comparison,
-            about=about or self._about(bound),
-        )
 
     def close(self) -> None:
         """Drop the curated table and close the engine."""
@@ -520,15 +350,3 @@ def _sum_alone(engine: Engine, bound: BoundAggregate) -> list[int] | Exception:
         return bound.exact(engine)
     except EngineFailed as failure:
         return failure
-
-
-def _earlier_about(receipt: Receipt) -> str:
-    """Return the :attr:`Answer.about` of a charge whose rows have changed since."""
-    return hashlib.sha256(canonical(["about", receipt.question]).encode()).hexdigest()
-
-
-def _cannot_refine(must: str) -> ParameterError:
-    return ParameterError(
-        f"refines of a question must {must}. Give the id of the receipt of your own earlier answer, or leave "
-        "it out."
-    )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from discreet.learn.noise_aware import _coordinates as coordinates_module
+from discreet.learn.noise_aware import _blocks
 from discreet.learn.noise_aware._blocks import ResponseLevels
 from discreet.learn.noise_aware._coordinates import Coordinates
 from discreet.learn.noise_aware._moments import (
@@ -115,7 +115,7 @@ def test_raw_products_inside_a_list_are_caught(monkeypatch: pytest.MonkeyPatch) 
         carry = (np.eye(self.levels) - self.answers.other) / self.answers.gap
         return carry @ sums[levels, levels] @ carry.T
 
-    monkeypatch.setattr(coordinates_module.Block, "second_moments", raw)
+    monkeypatch.setattr(_blocks.Block, "second_moments", raw)
     assert largest_error([listed(3, None, seed) for seed in range(DRAWS)], LISTED) > 10
 
 

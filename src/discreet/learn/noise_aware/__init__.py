@@ -1,9 +1,9 @@
 """Learning from a noised table with its noise law: post-processing that costs no privacy.
 
-``rows`` reads published rows and encodes labels; ``_coordinates`` debiases the cells of each column;
-``_moments`` sums products of rows and corrects them for the noise; ``estimators`` computes weights from
-corrected moments and tests whether they mean anything; ``base``, ``_ridge`` and ``_classifier`` are the
-learners.
+``rows`` reads published rows and encodes labels; ``_blocks`` has the coordinates of each column, and
+``_coordinates`` debiases those of all; ``_moments`` sums products of rows and corrects them for the noise;
+``estimators`` computes weights from corrected moments and tests whether they mean anything; ``base``,
+``_ridge`` and ``_classifier`` are the learners.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class CorrectedMoments:
         covariance is ``K M K'``. From it the covariance of the noise on correlated numbers is subtracted;
         pairs that are shown together less often than independent ones are rescaled; and the blocks on the
         diagonal, where the noise of a column meets itself, are replaced by the debiased second moments of
-        :meth:`~discreet.learn.noise_aware._coordinates.Block.second_moments`.
+        :meth:`~discreet.learn.noise_aware._blocks.Block.second_moments`.
 
         Reference
         ---------
