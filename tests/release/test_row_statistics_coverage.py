@@ -70,10 +70,11 @@ def statistics(name: str, draws: int) -> list[RowStatistics]:
     repeated = {column: np.tile(cells, draws) for column, cells in ROWS.items()}
     release = METHODS[name](1).release(repeated, shuffle=False)
     law = release.noise_law()
-    return [
-        RowStatistics(law, lambda part=part: {c: v[part] for c, v in release.columns.items()})
-        for part in (slice(N * i, N * (i + 1)) for i in range(draws))
-    ]
+
+    def read(draw: int) -> dict[str, Any]:
+        return {column: cells[N * draw : N * (draw + 1)] for column, cells in release.columns.items()}
+
+    return [RowStatistics(law, functools.partial(read, draw)) for draw in range(draws)]
 
 
 def ask(asked: RowStatistics, what: str) -> Any:

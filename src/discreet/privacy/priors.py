@@ -15,7 +15,7 @@ from discreet.errors import ParameterError
 from discreet.privacy.rounding import UNIT, finite, round_down, round_up
 
 if TYPE_CHECKING:
-    from discreet.privacy.floors import Noise
+    from discreet.privacy.additive_noise import Noise
 
 __all__ = ["IntegerPrior", "ListPrior", "UniformPrior"]
 

@@ -4,14 +4,14 @@ Reading order: ``curation`` defines the layout of private rows in an engine, and
 person are used; ``engines`` compute exact integer sums; ``language`` is what analysts may write;
 ``aggregates`` know how far one row can move their sums, ``features`` are rows as vectors, and ``passes`` how
 batches of them become sums; ``calibration`` turns a promise into noise on integers and its cost; ``answers``
-has the protocol that learners use and the answer they get; ``execution`` charges, sums, adds noise and
-stores, for many callers at once. ``interface`` is what all databases have in common, and ``database`` the one
-at hand; ``text_query`` plans and runs a text query, ``intervals`` and ``quantiles`` make numbers and
-intervals of noisy counts, ``results`` is what it returns, ``result_cells`` its numbers, ``result_table`` its
-numbers in rows and columns, ``result_drawing`` a picture of them, and ``past_results`` what was paid for
-before; ``consistency`` adjusts numbers to what is possible, ``combination`` adds and subtracts past results,
-``frames`` has tables for notebooks, and ``dummy`` draws rows from the schema alone. ``vertical`` queries
-several databases that hold columns of the same people.
+has the protocol that learners use and the answer they get; ``stored_answers`` are what was paid for, and
+``execution`` charges, sums, adds noise and stores, for many callers at once. ``interface`` is what all
+databases have in common, and ``database`` the one at hand; ``text_query`` plans and runs a text query,
+``intervals`` and ``quantiles`` make numbers and intervals of noisy counts, ``results`` is what it returns,
+``result_cells`` its numbers, ``result_table`` its numbers in rows and columns, ``result_drawing`` a picture
+of them, and ``past_results`` what was paid for before; ``consistency`` adjusts numbers to what is possible,
+``combination`` adds and subtracts past results, ``frames`` has tables for notebooks, and ``dummy`` draws rows
+from the schema alone. ``vertical`` queries several databases that hold columns of the same people.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class QueryExecutor(StoredAnswers):
             if refines is not None:
                 raise cannot_refine("be of an answer with noise, and this question has none")
             return (yield from self._answer_free(question, bound, noise, comparison))
-        digest, earlier = self.find_question(bound, noise, refines, owner)
+        digest, earlier = self._find_question(bound, noise, refines, owner)
         try:
             self._engine.ensure_ready()
         except (EngineUnavailable, TableChanged):

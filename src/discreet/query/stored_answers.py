@@ -90,7 +90,7 @@ class StoredAnswers(CostedTable):
                         return answer
         return None
 
-    def find_question(
+    def _find_question(
         self, bound: BoundAggregate, noise: QueryNoise, refines: str | None, owner: str | None
     ) -> tuple[str, list[Answer]]:
         """Return the digest under which an aggregate is charged, and the answers that it refines."""

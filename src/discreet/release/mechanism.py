@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
     from discreet.noise_law import Law
     from discreet.privacy import Promise
-    from discreet.privacy.floors import Noise
+    from discreet.privacy.additive_noise import Noise
     from discreet.schema import Column
 
 SIZE_TOLERANCE = 1.2e-7
