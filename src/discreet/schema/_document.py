@@ -11,20 +11,25 @@ import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
-
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from discreet.arguments import nearest
 from discreet.errors import SchemaError
 from discreet.schema._dialect_document import (
-    DialectBlock,
-    KeyBlock,
-    TextKeys,
     dialect_document,
     read_dialect,
     read_text_format,
     text_document,
+)
+from discreet.schema._document_shape import (
+    FIELD_TYPES,
+    OTHER_TYPE_WORDS,
+    FieldBlock,
+    FieldSettings,
+    TableBlock,
+    find_unfilled,
+    unfilled_sentence,
+    validate_shape,
 )
 from discreet.schema.column import Column, Protect
 from discreet.schema.column_checks import NUMBERS, ROLES
@@ -45,98 +50,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_TYPES = ("string", "number", "integer", "boolean", "date", "datetime")
-_OTHER_WORDS = {
-    "bool": "boolean", "category": "string", "categorical": "string",
-    "double": "number", "enum": "string", "float": "number", "int": "integer", "str": "string",
-    "text": "string", "timestamp": "datetime", "varchar": "string", "year": "integer",
-}  # fmt: skip
-_FILLINGS = {
-    "minimum": "<smallest possible>",
-    "maximum": "<largest possible>",
-    "enum": "[<first>, <second>]",
-    "bounds_source": "<who says so>",
-    "censored": "<missing, limit or half>",
-    "format": "<%d/%m/%Y or %m/%d/%Y>",
-    "proposals": "confirmed",
-    "max_rows_per_unit": "<most rows of one person>",
-    "dataset": "<name>-<year>",
-    "fields": "[{name: <name>, type: <type>}]",
-}
-
-
-_Model = TypeVar("_Model", bound=KeyBlock)
-
-
-_Names = Annotated[list[str], BeforeValidator(lambda key: [key] if isinstance(key, str) else key)]
-
-
-class _Constraints(KeyBlock):
-    minimum: Any = None
-    maximum: Any = None
-    enum: list[Any] | None = None
-    required: Any = True
-
-
-class _Protect(KeyBlock):
-    error: Any = None
-    share: Any = None
-
-
-class _FieldPrivacy(KeyBlock):
-    role: Any = "sensitive"
-    closed: Any = None
-    measure: Any = None
-    protect: _Protect | None = None
-    bounds_source: Any = None
-    grid: Any = None
-    cells: list[Any] | None = None
-    step: Any = None
-    scale: Any = None
-
-
-class _Settings(TextKeys):
-    type: str | None = None
-    title: Any = None
-    description: Any = None
-    constraints: _Constraints = _Constraints()
-    privacy: _FieldPrivacy = _FieldPrivacy()
-
-
-class _Field(_Settings):
-    name: str
-
-
-class _TablePrivacy(KeyBlock):
-    kind: Literal["schema"] = "schema"
-    dataset: Any = None
-    unit: Any = "person"
-    id_column: Any = None
-    max_rows_per_unit: Any = None
-    neighbors: Any = "replace-one"
-    row_count: Any = "public"
-
-
-class _Table(KeyBlock):
-    fields: list[Any]
-    profile: str | None = Field(default=None, alias="$schema")  # Frictionless's own version mark
-    title: Any = None
-    description: Any = None
-    missing_values: list[Any] = Field(default=[""], alias="missingValues")
-    dialect: DialectBlock | None = None
-    primary_key: _Names = Field(default=[], alias="primaryKey")
-    proposals: Any = None
-    defaults: Any = None
-    patterns: list[Any] = Field(default=[])
-    privacy: _TablePrivacy = _TablePrivacy()
-
-
 def read_document(content: Mapping[str, Any]) -> Schema:
     """Return the schema that a file's content declares, or raise SchemaError with all problems."""
     content = dict(content)
     rest = {key: value for key, value in content.items() if key not in ("fields", "defaults")}
-    problems = [_unfilled_sentence("Schema", path) for path in _find_unfilled(rest)]
-    table = None if problems else _validate_shape(_Table, content, "Schema", problems)
+    problems = [unfilled_sentence("Schema", path) for path in find_unfilled(rest)]
+    table = None if problems else validate_shape(TableBlock, content, "Schema", problems)
     fields = content.get("fields")
     columns = _read_fields(fields if isinstance(fields, list) else [], content, problems)
     if table is not None and (columns or not problems):
@@ -201,7 +120,7 @@ def _read_expanded(field: Any, position: int, follows: list[Rule]) -> Column:
     expanded = expand(field, follows)
     if any(rule.is_open for rule in follows):
         raise SchemaError(
-            *(_unfilled_sentence(f"Column {field['name']!r}", path) for path in _find_unfilled(expanded))
+            *(unfilled_sentence(f"Column {field['name']!r}", path) for path in find_unfilled(expanded))
         )
     return read_field(expanded, position)
 
@@ -219,9 +138,9 @@ def _read_rules(content: Mapping[str, Any], problems: list[str]) -> list[Rule]:
             blocks.append((f"Pattern {', '.join(map(repr, match))}", match, settings))
     rules = []
     for where, match, settings in blocks:
-        found = [_unfilled_sentence(where, path) for path in _find_unfilled(settings)]
+        found = [unfilled_sentence(where, path) for path in find_unfilled(settings)]
         if not found:
-            _validate_shape(_Settings, settings, where, found)
+            validate_shape(FieldSettings, settings, where, found)
         problems += found
         given = flatten(settings) if has_blocks(settings) else {}
         filled = {key: value for key, value in given.items() if value != UNFILLED}
@@ -263,10 +182,10 @@ def read_field(field: Mapping[str, Any], position: int | None = None) -> Column:
     name = field.get("name") if isinstance(field, Mapping) else None
     numbered = "A field" if position is None else f"Field {position}"
     where = f"Column {name!r}" if isinstance(name, str) else numbered
-    problems = [_unfilled_sentence(where, path) for path in _find_unfilled(field)]
+    problems = [unfilled_sentence(where, path) for path in find_unfilled(field)]
     if problems:
         raise SchemaError(*problems)
-    model = _validate_shape(_Field, field, where, problems)
+    model = validate_shape(FieldBlock, field, where, problems)
     if model is not None:
         try:
             column = _build_column(model, where)
@@ -278,7 +197,7 @@ def read_field(field: Mapping[str, Any], position: int | None = None) -> Column:
     raise SchemaError(*problems)
 
 
-def _build_column(field: _Field, where: str) -> Column:
+def _build_column(field: FieldBlock, where: str) -> Column:
     """Return the column of a field whose shape is valid."""
     problems = [f"{where}: {sentence}" for sentence in _type_problems(field)]
     if problems:
@@ -309,15 +228,15 @@ def _build_column(field: _Field, where: str) -> Column:
     )
 
 
-def _type_problems(field: _Field) -> Iterator[str]:
+def _type_problems(field: FieldBlock) -> Iterator[str]:
     """Yield a problem if a field's type is unknown, or is not that of its listed values."""
     if field.privacy.role in ("id", "drop"):
         return
-    if field.type not in _TYPES:
-        close = _OTHER_WORDS.get(str(field.type).casefold()) or nearest(field.type, _TYPES)
+    if field.type not in FIELD_TYPES:
+        close = OTHER_TYPE_WORDS.get(str(field.type).casefold()) or nearest(field.type, FIELD_TYPES)
         was = "and was left out" if field.type is None else f"was {quote_value(field.type)}"
         line = FILE.column(field.name, type=Blank(close or "<type>"))
-        yield f"type must be one of {', '.join(_TYPES)}, {was}. Write {line}."
+        yield f"type must be one of {', '.join(FIELD_TYPES)}, {was}. Write {line}."
         return
     kind = {"string": str, "integer": int, "boolean": bool}.get(field.type)
     odd = [value for value in field.constraints.enum or () if kind and type(value) is not kind]
@@ -335,14 +254,14 @@ def _type_problems(field: _Field) -> Iterator[str]:
         )
 
 
-def _column_type(field: _Field) -> Any:
+def _column_type(field: FieldBlock) -> Any:
     """Return the type of a column for a Frictionless field; one that lists its values is a category."""
     if field.type == "boolean" or (field.constraints.enum is not None and field.type != "number"):
         return "category"
     return field.type if field.type in NUMBERS else "text"
 
 
-def _values(field: _Field) -> tuple[Any, ...] | None:
+def _values(field: FieldBlock) -> tuple[Any, ...] | None:
     if field.constraints.enum is not None:
         return tuple(field.constraints.enum)
     return (False, True) if field.type == "boolean" else None
@@ -392,87 +311,6 @@ def _placeholder_column(field: object) -> list[Column]:
             return [Column(field["name"], role="id")]
         except SchemaError:  # the name itself is what is wrong
             return []
-
-
-def _find_unfilled(content: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the path of every value that still is the mark of a draft."""
-    if path and content == UNFILLED:
-        yield path
-    elif isinstance(content, Mapping):
-        for key, value in content.items():
-            yield from _find_unfilled(value, (*path, str(key)))
-
-
-def _unfilled_sentence(where: str, path: tuple[str, ...]) -> str:
-    line = _line(path, _FILLINGS.get(path[-1], f"<{path[-1]}>"))
-    return f"{where}: {'.'.join(path)} is still {UNFILLED}. Write {line}."
-
-
-def _line(path: tuple[int | str, ...], value: str) -> str:
-    """Return the line that sets a value at a path."""
-    *blocks, key = path
-    line = f"{key}: {value}"
-    for block in reversed(blocks):
-        line = f"{block}: {{{line}}}"
-    return line
-
-
-def _validate_shape(model: type[_Model], content: object, where: str, problems: list[str]) -> _Model | None:
-    """Return the content as a model, or None; append the errors of its shape to the problems.
-
-    Unknown keys are reported and then removed, so that the rest is checked too.
-    """
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        findings = error.errors()
-    problems += [_shape_sentence(model, where, finding) for finding in findings]
-    if any(finding["type"] != "extra_forbidden" for finding in findings):
-        return None
-    return model.model_validate(_remove_paths(content, {finding["loc"] for finding in findings}))
-
-
-def _remove_paths(content: Any, paths: set[tuple[int | str, ...]]) -> Any:
-    """Return nested mappings without the keys at these paths."""
-    if not isinstance(content, Mapping):
-        return content
-    deeper = {key: {path[1:] for path in paths if path[0] == key} for key in content}
-    return {key: _remove_paths(value, deeper[key]) for key, value in content.items() if () not in deeper[key]}
-
-
-def _shape_sentence(model: type[BaseModel], where: str, finding: Mapping[str, Any]) -> str:
-    """Return an error of pydantic as a sentence with the line that corrects it."""
-    *blocks, key = finding["loc"] or ("",)
-    if finding["type"] == "extra_forbidden":
-        keys = [field.alias or name for name, field in _nested_model(model, blocks).model_fields.items()]
-        inside = f"{'.'.join(map(str, blocks))} " if blocks else ""
-        close = nearest(key, keys)
-        way = f"Did you mean {close!r}?" if close else f"The keys are {', '.join(keys)}."
-        return f"{where}: {inside}has no key {quote_value(key)}. {way}"
-    path = ".".join(map(str, finding["loc"])) or "it"
-    if finding["type"] == "missing":
-        line = _line(finding["loc"], _FILLINGS.get(key, f"<{key}>"))
-        return f"{where}: {path} must be given, and was left out. Write {line}."
-    must, example = _MUST_BE.get(finding["type"], ("as in the reference", "<value>"))
-    line = _line(finding["loc"], example) if finding["loc"] else f"- {example}"
-    return f"{where}: {path} must be {must}, was {quote_value(finding['input'])}. Write {line}."
-
-
-def _nested_model(model: type[BaseModel], blocks: list[str]) -> type[BaseModel]:
-    """Return the model of a nested block by the names of its blocks."""
-    for block in blocks:
-        annotation = model.model_fields[block].annotation
-        models = [annotation, *get_args(annotation)]
-        model = next(m for m in models if isinstance(m, type) and issubclass(m, BaseModel))
-    return model
-
-
-_MUST_BE = {
-    "model_type": ("a block of keys and values", "{<key>: <value>}"),
-    "list_type": ("a list", "[<first>, <second>]"),
-    "string_type": ("a string", '"<text>"'),
-    "literal_error": ("schema", "schema"),
-}
 
 
 def document(schema: Schema) -> dict[str, Any]:
