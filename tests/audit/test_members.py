@@ -19,6 +19,7 @@ from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.query.dummy import rows_from_schema
 from discreet.release.synthetic import SyntheticRelease
+from discreet.release.synthetic.columns import DrawnColumns, NarrowColumn
 from tests.release.synthetic_tables import mixed_schema
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Copies(SyntheticRelease):
 
     def release(self, X: Any, y: Any = None, *, shuffle: bool | None = None) -> SyntheticTable:
         made = super().release(X)
-        return replace(made, columns={name: np.asarray(X[name], np.int32) for name in made.columns})
+        rows = {name: NarrowColumn(np.asarray(X[name], np.int32)) for name in made.columns}
+        return replace(made, columns=DrawnColumns(rows))
 
 
 def test_a_promise_is_kept_on_people_of_all_kinds_of_columns() -> None:

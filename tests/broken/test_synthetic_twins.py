@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from discreet.audit import AuditResult
     from discreet.query import Aggregate, Answer
     from discreet.query.calibration import NoiseSource
+    from discreet.release.synthetic.columns import DrawnColumns
 
 # Numbers that are cut by noisy counts, and lists.
 SCHEMA = Schema(
@@ -141,14 +142,14 @@ def test_a_table_that_is_asked_for_twice_and_paid_once(monkeypatch: pytest.Monke
 class ChosenSeed(SyntheticRelease):
     """A release whose rows are drawn by a seed that somebody chose."""
 
-    def generate(self, n: int | None = None, where: Any = None, seed: int = 0) -> dict[str, Any]:
+    def generate(self, n: int | None = None, where: Any = None, seed: int = 0) -> DrawnColumns:
         return super().generate(n, where, seed=7)
 
 
 class NoiseKey(SyntheticRelease):
     """A release whose rows are drawn with the key of the noise."""
 
-    def generate(self, n: int | None = None, where: Any = None, seed: int = 0) -> dict[str, Any]:
+    def generate(self, n: int | None = None, where: Any = None, seed: int = 0) -> DrawnColumns:
         return draw_rows(self._synthesis, round(self._synthesis.n), {}, Stream.from_seed(5))
 
 

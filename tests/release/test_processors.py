@@ -224,5 +224,6 @@ def _verified(folder: Path) -> dict[str, list[str]]:
 
 if __name__ == "__main__":
     task, *rest = sys.argv[1:]
+    tasks: dict[str, Callable[[list[str]], Any]]
     tasks = {"digests": digests, "risks": risks, "verify": lambda rest: _verified(Path(rest[0]))}
     sys.stdout.write(json.dumps(tasks[task](rest)))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import datetime
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -124,3 +126,26 @@ def test_importing_the_schema_loads_neither_pydantic_nor_yaml() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("type_", "written", "lower"),
+    [
+        ("date", "01.02.2018", datetime.date(2018, 2, 1)),
+        ("date", "2018-02-01", datetime.date(2018, 2, 1)),
+        ("datetime", "01.02.2018 08:30", datetime.datetime(2018, 2, 1, 8, 30)),
+        ("datetime", "2018-02-01T08:30", datetime.datetime(2018, 2, 1, 8, 30)),
+    ],
+)
+def test_a_bound_may_be_written_in_the_format_of_its_field(
+    type_: str, written: str, lower: datetime.date
+) -> None:
+    format_ = "%d.%m.%Y" if type_ == "date" else "%d.%m.%Y %H:%M"
+    last = "2025-12-31" if type_ == "date" else "2025-12-31T23:59"
+    field = {
+        "name": "seen", "type": type_, "format": format_,
+        "constraints": {"minimum": written, "maximum": last}, "privacy": {"bounds_source": "law"},
+    }  # fmt: skip
+    schema = Schema.from_yaml(json.dumps({"fields": [field], "privacy": {"dataset": "d"}}))
+    assert schema.column("seen").lower == lower
+    assert Schema.from_yaml(schema.to_yaml()) == schema

@@ -380,7 +380,7 @@ def score_membership(
         scores = published_scores(again, people, published)
         if scores is None:
             return None
-        # The smaller the distance, the likelier a member. A member's is a rounding error, which depends on the
+        # The smaller the distance, the likelier a member. A member's is a rounding error that depends on the
         # processor: all below the resolution count as one exact match.
         resolution = _TIED * float(np.abs(scores[1]).max()) + 1e-300
         distance = scipy.spatial.cKDTree(scores[1]).query(scores[0])[0]

@@ -203,12 +203,11 @@ def _build_column(field: FieldBlock, where: str) -> Column:
     if problems:
         raise SchemaError(*problems)
     constraints, privacy, protect = field.constraints, field.privacy, field.privacy.protect
-    read = {"date": _parse_date, "datetime": _parse_datetime}.get(str(field.type), _keep_bound)
     return Column(
         field.name,
         type=_column_type(field),
-        lower=read(constraints.minimum),
-        upper=read(constraints.maximum),
+        lower=_parse_bound(constraints.minimum, field),
+        upper=_parse_bound(constraints.maximum, field),
         values=_values(field),
         role=privacy.role,
         required=constraints.required,
@@ -217,7 +216,7 @@ def _build_column(field: FieldBlock, where: str) -> Column:
         protect=None if protect is None else Protect(error=protect.error, share=protect.share),
         bounds_source=privacy.bounds_source,
         grid=privacy.grid,
-        cells=None if privacy.cells is None else tuple(read(edge) for edge in privacy.cells),
+        cells=None if privacy.cells is None else tuple(_parse_bound(edge, field) for edge in privacy.cells),
         step=privacy.step,
         scale=privacy.scale,
         missing_values=None if field.missing_values is None else tuple(field.missing_values),
@@ -267,28 +266,28 @@ def _values(field: FieldBlock) -> tuple[Any, ...] | None:
     return (False, True) if field.type == "boolean" else None
 
 
-def _parse_date(bound: Any) -> Any:
-    """Return a date for its text; anything else is returned unchanged, for the checks to report."""
-    if isinstance(bound, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", bound):
-        try:
-            return datetime.date.fromisoformat(bound)
-        except ValueError:  # the thirtieth of February
+_ISO_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_ISO_DATETIME = _ISO_DATE + r"[T ][0-9]{2}(:[0-9]{2}){1,2}"
+
+
+def _parse_bound(bound: Any, field: FieldBlock) -> Any:
+    """Return the date or datetime that a bound means, written as in ISO 8601 or in the field's own format.
+
+    Anything else is returned unchanged, for the checks to report: a number, or the thirtieth of February.
+    """
+    if field.type not in ("date", "datetime") or not isinstance(bound, str):
+        return bound
+    is_date = field.type == "date"
+    try:
+        if re.fullmatch(_ISO_DATE if is_date else _ISO_DATETIME, bound):
+            moment = datetime.datetime.fromisoformat(bound)
+        elif "%" in (field.date_format or ""):
+            moment = datetime.datetime.strptime(bound, field.date_format)
+        else:
             return bound
-    return bound
-
-
-def _parse_datetime(bound: Any) -> Any:
-    """Return a datetime for its text; anything else is returned unchanged, for the checks to report."""
-    if isinstance(bound, str) and re.fullmatch(r"[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}(:[0-9]{2}){1,2}", bound):
-        try:
-            return datetime.datetime.fromisoformat(bound)
-        except ValueError:
-            return bound
-    return bound
-
-
-def _keep_bound(bound: Any) -> Any:
-    return bound
+    except ValueError:
+        return bound
+    return moment.date() if is_date else moment
 
 
 def _as_written(value: object) -> str:
