@@ -159,7 +159,7 @@ def resample(order: Ints, weights: Floats, n: int, stream: Stream) -> AnyArray:
     """Return `n` rows taken at equal steps of their weights, in a given order, from one random start."""
     ends = np.cumsum(weights[order])
     start = float(stream.words(1)[0] >> np.uint64(11)) * 2.0**-53
-    taken = np.empty(n, narrow_type(int(order.max())))
+    taken = np.empty(n, narrow_type(len(weights) - 1))
     for rows in split_rows(n):
         places = (start + np.arange(rows.start, rows.stop)) * (ends[-1] / n)
         picked = np.minimum(np.searchsorted(ends, places, side="right"), len(order) - 1)
