@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -262,13 +262,7 @@ class JointBoundedChannel(AdditiveChannel):
     def __init__(self, law: JointBoundedLaw, bounds: tuple[float, float]) -> None:
         """Solve for the joint density and tabulate its marginal."""
         super().__init__(law, bounds)
-        ends = np.array(law.supports, np.float64)
-        box = BoxDensity(
-            lower=ends[:, 0],
-            upper=ends[:, 1],
-            weights=np.array(law.weights, np.float64),
-            regularization=law.regularization,
-        )
+        box = _solve_box(law.supports, law.weights, law.regularization)
         place = next(j for j, pair in enumerate(law.supports) if self._is_own(law, j, pair))
         self.grid = np.linspace(law.lower, law.upper, 4097)
         self.heights = box.marginal(place, self.grid)
@@ -289,6 +283,18 @@ class JointBoundedChannel(AdditiveChannel):
     def cumulative(self, noise: Floats) -> Floats:
         """Return the distribution function of the noise."""
         return np.asarray(np.interp(noise, self.grid, self.below / self.below[-1]))
+
+
+# The columns of one box, and every attack on them, need the same solution, which takes seconds.
+@lru_cache(maxsize=8)
+def _solve_box(
+    supports: tuple[tuple[float, float], ...], weights: tuple[tuple[float, ...], ...], regularization: float
+) -> BoxDensity:
+    """Return the joint density of columns that share noise of bounded support."""
+    lower, upper = np.array(supports, np.float64).T
+    return BoxDensity(
+        lower=lower, upper=upper, weights=np.array(weights, np.float64), regularization=regularization
+    )
 
 
 class InRangeChannel(Channel):
