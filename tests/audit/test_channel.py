@@ -15,7 +15,8 @@ from discreet.audit._closed_form_guess import (
     posterior_means,
     uniform_candidates,
 )
-from discreet.audit.channel import Target, cell_log_likelihood, plan_targets
+from discreet.audit.channel import cell_log_likelihood
+from discreet.audit.targets import Target, plan_targets
 from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, PureDP
 from discreet.release import BoundedRelease, GaussianRelease, LaplaceRelease

@@ -11,7 +11,7 @@ import pytest
 from discreet import datasets
 from discreet.audit import attack_file
 from discreet.audit._closed_form_guess import linear_guesses, observed_candidates, posterior_means
-from discreet.audit.channel import plan_targets
+from discreet.audit.targets import plan_targets
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import ErrorFloor, PureDP

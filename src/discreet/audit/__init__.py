@@ -6,9 +6,9 @@ promises; ``_suite`` chooses the attack that tests a given promise.
 
 Releases: ``_prior`` attacks error floors on records drawn from the prior, ``_claims`` attacks differential
 privacy on made-up rows, ``_published_file`` uses the published file alone, ``_real_rows`` and
-``_reidentification`` use real rows and are internal. They share ``channel`` (likelihood of a published cell),
-``_closed_form_guess`` and ``_learned_guess`` (estimators of true cells), and report in the classes of
-``_guess``.
+``_reidentification`` use real rows and are internal. They share ``targets`` (published columns), ``channel``
+(likelihood of a published cell), ``_closed_form_guess`` and ``_learned_guess`` (estimators of true cells),
+and report in the classes of ``_guess``.
 
 Synthetic tables: ``_rehearsal`` attacks the questions of a release on made-up rows before it is charged,
 ``_members`` compares people in a table with others, in tables that ``_shadow_tables`` makes anew.

@@ -12,7 +12,7 @@ from discreet.audit._bounds import check_failure_probability
 from discreet.audit._distinguishing import DEFAULT_EVENTS, DP_KINDS, MOST_COORDINATES, try_events
 from discreet.audit._enumeration import EveryRow, enumerate_rows
 from discreet.audit._sampler_checks import low_bits
-from discreet.audit.channel import Target, noise_covariance, plan_targets
+from discreet.audit.targets import Target, noise_covariance, plan_targets
 from discreet.noise.stream import Stream, stream_or_fresh
 from discreet.noise_law import InvariantLaw
 from discreet.privacy import NoPromise, PureDP

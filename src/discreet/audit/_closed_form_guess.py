@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.audit.channel import ResponseChannel, Target, noise_covariance
+from discreet.audit.channel import ResponseChannel
+from discreet.audit.targets import Target, noise_covariance
 from discreet.noise_law import JointResponseLaw, SampledLaw
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.audit._base import AuditResult
-from discreet.audit.channel import Target, plan_targets
+from discreet.audit.targets import Target, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise_law import JointResponseLaw, ResponseLaw, SampledLaw
 

@@ -13,7 +13,8 @@ from discreet.audit.channel import AdditiveChannel, ClearChannel, cell_log_likel
 
 if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
-    from discreet.audit.channel import Channel, Target
+    from discreet.audit.channel import Channel
+    from discreet.audit.targets import Target
 
 _BINS = 64
 _POINTS = 2048

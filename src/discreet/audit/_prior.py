@@ -23,7 +23,7 @@ from discreet.audit._closed_form_guess import (
 )
 from discreet.audit._guess import LEFT_OUT, Guess, add_note, floor_verdict, rms_interval, share_interval
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
-from discreet.audit.channel import Target, group_by_person, plan_targets
+from discreet.audit.targets import Target, group_by_person, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise import uniform_integers
 from discreet.noise.stream import Stream, stream_or_fresh

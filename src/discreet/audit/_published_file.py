@@ -11,14 +11,8 @@ import numpy as np
 
 from discreet.audit._closed_form_guess import linear_guesses
 from discreet.audit._guess import Guess
-from discreet.audit.channel import (
-    MOST_ROWS,
-    AdditiveChannel,
-    SampledChannel,
-    Target,
-    count_rows,
-    plan_targets,
-)
+from discreet.audit.channel import AdditiveChannel, SampledChannel
+from discreet.audit.targets import MOST_ROWS, Target, count_rows, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise_law import Additive, InvariantLaw
 

@@ -11,7 +11,7 @@ import numpy as np
 from discreet.audit._closed_form_guess import likeliest_levels, observed_candidates, posterior_means
 from discreet.audit._guess import FAILURE, LEFT_OUT, Guess, add_note, approximate_rms_interval, share_interval
 from discreet.audit._learned_guess import GuessFeatures, guess_features, learned_levels, learned_numbers
-from discreet.audit.channel import MOST_ROWS, Target, group_by_person, plan_targets
+from discreet.audit.targets import MOST_ROWS, Target, group_by_person, plan_targets
 from discreet.errors import ParameterError
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh

@@ -16,7 +16,8 @@ from discreet.audit._guess import FAILURE, Reidentification, share_interval
 from discreet.audit._mixture import log_sum_exp
 from discreet.audit._real_rows import check_aligned
 from discreet.audit._units import UnitRows
-from discreet.audit.channel import MOST_ROWS, cell_log_likelihood, plan_targets
+from discreet.audit.channel import cell_log_likelihood
+from discreet.audit.targets import MOST_ROWS, plan_targets
 from discreet.errors import DataError, DiscreetWarning
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._types import AnyArray, Bools, Floats, Ints
-    from discreet.audit.channel import Target
+    from discreet.audit.targets import Target
     from discreet.release import ReleasePlan
 
 _COMPARISONS = 100_000_000

@@ -18,7 +18,7 @@ import numpy as np
 from discreet.audit._count_laws import binomial_chance, poisson_quantile
 from discreet.audit._made_up_people import PEOPLE, grid_rows
 from discreet.audit._mixture import Mixture, log_sum_exp
-from discreet.audit.channel import plan_targets
+from discreet.audit.targets import plan_targets
 from discreet.query.dummy import uniform_shares
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from discreet.audit._made_up_people import PEOPLE, grid_rows
 from discreet.audit._mixture import Mixture, log_sum_exp
 from discreet.audit._reidentification import decide_membership
 from discreet.audit._row_risk import best_guess, known_prior, nearest_state, update_prior
-from discreet.audit.channel import noise_covariance, plan_targets
+from discreet.audit.targets import noise_covariance, plan_targets
 from discreet.noise_law import GaussianLaw
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ for keys; ``_parser`` finds the ``_parts`` of an expression, which ``_normal_for
 (``nodes``, ``_date_nodes``); ``_lowering`` turns them into a ``_program`` of primitive operations with
 bounds, with the arithmetic of dates in ``_calendar`` and of EXP and LN in ``_elementary``, carried out on
 arrays there and in an engine by ``_sql``, with equal bits; ``_expression`` puts these together, and
-``_key_cells`` for keys of groups.
+``_key_cells`` for keys of groups. ``writing`` is the way back to a text.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import ExpressionRefused
 from discreet.query.language._expression import parse_typed, parse_where
-from discreet.query.language._group_by import GroupKey, parse_groups, write_edge
+from discreet.query.language._group_by import GroupKey, parse_groups
 from discreet.query.language._select import ANY_TABLE, WORDS, read_sql_item, split_select
 from discreet.query.language._statistic import (
     QueryStatistic,
@@ -25,7 +25,6 @@ from discreet.query.language._statistic import (
 )
 from discreet.query.language.lexer import (
     Token,
-    bare,
     is_plain,
     is_statement,
     read_whole,
@@ -34,7 +33,7 @@ from discreet.query.language.lexer import (
     split_list,
     tokenize,
 )
-from discreet.query.language.lexer import write_name as write_column
+from discreet.query.language.writing import write_condition, write_expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from discreet.schema import Schema
 
 _WORDS = ("WHERE", "BY", "ORDER", "LIMIT")
-_RELATIONS = ("<", "<=", "=", "<>")  # of a canonical text, which mirrors the others
 _COUNT_OF_KNOWN = re.compile(r'^sum\(("(?:[^"]|"")+"|\w+) IS NOT NULL\)$', re.IGNORECASE)
 _MOST = 8192  # characters; an expression has at most half of them
 _LONGEST_NEAREST = 1000  # characters of a query that an error repeats
@@ -90,7 +88,7 @@ class Query:
     def __str__(self) -> str:
         words = ", ".join(self.names)
         if self.where is not None:
-            words += f" where {_clause(self.where)}"
+            words += f" where {write_condition(self.where)}"
         keys = [key.written(self.schema) for key in self.by]
         if keys:
             words += f" by {', '.join(keys)}"
@@ -111,7 +109,7 @@ class Query:
         columns = ", ".join([*(key.text for key in self.by), *statistics])
         words = f"SELECT {columns} FROM {table}"  # noqa: S608, for people: no engine sees it
         if self.where is not None:
-            words += f" WHERE {_clause(self.where)}"
+            words += f" WHERE {write_condition(self.where)}"
         if keys:
             words += f" GROUP BY {', '.join(keys)}"
         return words + self._write_ending(statistics, keys, sql=True)
@@ -470,55 +468,5 @@ def _split_clauses(text: str) -> dict[str, str]:
     return {word: text[begin:end] for (word, (_, begin)), end in zip(starts.items(), ends, strict=True)}
 
 
-# Writing.
-
-
 def _columns(schema: Schema) -> frozenset[str]:
     return frozenset(column.name.casefold() for column in schema.released)
-
-
-def _clause(where: Expression) -> str:
-    """Write a condition; in parentheses if a word in it would end it."""
-    text = write_expression(where)
-    capitals = text.upper()
-    if not any(word in capitals for word in WORDS):
-        return text
-    ends = any(piece.depth == 0 and piece.word in WORDS for piece in tokenize(text))
-    return f"({text})" if ends else text
-
-
-def write_expression(expression: Expression) -> str:
-    """Return an expression as text that is read as the same expression."""
-    return bare(_write_dates(expression.canonical, expression.schema))
-
-
-def _write_dates(text: str, schema: Schema) -> str:
-    """Return a canonical text with dates in place of the day numbers that date columns are compared with."""
-    dates = {write_column(column.name): column for column in schema.released if column.is_calendar}
-    if not any(name in text for name in dates):
-        return text
-    inside = f"({text})"
-    days: list[tuple[Token, str]] = []
-    tokens = _join_signs(tokenize(inside))
-    for before, left, relation, right, after in zip(*(tokens[i:] for i in range(5)), strict=False):
-        # A comparison stands in parentheses, so that what is beside it cannot be part of a sum.
-        if (before.text, after.text) != ("(", ")") or relation.text not in _RELATIONS:
-            continue
-        for day, name in ((left, right), (right, left)):
-            if day.text.removeprefix("-").isdigit() and name.text in dates:
-                days.append((day, write_edge(float(day.text), dates[name.text])))
-    for day, written in reversed(days):
-        inside = inside[: day.start] + written + inside[day.end :]
-    return inside[1:-1]
-
-
-def _join_signs(tokens: Sequence[Token]) -> list[Token]:
-    """Return tokens with each minus before a number, after a parenthesis or a relation, as one with it."""
-    joined: list[Token] = []
-    for token in tokens:
-        before = joined[-2].text if len(joined) > 1 else ""
-        if token.kind == "number" and joined[-1:] and joined[-1].text == "-" and before in ("(", *_RELATIONS):
-            minus = joined.pop()
-            token = dataclasses.replace(token, text=f"-{token.text}", start=minus.start)
-        joined.append(token)
-    return joined

@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl
 from discreet.errors import ExpressionRefused, ParameterError
 from discreet.query.intervals import interval_width
 from discreet.query.language import parse
-from discreet.query.language.query import build_query, write_expression
+from discreet.query.language.query import build_query
+from discreet.query.language.writing import write_expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
