@@ -12,7 +12,6 @@ beside the value is recorded whether it is known, and of a condition whether it 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from discreet.errors import ExpressionRefused
@@ -27,8 +26,9 @@ from discreet.query.language._date_nodes import (
     DateShift,
     DateTrunc,
 )
-from discreet.query.language._elementary import EXP_LARGEST, LN_SMALLEST, exponential, logarithm, power
+from discreet.query.language._elementary import power
 from discreet.query.language._normal_form import beyond_calendar, opposite
+from discreet.query.language._partial_operations import apply_function, divide, remainder
 from discreet.query.language._program import Interval, Program, TooWide, exponent
 from discreet.query.language.nodes import (
     Call,
@@ -59,12 +59,11 @@ from discreet.query.language.nodes import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from fractions import Fraction
 
     from discreet.query.curation import Curated, Curation
 
 
-SMALLEST_DENOMINATOR = 1e-9
-_LARGEST_WHOLE = 2.0**53
 _MOST_OPERATIONS = 560
 _MOST_VALUES = 64
 
@@ -155,12 +154,12 @@ class Lowering:
             case Product(factors=factors):
                 return program.combine_balanced(program.multiply, [self.value(factor) for factor in factors])
             case Quotient(numerator=above, denominator=below):
-                return self._quotient(self.value(above), self.value(below))
+                return divide(self.program, self.value(above), self.value(below))
             case Power(base=base, exponent=exponent):
                 place = self.value(base)
                 return power(program, place, exponent) if exponent else program.constant(1.0)
             case Call():
-                return self._call(node)
+                return apply_function(self.program, node.function, self.value(node.argument))
             case Extreme(items=items):
                 return self._extreme(node.function, items)
             case Coalesce(items=items):
@@ -168,7 +167,7 @@ class Lowering:
             case Case():
                 return self._case(node)
             case Remainder(numerator=above, denominator=below):
-                return self._remainder(self.value(above), self.value(below))
+                return remainder(self.program, self.value(above), self.value(below))
             case DateDifference(later=later, earlier=earlier):
                 return program.subtract(self.day(later), self.day(earlier))
             case DateField(field=field, date=date):
@@ -411,98 +410,6 @@ class Lowering:
         if not plus:
             return program.negate(taken)
         return program.subtract(program.combine_balanced(program.add, plus), taken)
-
-    def _quotient(self, above: int, below: int) -> int:
-        if self.program.interval(below).magnitude[0] < SMALLEST_DENOMINATOR:
-            raise ExpressionRefused.not_allowed(
-                "a division by something that could be zero",
-                "Keep the denominator away from zero: x / GREATEST(y, 1).",
-            )
-        return self.program.divide(above, below)
-
-    def _remainder(self, above: int, below: int) -> int:
-        """Record what is left of a division of whole numbers, with the sign of the first."""
-        program = self.program
-        one, two = program.interval(above), program.interval(below)
-        if min(one.quantum, two.quantum) < 0 or max(one.magnitude[1], two.magnitude[1]) >= _LARGEST_WHOLE:
-            raise ExpressionRefused.not_allowed(
-                "MOD of a number that need not be whole", "Write MOD(FLOOR(x), 10), of a number within 2**53."
-            )
-        if two.magnitude[0] < 1.0:
-            raise ExpressionRefused.not_allowed(
-                "a remainder of a division by something that could be zero",
-                "Keep the divisor away from zero: MOD(x, GREATEST(y, 1)).",
-            )
-        size, divisor = program.absolute(above), program.absolute(below)
-        # Below 2**53 the quotient of whole numbers is never rounded up to the next whole one.
-        times = program.floor(program.divide(size, divisor))
-        rest = program.subtract(size, program.multiply(times, divisor))
-        program.narrow(rest, 0.0, min(one.magnitude[1], two.magnitude[1] - 1.0))
-        return self._with_sign(above, rest)
-
-    def _with_sign(self, signed: int, size: int) -> int:
-        """Record a number that is not negative, with the sign of another one."""
-        program, interval = self.program, self.program.interval(signed)
-        if interval.lower >= 0.0:
-            return size
-        if interval.upper <= 0.0:
-            return program.negate(size)
-        below = program.compare("less", signed, program.constant(0.0))
-        return program.select(below, program.negate(size), size)
-
-    def _round(self, argument: int) -> int:
-        """Record the nearest whole number, of two the one that is farther from zero."""
-        program, interval = self.program, self.program.interval(argument)
-        size = program.absolute(argument)
-        below = program.floor(size)
-        up = program.compare("less_equal", program.constant(0.5), program.subtract(size, below))
-        step = program.select(up, program.constant(1.0), program.constant(0.0))
-        place = self._with_sign(argument, program.add(below, step))
-        ends = [
-            math.copysign(math.floor(abs(Fraction(e)) + Fraction(1, 2)), e)
-            for e in (interval.lower, interval.upper)
-        ]
-        program.narrow(place, *(end + 0.0 for end in ends))
-        return place
-
-    def _call(self, node: Call) -> int:
-        """Record a function, and return its place; refuses arguments outside its domain."""
-        program = self.program
-        argument = self.value(node.argument)
-        interval = program.interval(argument)
-        if node.function == "ABS":
-            return program.absolute(argument)
-        if node.function == "SQRT":
-            if interval.lower < 0.0:
-                raise ExpressionRefused.not_allowed(
-                    "SQRT of something that could be negative", "Write SQRT(GREATEST(x, 0))."
-                )
-            return program.sqrt(argument)
-        if node.function == "LN":
-            if interval.lower < LN_SMALLEST:
-                raise ExpressionRefused.not_allowed(
-                    f"LN of something that could be below {LN_SMALLEST:g}",
-                    "Write LN(GREATEST(x, 1)).",
-                )
-            return logarithm(program, argument)
-        if node.function == "EXP":
-            if interval.upper > EXP_LARGEST:
-                raise ExpressionRefused.not_allowed(
-                    f"EXP of something that could pass {EXP_LARGEST:g}", "Write EXP(LEAST(x, 10))."
-                )
-            return exponential(program, argument)
-        word = node.function
-        if interval.magnitude[1] > _LARGEST_WHOLE:
-            raise ExpressionRefused.not_allowed(
-                f"{word} of something that could pass 2**53", f"Write {word}(LEAST(x, 1e6))."
-            )
-        if word == "ROUND":
-            return self._round(argument)
-        return (
-            program.floor(argument)
-            if word == "FLOOR"
-            else program.negate(program.floor(program.negate(argument)))
-        )
 
 
 def _as_condition(node: Node) -> Condition:
