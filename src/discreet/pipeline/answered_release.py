@@ -9,7 +9,7 @@ from discreet.errors import ParameterError
 from discreet.formatting import count_noun
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
-from discreet.pipeline import _release_stages
+from discreet.pipeline import _plan_stages, _release_stages
 from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, check_target_folder, load_signing_key
 from discreet.pipeline._stages import Stages, describe_tuning, parse_about
 from discreet.pipeline.options import Output, RunOptions, check_floors, check_one_target, resolve_method
@@ -115,17 +115,15 @@ def publish_answers(
         with stages.stage("plan") as report:
             plan = releasing.plan(schema, sums.n_rows)
             check_floors(plan, dict(protect or {}))
-            report(_release_stages.describe_plan(releasing, plan))
+            report(_plan_stages.describe_plan(releasing, plan))
         with stages.stage("test") as report:
-            _, audits = _release_stages.attack_plan(
+            _, audits = _plan_stages.attack_plan(
                 releasing, plan, sums.n_rows or 0, run.attack_records, report
             )
         with stages.stage("risk") as report:
-            prior = _release_stages.read_prior(run.public_sample, schema)
-            risk = _release_stages.assess_risk(
-                releasing, plan, sums.n_rows, run.attack_records, report, prior
-            )
-        risk = _release_stages.check_risk(risk, run.accept_risk)
+            prior = _plan_stages.read_prior(run.public_sample, schema)
+            risk = _plan_stages.assess_risk(releasing, plan, sums.n_rows, run.attack_records, report, prior)
+        risk = _plan_stages.check_risk(risk, run.accept_risk)
         with stages.stage("release") as report:
             publication = releasing.publish_database(sums, public / DATA)
             write_answers(public, releasing)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from discreet.pipeline._release_stages import public_length
+from discreet.pipeline._plan_stages import public_length
 from discreet.pipeline.sources import describe_source, find_schema, resolve_source
 from discreet.pipeline.training import DEFAULT_MODEL, is_on_sums, make_learner, refuse_empty_table
 from discreet.query.costs import CostModel

@@ -13,7 +13,7 @@ from discreet.evaluation.samples import PairedSample
 from discreet.evaluation.what_if import what_if
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
-from discreet.pipeline import _release_stages
+from discreet.pipeline import _plan_stages
 from discreet.pipeline._release_stages import usual_delta
 from discreet.pipeline._stages import Stages
 from discreet.pipeline.options import (
@@ -286,7 +286,7 @@ def _plan_at(
     parameters = method.parameters() | {"privacy": promise.to_dict()}
     other = SyntheticRelease.from_parameters(parameters, schema=schema)
     try:
-        plan = other.plan(schema, _release_stages.public_length(schema, n_rows))
+        plan = other.plan(schema, _plan_stages.public_length(schema, n_rows))
         epsilon, delta = total_cost(plan.promises, other)
     except DiscreetError as problem:
         if requested:
@@ -385,19 +385,19 @@ def dry_run(
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
     stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
     with stages.stage("read") as report:
-        n_rows = _release_stages.read_table(resolve_source(source), declared, describe_source(source), report)
+        n_rows = _plan_stages.read_table(resolve_source(source), declared, describe_source(source), report)
     opened = open_table(resolve_source(source), schema=declared)
     with stages.stage("check") as report, opened as table:
         # Compares names and types with the declaration; cells would be read by going through the batches.
         table.batches(declared, ids=declared.id_column is not None)
         report("every declared column is there; no cell was looked at")
     with stages.stage("plan") as report:
-        plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
+        plan = _plan_stages.plan_release(releasing, declared, n_rows, floors, report)
     with stages.stage("test") as report:
-        guesses, audits = _release_stages.attack_plan(releasing, plan, n_rows, attack_records, report)
+        guesses, audits = _plan_stages.attack_plan(releasing, plan, n_rows, attack_records, report)
     with stages.stage("risk") as report:
-        prior = _release_stages.read_prior(public_sample, declared)
-        risk = _release_stages.assess_risk(releasing, plan, n_rows, attack_records, report, prior)
+        prior = _plan_stages.read_prior(public_sample, declared)
+        risk = _plan_stages.assess_risk(releasing, plan, n_rows, attack_records, report, prior)
     blocks = promised_blocks(TableSubject(plan, releasing))
     return DryRun(
         plan=plan,

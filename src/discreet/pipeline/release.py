@@ -12,7 +12,7 @@ from discreet.evaluation.samples import PairedSample
 from discreet.ledger.audit_log import FILE as LOG
 from discreet.ledger.audit_log import TUNED, AuditLog
 from discreet.noise import Stream
-from discreet.pipeline import _release_stages
+from discreet.pipeline import _plan_stages, _release_stages
 from discreet.pipeline._output import (
     INTERNAL,
     PUBLIC,
@@ -260,21 +260,19 @@ def publish(
         parts = None if spark is None else open_parts(table, declared, internal, spark)
         table = table if parts is None else parts.path
         with stages.stage("read") as report:
-            n_rows = _release_stages.read_table(table, declared, label, report)
+            n_rows = _plan_stages.read_table(table, declared, label, report)
         with stages.stage("check") as report:
-            _release_stages.check_cells(table if parts is None else parts, declared, n_rows, report)
+            _plan_stages.check_cells(table if parts is None else parts, declared, n_rows, report)
         with stages.stage("plan") as report:
-            plan = _release_stages.plan_release(releasing, declared, n_rows, floors, report)
+            plan = _plan_stages.plan_release(releasing, declared, n_rows, floors, report)
             if parts is not None:
                 parts.check_method(plan, type(releasing).__name__)
         with stages.stage("test") as report:
-            verdicts, audits = _release_stages.attack_plan(
-                releasing, plan, n_rows, run.attack_records, report
-            )
+            verdicts, audits = _plan_stages.attack_plan(releasing, plan, n_rows, run.attack_records, report)
         with stages.stage("risk") as report:
-            prior = _release_stages.read_prior(run.public_sample, declared)
-            risk = _release_stages.assess_risk(releasing, plan, n_rows, run.attack_records, report, prior)
-        risk = _release_stages.check_risk(risk, run.accept_risk)
+            prior = _plan_stages.read_prior(run.public_sample, declared)
+            risk = _plan_stages.assess_risk(releasing, plan, n_rows, run.attack_records, report, prior)
+        risk = _plan_stages.check_risk(risk, run.accept_risk)
         log.write("risk", verdict=risk.verdict, why=risk.why, accepted=risk.accepted)
         log.write("promise", promises=[kept.to_dict() for kept in plan.promises])
         with stages.stage("release") as report:
