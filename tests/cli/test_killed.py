@@ -115,7 +115,7 @@ def check_next(place: Place, name: str) -> None:
 
 STAGES = [
     ("release", "discreet.tables.external_sort:_Buckets._spill"),
-    ("release", "discreet.tables.writers:_sync_to_disk"),
+    ("release", "discreet.tables.writers:sync_to_disk"),
     ("release", "discreet.pipeline.release:write_report"),
     ("query", "tempfile:mkdtemp"),
     ("query", "discreet.query.engines._duckdb:DuckDBEngine._to_file"),

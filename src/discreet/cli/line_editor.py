@@ -167,5 +167,5 @@ def _write(path: Path, lines: "Sequence[str]", mode: int) -> None:
     """Write lines to a file that its owner alone can read."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | mode, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-        os.fchmod(handle, 0o600)
+        path.chmod(0o600)
         file.writelines(f"{line}\n" for line in lines)

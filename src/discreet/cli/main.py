@@ -1,8 +1,8 @@
 """The command line: all commands, and how an error becomes a sentence and an exit code."""
 
+import contextlib
 import gc
 import json
-import resource
 import signal
 import sys
 import warnings
@@ -80,10 +80,17 @@ app.add_typer(audit_log.app, name="audit-log")
 app.command()(demo.demo)
 
 
+def _forbid_core_files() -> None:
+    """Switch core files off, where the system has them: the image of a crash would hold rows and keys."""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
 def main() -> None:
     """Run the command line; errors of ours become a sentence and an exit code."""
-    # The memory image of a crash would hold rows and keys.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    _forbid_core_files()
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     # A command makes many objects that stay: collecting after every 700 of them takes a tenth of a short one.
     gc.set_threshold(20_000, 20, 20)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, LedgerUnavailable, NotALedger
+from discreet.file_system import BINARY, sync_to_disk
 from discreet.ledger._journal import close_mark, format_number, journal_path, lacks_journal, require_open
 from discreet.ledger._store import PooledStore, Store
 from discreet.ledger.records import FORMAT, draw_key
@@ -183,7 +184,7 @@ class SqliteFile(PooledStore[_OpenFile]):
             finally:
                 for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
                     draft.with_name(name).unlink(missing_ok=True)
-            sync_folder(self._path.parent)
+            sync_to_disk(self._path.parent)
         except (OSError, sqlite3.Error) as error:
             raise self._unavailable(error) from error
         return True
@@ -300,7 +301,7 @@ class SqliteFile(PooledStore[_OpenFile]):
             if not path.exists():
                 # Written under another name first, since two processes may create it at the same time.
                 draft = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-                handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
                 try:
                     os.write(handle, first or draw_key())
                     os.fsync(handle)
@@ -436,12 +437,3 @@ def _fill(connection: sqlite3.Connection, fill: Callable[[Transaction], None]) -
     fill(transaction)
     transaction.flush()
     connection.execute("COMMIT")
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable by syncing it."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

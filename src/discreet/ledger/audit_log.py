@@ -10,7 +10,6 @@ same chain.
 from __future__ import annotations
 
 import errno
-import fcntl
 import getpass
 import hashlib
 import json
@@ -20,6 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from discreet.errors import SourceError
+from discreet.file_system import BINARY, lock_file
 from discreet.privacy.receipt import canonical, installed_versions, now
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class AuditLog:
             os.fsync(handle)
             with suppress(FileNotFoundError):
                 draft.unlink()
-            new = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+            new = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | BINARY, 0o600)
             try:
                 self._position = _append(new, position, [(ROTATED, facts)])
                 os.fsync(new)
@@ -178,7 +178,7 @@ def _user_name() -> str:
     try:
         return f"{getpass.getuser()}@{platform.node()}"
     except (OSError, KeyError):  # a container may run under a number without a name
-        return f"{os.getuid()}@{platform.node()}"
+        return f"{os.getuid() if hasattr(os, 'getuid') else 'unknown'}@{platform.node()}"
 
 
 def _lines(
@@ -223,13 +223,13 @@ def _open_locked(path: Path) -> Iterator[int]:
 def _lock(path: Path) -> int:
     """Return a handle of the permanent log, locked exclusively; the file is made if it is not there."""
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | BINARY, 0o600)
     except OSError as problem:
         raise SourceError(
             f"The audit log {str(path)!r} cannot be written ({problem.strerror}). It is kept beside the "
             "ledger; choose another --ledger, in a folder that may be written to."
         ) from None
-    fcntl.flock(handle, fcntl.LOCK_EX)
+    lock_file(handle)
     return handle
 
 

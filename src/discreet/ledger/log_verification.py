@@ -7,13 +7,13 @@ without reading the rest.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from discreet.errors import SourceError
+from discreet.file_system import lock_file, unlock_file
 from discreet.ledger.audit_log import ROTATED, START, hash_line
 from discreet.ledger.records import LogAnchor
 
@@ -179,11 +179,11 @@ def _open_files(path: Path, opened: ExitStack) -> list[_LogFile]:
             return []
         current = opened.enter_context(path.open("rb"))
         # Lines are only ever added, so the lock is needed for the sizes and names alone.
-        fcntl.flock(current, fcntl.LOCK_SH)
+        lock_file(current.fileno(), shared=True)
         status = os.fstat(current.fileno())
         names = [name for name in rotated_files(path) if not name.samefile(path)]
         rotated = [opened.enter_context(name.open("rb")) for name in names]
-        fcntl.flock(current, fcntl.LOCK_UN)
+        unlock_file(current.fileno())
     except OSError as problem:
         raise SourceError(
             f"The audit log {str(path)!r} must be a file that can be read, and is not ({problem.strerror}). "

@@ -36,7 +36,8 @@ def _count_fork() -> None:
 
 
 # A child in a PID namespace of its own may have its parent's number, hence the count beside it.
-os.register_at_fork(after_in_child=_count_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 def process_mark() -> tuple[int, int]:

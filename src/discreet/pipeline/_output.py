@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from discreet.errors import ParameterError, SourceError
+from discreet.file_system import sync_to_disk
 from discreet.noise import Stream
 from discreet.report.folder.folder import read_bytes, signing_key
 from discreet.report.folder.keys import SHORTEST_PASSPHRASE, recipient_key, seal_key
@@ -216,24 +217,15 @@ def _rename_draft(draft: Path, target: Path, *, replace: bool) -> None:
         if held is not None:
             os.close(held)
     shutil.rmtree(aside, ignore_errors=True)
-    _sync(target.parent)
+    sync_to_disk(target.parent)
 
 
 def _sync_folder(folder: Path) -> None:
     """Write every file and folder below a folder to disk."""
     for place, _, files in os.walk(folder):
         for name in files:
-            _sync(Path(place, name))
-        _sync(Path(place))
-
-
-def _sync(path: Path) -> None:
-    """Write a file or a folder to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            sync_to_disk(Path(place, name))
+        sync_to_disk(Path(place))
 
 
 class ReleaseKey:
@@ -326,7 +318,7 @@ class ReleaseKey:
             file.write(content)
             file.flush()
             os.fsync(handle)
-        _sync(path.parent)
+        sync_to_disk(path.parent)
 
     def resume(self, path: Path, facts: Mapping[str, str]) -> None:
         """Take the key that :meth:`store` wrote; raise SourceError where facts have changed since.

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import hashlib
 import json
 import math
@@ -31,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import DiscreetError, DiscreetWarning, OtherLedger
+from discreet.file_system import lock_file
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
 from discreet.ledger.records import draw_key
@@ -273,7 +273,7 @@ class Registry:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self.folder / _KEY, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock_file(lock)
             yield lock
         finally:
             os.close(lock)

@@ -8,12 +8,14 @@ later process can distinguish leftovers of a killed one, which it removes, from 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from discreet.errors import SourceError
+from discreet.file_system import HAS_NAMELESS_FILES, NO_FOLLOW, lock_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +36,7 @@ def temporary_folder() -> Iterator[Path]:
     Path
         Folder that may hold files, but no folders.
     """
+    _require_nameless_files("Rows that do not fit into memory")
     place = Path(tempfile.gettempdir())
     _remove_abandoned(place)
     handle = None
@@ -84,14 +87,15 @@ def lock(path: Path, *, folder: bool) -> int | None:
         meanwhile.
     """
     try:
-        handle = os.open(path, os.O_NOFOLLOW | (os.O_DIRECTORY if folder else os.O_RDWR))
+        if folder:
+            _require_nameless_files("A folder of private files")
+        handle = os.open(path, NO_FOLLOW | (os.O_DIRECTORY if folder else os.O_RDWR))
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(handle), path.lstat()):
+        if lock_file(handle, wait=False) and os.path.samestat(os.fstat(handle), path.lstat()):
             return handle
-    except (BlockingIOError, FileNotFoundError):
+    except FileNotFoundError:
         pass
     except BaseException:
         # Also when interrupted: nobody else knows the handle.
@@ -110,6 +114,15 @@ def lock_leftover(path: Path, *, folder: bool) -> int | None:
         As for :func:`lock`. Errors of the file system count as None: what cannot be locked stays.
     """
     with contextlib.suppress(OSError):
-        if path.lstat().st_uid == os.geteuid():
+        if not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid():
             return lock(path, folder=folder)
     return None
+
+
+def _require_nameless_files(what: str) -> None:
+    """Raise where a killed process would leave rows in files that anyone can find."""
+    if not HAS_NAMELESS_FILES:
+        raise SourceError(
+            f"{what} would outlive a killed process on this system. Use Linux, macOS or the Windows "
+            "Subsystem for Linux, or a smaller table."
+        )

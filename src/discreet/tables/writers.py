@@ -17,6 +17,7 @@ import duckdb
 import numpy as np
 
 from discreet.errors import ParameterError, SchemaError, SourceError
+from discreet.file_system import sync_to_disk
 from discreet.schema import Column, Schema
 from discreet.tables.arrow import ArrayStream
 from discreet.tables.duckdb import connect, identifier, literal, run_over, split_table_name
@@ -391,9 +392,9 @@ def _write_atomically(path: Path) -> Iterator[Path]:
     try:
         yield draft
         with _explain_errors(path):
-            _sync_to_disk(draft)
+            sync_to_disk(draft)
             draft.replace(path)
-            _sync_to_disk(path.absolute().parent)
+            sync_to_disk(path.absolute().parent)
     finally:
         draft.unlink(missing_ok=True)
         os.close(locked)
@@ -431,14 +432,6 @@ def _explain_errors(path: Path) -> Iterator[None]:
             f"The file {str(path)!r} cannot be written ({problem.strerror}). Check that its folder "
             "may be written to and has room."
         ) from None
-
-
-def _sync_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _write_duckdb(path: Path, table: str | None, writer: _Writer, *, replace: bool) -> int:

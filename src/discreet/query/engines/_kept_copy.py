@@ -9,7 +9,6 @@ out unnoticed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import json
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from discreet.errors import ParameterError
+from discreet.file_system import NO_FOLLOW, lock_file
 from discreet.noise import Stream
 from discreet.privacy.receipt import canonical
 from discreet.query.curation import Version
@@ -144,10 +144,8 @@ class KeptCopy:
         if newest > self._started - _SETTLED or self._describe_files() != self._manifest:
             return
         draft = self._path.with_suffix(".part")
-        with os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "wb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with os.fdopen(os.open(draft, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600), "wb") as file:
+            if not lock_file(file.fileno(), wait=False):
                 return  # another process keeps the same table
             file.truncate()
             salt = Stream().words(_SALT // 8).tobytes()

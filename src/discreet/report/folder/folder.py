@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 from discreet import learn
 from discreet.errors import DiscreetError, ParameterError, SourceError
+from discreet.file_system import BINARY, NO_FOLLOW, NON_BLOCKING
 from discreet.report.folder._data_package import data_package
 from discreet.report.folder._metadata import croissant, model_card
 from discreet.report.folder._readme import readme
@@ -246,7 +247,7 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
 def _open_file(path: Path) -> Iterator[BinaryIO]:
     """Yield an open plain file; links are not followed, and pipes are not waited for."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | NO_FOLLOW | NON_BLOCKING | BINARY)
         with open(handle, "rb") as file:  # noqa: PTH123 - a handle, not a path
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise SourceError(f"The file {path.name} must be a plain file, and is something else.")

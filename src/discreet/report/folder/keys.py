@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from discreet.errors import ParameterError, SourceError
+from discreet.file_system import NO_FOLLOW
 from discreet.noise import Stream
 from discreet.noise.stream import KEY_BYTES
 from discreet.report.folder.folder import read_bytes
@@ -250,7 +251,7 @@ def _load_private_key(pem: bytes, password: bytes | None) -> X25519PrivateKey:
 def _write_once(path: Path, content: bytes) -> None:
     """Write a new file for its owner alone, and flush it to disk; an existing file is never replaced."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o600)
         with open(handle, "wb") as file:  # noqa: PTH123 - a handle, not a path
             file.write(content)
             file.flush()
