@@ -34,6 +34,9 @@ def test_a_wide_interval_stops_nothing_where_a_promise_bounds_the_gain() -> None
     assert an_attack(**wide, bound=0.95).is_above  # which allows nearly every gain
     assert not an_attack(**wide, bound=0.4).is_above
     assert an_attack(success=0.2, lower=0.15, upper=0.25, bound=0.4).is_above
+    # Whoever compares the shown share with its threshold must not read that it is below.
+    risk = judge([an_attack(**wide, bound=0.4)], (), gain_bound=0.3, people=1, row_level=True)
+    assert (risk.verdict, risk.why[:52]) == ("yes", "No attack is above its threshold by more than chance")
 
 
 @pytest.mark.parametrize(

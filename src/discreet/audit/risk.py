@@ -255,6 +255,9 @@ def judge(
     """
     verdict: RiskVerdict = "yes"
     above = [one for one in attacks if one.is_above]
+    below = "Every attack stays below its threshold"
+    if any(one.success > one.threshold for one in attacks):
+        below = "No attack is above its threshold by more than chance"
     if above:
         verdict = "no"
         worst = max(above, key=lambda one: one.gain / LIMITS[one.attack])
@@ -267,20 +270,19 @@ def judge(
     elif gain_bound is None:
         verdict = "with care"
         why = (
-            "Every attack stays below its threshold, and no promise of differential privacy bounds what "
+            f"{below}, and no promise of differential privacy bounds what "
             "somebody gains who knows more than these attackers."
         )
     elif gain_bound > MOST_GAIN:
         verdict = "with care"
         allowed = "any gain" if gain_bound > _ALL else f"a gain of up to {percent(gain_bound, rounding='up')}"
         why = (
-            "Every attack stays below its threshold on average over people, but about somebody who stands "
-            f"out the promise allows {allowed}."
+            f"{below} on average over people, but about somebody who stands out the promise allows {allowed}."
         )
     else:
         why = (
-            "Every attack stays below its threshold, and whatever else an attacker knows, the promise lets "
-            f"nobody gain more than {percent(gain_bound, rounding='up')}."
+            f"{below}, and whatever else an attacker knows, the promise lets nobody gain "
+            f"more than {percent(gain_bound, rounding='up')}."
         )
     risk = Risk(
         attacks=tuple(attacks), sentence="", advice=(), verdict=verdict, why=why, people=people,
