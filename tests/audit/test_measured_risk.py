@@ -9,14 +9,14 @@ import pytest
 from scipy import special
 
 from discreet import Column, Schema
-from discreet.audit import measure_risk
+from discreet.audit import _risk_measurement, measure_risk
 from discreet.audit._made_up_people import LAWS, PeopleLaw, grid_rows
 from discreet.audit._members import largest_success
 from discreet.audit._mixture import log_sum_exp
 from discreet.audit._row_risk import RowScores, tails
 from discreet.audit._table_risk import TableScores
 from discreet.noise import Stream
-from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP
+from discreet.privacy import ApproxDP, ErrorFloor, GaussianDP, NoPromise, PureDP
 from discreet.release import (
     BoundedRelease,
     CoarseRelease,
@@ -292,3 +292,26 @@ def test_sums_of_exponentials_equal_those_of_scipy(axis: int) -> None:
     logs[0, 1], logs[1, :, 2], logs[2] = -np.inf, -np.inf, -np.inf
     assert log_sum_exp(logs, axis) == pytest.approx(special.logsumexp(logs, axis=axis), rel=1e-14)
     assert log_sum_exp(logs, axis, keepdims=True).ndim == 3
+
+
+@pytest.mark.slow
+def test_columns_are_screened_without_a_change_of_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [Column(f"x{j}", lower=0, upper=100) for j in range(5)]
+    # Of the last column the noise hides little: its cells are guessed best, and it tells most.
+    schema = Schema(columns=columns)
+    floors = ErrorFloor(x0=25.0, x1=25.0, x2=25.0, x3=25.0, x4=3.0)
+    method = GaussianRelease(privacy=floors, schema=schema)
+    plan = method.plan(schema, 300)
+    screened = measure_risk(method, plan, 300)
+    monkeypatch.setattr(_risk_measurement, "_SCREENED", 10**9)
+    whole = measure_risk(method, plan, 300)
+    assert screened == whole
+    guessed = screened.worst("attribute inference")
+    assert guessed is not None
+    assert guessed.column == "x4"
+    # A twin that takes a column that tells little states another one.
+    last = lambda risk, law, scores: scores.by_information[-1:]  # noqa: E731
+    monkeypatch.setattr(_risk_measurement._RowRisk, "_most_guessed", last)
+    twin = measure_risk(method, plan, 300).worst("attribute inference")
+    assert twin is not None
+    assert twin.column != "x4"

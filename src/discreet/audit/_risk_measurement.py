@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from discreet.release import ReleaseMethod, ReleasePlan
 
 Scores: TypeAlias = RowScores | TableScores
+_SCREENED, _STATED = 200, 3
+"""People by whom columns are compared first, and columns whose cells are then guessed for all people."""
 FEW = 3
 """Number of columns that an attacker with little knowledge has."""
 _FACTORS = (2.0, 4.0, 8.0)
@@ -180,7 +182,7 @@ class _RowRisk:
         progress(0.3)
         guesses: list[AttackRisk] = []
         for done, (name, one) in enumerate(self._scores):
-            guesses += [self._guess(name, one, j) for j in one.by_information]
+            guesses += [self._guess(name, one, j) for j in self._most_guessed(name, one)]
             progress(0.3 + 0.7 * (done + 1) / len(self._scores))
         # What is guessed by whoever knows the declared rows is stated in any case.
         parts = [
@@ -226,6 +228,19 @@ class _RowRisk:
             f"Somebody who knows {known} says correctly in {percent(float(success.mean()))} of cases whether "
             f"that person is in the table; by chance, in {percent(0.5)}.",
         )  # fmt: skip
+
+    def _most_guessed(self, law: str, scores: Scores) -> list[int]:
+        """Return the columns whose cells the attacker gains most about, by the first people alone.
+
+        Only the largest gain is stated. A column above its threshold is among the largest of the first
+        people, unless others are above it as well.
+        """
+        columns = scores.by_information
+        if isinstance(scores, TableScores) or len(columns) <= _STATED or len(scores.place) <= _SCREENED:
+            return columns
+        first = scores.take(_SCREENED)
+        found = {j: self._guess(law, first, j) for j in columns}
+        return sorted(columns, key=lambda j: (-found[j].gain, j))[:_STATED]
 
     def _guess(self, law: str, scores: Scores, unknown: int) -> AttackRisk:
         """Return how often the attacker guesses a cell of a person whose other cells are known."""
