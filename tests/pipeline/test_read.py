@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from discreet import Column, Database, Ledger, PureDP, Schema, read
-from discreet.errors import BudgetExceeded, SchemaError
+from discreet.errors import BudgetExceeded, DataError, SchemaError
+from discreet.pipeline.query_session import QuerySession
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,3 +55,17 @@ def test_a_ledger_given_open_stays_open(tmp_path: Path) -> None:
         with read(write_table(tmp_path), schema=SCHEMA, ledger=ledger) as table:
             table.count("age > 30", privacy=PureDP(1.0))
         assert len(ledger.entries()) == 1
+
+
+@pytest.mark.parametrize("ledger", [None, False])
+def test_a_table_without_rows_is_refused_by_both_before_a_ledger_is_made(tmp_path: Path, ledger: Any) -> None:
+    path = tmp_path / "wards.csv"
+    path.write_text("age\n")
+    refused = r"wards\.csv must have at least one row, and has none\."
+    with pytest.raises(DataError, match=refused):
+        read(path, schema=SCHEMA, ledger=ledger)
+    with QuerySession(path, schema=SCHEMA, ledger=ledger) as session, pytest.raises(DataError, match=refused):
+        session.query("count", privacy=PureDP(1.0))
+    assert [file.name for file in tmp_path.iterdir()] == ["wards.csv"]
+    with pytest.raises(DataError, match="must have at least one row"):
+        read({"age": []}, schema=SCHEMA, ledger=False)

@@ -84,11 +84,12 @@ def read(
     declared = find_schema(source, schema)
     table = _check_columns(source, declared)
     opened = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger, log=True)
-    if opened is None or opened is ledger or opened.url == ":memory:":
-        return Database(table, schema=declared, ledger=opened)
-    # Opened again by the database, which then closes it.
-    opened.close()
-    return Database(table, schema=declared, ledger=opened.url)
+    place: Any = opened
+    if opened is not None and opened is not ledger and opened.url != ":memory:":
+        # Opened again by the database, which then closes it.
+        opened.close()
+        place = opened.url
+    return _refuse_empty(Database(table, schema=declared, ledger=place), source)
 
 
 class QuerySession:
@@ -249,8 +250,7 @@ class QuerySession:
         try:
             database = Database(table, schema=self.schema, ledger=self._ledger)
             self._database, self._is_charged = database, charged
-            if database.n_rows == 0:
-                raise DataError(f"{describe_source(self._source)} must have at least one row, and has none.")
+            _refuse_empty(database, self._source)
         except BaseException:
             # Also when interrupted: a database without its rows must not answer the next question.
             self.close()
@@ -333,7 +333,7 @@ class QuerySession:
 
 
 def _check_columns(source: Any, schema: Schema) -> Any:
-    """Return the table as an engine reads it; refuse one whose columns are not those of the schema.
+    """Return the table as an engine reads it; refuse one without rows or with columns of another schema.
 
     The check comes before the ledger is made. Spark checks its tables itself.
     """
@@ -342,5 +342,20 @@ def _check_columns(source: Any, schema: Schema) -> Any:
         isinstance(table, str) or hasattr(table, "__fspath__")
     ):
         with open_table(table, schema=schema) as opened:
-            opened.batches(schema, ids=schema.id_column is not None)
+            batches = opened.batches(schema, ids=schema.id_column is not None, rows=1)
+            # The first row of a file is at hand; a server would begin to send them all.
+            if "://" not in str(table) and next(batches, None) is None:
+                raise _without_rows(source)
     return table
+
+
+def _refuse_empty(database: Database, source: Any) -> Database:
+    """Return a database; close and refuse one without rows, about which there is nothing to ask."""
+    if database.n_rows == 0:
+        database.close()
+        raise _without_rows(source)
+    return database
+
+
+def _without_rows(source: Any) -> DataError:
+    return DataError(f"{describe_source(source)} must have at least one row, and has none.")
