@@ -298,6 +298,19 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     Reference
     ---------
     ``docs/reference/statement.md``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from discreet import ApproxDP, Column, publish_model
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99),
+    ...                          Column("owner", values=("no", "yes"), closed=True)], target="owner")
+    >>> rows = {"age": [20, 70] * 2000, "owner": ["no", "yes"] * 2000}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = publish_model(rows, schema=schema, ledger=False, out=f"{folder}/model",
+    ...                          privacy=ApproxDP(1, 1e-6))
+    ...     load_model(done.public).predict({"age": [20, 70]}).tolist()
+    ['no', 'yes']
     """
     folder = Path(path)
     folder = folder / PUBLIC if not (folder / STATEMENT).exists() else folder

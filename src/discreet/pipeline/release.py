@@ -176,14 +176,14 @@ def publish(
     >>> from discreet import Column, Schema
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     result = publish(
-    ...         {"age": [34.0, 61.0, 47.0]},
+    ...         {"age": [34.0, 61.0, 47.0] * 100},
     ...         schema=Schema(columns=[Column("age", lower=17, upper=90, measure="years")]),
-    ...         protect={"age": 9},
+    ...         protect={"age": 18},
     ...         ledger=False,
     ...         out=f"{folder}/release",
     ...     )
     ...     sorted(path.name for path in result.public.iterdir())[:2], result.rows[0].verdict
-    (['SHA256SUMS', 'croissant.json'], 'holds')
+    (['README.txt', 'SHA256SUMS'], 'holds')
     """
     if isinstance(source, PrivateTable):
         for name, given in (("schema", schema), ("ledger", ledger), ("escrow", escrow)):

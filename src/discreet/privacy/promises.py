@@ -67,6 +67,13 @@ class PureDP(Promise):
     Reference
     ---------
     Dwork, McSherry, Nissim and Smith 2006. ``docs/explanation/theorems/composition.md``.
+
+    Examples
+    --------
+    >>> PureDP(1.0).epsilon_at(0.0)
+    1.0
+    >>> PureDP(0.5, unit="household").unit
+    'household'
     """
 
     kind: ClassVar[str] = "pure-dp"
@@ -117,6 +124,11 @@ class ApproxDP(Promise):
     ---------
     Dwork, Kenthapadi, McSherry, Mironov and Naor 2006; Kairouz, Oh and Viswanath 2015.
     ``docs/explanation/theorems/composition.md``.
+
+    Examples
+    --------
+    >>> print(ApproxDP(1, 1e-6))
+    epsilon = 1, delta = 1e-06 (replace-one, person)
     """
 
     kind: ClassVar[str] = "approx-dp"
@@ -180,6 +192,11 @@ class ZCDP(Promise):
     ---------
     Bun and Steinke 2016; read as (epsilon, delta) by Canonne, Kamath and Steinke 2020, corollary 13.
     ``docs/explanation/theorems/composition.md``.
+
+    Examples
+    --------
+    >>> f"{ZCDP(0.01).epsilon_at(1e-6):.3f}"
+    '0.622'
     """
 
     kind: ClassVar[str] = "zcdp"
@@ -226,6 +243,11 @@ class GaussianDP(Promise):
     ---------
     Dong, Roth and Su 2022; the curve is Balle and Wang 2018, theorem 8.
     ``docs/explanation/theorems/composition.md``.
+
+    Examples
+    --------
+    >>> f"{GaussianDP(0.5).epsilon_at(1e-6):.3f}"
+    '2.254'
     """
 
     kind: ClassVar[str] = "gaussian-dp"
@@ -271,6 +293,11 @@ class NoPromise(Promise):
     Reference
     ---------
     ``docs/explanation/theorems/composition.md``.
+
+    Examples
+    --------
+    >>> print(NoPromise("the rows are made up"))
+    no promise (the rows are made up)
     """
 
     kind: ClassVar[str] = "no-promise"

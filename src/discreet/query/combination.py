@@ -188,7 +188,7 @@ def combine_results(terms: Sequence[ResultTerm]) -> CombinedResult:
     ...     for times, key, value in ((1, "f", 310.0), (-1, "m", 290.0))
     ... )
     >>> print(combine_results([women, men]).words)
-    count by sex [f] - count by sex [m] = 20.0 rows, between 11.7 and 28.3: different from zero at 95 %.
+    count by sex [f] - count by sex [m] = 20.0 rows, between 11.6 and 28.4: different from zero at 95 %.
     """
     if not terms:
         raise ParameterError("terms of combine_results must be at least one, and are none.")

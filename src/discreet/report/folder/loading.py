@@ -174,6 +174,18 @@ def load_release(path: str | os.PathLike[str]) -> PublishedTable:
     Reference
     ---------
     docs/explanation/theorems/noise-aware.md
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from discreet import Column, PureDP, Schema, publish
+    >>> schema = Schema(columns=[Column("owner", values=("no", "yes"), closed=True)])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = publish({"owner": ["no", "yes"] * 500}, schema=schema, method="coarse", privacy=PureDP(2),
+    ...                    ledger=False, out=f"{folder}/release")
+    ...     share = load_release(done.public).proportion("owner = 'yes'")
+    >>> 0.3 < share.cells[0].value < 0.7
+    True
     """
     folder = Path(path)
     if (folder / "public").is_dir() and not (folder / STATEMENT).exists():

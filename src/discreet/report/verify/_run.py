@@ -115,6 +115,19 @@ def verify(
     Reference
     ---------
     docs/howto/verify-a-release.md
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from discreet import ApproxDP, Column, Schema, publish_model
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99),
+    ...                          Column("owner", values=("no", "yes"), closed=True)], target="owner")
+    >>> rows = {"age": [20, 70] * 2000, "owner": ["no", "yes"] * 2000}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = publish_model(rows, schema=schema, ledger=False, out=f"{folder}/model",
+    ...                          privacy=ApproxDP(1, 1e-6))
+    ...     verify(done.public).ok
+    True
     """
     if (key is None) != (source is None):
         raise ParameterError(
