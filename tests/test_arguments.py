@@ -12,7 +12,7 @@ import pytest
 import discreet as typed
 from discreet import ZCDP, ApproxDP, Column, GaussianDP, PureDP, Schema
 from discreet.arguments import CheckedArguments, checked_arguments
-from discreet.errors import ArgumentError, DiscreetError
+from discreet.errors import ArgumentError, DiscreetError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,3 +112,32 @@ def test_other_type_errors_pass_and_signatures_stay() -> None:
     assert list(inspect.signature(PureDP).parameters)[:1] == ["epsilon"]
     assert list(inspect.signature(Column).parameters)[:2] == ["name", "type"]
     assert pickle.loads(pickle.dumps(PureDP(1.0))) == PureDP(1.0)
+
+
+FUNCTIONS = [
+    getattr(discreet, name)
+    for name in discreet.__all__
+    if name != "connect"
+    and inspect.isfunction(getattr(discreet, name))
+    and not any(
+        p.kind is p.VAR_KEYWORD for p in inspect.signature(getattr(discreet, name)).parameters.values()
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "function", [*FUNCTIONS, discreet.Ledger.open], ids=lambda function: function.__name__
+)
+def test_a_misspelt_option_of_a_function_is_answered(function: Callable[..., object]) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    given = {p.name: None for p in parameters if p.default is p.empty}
+    with pytest.raises(ArgumentError, match=r"There is no argument 'nonsense_'\. It has "):
+        function(**given, nonsense_=1)
+
+
+def test_a_floor_without_a_column_and_text_for_an_aggregate_are_answered() -> None:
+    with pytest.raises(ParameterError, match=r"Write ErrorFloor\(age=9\)"):
+        discreet.ErrorFloor(9)
+    database = discreet.Database({"age": [1.0], "sick": [0]}, schema=SCHEMA)
+    with pytest.raises(ParameterError, match=r"Give text to query\(\) or preview\(\)"):
+        database.ask("count", privacy=discreet.PureDP(1))

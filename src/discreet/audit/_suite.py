@@ -22,6 +22,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from discreet.arguments import checked_arguments
 from discreet.audit._base import VERDICTS, AuditResult, MechanismDraws, MechanismPair, SingleDraws
 from discreet.audit._bounds import check_failure_probability
 from discreet.audit._density import LawPair, density
@@ -107,6 +108,7 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
+@checked_arguments
 def run_audit(
     subject: Any,
     attack: str | None = None,

@@ -7,6 +7,7 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from discreet.arguments import checked_arguments
 from discreet.errors import LedgerError, LedgerTampered
 from discreet.ledger._account import ChargeTotals
 from discreet.ledger._caps import write_caps
@@ -99,6 +100,7 @@ class Ledger:
         self._totals = ChargeTotals(opening.owner_caps)
 
     @classmethod
+    @checked_arguments
     def open(
         cls,
         path_or_url: str | os.PathLike[str],

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from discreet.arguments import checked_arguments
 from discreet.errors import ParameterError, SourceError
 from discreet.formatting import count_noun
 from discreet.learn import METHODS
@@ -276,6 +277,7 @@ def publish_model(
     )
 
 
+@checked_arguments
 def load_model(path: str | os.PathLike[str]) -> Any:
     """Read a published model into an estimator that takes rows as they are.
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from discreet.arguments import checked_arguments
 from discreet.errors import DataError
 from discreet.ledger import Ledger
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_ledger, find_schema, resolve_source
@@ -33,6 +34,7 @@ Charges: TypeAlias = "tuple[Account | None, dict[str, list[Promise]]]"
 """Budget of a ledger, None without one; and by the text of each question what was charged for it."""
 
 
+@checked_arguments
 def read(
     source: Any,
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +21,6 @@ from discreet.privacy._base import (
 from discreet.privacy.rounding import exact, float_up, root_down
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Self
 
     from discreet.schema.schema import Neighbors
@@ -150,6 +150,11 @@ class ErrorFloor(Promise):
             named.update(entries)
         else:
             named["entries"] = entries
+        if columns is not None and not isinstance(columns, Mapping):
+            raise ParameterError(
+                f"columns of ErrorFloor must name a column for each floor, was {columns!r}. "
+                f"Write ErrorFloor(age={columns!r}), or a mapping."
+            )
         for name, floor in [*(columns or {}).items(), *floors.items()]:
             if not isinstance(name, str) or not name or name in named:
                 raise ParameterError(

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import PromiseError
+from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import format_share, number
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, PureDP, Spending, promise_from_dict
 from discreet.privacy.calibration import gaussian_epsilon, gaussian_mu
@@ -312,6 +312,11 @@ class CostModel:
         question, privacy, variance
             As for :meth:`CostedTable.cost`.
         """
+        if isinstance(question, str):
+            raise ParameterError(
+                f"question must be an aggregate such as Histogram(['sex']), was the text {question!r}. "
+                "Give text to query() or preview()."
+            )
         bound = question.bind(self._curation, self.neighbors)
         return bound, QueryNoise.candidates(bound, self.schema, privacy=privacy, variance=variance)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.arguments import checked_arguments
 from discreet.errors import DataError, ParameterError, SourceError
 from discreet.learn.noise_aware.rows import read_rows
 from discreet.noise_law import ColumnLaw, NoiseLaw, SampledLaw, law_from_dict
@@ -153,6 +154,7 @@ def _feature_column(column: Column) -> Column:
     return dataclasses.replace(column, role="sensitive", closed=column.is_closed if column.values else None)
 
 
+@checked_arguments
 def load_release(path: str | os.PathLike[str]) -> PublishedTable:
     """Return the release in a public folder, after checking the hashes of its files.
 

@@ -16,6 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from discreet import formatting
+from discreet.arguments import checked_arguments
 from discreet.audit import Risk
 from discreet.report.pages import (
     _attacks,
@@ -41,6 +42,7 @@ _TEMPLATES = Path(__file__).parents[1] / "templates"
 _CURVES_SHOWN = 4
 
 
+@checked_arguments
 def write_report(path: str | Path, statement: Statement, findings: Findings) -> None:
     """Write the internal report.
 

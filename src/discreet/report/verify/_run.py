@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from discreet.arguments import checked_arguments
 from discreet.audit import attack_file, attack_published
 from discreet.errors import DiscreetWarning, ParameterError
 from discreet.noise import Stream
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", Statement, ModelStatement)
 
 
+@checked_arguments
 def verify(
     path: str | os.PathLike[str],
     *,
