@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import parse_qs, unquote
 
 import numpy as np
@@ -17,6 +14,7 @@ import numpy as np
 from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError, SourceError
 from discreet.tables.arrow import read_stream
+from discreet.tables.batch_stream import resize
 from discreet.tables.cell_encoding import MISSING_CODE, projection
 from discreet.tables.files import list_parquet, open_file
 from discreet.tables.postgres import SCHEMES, PostgresSource
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
     from discreet.schema.dialect import TableDraft
 
     Piece: TypeAlias = list[AnyArray]
-
-_Batch = TypeVar("_Batch")
-_DEPTH = 2  # batches that wait
 
 
 ROWS = 2**16
@@ -250,7 +245,7 @@ class Table:
         with contextlib.closing(
             self._read_pieces(schema, columns, places, types, id_texts, id_salt)
         ) as pieces:
-            for piece in _resize(pieces, rows):
+            for piece in resize(pieces, rows):
                 texts = piece.pop() if id_texts else None
                 fingerprints = piece.pop() if ids else None
                 named = {
@@ -465,71 +460,3 @@ def _check_names(names: Sequence[str], label: str) -> None:
 def _list_names(names: Sequence[str], most: int = 8) -> str:
     listed = ", ".join(repr(name[:40]) for name in names[:most])
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
-
-
-def _resize(pieces: Iterator[Piece], rows: int) -> Iterator[Piece]:
-    """Yield the rows of all pieces again in pieces of ``rows`` rows; the last may have fewer."""
-    parts: list[Piece] = []
-    count = 0
-    for piece in pieces:
-        start, length = 0, len(piece[0])
-        while start < length:
-            end = min(length, start + rows - count)
-            parts.append([values[start:end] for values in piece])
-            count += end - start
-            start = end
-            if count == rows:
-                yield _join(parts)
-                parts, count = [], 0
-    if parts:
-        yield _join(parts)
-
-
-def _join(pieces: list[Piece]) -> Piece:
-    if len(pieces) == 1:
-        return pieces[0]
-    return [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
-
-
-def prefetch(batches: Generator[_Batch, None, None]) -> Iterator[_Batch]:
-    """Yield the batches of a generator that runs in its own thread, two batches in advance.
-
-    Exceptions of the generator are raised here. Once this iterator is closed or has raised, the thread has
-    ended and the generator is closed.
-    """
-    waiting: queue.Queue[tuple[_Batch] | BaseException | None] = queue.Queue(_DEPTH)
-    stopped = threading.Event()
-
-    def put(item: tuple[_Batch] | BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                waiting.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return
-
-    def work() -> None:
-        last: BaseException | None = None
-        try:
-            with closing(batches):
-                for batch in batches:
-                    put((batch,))
-                    if stopped.is_set():
-                        return
-        except BaseException as problem:  # raised again in the consumer's thread
-            last = problem
-        put(last)
-
-    worker = threading.Thread(target=work, name="batches", daemon=True)
-    worker.start()
-    try:
-        while True:
-            item = waiting.get()
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item[0]
-    finally:
-        stopped.set()
-        worker.join()
