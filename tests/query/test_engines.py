@@ -32,7 +32,8 @@ from discreet.query.aggregates import (
 )
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.engines.base import ROWS, Engine, EngineCells, Tally, curated_batches
+from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
+from discreet.query.engines.tasks import EngineCells
 from discreet.query.features import ONE, Features
 from discreet.query.language import parse
 from discreet.query.language._program import values

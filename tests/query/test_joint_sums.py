@@ -28,7 +28,7 @@ from discreet.query.aggregates import (
 from discreet.query.aggregates._joint import balanced_weights
 from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
-from discreet.query.engines.base import EngineCells
+from discreet.query.engines.tasks import EngineCells
 from discreet.query.language.query import parse_query
 from discreet.query.statistics import plan_query
 from discreet.schema import Column, Schema

@@ -22,7 +22,7 @@ from discreet.query.calibration import QueryNoise
 from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.engines.base import KernelTotals, Tables
+from discreet.query.engines.tasks import KernelTotals, Tables
 from discreet.query.features import Band
 from discreet.query.passes import MarginalsPass
 from discreet.schema import Column, Schema

@@ -15,7 +15,7 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.noise import subsample
 from discreet.privacy import GaussianDP, NoPromise, PureDP
 from discreet.query.aggregates import BoundAggregate
-from discreet.query.engines.base import EngineTask
+from discreet.query.engines.tasks import EngineTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

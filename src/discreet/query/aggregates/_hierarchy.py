@@ -23,7 +23,7 @@ from discreet.query.aggregates.histogram import (
     key_among,
     plain_edges,
 )
-from discreet.query.engines.base import EngineCells, Tables
+from discreet.query.engines.tasks import EngineCells, Tables
 from discreet.query.language._expression import parse_where
 from discreet.query.language._sql import bigint, write
 

@@ -27,7 +27,7 @@ from discreet.query.aggregates.histogram import (
     plain_edges,
 )
 from discreet.query.curation import BITS
-from discreet.query.engines.base import EngineCells, EngineTask, Tables
+from discreet.query.engines.tasks import EngineCells, EngineTask, Tables
 from discreet.query.language._expression import parse_where
 from discreet.query.language._sql import bigint
 

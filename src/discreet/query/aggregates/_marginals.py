@@ -19,7 +19,7 @@ from discreet.query.aggregates.histogram import (
     check_edges,
     plain_edges,
 )
-from discreet.query.engines.base import EngineCells, KernelTotals, Tables
+from discreet.query.engines.tasks import EngineCells, KernelTotals, Tables
 from discreet.query.features import Band
 from discreet.query.passes import MarginalsPass
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray, Floats
     from discreet.query.curation import Curation
-    from discreet.query.engines.base import EngineTask
+    from discreet.query.engines.tasks import EngineTask
     from discreet.schema.schema import Neighbors
 
 MOST_TABLES = 8192

@@ -11,7 +11,7 @@ from sqlglot import exp
 from discreet.errors import ParameterError
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells
 from discreet.query.curation import BITS
-from discreet.query.engines.base import EngineTotals
+from discreet.query.engines.tasks import EngineTotals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from sqlglot import exp
 from discreet.errors import ParameterError
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, expression_text
 from discreet.query.aggregates.histogram import _group_key, canonical_keys, check_edges, plain_edges
-from discreet.query.engines.base import EngineCells, UnitCounts
+from discreet.query.engines.tasks import EngineCells, UnitCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

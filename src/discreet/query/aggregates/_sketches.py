@@ -11,7 +11,7 @@ import numpy as np
 from discreet.errors import ParameterError
 from discreet.query._person_signs import SketchPass
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells
-from discreet.query.engines.base import KernelTotals
+from discreet.query.engines.tasks import KernelTotals
 from discreet.query.features import ONE, Features
 
 if TYPE_CHECKING:

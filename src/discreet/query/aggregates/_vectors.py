@@ -11,7 +11,7 @@ import numpy as np
 from discreet.errors import ParameterError
 from discreet.query.aggregates.base import Aggregate, BoundAggregate, check_cells, root_up
 from discreet.query.aggregates.histogram import check_edges, plain_edges, starts_of
-from discreet.query.engines.base import KernelTotals
+from discreet.query.engines.tasks import KernelTotals
 from discreet.query.features import ONE, Features, center_of, square_of
 from discreet.query.passes import (
     SIGMOID_BITS,

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from discreet.errors import ParameterError
 from discreet.query.curation import BITS, Curation
-from discreet.query.engines.base import EngineTotals
+from discreet.query.engines.tasks import EngineTotals
 from discreet.query.language._sql import bigint
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from discreet._types import AnyArray, Floats
     from discreet.query.curation import Curated
-    from discreet.query.engines.base import Engine, EngineTask
+    from discreet.query.engines.base import Engine
+    from discreet.query.engines.tasks import EngineTask
     from discreet.schema.schema import Neighbors
 
 

@@ -20,7 +20,7 @@ from discreet.query.aggregates.base import (
     parse_expression,
     term_of,
 )
-from discreet.query.engines.base import EngineCells, Tables
+from discreet.query.engines.tasks import EngineCells, Tables
 from discreet.query.language import parse_axis
 from discreet.query.language._sql import bigint, double
 

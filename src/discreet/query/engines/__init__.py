@@ -1,14 +1,16 @@
 """Engines that compute exact sums: one adapter for each, all with the same integers.
 
-``base`` is the interface of an engine; ``_duckdb`` is the default; ``_postgres`` and ``_spark`` need their
-extras and are imported when they are used; ``_sql_text`` writes their SQL.
+``base`` is the interface of an engine, and ``tasks`` are what it computes; ``_duckdb`` is the default;
+``_postgres`` and ``_spark`` need their extras and are imported when they are used; ``_sql_text`` writes their
+SQL.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from discreet.query.engines.base import Engine, EngineCells, Kernel
+from discreet.query.engines.base import Engine
+from discreet.query.engines.tasks import EngineCells, Kernel
 
 __all__ = ["Engine", "EngineCells", "Kernel", "engine_for"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
     from discreet._types import AnyArray, Ints
-    from discreet.query.engines.base import Kernel
+    from discreet.query.engines.tasks import Kernel
 
 _serial = itertools.count()
 _ID_TYPES = {"string", "varchar", "char", "byte", "short", "integer", "long"}
