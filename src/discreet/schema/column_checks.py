@@ -10,13 +10,19 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-import unicodedata
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from discreet.arguments import nearest
 from discreet.schema.dialect import text_format_problems
-from discreet.schema.notation import UNFILLED, Blank, Notation, drop_zero_fraction, quote_value
+from discreet.schema.notation import (
+    Blank,
+    Notation,
+    drop_zero_fraction,
+    has_control_characters,
+    quote_value,
+    text_problems,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +71,7 @@ def column_problems(column: Column, notation: Notation) -> list[str]:
 
 def _name_problem(name: Any) -> str | None:
     if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name == name.strip():
-        if not _has_control_characters(name):
+        if not has_control_characters(name):
             return None
         rest = "without control characters"
     else:
@@ -169,7 +175,7 @@ def _list_problems(c: Any, notation: Notation) -> Iterator[str]:
             f"came twice. Write {notation.column(c.name, values=tuple(dict.fromkeys(c.values)))}."
         )
     hidden = [
-        v for v in c.values if isinstance(v, str) and (_has_control_characters(v) or len(v) > _LONGEST_NAME)
+        v for v in c.values if isinstance(v, str) and (has_control_characters(v) or len(v) > _LONGEST_NAME)
     ]
     if hidden:
         yield (
@@ -463,18 +469,6 @@ def _note_problems(c: Any, notation: Notation) -> Iterator[str]:
         yield from text_problems(getattr(c, key), key, notation)
 
 
-def text_problems(text: Any, key: str, notation: Notation) -> Iterator[str]:
-    """Yield the problem of a text for people that is empty, unfilled or not printable."""
-    if text is None:
-        return
-    if not isinstance(text, str) or not text.strip():
-        yield f"{notation[key]} must be a string with letters in it, was {quote_value(text)}. Leave it out."
-    elif text == UNFILLED:
-        yield f"{notation[key]} must be filled in, and is {UNFILLED}, which marks what a draft leaves open."
-    elif _has_control_characters(text.replace("\n", "")):
-        yield f"{notation[key]} must be without control characters. Retype it."
-
-
 def _is_positive(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -496,8 +490,3 @@ def _may_list(value: object) -> bool:
 def _kind_name(value: object) -> str:
     names = {str: "string", int: "integer", bool: "boolean"}
     return names.get(type(value), type(value).__name__)
-
-
-def _has_control_characters(text: str) -> bool:
-    """Return whether a text has characters that its readers cannot see."""
-    return any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for sign in text)

@@ -9,7 +9,12 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import unicodedata
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UNFILLED = "???"
 """Mark in a draft for a value that only a person can fill in."""
@@ -177,3 +182,20 @@ def _flow_text(value: object) -> str:
 
 def _quote(value: object) -> str:
     return json.dumps(drop_zero_fraction(value), ensure_ascii=False)
+
+
+def text_problems(text: Any, key: str, notation: Notation) -> Iterator[str]:
+    """Yield the problem of a text for people that is empty, unfilled or not printable."""
+    if text is None:
+        return
+    if not isinstance(text, str) or not text.strip():
+        yield f"{notation[key]} must be a string with letters in it, was {quote_value(text)}. Leave it out."
+    elif text == UNFILLED:
+        yield f"{notation[key]} must be filled in, and is {UNFILLED}, which marks what a draft leaves open."
+    elif has_control_characters(text.replace("\n", "")):
+        yield f"{notation[key]} must be without control characters. Retype it."
+
+
+def has_control_characters(text: str) -> bool:
+    """Return whether a text has characters that its readers cannot see."""
+    return any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for sign in text)

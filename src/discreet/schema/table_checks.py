@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.arguments import nearest
 from discreet.schema.column import Column
-from discreet.schema.column_checks import LARGEST, SMALLEST, text_problems
+from discreet.schema.column_checks import LARGEST, SMALLEST
 from discreet.schema.dialect import dialect_problems
-from discreet.schema.notation import Blank, Notation, quote_value
+from discreet.schema.notation import Blank, Notation, quote_value, text_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
