@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet.batching import Step
+from discreet.server import workers
 from discreet.server.errors import BUSY, ApiException
+from discreet.server.work import DeclareWork, Planning, WorkBudget
 from discreet.server.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -175,4 +177,135 @@ def test_a_mistake_of_the_program_leaves_nobody_waiting_and_the_next_is_answered
     assert isinstance(second, ValueError)
     assert third == "next"
     assert not pool._open
+    pool.close()
+
+
+# Heavy queries.
+
+
+def test_a_heavy_query_holds_up_nobody_and_the_next_one_waits_for_it() -> None:
+    heavy, light = Counter(), Counter()
+    light.open.set()
+    pool = WorkerPool(1, 1, share=9, most=99)
+
+    async def crowd() -> list[Any]:
+        held = [asyncio.create_task(pool.run("eve", asking(heavy, i), work=9.0)) for i in range(3)]
+        await entered(heavy)
+        for i in range(20):
+            assert await asyncio.wait_for(pool.run("ben", asking(light, i), work=0.01), LONG) == i
+        assert heavy.served == [1]
+        heavy.open.set()
+        return list(await asyncio.wait_for(asyncio.gather(*held), LONG))
+
+    assert asyncio.run(crowd()) == [0, 1, 2]
+    assert heavy.served == [1, 1, 1]
+    assert not pool._open
+    pool.close()
+
+
+def declaring(counter: Counter, seconds: float, wish: Any) -> QueryTask[Any]:
+    read = yield Planning(lambda items: [item.upper() for item in items], "text")
+    assert read == "TEXT"
+    yield DeclareWork.of(seconds)
+    return (yield Step(counter.serve, wish))
+
+
+def test_a_query_that_turns_out_heavy_is_moved_and_one_that_does_not_stays() -> None:
+    heavy, light = Counter(), Counter()
+    light.open.set()
+    pool = WorkerPool(1, 1, share=9, most=99)
+
+    async def crowd() -> list[Any]:
+        held = [asyncio.create_task(pool.run("eve", declaring(heavy, 9.0, one))) for one in ("yes", "no")]
+        await entered(heavy)
+        assert await asyncio.wait_for(pool.run("ben", declaring(light, 0.01, 3)), LONG) == 3
+        assert not any(one.done() for one in held)
+        heavy.open.set()
+        return list(await asyncio.wait_for(asyncio.gather(*held, return_exceptions=True), LONG))
+
+    yes, no = asyncio.run(crowd())
+    assert yes == "yes"
+    assert isinstance(no, ValueError)
+    assert not pool._open
+    pool.close()
+
+
+def test_a_heavy_query_pauses_after_its_plan_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(workers.time, "sleep", slept.append)  # type: ignore[attr-defined]
+    ticks = iter(range(1000))
+    monkeypatch.setattr(workers.time, "thread_time", lambda: float(next(ticks)))  # type: ignore[attr-defined]
+    counter, held = Counter(), Counter()
+    counter.open.set()
+    pool = WorkerPool(1, 1, share=9, most=99)
+
+    async def crowd() -> None:
+        await asyncio.wait_for(pool.run("eve", declaring(counter, 9.0, 1), work=9.0), LONG)
+        others = [asyncio.create_task(pool.run(f"a{i}", asking(held, i))) for i in range(9)]
+        await entered(held)
+        await asyncio.wait_for(pool.run("eve", declaring(counter, 9.0, 1), work=9.0), LONG)
+        held.open.set()
+        await asyncio.wait_for(asyncio.gather(*others), LONG)
+
+    asyncio.run(crowd())
+    # Alone it goes on at once; beside others it leaves four fifths of the time to them.
+    assert slept == [0.0, pytest.approx(4.0)]
+    pool.close()
+
+
+def test_whoever_has_used_up_the_work_of_an_hour_is_refused_before_anything_is_done() -> None:
+    counter, began = Counter(), []
+    counter.open.set()
+    pool = WorkerPool(1, 1, share=9, most=99, budget=WorkBudget(10.0))
+
+    def charging(seconds: float) -> QueryTask[Any]:
+        began.append("read")
+        yield DeclareWork.of(seconds)
+        began.append("charged")
+        return (yield Step(counter.serve, 1))
+
+    async def crowd() -> list[Any]:
+        return [
+            await asyncio.gather(pool.run(who, charging(seconds), work=work), return_exceptions=True)
+            for who, seconds, work in (
+                ("eve", 8.0, 1.0),
+                ("eve", 8.0, 1.0),
+                ("eve", 1.0, 5.0),
+                ("ben", 1.0, 1.0),
+            )
+        ]
+
+    first, second, third, fourth = (found[0] for found in asyncio.run(crowd()))
+    assert (first, fourth) == (1, 1)
+    for refused in (second, third):
+        assert isinstance(refused, ApiException)
+        assert refused.error.code == "work-limited"
+        assert "Nothing was charged." in refused.error.message
+    assert began == ["read", "charged", "read", "read", "charged"]
+    pool.close()
+
+
+def test_who_sends_most_is_not_served_most() -> None:
+    counter, served = Counter(), []
+    pool = WorkerPool(1, 1, share=99, most=99)
+
+    def noted(who: str) -> QueryTask[Any]:
+        yield Step(counter.serve, who)
+        served.append(who)
+
+    async def crowd() -> None:
+        first = asyncio.create_task(pool.run("eve", noted("eve"), work=0.04))
+        await entered(counter)
+        rest = [asyncio.create_task(pool.run("eve", noted("eve"), work=0.04)) for _ in range(30)]
+        await asyncio.sleep(0)
+        rest += [asyncio.create_task(pool.run(f"a{i}", noted(f"a{i}"), work=0.01)) for i in range(10)]
+        await asyncio.sleep(0)
+        counter.open.set()
+        await asyncio.wait_for(asyncio.gather(first, *rest), LONG)
+
+    asyncio.run(crowd())
+    # Of the first dozen after the one under way, ten are the others'.
+    assert sum(who != "eve" for who in served[1:13]) >= 9
     pool.close()

@@ -42,6 +42,7 @@ STATUS = {
     "stopped": 423,
     "busy": 429,
     "rate-limited": 429,
+    "work-limited": 429,
     "failed": 500,
     "engine-failed": 503,
     "ledger-unavailable": 503,
@@ -189,6 +190,17 @@ def rate_limited(seconds: int) -> ApiError:
         code="rate-limited",
         message="You have sent too many requests. Nothing was charged.",
         hint=f"Wait {seconds} s.",
+        headers={"Retry-After": str(seconds)},
+    )
+
+
+def work_limited(seconds: int) -> ApiError:
+    """Return the error for a caller whose work of this hour is used up, with the seconds to wait."""
+    return ApiError(
+        code="work-limited",
+        message="Your questions of the last hour have used all the computing time that one analyst may have. "
+        "Nothing was charged.",
+        hint=f"Wait {seconds} s, or ask for fewer expressions and cells at a time.",
         headers={"Retry-After": str(seconds)},
     )
 

@@ -1,7 +1,9 @@
 """Threads of the service: workers that run queries in batches, and a pool with a share for each caller.
 
 With one thread per query, queries would wait for one another at the ledger, at the engine and at the audit
-log. A worker takes all waiting queries through these steps as one batch.
+log. A worker takes waiting queries through these steps as one batch, first those of callers who used less
+(:mod:`~discreet.server.fair_queue`). Heavy queries have one thread of their own, which leaves most of the
+processor to the others while there are any.
 """
 
 from __future__ import annotations
@@ -9,35 +11,59 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections import Counter, deque
+import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from discreet.batching import run_batch
-from discreet.server.errors import BUSY, ApiException
+from discreet.server.errors import BUSY, ApiException, work_limited
+from discreet.server.fair_queue import FairQueue
+from discreet.server.work import LIGHT, DeclareWork, Planning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from discreet.batching import QueryTask
+    from discreet.batching import QueryTask, Step
+    from discreet.server.work import WorkBudget
 
 T = TypeVar("T")
 
 _BATCH = 64  # queries that a worker takes at once
+_BATCH_WORK = 4 * LIGHT  # seconds of work that a worker takes at once
+_HEAVY_SHARE = 0.2  # part of a processor that heavy queries get while others are served
 _PATIENCE = 0.5  # seconds that a query waits before another worker is started
 
 
 class _QueuedTask(NamedTuple):
-    """A waiting query: its caller, its task, the future of its result, and the loop time of its arrival."""
+    """A waiting query.
+
+    Attributes
+    ----------
+    caller : str or None
+        Name under which the query is counted.
+    task : QueryTask
+        Stages of the query.
+    future : Future
+        Future of its result.
+    since : float
+        Loop time of its arrival.
+    work : float
+        Seconds that it is estimated to take.
+    light : float
+        Seconds above which it is heavy.
+    """
 
     caller: str | None
     task: QueryTask[Any]
     future: asyncio.Future[Any]
     since: float
+    work: float
+    light: float
 
 
 class WorkerPool:
-    """Threads that run query tasks in batches.
+    """Threads that run query tasks in batches, and one thread that runs heavy ones.
 
     Parameters
     ----------
@@ -50,42 +76,78 @@ class WorkerPool:
         Maximum number of queries of one caller that wait or run.
     most : int
         Maximum number of queries of all callers.
+    budget : WorkBudget, optional
+        Work that each caller may use in an hour; None for no limit.
 
     Privacy
     -------
     Each query of a batch is charged, answered and refused on its own: see
-    :func:`~discreet.batching.run_batch`.
+    :func:`~discreet.batching.run_batch`. Who waits for whom follows from estimates of work, which are public;
+    a heavy query pauses after steps that see no row, for times in proportion to those.
     """
 
-    def __init__(self, usual: int, threads: int, *, share: int, most: int) -> None:
+    def __init__(
+        self, usual: int, threads: int, *, share: int, most: int, budget: WorkBudget | None = None
+    ) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="worker")
+        self._heavy_thread = ThreadPoolExecutor(1, thread_name_prefix="heavy")
         self._usual, self._all = usual, threads
         self._share, self._most = share, most
-        # Workers and the event loop share the next two, under the mutex; the others belong to the loop.
+        self._budget = budget
+        # Workers and the event loop share the next four, under the mutex; the others belong to the loop.
         self._mutex = threading.Lock()
-        self._waiting: deque[_QueuedTask] = deque()
+        self._waiting: FairQueue[_QueuedTask] = FairQueue()
+        self._heavy: FairQueue[_QueuedTask] = FairQueue()
         self._running = 0
+        self._heavy_runs = False
         self._open: Counter[str | None] = Counter()
         self._timer_set = False
 
-    async def run(self, caller: str | None, task: QueryTask[T]) -> T:
+    async def run(
+        self, caller: str | None, task: QueryTask[T], *, work: float = 0.0, light: float = LIGHT
+    ) -> T:
         """Run a task for a caller and return its value; the task ends even if the caller disconnects.
+
+        Parameters
+        ----------
+        caller : str or None
+            Name under which the query is counted.
+        task : QueryTask
+            Stages of the query; it may declare more work once its texts are read (:class:`DeclareWork`).
+        work : float
+            Seconds that it is estimated to take, as far as is known before that.
+        light : float
+            Seconds above which it is heavy.
 
         Raises
         ------
         ApiException
-            Too many queries wait, of this caller or of all.
+            Too many queries wait, of this caller or of all; or the caller's work of this hour is used up.
+            Nothing was charged.
         """
         if self._open[caller] >= self._share or self._open.total() >= self._most:
             raise ApiException(BUSY)
+        self._take_work(caller, work)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._open[caller] += 1
-        with self._mutex:
-            self._waiting.append(_QueuedTask(caller, task, future, loop.time()))
-        if not self._start_worker(self._usual, loop):
-            self._set_timer(loop)
+        queued = _QueuedTask(caller, task, future, loop.time(), work, light)
+        if work > light:
+            self._push_heavy(queued, loop)
+        else:
+            with self._mutex:
+                self._waiting.push(caller, queued, work)
+            if not self._start_worker(self._usual, loop):
+                self._set_timer(loop)
         return await asyncio.shield(future)
+
+    def _take_work(self, caller: str | None, seconds: float) -> None:
+        """Count work of a caller; raise ApiException if this hour's is used up."""
+        wait = None if self._budget is None else self._budget.take(caller, seconds)
+        if wait is not None:
+            raise ApiException(work_limited(wait))
+
+    # Light queries, in batches.
 
     def _start_worker(self, most: int, loop: asyncio.AbstractEventLoop) -> bool:
         """Start another worker if fewer than `most` run; return whether one was started."""
@@ -105,7 +167,7 @@ class WorkerPool:
         """Start one more worker if a query has waited too long; check again later while any waits."""
         self._timer_set = False
         with self._mutex:
-            since = self._waiting[0].since if self._waiting else None
+            since = min((one.since for one in self._waiting), default=None)
         if since is not None:
             if loop.time() - since >= _PATIENCE:
                 self._start_worker(self._all, loop)
@@ -116,24 +178,117 @@ class WorkerPool:
         while batch := self._take_batch():
             self._run_batch(dict(enumerate(batch)), loop)
 
+    def _take_batch(self) -> list[_QueuedTask]:
+        """Return the queries whose turn it is; if there are none, count the calling worker as ended."""
+        batch: list[_QueuedTask] = []
+        seconds = 0.0
+        with self._mutex:
+            while self._waiting and len(batch) < _BATCH and seconds < _BATCH_WORK:
+                queued, work = self._waiting.pop()
+                batch.append(queued)
+                seconds += work
+            self._running -= not batch
+        return batch
+
     def _run_batch(self, batch: dict[int, _QueuedTask], loop: asyncio.AbstractEventLoop) -> None:
         """Run a batch, and hand each result to the event loop as soon as it is there."""
 
         def deliver(results: list[tuple[int, Any]]) -> None:
-            loop.call_soon_threadsafe(self._deliver, [(batch.pop(i), result) for i, result in results])
+            ended = []
+            for i, result in results:
+                queued = batch.pop(i)
+                if isinstance(result, DeclareWork):
+                    self._push_heavy(queued._replace(work=result.item), loop)
+                else:
+                    ended.append((queued, result))
+            loop.call_soon_threadsafe(self._deliver, ended)
 
         try:
-            run_batch([one.task for one in batch.values()], deliver)
+            run_batch([self._until_heavy(one) for one in batch.values()], deliver)
         except Exception as error:
             # An error of the executor, not of a task: no caller may wait for ever.
             deliver([(i, error) for i in list(batch)])
 
-    def _take_batch(self) -> list[_QueuedTask]:
-        """Return the longest waiting queries; if there are none, count the calling worker as ended."""
+    def _until_heavy(self, queued: _QueuedTask) -> QueryTask[Any]:
+        """Run a task; return its value, or the step with which it declares to be heavy."""
+        result: Any = None
+        try:
+            while True:
+                step = _advance(queued.task, result)
+                if isinstance(step, DeclareWork):
+                    result = self._count_declared(queued, step)
+                    if result is None and step.item > queued.light:
+                        return step
+                    continue
+                try:
+                    result = yield step
+                except Exception as error:
+                    # Whatever the executor of the step raised: the task decides what it means.
+                    result = error
+        except StopIteration as end:
+            return end.value
+        finally:
+            del result  # an error's traceback holds this frame: leave no reference cycle
+
+    def _count_declared(self, queued: _QueuedTask, step: Step) -> ApiException | None:
+        """Count the work that a task declares beyond its estimate; return the refusal if it is too much."""
+        try:
+            self._take_work(queued.caller, max(0.0, step.item - queued.work))
+        except ApiException as refusal:
+            return refusal
+        return None
+
+    # Heavy queries, one at a time.
+
+    def _push_heavy(self, queued: _QueuedTask, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the thread of heavy queries run one when its turn comes."""
         with self._mutex:
-            batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
-            self._running -= not batch
-        return batch
+            self._heavy.push(queued.caller, queued, queued.work)
+            started, self._heavy_runs = not self._heavy_runs, True
+        if started:
+            self._heavy_thread.submit(self._work_heavy, loop)
+
+    def _work_heavy(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run heavy queries until none waits."""
+        while True:
+            with self._mutex:
+                if not self._heavy:
+                    self._heavy_runs = False
+                    return
+                queued, _ = self._heavy.pop()
+            loop.call_soon_threadsafe(self._deliver, [(queued, self._run_heavy(queued))])
+
+    def _run_heavy(self, queued: _QueuedTask) -> Any:
+        """Run one heavy task, with pauses while others are served; return its value or its Exception."""
+        result: Any = None
+        try:
+            while True:
+                step = _advance(queued.task, result)
+                if isinstance(step, DeclareWork):
+                    result = self._count_declared(queued, step)
+                    continue
+                started = time.thread_time()
+                try:
+                    (result,) = step.execute([step.item])
+                except Exception as error:
+                    # Whatever the engine or the ledger raised: the task decides what it means.
+                    result = error
+                if isinstance(step, Planning):
+                    self._pause(time.thread_time() - started)
+        except StopIteration as end:
+            return end.value
+        except Exception as error:
+            # Whatever the task raised is its result.
+            return error
+        finally:
+            del result
+
+    def _pause(self, used: float) -> None:
+        """Sleep so long after some seconds of work that others get their share of the processor."""
+        share = max(_HEAVY_SHARE, 1 / max(1, len(self._open)))
+        time.sleep(used * (1 / share - 1))
+
+    # Results.
 
     def _deliver(self, results: list[tuple[_QueuedTask, Any]]) -> None:
         """Set the results of ended tasks, on the event loop's thread."""
@@ -152,6 +307,12 @@ class WorkerPool:
     def close(self) -> None:
         """Wait for running jobs to end, and stop the threads."""
         self._threads.shutdown(wait=True)
+        self._heavy_thread.shutdown(wait=True)
+
+
+def _advance(task: QueryTask[Any], result: Any) -> Step:
+    """Send a task the result of its step, or throw it, and return the next step."""
+    return task.throw(result) if isinstance(result, Exception) else task.send(result)
 
 
 class FairThreadPool:

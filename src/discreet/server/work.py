@@ -1,0 +1,194 @@
+"""Work of a question, estimated from public facts before it runs, and what each caller may use of it.
+
+Seconds of one processor. They follow from the text of the request, the schema, the declared number of rows
+and the engine, and from no row: an estimate decides who waits for whom, so it must be public.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet.batching import Step
+from discreet.query.language import parse
+from discreet.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_HOUR = 3600.0
+_UNKNOWN_ROWS = 10**6  # where the number of rows is not public
+
+# Seconds on a machine that reads a character of an expression in REFERENCE seconds; others are scaled.
+_REFERENCE = 2e-5
+_QUESTION = 3e-3  # charge, pass, answer and log line of the smallest question
+_SUM = 5e-4  # an engine plans one sum or table
+_CELL = 4e-6  # noise, store and text of one number
+_ROW = {"duckdb": 2e-9, "postgresql": 6e-8, "spark": 2e-9}  # one row for one sum
+
+LIGHT = 0.05
+"""Seconds of work above which a question is heavy, unless the smallest one on its table takes as long."""
+_LIGHT_MULTIPLE = 4.0  # a question of less than so many of the smallest is light on any table
+
+_PROBE = "CASE WHEN age > {0} AND age < 90 THEN (age - {0}) / 120 ELSE age / 240 END + age / 480"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkModel:
+    """Seconds that a question to one data set takes, from public facts alone.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows if it is public, a million otherwise.
+    per_row : float
+        Seconds in which the engine adds one row to one sum.
+    speed : float
+        Seconds of this machine for a second of the one that the constants were measured on.
+    """
+
+    rows: int
+    per_row: float
+    speed: float
+
+    @classmethod
+    def for_engine(cls, engine: str, n_rows: int | None, speed: float) -> WorkModel:
+        """Return the model of a data set.
+
+        Parameters
+        ----------
+        engine : {"duckdb", "postgresql", "spark"}
+            Engine that holds the rows.
+        n_rows : int or None
+            Number of rows where it is public; None where it is not.
+        speed : float
+            As :func:`measure_speed` returns it.
+        """
+        return cls(_UNKNOWN_ROWS if n_rows is None else n_rows, _ROW[engine] * speed, speed)
+
+    @property
+    def smallest(self) -> float:
+        """Seconds of the smallest question, a count."""
+        return self.question(sums=1, cells=1)
+
+    def question(self, *, sums: int, cells: int) -> float:
+        """Return the seconds of a question whose texts were read.
+
+        Parameters
+        ----------
+        sums : int
+            Number of sums or tables that the engine computes.
+        cells : int
+            Number of integers that get noise.
+        """
+        planned = self.speed * (_QUESTION + _SUM * sums + _CELL * cells)
+        return planned + self.rows * self.per_row * sums
+
+    def reading(self, body: Any) -> float:
+        """Return the seconds in which the texts of a request are read, and a small question is answered."""
+        return self.smallest + self.speed * _REFERENCE * count_characters(body)
+
+    def is_heavy(self, seconds: float) -> bool:
+        """Return whether a question of so many seconds must not be answered together with small ones."""
+        return seconds > max(LIGHT, _LIGHT_MULTIPLE * self.smallest)
+
+
+def count_characters(body: Any) -> int:
+    """Return the number of characters in the texts of a JSON value."""
+    total, waiting = 0, [body]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return total
+
+
+def measure_speed() -> float:
+    """Return how much slower this machine reads an expression than the one of the constants.
+
+    The least of a few texts about a made-up schema: an interruption makes a time longer, and never shorter.
+    """
+    schema = Schema(columns=[Column("age", type="integer", lower=0, upper=120)])
+    parse(_PROBE.format(0), schema)  # imports and tables of the parser
+    seconds = []
+    for number in range(1, 9):
+        text = _PROBE.format(number)
+        started = time.thread_time()
+        parse(text, schema)
+        seconds.append((time.thread_time() - started) / len(text))
+    return min(seconds) / _REFERENCE
+
+
+class DeclareWork(Step):
+    """Step with which a task says how much work it turned out to be, before anything is charged."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, seconds: float) -> DeclareWork:
+        """Return the step that declares so many seconds of work."""
+        return cls(_accept, seconds)
+
+
+class Planning(Step):
+    """Step that reads texts and sees no row, so that its time is public and others may go first."""
+
+    __slots__ = ()
+
+
+def _accept(seconds: Sequence[float]) -> list[None]:
+    return [None] * len(seconds)
+
+
+class WorkBudget:
+    """Seconds of work that each caller may use in an hour, as a bucket that fills evenly.
+
+    Parameters
+    ----------
+    per_hour : float
+        Seconds of estimated work an hour; also the most that a caller can have saved up.
+    """
+
+    def __init__(self, per_hour: float) -> None:
+        self._capacity = per_hour
+        self._levels: dict[str | None, tuple[float, float]] = {}
+
+    def take(self, name: str | None, seconds: float, now: float | None = None) -> int | None:
+        """Take work from a caller's bucket; return None, or the seconds to wait where too little is left.
+
+        Parameters
+        ----------
+        name : str or None
+            Caller whose bucket it is.
+        seconds : float
+            Estimated work; a question larger than the whole bucket needs a full one.
+        now : float, optional
+            Monotonic time; None takes that of the clock.
+        """
+        time_now = time.monotonic() if now is None else now
+        level, since = self._levels.get(name, (self._capacity, time_now))
+        level = min(self._capacity, level + (time_now - since) * self._capacity / _HOUR)
+        needed = min(seconds, self._capacity)
+        if level < needed:
+            self._levels[name] = (level, time_now)
+            return max(1, math.ceil((needed - level) * _HOUR / self._capacity))
+        self._levels[name] = (level - needed, time_now)
+        return None
+
+
+def texts_of(question: Any) -> Iterable[str]:
+    """Yield the expressions of an aggregate as a request has it, also those of its parts."""
+    if not isinstance(question, dict):
+        return
+    expressions = question.get("expressions")
+    if isinstance(expressions, list):
+        yield from (text for text in expressions if isinstance(text, str))
+    parts = question.get("parts")
+    for part in parts if isinstance(parts, list) else ():
+        yield from texts_of(part)
