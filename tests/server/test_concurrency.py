@@ -37,6 +37,7 @@ def check_books(ledger: str, said: list[Exchange], limit: float) -> int:
         entries = {entry.receipt.id: entry for entry in book.entries()}
         spent, left = book.spent(), book.remaining()
     asked = [entry.asked["said"] for entry in entries.values() if entry.asked is not None]
+    asked = [text for text in asked if text is not None]
     assert len(asked) == len(set(asked)), "a question was charged twice"
     for one in said:
         if one.status != 200:

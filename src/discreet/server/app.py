@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 import threading
 import time
 from contextlib import closing
@@ -76,6 +77,7 @@ CONFIG = "DISCREET_SERVE_CONFIG"
 PARENT = "DISCREET_SERVE_PARENT"
 """Environment variable with the parent's process id, since the parent may end before a worker can ask."""
 
+_SWITCH = 5e-4  # seconds that one thread computes while others wait: each commit to disk lets another one in
 _KEEP_ALIVE = 30  # seconds that an idle connection stays open
 _BACKLOG = 512  # connections that wait to be accepted, and that are accepted at once
 _START_TIMEOUT = 600  # seconds after which a worker that does not respond is replaced
@@ -309,6 +311,7 @@ def freeze_objects() -> None:
     """
     gc.collect()
     gc.freeze()
+    sys.setswitchinterval(_SWITCH)
 
 
 def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]) -> None:

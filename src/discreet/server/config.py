@@ -95,6 +95,7 @@ class Limits(_Part):
     cells: Annotated[int, Field(ge=1, le=2**22)] = 2**16
     connections: Annotated[int, Field(ge=16, le=2**16)] = 1024
     connections_per_address: Annotated[int, Field(ge=4, le=2**16)] = 128
+    work_per_hour: Annotated[float, Field(ge=1, le=10**9)] = 900.0
 
 
 DatasetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]

@@ -5,7 +5,7 @@ A :class:`Dataset` knows nothing of callers, tokens or HTTP. A service has one f
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +17,18 @@ from discreet.pipeline.sources import find_schema, resolve_source
 from discreet.pipeline.table_registry import Recognition
 from discreet.query import Database, Sums
 from discreet.query.aggregates import aggregate_from_dict
+from discreet.query.language import parse
 from discreet.query.language.query import build_query, parse_query
 from discreet.query.time_slots import Slots
 from discreet.server.accounting import Accounting
 from discreet.server.api import requests
 from discreet.server.attack import BackgroundAttack
 from discreet.server.health import INTERVAL, Readiness
-from discreet.server.limits import check_aggregate_size, check_answer_size, check_query_size
+from discreet.server.limits import check_aggregate_size, check_answer_size, check_query_size, query_size
+from discreet.server.work import WorkModel, measure_speed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from discreet.batching import QueryTask
     from discreet.privacy import Promise
@@ -119,6 +121,7 @@ class Dataset:
         pooled = entry.limit.rho is not None or entry.limit.queries is not None
         self.accounting = Accounting(self.ledger, self.database, pooled=pooled)
         self.attack = BackgroundAttack(self.database, self.ledger)
+        self.work = WorkModel.for_engine(self.database.row_seconds, self.database.n_rows, measure_speed())
         self._parse = lru_cache(maxsize=_PARSED_QUERIES)(self._parse_parts)
         interval = max(INTERVAL, Slots(config.slots).longest)
         self._readiness = Readiness(self._count_rows, interval=interval)
@@ -136,6 +139,11 @@ class Dataset:
         query = self._query(request)
         check_query_size(query, self.database.curation, self._max_cells)
         return query
+
+    def query_work(self, query: Query) -> float:
+        """Return the seconds of work of a query: one pass over the rows for each statistic."""
+        cells = query_size(query, self.database.curation)
+        return self.work.question(sums=len(query.statistics), cells=cells)
 
     def _query(self, request: Any) -> Query:
         """Return the query of a request, whichever of its forms it has."""
@@ -171,8 +179,19 @@ class Dataset:
             )
         return query
 
-    def parse_aggregate(self, request: requests.AggregateRequest, privacy: Promise | None) -> Aggregate:
-        """Return the aggregate of a request, after calibrating it once so that all its errors show here.
+    def read_expressions(self, texts: Sequence[str]) -> list[None]:
+        """Read expressions, so that what binds them finds them read; return one None per text."""
+        for text in texts:
+            with suppress(DiscreetError):  # what is wrong with it is said where it is bound
+                parse(text, self.schema)
+        return [None] * len(texts)
+
+    def parse_aggregate(
+        self, request: requests.AggregateRequest, privacy: Promise | None
+    ) -> tuple[Aggregate, float]:
+        """Return the aggregate of a request, and the seconds of its work.
+
+        It is calibrated once, so that all its errors show here.
 
         Parameters
         ----------
@@ -195,7 +214,7 @@ class Dataset:
             raise ParameterError(
                 "question of a statistical request must be what the library's to_dict() writes, and is not."
             ) from None
-        return aggregate
+        return aggregate, self.work.question(sums=bound.wanted.width, cells=bound.size)
 
     # What is public.
 

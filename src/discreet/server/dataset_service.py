@@ -33,6 +33,7 @@ from discreet.server.errors import (
     budget_error,
 )
 from discreet.server.training import make_model, with_target
+from discreet.server.work import DeclareWork, Planning, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -148,6 +149,11 @@ class DatasetService:
         yield Step(self.audit_log.write_answers, event)
         return response
 
+    def planning_task(self, request: Any) -> QueryTask[None]:
+        """Return the task that reads the texts of a request one by one, so that others may go first."""
+        for text in texts_of(getattr(request, "question", None)):
+            yield Planning(self.dataset.read_expressions, text)
+
     def preview(self, caller: Caller, request: Any) -> dict[str, Any]:
         """Return what a request would cost and how noisy its answer would be, without any charge.
 
@@ -205,6 +211,7 @@ class DatasetService:
         dataset = self.dataset
         query, sd = dataset.parse_query(request), request.requested_sd()
         privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
+        yield DeclareWork.of(dataset.query_work(query))
         try:
             result = yield from query_task(
                 self._request_database(caller, dataset.schema),
@@ -230,7 +237,9 @@ class DatasetService:
         dataset = self.dataset
         privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
         plan = [requests.promise_from_request(promise, **dataset.promise_context) for promise in request.plan]
-        aggregate = dataset.parse_aggregate(request, privacy)
+        yield from self.planning_task(request)
+        aggregate, work = dataset.parse_aggregate(request, privacy)
+        yield DeclareWork.of(work)
         try:
             answer = yield from dataset.database.ask_task(
                 aggregate,
@@ -254,7 +263,7 @@ class DatasetService:
     ) -> dict[str, Any]:
         """Return what an aggregate would cost and how noisy its answer would be."""
         dataset = self.dataset
-        aggregate = dataset.parse_aggregate(request, privacy)
+        aggregate, _ = dataset.parse_aggregate(request, privacy)
         asked: Any = {"privacy": privacy, "variance": request.variance, "owner": caller.name}
         cost = dataset.database.cost(aggregate, **asked)
         sd = dataset.database.expected_sd(aggregate, **asked)

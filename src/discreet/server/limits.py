@@ -34,8 +34,13 @@ HIDDEN_CELLS = 16
 
 def check_query_size(query: Query, curation: Curation, most: int) -> None:
     """Refuse a text query with more than `most` numbers."""
+    _check(query_size(query, curation), most)
+
+
+def query_size(query: Query, curation: Curation) -> int:
+    """Return how many numbers the answer to a text query has."""
     groups = math.prod(_axis_cells(curation, key.axis, key.edges) for key in query.by)
-    _check(groups * len(query.statistics), most)
+    return groups * len(query.statistics)
 
 
 def check_aggregate_size(aggregate: Aggregate, curation: Curation, most: int) -> None:

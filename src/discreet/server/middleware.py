@@ -36,6 +36,7 @@ from discreet.server.errors import (
 )
 from discreet.server.limits import RateLimiter
 from discreet.server.monitoring import RouteTemplates, log, log_failure
+from discreet.server.work import WorkBudget
 from discreet.server.workers import FairThreadPool, WorkerPool
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from discreet.server.access import Caller
     from discreet.server.monitoring import Metrics
     from discreet.server.service import Service
+    from discreet.server.work import WorkModel
 
     T = TypeVar("T")
 
@@ -164,8 +166,9 @@ class ServiceMiddleware:
         share = max(2, most // 4)
         # With slots a worker sleeps through the rest of the slot, so every query needs one.
         usual, threads = (_USUAL_WORKERS, _MAX_WORKERS) if service.config.slots is None else (most, most)
-        self._workers = WorkerPool(usual, threads, share=share, most=most)
-        self._long_pool = FairThreadPool("long", most, share=share, max_waiting=0, most=most)
+        budget = WorkBudget(limits.work_per_hour / workers)
+        self._workers = WorkerPool(usual, threads, share=share, most=most, budget=budget)
+        self._long_pool = FairThreadPool("long", most, share=1, max_waiting=share, most=most)
         self._thread_pools = {
             kind: FairThreadPool(
                 f"short-{kind}", threads, share=_JOBS_PER_CALLER, max_waiting=_WAITING_PER_CALLER
@@ -330,9 +333,21 @@ class ServiceMiddleware:
         except TimeoutError:
             raise ApiException(BUSY) from None
 
-    async def run_query(self, task: QueryTask[T]) -> T:
-        """Run a query task on the worker pool; refuse it while too many wait, of its caller or of all."""
-        return await self._await_with_timeout(self._workers.run(_caller_name(), task))
+    async def run_query(self, task: QueryTask[T], model: WorkModel, characters: int) -> T:
+        """Run a query task on the worker pool; refuse it while too many wait, of its caller or of all.
+
+        Parameters
+        ----------
+        task : QueryTask
+            Stages of the query.
+        model : WorkModel
+            Work of questions to its data set.
+        characters : int
+            Length of the request, from which its work is estimated before it is read.
+        """
+        work = model.reading(characters)
+        run = self._workers.run(_caller_name(), task, work=work, light=model.light)
+        return await self._await_with_timeout(run)
 
     async def run_long(self, work: Callable[[], T]) -> T:
         """Run long work on a thread of its own; refuse it while there are too many."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.batching import Step
@@ -25,8 +26,8 @@ _UNKNOWN_ROWS = 10**6  # where the number of rows is not public
 _REFERENCE = 2e-5
 _QUESTION = 3e-3  # charge, pass, answer and log line of the smallest question
 _SUM = 5e-4  # an engine plans one sum or table
-_CELL = 4e-6  # noise, store and text of one number
-_ROW = {"duckdb": 2e-9, "postgresql": 6e-8, "spark": 2e-9}  # one row for one sum
+_CELL = 2.5e-5  # noise, store and text of one number
+_CHARACTER = 6e-5  # an expression is read, bound and written as SQL, for one of its characters
 
 LIGHT = 0.05
 """Seconds of work above which a question is heavy, unless the smallest one on its table takes as long."""
@@ -54,19 +55,19 @@ class WorkModel:
     speed: float
 
     @classmethod
-    def for_engine(cls, engine: str, n_rows: int | None, speed: float) -> WorkModel:
+    def for_engine(cls, row_seconds: float, n_rows: int | None, speed: float) -> WorkModel:
         """Return the model of a data set.
 
         Parameters
         ----------
-        engine : {"duckdb", "postgresql", "spark"}
-            Engine that holds the rows.
+        row_seconds : float
+            Seconds in which its engine adds one row to one sum.
         n_rows : int or None
             Number of rows where it is public; None where it is not.
         speed : float
             As :func:`measure_speed` returns it.
         """
-        return cls(_UNKNOWN_ROWS if n_rows is None else n_rows, _ROW[engine] * speed, speed)
+        return cls(_UNKNOWN_ROWS if n_rows is None else n_rows, row_seconds * speed, speed)
 
     @property
     def smallest(self) -> float:
@@ -86,31 +87,19 @@ class WorkModel:
         planned = self.speed * (_QUESTION + _SUM * sums + _CELL * cells)
         return planned + self.rows * self.per_row * sums
 
-    def reading(self, body: Any) -> float:
-        """Return the seconds in which the texts of a request are read, and a small question is answered."""
-        return self.smallest + self.speed * _REFERENCE * count_characters(body)
+    def reading(self, characters: int) -> float:
+        """Return the seconds in which a request of so many characters is read and, if small, answered."""
+        return self.smallest + self.speed * _CHARACTER * characters
 
-    def is_heavy(self, seconds: float) -> bool:
-        """Return whether a question of so many seconds must not be answered together with small ones."""
-        return seconds > max(LIGHT, _LIGHT_MULTIPLE * self.smallest)
-
-
-def count_characters(body: Any) -> int:
-    """Return the number of characters in the texts of a JSON value."""
-    total, waiting = 0, [body]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            total += len(value)
-        elif isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
-    return total
+    @property
+    def light(self) -> float:
+        """Seconds above which a question must not be answered together with small ones."""
+        return max(LIGHT, _LIGHT_MULTIPLE * self.smallest)
 
 
+@cache
 def measure_speed() -> float:
-    """Return how much slower this machine reads an expression than the one of the constants.
+    """Return how much slower this machine reads an expression than the one of the constants, measured once.
 
     The least of a few texts about a made-up schema: an interruption makes a time longer, and never shorter.
     """

@@ -263,18 +263,17 @@ class WorkerPool:
         result: Any = None
         try:
             while True:
-                step = _advance(queued.task, result)
-                if isinstance(step, DeclareWork):
-                    result = self._count_declared(queued, step)
-                    continue
                 started = time.thread_time()
-                try:
-                    (result,) = step.execute([step.item])
-                except Exception as error:
-                    # Whatever the engine or the ledger raised: the task decides what it means.
-                    result = error
+                step = _advance(queued.task, result)
                 if isinstance(step, Planning):
+                    result = _execute(step)
                     self._pause(time.thread_time() - started)
+                    continue
+                self._pause(time.thread_time() - started)
+                # The time of an engine depends on rows: no pause may follow from it.
+                result = (
+                    self._count_declared(queued, step) if isinstance(step, DeclareWork) else _execute(step)
+                )
         except StopIteration as end:
             return end.value
         except Exception as error:
@@ -308,6 +307,16 @@ class WorkerPool:
         """Wait for running jobs to end, and stop the threads."""
         self._threads.shutdown(wait=True)
         self._heavy_thread.shutdown(wait=True)
+
+
+def _execute(step: Step) -> Any:
+    """Return the result of one step, or the Exception that it ended with."""
+    try:
+        (result,) = step.execute([step.item])
+    except Exception as error:
+        # Whatever the engine or the ledger raised: the task decides what it means.
+        return error
+    return result
 
 
 def _advance(task: QueryTask[Any], result: Any) -> Step:

@@ -57,6 +57,8 @@ class Engine(ABC):
     sql: ClassVar[SqlText]
     # Whether a sub-select must be kept from being merged, which would compute its values many times.
     fences: ClassVar[bool] = False
+    row_seconds: ClassVar[float] = 2e-9
+    """Seconds in which a processor adds one row to one sum: a public constant, to estimate work."""
     # Whether the table can change under us, so that every pass must look at the hashes of its rows again.
     exposed: bool = False
     _failures: tuple[type[BaseException], ...] = ()

@@ -34,6 +34,7 @@ from discreet.server.errors import (
     InvalidRequest,
     curator_error,
 )
+from discreet.server.work import Planning
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -292,7 +293,7 @@ class ApiRoutes:
             answer = yield from target.ask_task(caller, query, key=checked)
             return _WrittenAnswer.from_response(query.kind, answer)
 
-        result = await middleware.run_query(task())
+        result = await middleware.run_query(task(), target.dataset.work, len(body))
         if isinstance(result, requests.TrainRequest):
             # Runs many queries one after the other, which would hold up a worker.
             model = result
@@ -310,7 +311,16 @@ class ApiRoutes:
             query = requests.parse_request(requests.QUERY_REQUEST, body)
             return _dump(target.preview(caller, query))
 
-        return _json_response(await _middleware(request).run_in_thread(work))
+        def heavy_task() -> QueryTask[bytes]:
+            query = requests.parse_request(requests.QUERY_REQUEST, body)
+            yield from target.planning_task(query)
+            content: bytes = yield Planning(lambda _: [work()], None)
+            return content
+
+        middleware, model = _middleware(request), target.dataset.work
+        if model.reading(len(body)) > model.light:
+            return _json_response(await middleware.run_query(heavy_task(), model, len(body)))
+        return _json_response(await middleware.run_in_thread(work))
 
     # What is public, and the caller's own.
 

@@ -248,7 +248,9 @@ async def _submit(
             request["refines"] = list(refines)
         key = _request_key(fields.get("key", ""), request)
         answer = await page_request.middleware.run_query(
-            page_request.target.ask_task(page_request.caller, _parse(request), key=key)
+            page_request.target.ask_task(page_request.caller, _parse(request), key=key),
+            page_request.target.dataset.work,
+            len(str(request)),
         )
     except (FieldError, DiscreetError, ApiException) as error:
         return await page_request.run_in_thread(partial(_error_page, page_request, form, error))
