@@ -389,3 +389,44 @@ def test_a_question_of_many_sums_is_refused_before_they_are_read(shared_service:
         return shared_service.client().post("/v1/datasets/town/preview", json=asked).status_code
 
     assert (preview(64), preview(65)) == (200, 422)
+
+
+# Work.
+
+
+def heavy(number: int) -> dict[str, Any]:
+    """Return a question of 64 expressions, each of about a thousand characters."""
+    branch = "CASE WHEN age > {0} AND income < {1} THEN age / 120 ELSE 0 END"
+    texts = [" + ".join(branch.format(i, 64 * number + text + 1) for i in range(16)) for text in range(64)]
+    return {"kind": "statistical", "question": {"kind": "sums", "expressions": texts}, "privacy": PRIVACY}
+
+
+@pytest.mark.slow
+def test_a_heavy_question_is_answered_as_any_and_again_for_free(service: RunningService) -> None:
+    first, again = service.ask(heavy(1)), service.ask(heavy(1))
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert first.json()["value"] == again.json()["value"]
+    assert again.json()["cached"]
+    cost = service.client().post("/v1/datasets/town/preview", json=heavy(2))
+    assert cost.status_code == 200
+    assert service.backend.dataset.ledger.spent().charges == 1
+    bad = heavy(3)
+    bad["question"]["expressions"][63] = "nothing + 1"
+    refused = service.ask(bad)
+    assert refused.status_code == 422
+    assert "nothing" in refused.json()["error"]["message"]
+
+
+@pytest.mark.slow
+def test_whoever_has_used_up_the_work_of_an_hour_is_refused_before_the_charge(
+    start: Callable[..., RunningService],
+) -> None:
+    service = start(limits={"per_minute": 100_000, "work_per_hour": 1.0})
+    statuses = [service.ask(heavy(number)).status_code for number in range(1, 4)]
+    assert statuses == [200, 429, 429]
+    response = service.ask(heavy(9))
+    assert response.json()["error"]["code"] == "work-limited"
+    assert 1 <= int(response.headers["retry-after"]) <= 3600
+    assert service.client().post("/v1/datasets/town/preview", json=heavy(9)).status_code == 429
+    assert service.backend.dataset.ledger.spent().charges == 1
+    assert service.ask(COUNT, who="ben").status_code == 200

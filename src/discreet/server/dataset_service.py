@@ -32,6 +32,7 @@ from discreet.server.errors import (
     api_error_from,
     budget_error,
 )
+from discreet.server.limits import MOST_SUMS
 from discreet.server.training import make_model, with_target
 from discreet.server.work import DeclareWork, Planning, texts_of
 
@@ -151,7 +152,9 @@ class DatasetService:
 
     def planning_task(self, request: Any) -> QueryTask[None]:
         """Return the task that reads the texts of a request one by one, so that others may go first."""
-        for text in texts_of(getattr(request, "question", None)):
+        texts = list(texts_of(getattr(request, "question", None)))
+        # More are refused before any of them is read.
+        for text in texts if len(texts) <= MOST_SUMS else ():
             yield Planning(self.dataset.read_expressions, text)
 
     def preview(self, caller: Caller, request: Any) -> dict[str, Any]:

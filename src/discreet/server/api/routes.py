@@ -156,6 +156,7 @@ _QUERY_CODES = (
     "refused",
     "stopped",
     "busy",
+    "work-limited",
     "engine-failed",
     "ledger-unavailable",
 )
@@ -194,7 +195,7 @@ class ApiRoutes:
             _route(
                 f"{_DATASET}/preview", self.preview, "What a question would cost",
                 description="Free: nothing is charged, no row is looked at.",
-                method="POST", role="analyst", body="Question", codes=("refused", *_READ_CODES),
+                method="POST", role="analyst", body="Question", codes=("refused", "work-limited", *_READ_CODES),
                 model=responses.PreviewResponse,
             ),
             _route(

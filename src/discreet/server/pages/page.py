@@ -139,6 +139,7 @@ _TITLES = {
     "stopped": "All questions are stopped",
     "busy": "One moment",
     "rate-limited": "One moment",
+    "work-limited": "Enough for this hour",
 }
 
 
