@@ -1,9 +1,9 @@
 """How long 64 analysts wait while one more sends the heaviest questions that a service allows.
 
-The others ask counts that nobody asked before, one after the other, as fast as they are answered. In turns they
-are alone and beside one hostile analyst, who keeps as many questions open as the service admits: 64 long
-expressions each, previews of them, tables of 65,536 cells, or models. Afterwards every answer must be in the
-ledger, and no charge without one.
+The others ask counts that nobody asked before, sixteen of them on each of four data sets, one after the other
+and as fast as they are answered. In turns they are alone and beside one hostile analyst, who keeps 16
+requests open: 64 long expressions each, previews of them, tables of 60,000 cells, or models. Afterwards every
+answer must be in its ledger, charged once, and within the limit.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import os
 import sys
 import tempfile
 import threading
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from measure import save
 from tests.postgres import running_server
 from tests.server.concurrent_analysts import ConcurrentAnalysts
+from tests.server.conftest import SCHEMA, write_table
 from tests.server.processes import served, town_in_postgres
 from tests.server.test_concurrency import ANALYSTS, check_books, counts
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 LIMIT = 1000.0
 ALLOWED = 2.0
+DATASETS = ("town", "north", "south", "west")
+SHARE = ANALYSTS // len(DATASETS)
 OPEN = 16  # questions that the hostile analyst keeps open
 PRICE = {"kind": "zcdp", "rho": 1e-4}
 _NUMBERS = itertools.count()
@@ -67,94 +72,128 @@ def models(_analyst: int) -> Iterator[dict[str, Any]]:
 
 
 ATTACKS = {
-    "sums": (long_sums, ""),
+    "sums": (long_sums, "query"),
     "previews": (long_sums, "preview"),
-    "tables": (wide_tables, ""),
-    "models": (models, ""),
+    "tables": (wide_tables, "query"),
+    "models": (models, "query"),
 }
 
 
-def told(analysts: ConcurrentAnalysts) -> dict[str, float]:
-    """Return throughput and latencies of the others."""
+def told(crowds: list[ConcurrentAnalysts]) -> dict[str, float]:
+    """Return throughput and latencies of the others, on all data sets together."""
+    taken = sorted(one.seconds for crowd in crowds for one in crowd.answered())
     return {
-        "answers": len(analysts.answered()),
-        "per_second": round(analysts.per_second(), 1),
-        "p50_ms": round(analysts.milliseconds(0.5), 1),
-        "p99_ms": round(analysts.milliseconds(0.99), 1),
-        "max_ms": round(analysts.milliseconds(1.0), 1),
+        "answers": len(taken),
+        "per_second": round(sum(crowd.per_second() for crowd in crowds), 1),
+        "p50_ms": round(1000 * taken[len(taken) // 2], 1),
+        "p99_ms": round(1000 * taken[int(0.99 * len(taken))], 1),
+        "max_ms": round(1000 * taken[-1], 1),
     }
 
 
-def asked(
-    port: int, path: str, tokens: list[str], endless: list[Any], seconds: float, attack: Any
-) -> tuple[Any, Any]:
-    """Let the analysts ask for some time, alone or beside the hostile one."""
-    others = ConcurrentAnalysts(port, path, tokens[:ANALYSTS], lambda analyst: endless[analyst])
-    if attack is None:
-        return others.ask_for(seconds), None
-    questions, end = attack
-    hostile = ConcurrentAnalysts(
-        port, f"{path.rpartition('/')[0]}/{end}" if end else path, [tokens[-1]] * OPEN, questions
-    )
-    beside = threading.Thread(target=hostile.ask_for, args=(seconds,))
-    beside.start()
-    others.ask_for(seconds)
-    beside.join()
-    return others, hostile
+def asked(crowds: list[ConcurrentAnalysts], seconds: float) -> None:
+    """Let several crowds ask at the same time."""
+    threads = [threading.Thread(target=crowd.ask_for, args=(seconds,)) for crowd in crowds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
-def compared(
-    folder: Path, seconds: float, table: str, ledger: str, workers: int, attacks: list[str]
-) -> dict[str, Any]:
-    """Measure the others alone, and beside each attack, in turns within one run of the service."""
-    changed: dict[str, Any] = {
-        "table": table,
-        "schema": "town.schema.yaml",
-        "ledger": ledger,
-        "workers": workers,
-        "limit": {"rho": LIMIT},
-        "analyst_limit": {"rho": LIMIT},
-        "limits": {"per_minute": 10**6, "concurrent": 256, "work_per_hour": 10**6},
+def attacked(port: int, token: str, attack: str, seconds: float) -> list[int]:
+    """Send the requests of the hostile analyst for some time; return the statuses of their answers."""
+    questions, end = ATTACKS[attack]
+    hostile = ConcurrentAnalysts(port, f"/v1/datasets/town/{end}", [token] * OPEN, questions)
+    return sorted(one.status for one in hostile.ask_for(seconds).exchanges)
+
+
+def towns(folder: Path, url: str | None) -> dict[str, dict[str, Any]]:
+    """Return the entries of four data sets; with the address of a database, rows and ledgers are in it."""
+    (folder / "town.csv").exists() or write_table(folder)
+    table = "town.csv" if url is None else town_in_postgres(url)
+    return {
+        name: {
+            "table": table,
+            "schema": f"{name}.schema.yaml",
+            "ledger": f"{name}.ledger" if url is None else f"{url}#{name}",
+            "limit": {"rho": LIMIT},
+            "analyst_limit": {"rho": LIMIT},
+            "new_ledger": True,
+        }
+        for name in DATASETS
     }
+
+
+def compared(folder: Path, seconds: float, url: str | None, attacks: list[str]) -> dict[str, Any]:
+    """Measure the others alone and beside each attack, in turns within one run of the service."""
+    entries = towns(folder, url)
+    for name in DATASETS:
+        (folder / f"{name}.schema.yaml").write_text(replace(SCHEMA, dataset=name).to_yaml(), encoding="utf-8")
+    limits = {"per_minute": 10**6, "concurrent": 256, "work_per_hour": 10**6}
     os.environ["DISCREET_STATE"] = str(folder / "state")
-    endless = [counts(i) for i in range(ANALYSTS)]
     result: dict[str, Any] = {"alone": []}
-    with served(folder, **changed) as service:
-        tokens = service.tokens(ANALYSTS + 1)
-        path = "/v1/query"
-        said = []
-        for name in attacks:
-            alone, _ = asked(service.port, path, tokens, endless, seconds, None)
-            beside, hostile = asked(service.port, path, tokens, endless, seconds, ATTACKS[name])
-            said += [*alone.exchanges, *beside.exchanges]
+    with served(
+        folder, **entries["town"], others={k: v for k, v in entries.items() if k != "town"}, limits=limits
+    ) as service:
+        tokens = {name: service.tokens(SHARE, name, first=SHARE * i) for i, name in enumerate(DATASETS)}
+        (eve,) = service.tokens(1, "town", first=ANALYSTS)
+        endless = {name: [counts(i) for i in range(SHARE)] for name in DATASETS}
+        said: dict[str, list[Any]] = {name: [] for name in DATASETS}
+
+        def crowds() -> list[ConcurrentAnalysts]:
+            return [
+                ConcurrentAnalysts(
+                    service.port,
+                    f"/v1/datasets/{name}/query",
+                    tokens[name],
+                    lambda analyst, name=name: endless[name][analyst],
+                )
+                for name in DATASETS
+            ]
+
+        for attack in attacks:
+            alone, beside = crowds(), crowds()
+            asked(alone, seconds)
+            with ProcessPoolExecutor(1) as apart:  # its client must not slow down those of the others
+                hostile = apart.submit(attacked, service.port, eve, attack, seconds)
+                asked(beside, seconds)
+                statuses = hostile.result()
+            for i, name in enumerate(DATASETS):
+                spoken = [*alone[i].exchanges, *beside[i].exchanges]
+                said[name] += [replace(one, analyst=one.analyst + SHARE * i) for one in spoken]
             result["alone"].append(told(alone))
-            statuses = sorted(one.status for one in hostile.exchanges)
-            result[name] = {
+            result[attack] = {
                 **told(beside),
                 "hostile": {str(status): statuses.count(status) for status in sorted(set(statuses))},
-                "p99_ratio": round(beside.milliseconds(0.99) / alone.milliseconds(0.99), 2),
+                "p99_ratio": round(told(beside)["p99_ms"] / told(alone)["p99_ms"], 2),
                 "allowed": ALLOWED,
             }
-            print(name, result["alone"][-1], result[name], flush=True)
-    assert sorted({one.status for one in said}) == [200], "some were not answered"
-    result["charges"] = check_books(str(folder / ledger) if "://" not in ledger else ledger, said, LIMIT)
+            print(attack, result["alone"][-1], result[attack], flush=True)
+    assert {one.status for spoken in said.values() for one in spoken} == {200}, "some were not answered"
+    result["charges"] = {
+        name: check_books(
+            str(folder / entry["ledger"]) if url is None else entry["ledger"], said[name], LIMIT
+        )
+        for name, entry in entries.items()
+    }
     return result
 
 
 def main(seconds: float, attacks: list[str], stores: list[str]) -> None:
     """Measure both stores."""
-    result: dict[str, Any] = {"analysts": ANALYSTS, "seconds": seconds, "open": OPEN}
+    result: dict[str, Any] = {
+        "analysts": SHARE * len(DATASETS), "datasets": len(DATASETS), "seconds": seconds, "open": OPEN,
+        "load": os.getloadavg()[0],
+    }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         for name in stores:
             (place / name).mkdir()
         if "sqlite" in stores:
-            result["sqlite"] = compared(place / "sqlite", seconds, "town.csv", "town.ledger", 1, attacks)
+            result["sqlite"] = compared(place / "sqlite", seconds, None, attacks)
         if "postgresql" in stores:
             with running_server() as server, server.database() as url:
-                result["postgresql"] = compared(
-                    place / "postgresql", seconds, town_in_postgres(url), f"{url}#town", 1, attacks
-                )
+                result["postgresql"] = compared(place / "postgresql", seconds, url, attacks)
     save("fairness", result)
 
 

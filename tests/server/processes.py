@@ -67,21 +67,21 @@ class Served:
         self.config.write_text(yaml.safe_dump(said), encoding="utf-8")
         self._process: subprocess.Popen[str] | None = None
 
-    def tokens(self, count: int) -> list[str]:
-        """Make tokens for analysts named a0, a1, ..."""
-        return self._create([(f"a{i}", "analyst") for i in range(count)])
+    def tokens(self, count: int, dataset: str | None = None, *, first: int = 0) -> list[str]:
+        """Make tokens for analysts named a0, a1, ... of one table, the first table if none is named."""
+        return self._create([(f"a{first + i}", "analyst") for i in range(count)], dataset)
 
     def curator(self) -> str:
         """Make the token of a curator."""
         return self._create([("cura", "curator")])[0]
 
-    def _create(self, bearers: list[tuple[str, Role]]) -> list[str]:
+    def _create(self, bearers: list[tuple[str, Role]], dataset: str | None = None) -> list[str]:
         found = Config.load(self.config)
         access = AccessStore(found.access)
         try:
             desk = TokenAdmin(access, ServiceLog(found.audit_log), self._no_limit)
             return [
-                desk.create("test", name, days=1, dataset=next(iter(found.datasets)), role=role)
+                desk.create("test", name, days=1, dataset=dataset or next(iter(found.datasets)), role=role)
                 for name, role in bearers
             ]
         finally:

@@ -195,7 +195,8 @@ class ApiRoutes:
             _route(
                 f"{_DATASET}/preview", self.preview, "What a question would cost",
                 description="Free: nothing is charged, no row is looked at.",
-                method="POST", role="analyst", body="Question", codes=("refused", "work-limited", *_READ_CODES),
+                method="POST", role="analyst", body="Question",
+                codes=("refused", "work-limited", *_READ_CODES),
                 model=responses.PreviewResponse,
             ),
             _route(
