@@ -213,6 +213,9 @@ def http_cases() -> dict[str, Any]:
         narrow = {**SETTINGS, "limits": {"per_minute": 1}}
         with service_app(folder, narrow, {"eve": "analyst"}) as app:
             found |= asyncio.run(_too_often(app))
+        busy = {**SETTINGS, "limits": {"per_minute": 100_000, "work_per_hour": 1.0}}
+        with service_app(folder, busy, {"moe": "analyst"}) as app:
+            found |= asyncio.run(_too_much_work(app))
     codes = sorted({case[2] for case in found.values() if len(case) == 5 and case[2] is not None})
     return found | {"error codes": codes}
 
@@ -223,6 +226,16 @@ async def _too_often(app: App) -> dict[str, Any]:
         for _ in range(3):
             response = await send(app, Request("", "GET", "/v1/datasets/town/schema", who="eve"))
     return {"too often": described(app, *response)}
+
+
+async def _too_much_work(app: App) -> dict[str, Any]:
+    """Preview more than the work that a service allows in an hour: the second takes all of it."""
+    body = {"kind": "text", "text": " " * 200_000, "privacy": {"kind": "zcdp", "rho": 0.1}}
+    async with living(app):
+        for _ in range(2):
+            sent = Request("", "POST", "/v1/datasets/town/preview", body, who="moe")
+            response = await send(app, sent)
+    return {"too much work": described(app, *response)}
 
 
 def openapi_document() -> Any:

@@ -121,9 +121,9 @@ def test_a_budget_of_work_fills_evenly_and_a_question_larger_than_all_of_it_need
     budget = WorkBudget(36.0)
     assert budget.take("ana", 30.0, now=0.0) is None
     assert budget.take("ben", 30.0, now=0.0) is None
-    assert budget.take("ana", 10.0, now=0.0) == 400
-    assert budget.take("ana", 10.0, now=399.0) == 1
+    assert budget.take("ana", 10.0, now=0.0) == 420
+    assert budget.take("ana", 10.0, now=399.0) == 60
     assert budget.take("ana", 10.0, now=401.0) is None
     assert budget.take("ana", 1000.0, now=402.0) is not None
     assert budget.take("ana", 1000.0, now=5000.0) is None
-    assert budget.take("ana", 0.01, now=5000.0) == 1
+    assert budget.take("ana", 0.01, now=5000.0) == 60

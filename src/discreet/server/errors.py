@@ -200,7 +200,7 @@ def work_limited(seconds: int) -> ApiError:
         code="work-limited",
         message="Your questions of the last hour have used all the computing time that one analyst may have. "
         "Nothing was charged.",
-        hint=f"Wait {seconds} s, or ask for fewer expressions and cells at a time.",
+        hint=f"Wait {seconds // 60} min, or ask for fewer expressions and cells at a time.",
         headers={"Retry-After": str(seconds)},
     )
 

@@ -149,7 +149,7 @@ class WorkBudget:
         self._levels: dict[str | None, tuple[float, float]] = {}
 
     def take(self, name: str | None, seconds: float, now: float | None = None) -> int | None:
-        """Take work from a caller's bucket; return None, or the seconds to wait where too little is left.
+        """Take work from a caller's bucket; return None, or the seconds to wait, in whole minutes.
 
         Parameters
         ----------
@@ -166,7 +166,8 @@ class WorkBudget:
         needed = min(seconds, self._capacity)
         if level < needed:
             self._levels[name] = (level, time_now)
-            return max(1, math.ceil((needed - level) * _HOUR / self._capacity))
+            minutes = math.ceil((needed - level) * _HOUR / self._capacity / 60)
+            return 60 * max(1, minutes)
         self._levels[name] = (level - needed, time_now)
         return None
 
