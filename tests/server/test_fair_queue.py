@@ -83,19 +83,19 @@ def test_nobody_saves_up_turns_and_nobody_owes_any_after_all_was_served() -> Non
 
 def test_work_follows_from_texts_and_declared_sizes() -> None:
     model = WorkModel.for_engine(2e-9, 2000, 1.0)
-    assert model.reading(100) <= model.light
-    assert model.reading(50_000) > model.light
-    assert model.question(sums=64, cells=64) <= model.light
-    assert model.question(sums=1, cells=2**16) > model.light
+    assert model.estimate_reading(100) <= model.light
+    assert model.estimate_reading(50_000) > model.light
+    assert model.estimate_question(sums=64, cells=64) <= model.light
+    assert model.estimate_question(sums=1, cells=2**16) > model.light
     slow = WorkModel.for_engine(2e-9, 2000, 3.0)
-    assert slow.reading(50_000) == pytest.approx(3 * model.reading(50_000), rel=1e-3)
+    assert slow.estimate_reading(50_000) == pytest.approx(3 * model.estimate_reading(50_000), rel=1e-3)
 
 
 def test_on_a_large_table_a_count_is_as_light_as_any() -> None:
     for row_seconds in (2e-9, 6e-8):
         model = WorkModel.for_engine(row_seconds, 10**9, 1.0)
         assert model.smallest <= model.light
-        assert model.question(sums=64, cells=64) > model.light
+        assert model.estimate_question(sums=64, cells=64) > model.light
 
 
 def test_a_number_of_rows_that_is_not_public_changes_nothing() -> None:

@@ -11,7 +11,7 @@ import pytest
 from discreet.batching import Step
 from discreet.server import workers
 from discreet.server.errors import BUSY, ApiException
-from discreet.server.work import DeclareWork, Planning, WorkBudget
+from discreet.server.work import Planning, WorkBudget, declare_work
 from discreet.server.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def test_a_heavy_query_holds_up_nobody_and_the_next_one_waits_for_it() -> None:
 def declaring(counter: Counter, seconds: float, wish: Any) -> QueryTask[Any]:
     read = yield Planning(lambda items: [item.upper() for item in items], "text")
     assert read == "TEXT"
-    yield DeclareWork.of(seconds)
+    yield declare_work(seconds)
     return (yield Step(counter.serve, wish))
 
 
@@ -263,7 +263,7 @@ def test_whoever_has_used_up_the_work_of_an_hour_is_refused_before_anything_is_d
 
     def charging(seconds: float) -> QueryTask[Any]:
         began.append("read")
-        yield DeclareWork.of(seconds)
+        yield declare_work(seconds)
         began.append("charged")
         return (yield Step(counter.serve, 1))
 

@@ -250,6 +250,17 @@ class ServiceLog:
         except OSError as problem:
             raise self._cannot_write(problem) from problem
 
+    def require(self) -> None:
+        """Refuse a question before its charge if the last line could not be written, and still cannot.
+
+        Raises
+        ------
+        LedgerUnavailable
+            An answer could not be sent, so nothing may be charged.
+        """
+        if isinstance(self._problem, LedgerUnavailable):
+            self.check_writable()
+
     # The chain, and its anchors in ledgers.
 
     def check(self) -> LogSummary:

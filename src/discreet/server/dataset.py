@@ -143,7 +143,7 @@ class Dataset:
     def query_work(self, query: Query) -> float:
         """Return the seconds of work of a query: one pass over the rows for each statistic."""
         cells = query_size(query, self.database.curation)
-        return self.work.question(sums=len(query.statistics), cells=cells)
+        return self.work.estimate_question(sums=len(query.statistics), cells=cells)
 
     def _query(self, request: Any) -> Query:
         """Return the query of a request, whichever of its forms it has."""
@@ -214,7 +214,7 @@ class Dataset:
             raise ParameterError(
                 "question of a statistical request must be what the library's to_dict() writes, and is not."
             ) from None
-        return aggregate, self.work.question(sums=bound.wanted.width, cells=bound.size)
+        return aggregate, self.work.estimate_question(sums=bound.wanted.width, cells=bound.size)
 
     # What is public.
 

@@ -34,7 +34,7 @@ from discreet.server.errors import (
 )
 from discreet.server.limits import MOST_SUMS
 from discreet.server.training import make_model, with_target
-from discreet.server.work import DeclareWork, Planning, texts_of
+from discreet.server.work import Planning, declare_work, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -135,6 +135,7 @@ class DatasetService:
         """
         try:
             self._check_running()
+            self.audit_log.require()
             match request:
                 case requests.AggregateRequest():
                     response, receipts = yield from self._answer_aggregate(caller, request, key)
@@ -214,7 +215,7 @@ class DatasetService:
         dataset = self.dataset
         query, sd = dataset.parse_query(request), request.requested_sd()
         privacy = requests.promise_from_request(request.privacy, **dataset.promise_context)
-        yield DeclareWork.of(dataset.query_work(query))
+        yield declare_work(dataset.query_work(query))
         try:
             result = yield from query_task(
                 self._request_database(caller, dataset.schema),
@@ -242,7 +243,7 @@ class DatasetService:
         plan = [requests.promise_from_request(promise, **dataset.promise_context) for promise in request.plan]
         yield from self.planning_task(request)
         aggregate, work = dataset.parse_aggregate(request, privacy)
-        yield DeclareWork.of(work)
+        yield declare_work(work)
         try:
             answer = yield from dataset.database.ask_task(
                 aggregate,

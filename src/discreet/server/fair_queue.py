@@ -44,7 +44,7 @@ class FairQueue(Generic[T]):
         caller : hashable
             Name under which work is counted.
         item : object
-            What :meth:`pop` returns.
+            Item that :meth:`pop` returns when its turn comes.
         work : float
             Seconds that the item is estimated to take.
         """

@@ -345,7 +345,7 @@ class ServiceMiddleware:
         characters : int
             Length of the request, from which its work is estimated before it is read.
         """
-        work = model.reading(characters)
+        work = model.estimate_reading(characters)
         run = self._workers.run(_caller_name(), task, work=work, light=model.light)
         return await self._await_with_timeout(run)
 

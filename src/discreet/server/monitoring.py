@@ -5,6 +5,7 @@ No line contains a token, a URL with its query string, an answer or a row; no me
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -49,9 +50,10 @@ def log(event: str, **facts: Any) -> None:
 
 
 def write_line(line: str) -> None:
-    """Write a line to standard error and flush it."""
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    """Write a line to standard error and flush it; on a full disk the line is lost, and no answer is."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 def _line(event: str, **facts: Any) -> str:

@@ -72,9 +72,9 @@ class WorkModel:
     @property
     def smallest(self) -> float:
         """Seconds of the smallest question, a count."""
-        return self.question(sums=1, cells=1)
+        return self.estimate_question(sums=1, cells=1)
 
-    def question(self, *, sums: int, cells: int) -> float:
+    def estimate_question(self, *, sums: int, cells: int) -> float:
         """Return the seconds of a question whose texts were read.
 
         Parameters
@@ -87,7 +87,7 @@ class WorkModel:
         planned = self.speed * (_QUESTION + _SUM * sums + _CELL * cells)
         return planned + self.rows * self.per_row * sums
 
-    def reading(self, characters: int) -> float:
+    def estimate_reading(self, characters: int) -> float:
         """Return the seconds in which a request of so many characters is read and, if small, answered."""
         return self.smallest + self.speed * _CHARACTER * characters
 
@@ -119,16 +119,16 @@ class DeclareWork(Step):
 
     __slots__ = ()
 
-    @classmethod
-    def of(cls, seconds: float) -> DeclareWork:
-        """Return the step that declares so many seconds of work."""
-        return cls(_accept, seconds)
-
 
 class Planning(Step):
     """Step that reads texts and sees no row, so that its time is public and others may go first."""
 
     __slots__ = ()
+
+
+def declare_work(seconds: float) -> DeclareWork:
+    """Return the step that declares so many seconds of work."""
+    return DeclareWork(_accept, seconds)
 
 
 def _accept(seconds: Sequence[float]) -> list[None]:

@@ -89,6 +89,7 @@ class WorkerPool:
     def __init__(
         self, usual: int, threads: int, *, share: int, most: int, budget: WorkBudget | None = None
     ) -> None:
+        """Start with empty queues; threads are started with the first queries."""
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="worker")
         self._heavy_thread = ThreadPoolExecutor(1, thread_name_prefix="heavy")
         self._usual, self._all = usual, threads

@@ -320,7 +320,7 @@ class ApiRoutes:
             return content
 
         middleware, model = _middleware(request), target.dataset.work
-        if model.reading(len(body)) > model.light:
+        if model.estimate_reading(len(body)) > model.light:
             return _json_response(await middleware.run_query(heavy_task(), model, len(body)))
         return _json_response(await middleware.run_in_thread(work))
 

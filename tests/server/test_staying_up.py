@@ -1,0 +1,184 @@
+"""What fails around a service: it recovers, or refuses without a charge, or ends so that it is restarted."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from discreet.ledger import Ledger
+from tests.postgres import running_server
+from tests.server.processes import Served, served, town_in_postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.server.conftest import Disk, RunningService
+
+RHO = {"kind": "zcdp", "rho": 1e-4}
+_LONG = 120.0
+
+
+def count(number: int) -> dict[str, Any]:
+    """Return a question that no other number asks."""
+    return {"kind": "count", "where": f"income < {100 * number + 7}", "privacy": RHO}
+
+
+def test_on_a_full_disk_one_answer_is_withheld_and_the_next_questions_are_not_charged(
+    service: RunningService, disk: Disk
+) -> None:
+    ledger = service.backend.dataset.ledger
+    assert service.ask(count(1)).status_code == 200
+    disk.full = True
+    assert [service.ask(count(number)).status_code for number in range(2, 6)] == [503] * 4
+    assert ledger.spent().charges == 2
+    disk.full = False
+    assert [service.ask(count(number)).status_code for number in range(2, 6)] == [200] * 4
+    assert ledger.spent().charges == 5  # what was withheld was paid for, and is sent now
+    assert service.client().get("/ready").status_code == 200
+
+
+def test_a_ledger_that_another_program_holds_charges_nothing(service: RunningService) -> None:
+    ledger = service.backend.dataset.ledger
+    assert service.ask(count(1)).status_code == 200
+    ledger.close()
+    ledger._store._timeout = 0.2  # type: ignore[attr-defined]
+    with closing(sqlite3.connect(service.folder / "town.ledger", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        response = service.ask(count(2))
+        assert response.status_code == 503
+        assert response.json()["error"]["code"] == "ledger-unavailable"
+        other.execute("ROLLBACK")
+    assert ledger.spent().charges == 1
+    assert service.ask(count(2)).status_code == 200
+    ledger.check()
+
+
+# Processes.
+
+
+class Asking:
+    """An analyst of a service in processes of its own, who counts what was answered."""
+
+    def __init__(self, service: Served) -> None:
+        (token,) = service.tokens(1)
+        self._client = httpx.Client(
+            base_url=f"http://127.0.0.1:{service.port}",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60,
+        )
+        self.answered = 0
+        self.refused = 0
+
+    def ask(self, number: int) -> int:
+        """Ask one question, and return the status of the response."""
+        response = self._client.post("/v1/datasets/town/query", json=count(number))
+        self.answered += response.status_code == 200
+        self.refused += response.status_code != 200
+        return response.status_code
+
+    def ask_until_answered(self, number: int) -> None:
+        """Ask one question again and again until it is answered."""
+        end = time.monotonic() + _LONG
+        while self.ask(number) != 200:
+            assert time.monotonic() < end, "the service does not recover"
+            time.sleep(0.1)
+
+    def __enter__(self) -> Asking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+
+def charges(ledger: str) -> int:
+    """Return how many charges a ledger has, after checking it."""
+    with Ledger.open(ledger) as opened:
+        opened.check()
+        return opened.spent().charges
+
+
+@pytest.fixture
+def in_postgres(tmp_path: Path) -> Iterator[tuple[Served, str]]:
+    """Run a service whose rows and ledger are in a PostgreSQL server of its own."""
+    with running_server() as server, server.database() as url:
+        changed: dict[str, Any] = {
+            "table": town_in_postgres(url),
+            "schema": "town.schema.yaml",
+            "ledger": f"{url}#town",
+        }
+        with served(tmp_path, **changed) as service:
+            yield service, url
+
+
+@pytest.mark.slow
+def test_ended_sessions_and_a_restarted_server_cost_no_charge_without_an_answer(
+    in_postgres: tuple[Served, str],
+) -> None:
+    import psycopg
+
+    service, url = in_postgres
+    others = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    with Asking(service) as analyst:
+        assert analyst.ask(1) == 200
+        for number in range(2, 5):
+            with psycopg.connect(url) as connection:
+                connection.execute(f"SELECT pg_terminate_backend(pid) {others}")
+            analyst.ask_until_answered(number)
+        for number in range(5, 7):
+            with psycopg.connect(url) as connection:
+                ((pid,), *_) = connection.execute(f"SELECT pid {others}").fetchall()
+            os.kill(pid, signal.SIGKILL)  # makes the server end all sessions and start again
+            analyst.ask_until_answered(number)
+        assert analyst.answered == 6
+    assert charges(f"{url}#town") == 6
+
+
+@pytest.mark.slow
+def test_a_disk_without_room_for_the_ledger_charges_nothing_and_is_used_again_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path) as service, Asking(service) as analyst:
+        assert analyst.ask(1) == 200
+        assert service._process is not None
+        process, unlimited = service._process.pid, resource.RLIM_INFINITY
+        # No file of the process may grow: the journal of the ledger and the audit log are as on a full disk.
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (1, unlimited))
+        assert [analyst.ask(number) for number in range(2, 5)] == [503] * 3
+        resource.prlimit(process, resource.RLIMIT_FSIZE, (unlimited, unlimited))
+        for number in range(2, 5):
+            analyst.ask_until_answered(number)
+        assert analyst.answered == 4
+    assert charges(str(tmp_path / "town.ledger")) == 4
+
+
+@pytest.mark.slow
+def test_a_process_whose_engine_is_lost_ends_with_an_error(tmp_path: Path) -> None:
+    # The engine is lost after five minutes; here after one second.
+    code = (
+        "import discreet.server.health as health; health.INTERVAL, health.LOST = 0.2, 1.0\n"
+        "from discreet.cli import main; main()"
+    )
+    with running_server() as server, server.database() as url:
+        service = Served(tmp_path, table=town_in_postgres(url), schema="town.schema.yaml")
+        command = [sys.executable, "-c", code, "serve", str(service.config)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert "answers queries" in process.stdout.readline()
+    # The server is gone, and does not come back.
+    try:
+        _, told = process.communicate(timeout=_LONG)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "engines lost" in told
