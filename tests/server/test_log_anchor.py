@@ -379,7 +379,7 @@ def test_a_service_refuses_a_deleted_log_until_a_new_one_is_begun(tmp_path: Path
         )
 
     done = run("check")
-    assert "intact. The ledger keeps the hash of line 5." in done.stdout, done.stderr
+    assert "The ledger of town keeps the hash of line 5." in done.stdout, done.stderr
     assert "audit.jsonl.1" in run("rotate").stdout
     assert json.loads(run("check", "--json").stdout)["lines"] == 6
     path.unlink()
@@ -392,4 +392,4 @@ def test_a_service_refuses_a_deleted_log_until_a_new_one_is_begun(tmp_path: Path
     path.with_name("audit.jsonl.1").unlink()
     assert run("begin").returncode == 0
     Service(Config.load(config)).close()
-    assert json.loads(run("check", "--json").stdout)["anchored"] == 2
+    assert json.loads(run("check", "--json").stdout)["datasets"]["town"]["anchored"] == 2
