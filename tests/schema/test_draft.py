@@ -45,6 +45,7 @@ def test_a_draft_knows_six_types() -> None:
         ParameterError, match="one of number, integer, date, datetime, string, boolean, was 'blob'"
     ):
         Schema.draft({"x": "blob"})
+    assert "minimum: ???  # the earliest minute that anybody may have" in Schema.draft({"seen": "datetime"})
 
 
 def test_numbered_columns_that_are_alike_get_one_pattern() -> None:

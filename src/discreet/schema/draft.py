@@ -49,6 +49,10 @@ _NOTES = {
     "censored": "what cells such as <5 mean: missing, limit (5) or half (2.5)",
     "format": "which comes first: %d/%m/%Y or %m/%d/%Y",
 }
+_MOMENT_NOTES = _NOTES | {
+    "minimum": "the earliest minute that anybody may have, such as 2024-01-01T00:00",
+    "maximum": "the latest, such as 2024-12-31T23:59",
+}
 _MISSING_NOTE = """\
   # texts of an empty cell; codes such as 99 belong to a field or a pattern,
 # where missingValues: ["", "99"] and constraints: {required: false} say that they are no numbers.
@@ -257,18 +261,18 @@ def _field_lines(column: _Draft) -> Iterator[str]:
     yield f"  - name: {write_flow(column.name)}{note}\n"
     for key, value in column.field.items():
         if key != "name":
-            yield from _key_lines(key, value)
+            yield from _key_lines(key, value, _MOMENT_NOTES if column.field["type"] == "datetime" else _NOTES)
 
 
-def _key_lines(key: str, value: Any) -> Iterator[str]:
+def _key_lines(key: str, value: Any, notes: Mapping[str, str] = _NOTES) -> Iterator[str]:
     """Yield one key of a field; a block with a mark has a line for each of its keys."""
     if not isinstance(value, Mapping) or UNFILLED not in value.values():
-        note = f"  # {_NOTES[key]}" if value == UNFILLED else ""
+        note = f"  # {notes[key]}" if value == UNFILLED else ""
         yield f"    {key}: {_word(value)}{note}\n"
         return
     yield f"    {key}:\n"
     for inner, setting in value.items():
-        note = f"  # {_NOTES[inner]}" if setting == UNFILLED else ""
+        note = f"  # {notes[inner]}" if setting == UNFILLED else ""
         yield f"      {inner}: {_word(setting)}{note}\n"
 
 
