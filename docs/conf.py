@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib.metadata import version as installed
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,12 @@ def _write_display(writer: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def _link_pages(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Turn paths of pages in docstrings into links."""
+    lines[:] = [re.sub(r"(?:``)?\bdocs/([\w/.-]+?)\.md\b(?:``)?", r":doc:`/\1`", line) for line in lines]
+
+
 def setup(app: Sphinx) -> None:
-    """Register the renderer of formulas."""
+    """Register the renderer of formulas, and links from docstrings."""
+    app.connect("autodoc-process-docstring", _link_pages)
     app.add_html_math_renderer("mathml", (_write_formula, None), (_write_display, None))
