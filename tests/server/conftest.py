@@ -73,7 +73,7 @@ def write_table(folder: Path) -> None:
 def settings(**changed: Any) -> dict[str, Any]:
     """What the configuration of a service in a test says; keys of its table go to the entry of the table."""
     name = changed.pop("dataset", "town")
-    keys = {field.alias or key for key, field in DatasetConfig.model_fields.items()}
+    keys = {field.alias or key for key, field in DatasetConfig.model_fields.items()} - {"people"}
     entry = {
         "table": "town.csv",
         "ledger": "town.ledger",
@@ -82,7 +82,7 @@ def settings(**changed: Any) -> dict[str, Any]:
         **{key: changed.pop(key) for key in keys & set(changed)},
     }
     return {
-        "datasets": {name: entry} | changed.pop("others", {}),
+        "datasets": changed.pop("datasets", {name: entry} | changed.pop("others", {})),
         "access": "access.db",
         "audit_log": "audit.jsonl",
         "listen": "127.0.0.1:0",

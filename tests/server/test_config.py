@@ -72,7 +72,9 @@ def test_urls_and_bundled_tables_stay_as_they_are(tmp_path: Path) -> None:
 )
 def test_a_limit_is_any_promise_in_its_shortest_form(tmp_path: Path, limit: str, promise: Any) -> None:
     found = loaded(tmp_path, TEXT.replace("{epsilon: 4, delta: 1e-6}", limit))
-    assert found.datasets["town"].limit.promise(SCHEMA) == promise
+    own = found.datasets["town"].limit
+    assert own is not None
+    assert own.promise(SCHEMA) == promise
 
 
 @pytest.mark.parametrize("limit", ["{}", "{epsilon: 1, rho: 1}", "{delta: 1e-6}", "{rho: 1, delta: 1e-6}"])
@@ -95,7 +97,7 @@ def test_every_missing_key_is_named_at_once_with_what_to_write(tmp_path: Path) -
     assert all("is required" in line for line in lines)
     lines = refused(tmp_path, "access: a\naudit_log: b\ndatasets: {town: {}}\n").splitlines()
     assert [line.partition(" ")[0] for line in lines] == [
-        f"datasets.town.{key}" for key in ("table", "ledger", "limit")
+        f"datasets.town.{key}" for key in ("table", "ledger")
     ]
     assert all("is required" in line for line in lines)
 

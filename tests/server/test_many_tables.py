@@ -13,6 +13,8 @@ import pytest
 from discreet import GaussianDP, connect
 from discreet.errors import DiscreetError, ParameterError, ServiceError
 from discreet.server.access import AccessStore
+from discreet.server.config import Config
+from discreet.server.service import Service
 from tests.server.conftest import SCHEMA, lines_of, running, signed_in, write_table
 
 if TYPE_CHECKING:
@@ -293,3 +295,103 @@ def test_grants_of_the_store_are_the_higher_of_one_and_every(tmp_path: Path) -> 
     assert store.withdraw("ana", "*")
     assert store.find(token).role("village") is None  # type: ignore[union-attr]
     store.close()
+
+
+# One limit for all tables about the same people.
+
+
+PEOPLE = {"residents": {"ledger": "residents.ledger", "limit": {"rho": 1.0}}}
+
+
+@contextlib.contextmanager
+def same_people(folder: Path, **changed: Any) -> Iterator[RunningService]:
+    """Run a service for a town and a village about the same people; ana may ask both."""
+    write_table(folder)
+    entries = {
+        "town": {"table": "town.csv", "people": "residents", "limit": {"rho": 0.75}},
+        "village": {**village(folder), "ledger": None, "limit": None, "people": "residents"},
+    }
+    for entry in entries.values():
+        entry["version"] = "2026"  # named alike, so that questions differ by the data set alone
+    given = {name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()}
+    with running(folder, datasets=given, people=PEOPLE, **changed) as service:
+        service.tokens["ana"] = service.whole.tokens.create("test", "ana", days=9, dataset="village")
+        yield service
+
+
+def test_tables_about_the_same_people_share_one_limit_and_nothing_else(tmp_path: Path) -> None:
+    with same_people(tmp_path) as service:
+        client = service.client("ana")
+
+        def ask(name: str, rho: float, where: str = "age > 40") -> Any:
+            question = {"kind": "count", "where": where, "privacy": {"kind": "zcdp", "rho": rho}}
+            return client.post(f"/v1/datasets/{name}/query", json=question)
+
+        assert ask("town", 0.5).status_code == 200
+        refused = ask("town", 0.3, "age > 41").json()["error"]
+        assert refused["code"] == "budget-exceeded"
+        assert ask("village", 0.5).json()["cached"] is False
+        # The town has 0.25 left of its own limit, and the people have nothing.
+        assert ask("town", 0.1, "age > 42").status_code == 409
+        for name, charges in (("town", 1), ("village", 1)):
+            budget = client.get(f"/v1/datasets/{name}/budget").json()
+            assert budget["people"]["name"] == "residents"
+            assert budget["people"]["left"]["rho"] == 0
+            assert budget["total"]["left"]["rho"] == 0
+            assert "about residents share one limit" in budget["composition"]
+            assert len(client.get(f"/v1/datasets/{name}/history").json()["entries"]) == charges
+        receipt = client.get("/v1/datasets/village/history").json()["entries"][0]["receipt"]
+        browser = signed_in(service, "ana")
+        assert browser.get(f"/datasets/village/answers/{receipt}").status_code == 200
+        assert browser.get(f"/datasets/town/answers/{receipt}").status_code == 404
+        refined = {"kind": "count", "where": "age > 40", "privacy": PRIVACY, "refines": [receipt]}
+        assert client.post("/v1/datasets/town/query", json=refined).status_code == 422
+        assert "residents" in browser.get("/").text
+        assert "residents" in browser.get("/datasets/town").text
+        # The curator of the town sees what was spent, and nothing of who asked the village what.
+        overview = service.client("cura").get("/v1/datasets/town/curator/overview").json()
+        assert "village" not in json.dumps(overview)
+        attack = service.whole.datasets["town"].attack(patience=60)
+        assert attack["used"] == 1
+        assert service.client("cura").get("/v1/datasets/town/curator/check").json()["intact"]
+        config = service.whole.config
+    # Over a restart too.
+    with contextlib.closing(Service(config)) as again:
+        assert again.datasets["village"].dataset.ledger.spent().charges == 1
+
+
+def test_a_table_without_people_says_that_others_come_on_top(shared: RunningService) -> None:
+    entry = get(shared, "ana", "/v1/datasets").json()["datasets"][0]
+    assert entry["people"] is None
+    assert "comes on top" in entry["composition"]
+    browser = signed_in(shared, "ana")
+    for path in ("/", "/datasets/town"):
+        assert "comes on top" in browser.get(path).text
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"people": "residents", "ledger": "x"}, "datasets of .* must not have ledger in the entry town"),
+        ({"people": "residents", "rule": "pure"}, "must not have rule in the entry town"),
+        ({"people": "strangers"}, "town names 'strangers'. Declare them under people"),
+        ({"people_limit": {"rho": 1.0}, "people": "residents"}, "must not have people_limit"),
+        ({"name": "x", "ledger": "x", "limit": {"rho": 1.0}}, "must not have name"),
+        ({"ledger": "x"}, "datasets.town.limit of .* is required"),
+        (
+            {"ledger": "residents.ledger", "limit": {"rho": 1.0}},
+            "is the one that people.residents.ledger names",
+        ),
+    ],
+)
+def test_an_entry_that_contradicts_its_people_is_refused(
+    tmp_path: Path, entry: dict[str, Any], told: str
+) -> None:
+    content = {
+        "people": PEOPLE,
+        "datasets": {"town": {"table": "t.csv", **entry}},
+        "access": "a",
+        "audit_log": "b",
+    }
+    with pytest.raises(ParameterError, match=told):
+        Config.from_dict(content, tmp_path)

@@ -138,7 +138,12 @@ def test_prices_add_up_in_the_currency_of_the_limit_or_not_at_all() -> None:
 
 
 def test_without_a_limit_nothing_is_counted_down() -> None:
-    told = {"own": account(None, None), "total": account(None, None), "collusion": "Rule."}
+    told = {
+        "own": account(None, None),
+        "total": account(None, None),
+        "collusion": "Rule.",
+        "composition": "Alone.",
+    }
     budget = budget_view(told, (True, None))
     assert budget.lead == "There is no limit."
     assert budget.after == ""

@@ -34,6 +34,8 @@ class DatasetInfo(BaseModel):
         Whom the noise protects, such as a person.
     role : str
         Role of the holder of the token: analyst, curator or operator.
+    composition : str
+        What the limit counts: this table alone, or all about the same people.
     budget : Budget
         What the holder, and all together, may spend, have spent and have left.
     """
@@ -47,6 +49,7 @@ class DatasetInfo(BaseModel):
     columns: int
     unit: str
     role: str
+    composition: str
     budget: Budget
 
     def __str__(self) -> str:

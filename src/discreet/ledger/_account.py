@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, LedgerTampered, PromiseError
 from discreet.ledger._caps import Caps, write_caps
-from discreet.ledger.records import TOTAL, owner_scope, scope_name
+from discreet.ledger.records import TOTAL, dataset_scope, owner_scope, scope_name
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.receipt import canonical
@@ -255,6 +255,23 @@ class ChargeTotals:
         """Return caps and spending of an owner, or of the total."""
         return Account(*self.caps_and_spending(transaction, scope_name(owner)))
 
+    def nearest_total(self, transaction: Transaction, dataset: str | None) -> Account:
+        """Return the account that is nearer to its limit: of a data set, or of all that share the ledger.
+
+        Parameters
+        ----------
+        transaction : Transaction
+            Transaction that reads the totals.
+        dataset : str or None
+            One of several data sets that share the ledger; None for the total.
+        """
+        total = self.account(transaction, None)
+        if dataset is None:
+            return total
+        own = Account(*self.caps_and_spending(transaction, dataset_scope(dataset)))
+        shares = [-1.0 if one.used is None else one.used["share"] or 0.0 for one in (own, total)]
+        return own if shares[0] >= shares[1] else total
+
     def owners(self, transaction: Transaction) -> dict[str, Spending]:
         """Return the spending of each owner, by name; zero for an owner who only has a limit."""
         start = owner_scope("")
@@ -273,7 +290,8 @@ class ChargeTotals:
     ) -> None:
         """Add the cost of a charge to the spending of a scope, or refuse it."""
         caps, before = self.caps_and_spending(transaction, scope)
-        name = scope if scope == TOTAL else scope.removeprefix(owner_scope(""))
+        # A data set is all that its analysts know of: its limit and that of its people are the total.
+        name = scope.removeprefix(owner_scope("")) if scope.startswith(owner_scope("")) else TOTAL
         caps, after = spend(caps, before, promises, planned, scope=name)
         text = canonical(after.to_dict())
         transaction.put_total(scope, _caps_text(caps), text)

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
-from discreet.errors import BudgetExceeded, KeyReused, LedgerTampered, ParameterError, PromiseError
+from discreet.errors import (
+    BudgetExceeded,
+    KeyReused,
+    LedgerError,
+    LedgerTampered,
+    ParameterError,
+    PromiseError,
+)
 from discreet.formatting import number
 from discreet.ledger._account import Account, ChargeTotals, describe_scaled, promise_cost, spend
 from discreet.ledger.records import (
@@ -72,7 +79,7 @@ class Charge:
         """Entries that every charge reads; a repeat reads more."""
         owner, question, request = self.body["owner"], self.body["question"], self.body.get("request")
         return ReadSet(
-            scopes=tuple(charge_scopes(owner, known=False)),
+            scopes=tuple(self.body["scopes"]),
             questions=() if question is None else (question,),
             marks=() if request is None else (request_mark(owner, request),),
         )
@@ -80,7 +87,7 @@ class Charge:
     def __call__(self, transaction: Transaction) -> Receipt:
         """Return the receipt of the charge, or of an earlier one that paid for the same, or refuse."""
         receipt, owner = self._find_or_charge(transaction), self.body["owner"]
-        total = self.totals.account(transaction, None)
+        total = self.totals.nearest_total(transaction, self.body.get("dataset"))
         own = total if owner is None else self.totals.account(transaction, owner)
         return dataclasses.replace(receipt, accounts=(own, total))
 
@@ -101,7 +108,7 @@ class Charge:
         body, text = self.body, self.text
         if paid:
             self._check_plan(transaction)
-            body = body | {"scopes": charge_scopes(owner, known=True)}
+            body = body | {"scopes": charge_scopes(owner, known=True)}  # of the owner alone
             text = canonical(body)
         # Spent before the row is appended: a refusal leaves no row.
         self._spend(transaction, body["scopes"])
@@ -139,16 +146,17 @@ class Charge:
         return problem
 
     def _check_plan(self, transaction: Transaction) -> None:
-        """Refuse a plan that the total has no room for, as if the question had not been paid for.
+        """Refuse a plan that total or data set have no room for, as if the question was not paid for.
 
         Otherwise a caller with a plan that fits nothing would learn for free whether another owner has asked.
         """
         if self.planned:
-            account = self.totals.account(transaction, None)
-            try:
-                spend(account.caps, account.spent, self.promises, self.planned, scope=TOTAL)
-            except BudgetExceeded as problem:
-                raise self._explain(problem, account) from None
+            for scope in charge_scopes(None, known=False, dataset=self.body.get("dataset")):
+                account = Account(*self.totals.caps_and_spending(transaction, scope))
+                try:
+                    spend(account.caps, account.spent, self.promises, self.planned, scope=TOTAL)
+                except BudgetExceeded as problem:
+                    raise self._explain(problem, account) from None
 
     def _find_paid(self, transaction: Transaction, paid: dict[str, int]) -> Receipt | None:
         """Return the receipt of the owner's earlier charge for the question; None if only others paid."""
@@ -157,6 +165,11 @@ class Charge:
         seq = first if owner is None else paid.get(owner)
         row = _row(transaction, first if seq is None else seq)
         content = row.content
+        if content.get("dataset") != self.body.get("dataset"):
+            raise LedgerError(
+                "question of Ledger.charge must be a digest that fixes the data set too, and this one was "
+                "charged for another. Put the name of the data set into the digest."
+            )
         if content["promises"] != self.body["promises"]:
             raise PromiseError(
                 "question of Ledger.charge must be a digest that fixes the promise too, and this one "
@@ -319,9 +332,27 @@ class Details(TypedDict, total=False):
 
 
 def make_charge(
-    promises: tuple[Promise, ...], details: Details, *, identity: str, totals: ChargeTotals
+    promises: tuple[Promise, ...],
+    details: Details,
+    *,
+    identity: str,
+    totals: ChargeTotals,
+    dataset: str | None = None,
 ) -> Charge:
-    """Return the operation of a charge, or refuse arguments that no ledger can keep."""
+    """Return the operation of a charge, or refuse arguments that no ledger can keep.
+
+    Parameters
+    ----------
+    promises : tuple of Promise
+        Promises that are charged together.
+    details : Details
+        Keyword arguments of :meth:`Ledger.charge`.
+    identity, totals
+        As for :class:`Charge`.
+    dataset : str, optional
+        Data set of the charge, where several share the ledger: the same key of a request about another one
+        is another key.
+    """
     owner, request, asked = details.get("owner"), details.get("request"), details.get("asked")
     texts = {
         "what": details.get("what", "charge"),
@@ -330,6 +361,8 @@ def make_charge(
         "schema": details.get("schema"),
     }
     check_texts(**texts, request=request)
+    if dataset is not None and request is not None:
+        request = f"{dataset}: {request}"
     # Everything that no ledger can keep is refused before the write lock is held.
     promise_cost(promises, None)
     planned = tuple(details.get("plan", ()))
@@ -337,10 +370,12 @@ def make_charge(
         "type": "charge",
         **texts,
         "promises": _promises_json(promises),
-        "scopes": charge_scopes(owner, known=False),
+        "scopes": charge_scopes(owner, known=False, dataset=dataset),
         "seeded": bool(details.get("seeded", False)),
         "version": product_version(),
     }
+    if dataset is not None:
+        body["dataset"] = dataset
     if planned:
         body["plan"] = _promises_json(planned)
     if asked is not None:

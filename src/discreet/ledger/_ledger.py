@@ -19,7 +19,7 @@ from discreet.ledger._charges import (
     check_texts,
     make_charge,
 )
-from discreet.ledger._opening import Opening, back_up, make_caps, open_ledger, open_store
+from discreet.ledger._opening import OpenDataset, Opening, back_up, make_caps, open_ledger, open_store
 from discreet.ledger._opening import restore as restore_backup
 from discreet.ledger._store import Store, unwrap
 from discreet.ledger._verification import check_record
@@ -28,6 +28,7 @@ from discreet.ledger.records import (
     Entry,
     LogAnchor,
     anchored_logs,
+    dataset_scope,
     find_anchor,
     find_entry,
     find_position,
@@ -69,6 +70,9 @@ class Ledger:
         Address of the file or database that stores it.
     identity : str
         Hash of its first row; receipts carry it.
+    dataset : str or None
+        Name of the data set that is charged, where several about the same people share the ledger; None for
+        a ledger of one, or for the whole.
 
     Privacy
     -------
@@ -94,9 +98,10 @@ class Ledger:
     0.9
     """
 
-    def __init__(self, store: Store, opening: Opening) -> None:
+    def __init__(self, store: Store, opening: Opening, dataset: str | None = None) -> None:
         self._store = store
         self.identity = opening.identity
+        self.dataset = dataset
         self._totals = ChargeTotals(opening.owner_caps)
 
     @classmethod
@@ -109,6 +114,8 @@ class Ledger:
         owner_limit: Promise | None = None,
         rule: Rule = "mixed",
         order: float | None = None,
+        dataset: str | None = None,
+        dataset_limit: Promise | None = None,
         timeout: float = 30.0,
     ) -> Self:
         """Open a ledger, creating it if it does not exist.
@@ -130,13 +137,24 @@ class Ledger:
         order : float, optional
             Order above 1 for "mixed"; None is the one at which the most Gaussian noise fits. A larger one
             admits larger single pure charges.
+        dataset : str, optional
+            One of several data sets about the same people that share the ledger: each charge counts against
+            its limit and against `limit`, both or neither, and what is read is its own. None is the whole.
+        dataset_limit : Promise, optional
+            Promise that the charges of `dataset` must keep; fixed when it is first opened, None is no limit
+            beside `limit`.
         timeout : float
             Seconds to wait for other writers.
         """
         # Limits first: a wrong one must not leave an empty file behind.
         caps, owner_caps = make_caps(limit, rule, order), make_caps(owner_limit, rule, order)
+        dataset_caps = make_caps(dataset_limit, rule, order)
+        check_texts(dataset=dataset)
         store = open_store(path_or_url, timeout)
-        return cls(store, open_ledger(store, caps, owner_caps, when=now()))
+        ledger = cls(store, open_ledger(store, caps, owner_caps, when=now()), dataset)
+        if dataset is not None:
+            ledger._write(OpenDataset(dataset, dataset_caps, now()))
+        return ledger
 
     @staticmethod
     def identity_at(path_or_url: str | os.PathLike[str], *, timeout: float = 30.0) -> str | None:
@@ -264,7 +282,9 @@ class Ledger:
             As for :meth:`charge`.
         """
         parts = (promises,) if isinstance(promises, Promise) else tuple(promises)
-        charge = make_charge(parts, details, identity=self.identity, totals=self._totals)
+        charge = make_charge(
+            parts, details, identity=self.identity, totals=self._totals, dataset=self.dataset
+        )
         return self._operation(charge)
 
     def store(self, receipt: Receipt, answer: bytes) -> bytes:
@@ -323,8 +343,14 @@ class Ledger:
         answer was seen; otherwise :meth:`guarantee` is.
         """
         with self._store.read() as transaction:
-            _, spent = self._totals.caps_and_spending(transaction, scope_name(owner))
+            _, spent = self._totals.caps_and_spending(transaction, self._scope(owner))
         return spent
+
+    def _scope(self, owner: str | None) -> str:
+        """Return the scope of an owner; without one, that of the data set, or of the total if it has none."""
+        if owner is None and self.dataset is not None:
+            return dataset_scope(self.dataset)
+        return scope_name(owner)
 
     def remaining(self, owner: str | None = None) -> dict[str, float] | None:
         """Return what is left in each currency, rounded down; None without a limit."""
@@ -332,9 +358,25 @@ class Ledger:
         return account.left
 
     def accounts(self, *owners: str | None) -> list[Account]:
-        """Return caps and spending of several owners, None being the total, read at one moment."""
+        """Return caps and spending of several owners, None being the total, read at one moment.
+
+        Where several data sets share the ledger, the total is that of the data set or that of all of them,
+        whichever is nearer to its limit.
+        """
         with self._store.read() as transaction:
-            return [self._totals.account(transaction, owner) for owner in owners]
+            return [
+                self._totals.nearest_total(transaction, self.dataset)
+                if owner is None
+                else self._totals.account(transaction, owner)
+                for owner in owners
+            ]
+
+    def shared_account(self) -> Account | None:
+        """Return caps and spending of all data sets that share the ledger; None if it has one alone."""
+        if self.dataset is None:
+            return None
+        with self._store.read() as transaction:
+            return self._totals.account(transaction, None)
 
     def guarantee(self, owner: str | None = None) -> Promise:
         """Return the promise that all charges keep together, now and later, however they are chosen.
@@ -345,8 +387,8 @@ class Ledger:
         nothing is guaranteed in advance, and the result is :class:`NoPromise`; :meth:`spent` adds up fixed
         charges. The same holds if the charges exceed the limit, as a changed total would let them.
         """
-        with self._store.read() as transaction:
-            caps, spent = self._totals.caps_and_spending(transaction, scope_name(owner))
+        (account,) = self.accounts(owner)
+        caps, spent = account.caps, account.spent
         if caps is None:
             return NoPromise("the ledger has no limit, so nothing bounds what is charged next")
         if not caps.holds(spent):
@@ -482,7 +524,7 @@ class Ledger:
             Number of charges, oldest first; None returns all.
         """
         with self._store.read() as transaction:
-            charges = itertools.islice(iter_charges(transaction, owner, after), first)
+            charges = itertools.islice(iter_charges(transaction, owner, after, dataset=self.dataset), first)
             return [make_receipt(self.identity, row, content) for row, content in charges]
 
     def entries(self, owner: str | None = None, *, after: int = 0, last: int | None = None) -> list[Entry]:
@@ -498,7 +540,9 @@ class Ledger:
             Number of charges, newest kept; None returns all.
         """
         with self._store.read() as transaction:
-            charges = iter_charges(transaction, owner, after, newest_first=last is not None)
+            charges = iter_charges(
+                transaction, owner, after, dataset=self.dataset, newest_first=last is not None
+            )
             chosen = list(itertools.islice(charges, last))
             if last is not None:
                 chosen.reverse()
@@ -522,7 +566,7 @@ class Ledger:
             This ledger has no such charge.
         """
         with self._store.read() as transaction:
-            return find_entry(transaction, self.identity, receipt_id)
+            return find_entry(transaction, self.identity, receipt_id, self.dataset)
 
     def has_paid(self, question: str, owner: str | None = None) -> bool:
         """Return whether charging a question again would be free. Nothing is charged or written.
@@ -690,7 +734,7 @@ class Ledger:
                 "a ledger in memory must stay in its process, and cannot be pickled: its charges "
                 "would be lost. Open the ledger with a path."
             )
-        return _reopen, (self.url, self.identity)
+        return _reopen, (self.url, self.identity, self.dataset)
 
     def __repr__(self) -> str:
         return f"Ledger({self.shown!r})"
@@ -708,8 +752,8 @@ class Ledger:
         return draw_facts("Ledger", facts.items(), (account.used["share"] or 0.0, 0.0))
 
 
-def _reopen(url: str, identity: str) -> Ledger:
-    ledger = Ledger.open(url)
+def _reopen(url: str, identity: str, dataset: str | None) -> Ledger:
+    ledger = Ledger.open(url, dataset=dataset)
     if ledger.identity != identity:
         raise LedgerError(
             f"the ledger {ledger!r} must be the one that was pickled, and is another. "

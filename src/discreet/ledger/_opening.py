@@ -18,7 +18,15 @@ from discreet.errors import DiscreetWarning, LedgerError, LedgerTampered, Parame
 from discreet.ledger._caps import Caps, Rule, read_caps, write_caps
 from discreet.ledger._sqlite import Memory, SqliteFile
 from discreet.ledger._verification import check_record
-from discreet.ledger.records import FORMAT, START, TOTAL, LedgerRow, missing_row_error
+from discreet.ledger.records import (
+    FORMAT,
+    START,
+    TOTAL,
+    LedgerRow,
+    dataset_mark,
+    dataset_scope,
+    missing_row_error,
+)
 from discreet.ledger.transaction import ReadSet
 from discreet.privacy.composition import Spending
 from discreet.privacy.receipt import canonical, product_version
@@ -85,6 +93,41 @@ def open_ledger(store: Store, caps: Caps | None, owner_caps: Caps | None, *, whe
     _check_limit("limit", caps, content["caps"])
     _check_limit("owner_limit", owner_caps, content["owner_caps"])
     return Opening(identity, read_caps(content["owner_caps"]))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDataset:
+    """Operation that opens one of several data sets that share a ledger, or checks its limit.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the data set.
+    caps : Caps or None
+        Caps of its own limit; None is no limit beside that of all, or the one it was opened with.
+    when : str
+        Universal time for the row.
+    """
+
+    dataset: str
+    caps: Caps | None
+    when: str
+
+    def __call__(self, transaction: Transaction) -> None:
+        """Record the data set with its caps; if it is there, refuse other caps."""
+        seq = transaction.mark(dataset_mark(self.dataset))
+        if seq is None:
+            values = None if self.caps is None else self.caps.to_dict()
+            body = {"type": "data set", "dataset": self.dataset, "caps": values}
+            row = transaction.append(self.when, canonical(body))
+            transaction.put_mark(dataset_mark(self.dataset), row.seq)
+            scope, spent = dataset_scope(self.dataset), canonical(Spending().to_dict())
+            transaction.put_total(scope, write_caps(self.caps), spent)
+            return
+        opened = transaction.row(seq)
+        if opened is None:
+            raise missing_row_error(seq)
+        _check_limit("dataset_limit", self.caps, opened.content["caps"])
 
 
 def make_caps(limit: Promise | None, rule: Rule, order: float | None) -> Caps | None:

@@ -15,6 +15,8 @@ from discreet.ledger.records import (
     LedgerRow,
     LogAnchor,
     charge_scopes,
+    dataset_mark,
+    dataset_scope,
     log_mark,
     other_mark,
     owner_scope,
@@ -76,6 +78,8 @@ class Replay:
                     self._request(row, content)
                 case "bind":
                     self._bind(row, content)
+                case "data set":
+                    self._open_dataset(row, content)
                 case "others":
                     for ledger in content["ledgers"]:
                         self._mark(other_mark(ledger), row.seq)
@@ -109,9 +113,11 @@ class Replay:
             tuple(map(promise_from_dict, content.get(name, ()))) for name in ("promises", "plan")
         )
         question, owner = content["question"], content["owner"]
-        scopes = charge_scopes(owner, known=question in self._known)
+        scopes = charge_scopes(owner, known=question in self._known, dataset=content.get("dataset"))
         if not scopes or content["scopes"] != scopes:
             raise ValueError(f"it must charge {scopes}")
+        if any(scope not in self.caps for scope in scopes if scope != owner_scope(owner or "")):
+            raise ValueError("a data set is opened before its first charge")
         for scope in scopes:
             caps = self.caps.setdefault(scope, self._owner_caps)
             before = self.spent.get(scope, Spending())
@@ -133,6 +139,11 @@ class Replay:
         if not isinstance(content["dataset"], str):
             raise TypeError("a data set has a name")
         self._mark(DATASET_MARK, row.seq)
+
+    def _open_dataset(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
+        scope = dataset_scope(content["dataset"])
+        self._mark(dataset_mark(content["dataset"]), row.seq)
+        self.caps[scope], self.spent[scope] = read_caps(content["caps"]), Spending()
 
     def _anchor(self, row: LedgerRow, anchor: LogAnchor) -> None:
         if anchor.line <= self._anchored.get(anchor.log, 0):

@@ -30,7 +30,7 @@ TOTAL = "total"
 """Scope that every charge counts against, beside that of its owner."""
 
 DATASET_MARK = canonical(["dataset"])
-"""Mark of the row that binds the ledger to a data set."""
+"""Mark of the row that binds the ledger to a data set, or to the people of several."""
 
 
 START = "0" * 64
@@ -185,17 +185,28 @@ def answer_key(question: str | None, seq: int) -> str:
 
 
 def iter_charges(
-    transaction: Transaction, owner: str | None, after: int, *, newest_first: bool = False
+    transaction: Transaction,
+    owner: str | None,
+    after: int,
+    *,
+    dataset: str | None = None,
+    newest_first: bool = False,
 ) -> Iterator[tuple[LedgerRow, dict[str, Any]]]:
-    """Yield the charges of an owner, or of all, with their parsed bodies."""
+    """Yield the charges of an owner, or of all, and of a data set, or of all, with their parsed bodies."""
     # Bodies are canonical JSON, so a search in the text rules out most rows before they are parsed.
     patterns = ['"type":"charge"']
     if owner is not None:
         patterns.append(f'"owner":{json.dumps(owner)}')
+    if dataset is not None:
+        patterns.append(f'"dataset":{json.dumps(dataset)}')
     for row in transaction.record(after, newest_first=newest_first):
         if all(pattern in row.body for pattern in patterns):
             content = row.content
-            if content["type"] == "charge" and owner in (None, content["owner"]):
+            if (
+                content["type"] == "charge"
+                and owner in (None, content["owner"])
+                and dataset in (None, content.get("dataset"))
+            ):
                 yield row, content
 
 
@@ -205,14 +216,18 @@ def make_entry(transaction: Transaction, identity: str, row: LedgerRow, content:
     return Entry(make_receipt(identity, row, content), content.get("asked"), answer)
 
 
-def find_entry(transaction: Transaction, identity: str, receipt_id: str) -> Entry:
-    """Return the charge that a receipt's id names."""
+def find_entry(transaction: Transaction, identity: str, receipt_id: str, dataset: str | None = None) -> Entry:
+    """Return the charge that a receipt's id names, of one data set or of any for None."""
     start, _, number = receipt_id.rpartition("-")
     row = None
     # Longer numbers are in no record, and the largest do not fit a database's integers.
     if start == identity[:12] and number.isascii() and number.isdigit() and len(number) < 19:
         row = transaction.row(int(number))
-    if row is None or row.content["type"] != "charge" or str(row.seq) != number:
+    if row is not None and (
+        row.content["type"] != "charge" or dataset not in (None, row.content.get("dataset"))
+    ):
+        row = None
+    if row is None or str(row.seq) != number:
         raise LedgerError(
             f"receipt_id of Ledger.entry must name a charge of this ledger, got {receipt_id!r}. "
             "Ids are on receipts and in the ledger's history."
@@ -238,9 +253,30 @@ def scope_name(owner: str | None) -> str:
     return TOTAL if owner is None else owner_scope(owner)
 
 
-def charge_scopes(owner: str | None, *, known: bool) -> list[str]:
-    """Return the scopes that a charge counts against, in a fixed order; the total only if not `known`."""
-    return [*([] if known else [TOTAL]), *([] if owner is None else [owner_scope(owner)])]
+def dataset_scope(dataset: str) -> str:
+    """Return the scope of one of several data sets that share a ledger."""
+    return f"dataset:{dataset}"
+
+
+def dataset_mark(dataset: str) -> str:
+    """Return the mark of the row that opens one of several data sets that share a ledger."""
+    return canonical(["shared by", dataset])
+
+
+def charge_scopes(owner: str | None, *, known: bool, dataset: str | None = None) -> list[str]:
+    """Return the scopes that a charge counts against, in a fixed order.
+
+    Parameters
+    ----------
+    owner : str or None
+        Owner of the charge; None for none.
+    known : bool
+        Whether the question was paid for before: then total and data set do not pay again.
+    dataset : str, optional
+        Data set of the charge, where several share the ledger; None otherwise.
+    """
+    shared = [TOTAL] if dataset is None else [TOTAL, dataset_scope(dataset)]
+    return [*([] if known else shared), *([] if owner is None else [owner_scope(owner)])]
 
 
 @dataclass(frozen=True, slots=True)

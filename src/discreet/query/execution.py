@@ -95,11 +95,12 @@ class QueryExecutor(StoredAnswers):
         schema = curation.schema
         public = schema.neighbors == "replace-one" and schema.row_count == "public"
         # A fingerprint of private rows must not be written down as it is: see Version.
+        shared = "" if ledger.dataset is None else f"{ledger.dataset}: "  # so that no digest is of two tables
         super().__init__(
             CostModel(schema, engine.count() if public else None, curation=curation),
             ledger,
-            version or engine.version.digest(ledger.secret()),
-            version or engine.version.digest(ledger.secret(), units=True),
+            shared + (version or engine.version.digest(ledger.secret())),
+            shared + (version or engine.version.digest(ledger.secret(), units=True)),
         )
         self._slots = Slots(slots)
         self._engine = engine

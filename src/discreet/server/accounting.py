@@ -33,6 +33,16 @@ _COLLUSION = (
 )
 
 
+_ALONE = (
+    "The limit counts questions to this data set alone. If other data sets are about the same people, what "
+    "is learned from them comes on top of it."
+)
+_SHARED = (
+    "All data sets of this service about {} share one limit: a question to any of them counts against it, "
+    "and against the limit of its own data set."
+)
+
+
 class Accounting:
     """Budgets, history and spending of one data set.
 
@@ -44,6 +54,9 @@ class Accounting:
         Database that answered under this ledger; recalls stored answers.
     pooled : bool
         Whether pure charges are also counted in rho, as limits in rho or in queries do.
+    people : str, optional
+        Name of the people whose ledger it is, if other data sets about them count against the same limit;
+        None otherwise.
 
     Privacy
     -------
@@ -52,13 +65,23 @@ class Accounting:
 
     collusion = _COLLUSION
 
-    def __init__(self, ledger: Ledger, database: Database, *, pooled: bool) -> None:
+    def __init__(
+        self, ledger: Ledger, database: Database, *, pooled: bool, people: str | None = None
+    ) -> None:
+        """Keep references to ledger and database, and say what the limit counts."""
+        self._people = people
+        self.composition = _ALONE if people is None else _SHARED.format(people)
         self._ledger = ledger
         self._database = database
         self._pooled = pooled
         self._mutex = threading.Lock()
         self._total = Spending()
         self._steps: list[dict[str, Any]] = []  # what was spent after each charge that was read
+
+    @property
+    def footnotes(self) -> tuple[str, str]:
+        """Sentences about what the limits hold for, below every page."""
+        return self.collusion, self.composition
 
     def remaining_amounts(
         self,
@@ -90,7 +113,23 @@ class Accounting:
         return {
             "own": self.account(caller.name),
             "total": self.account(None),
+            "people": self._people_account(),
             "collusion": _COLLUSION,
+            "composition": self.composition,
+        }
+
+    def _people_account(self) -> dict[str, Any] | None:
+        """Return what all data sets about the same people have spent of their limit; None for one alone."""
+        account = self._ledger.shared_account()
+        if account is None:
+            return None
+        assert account.caps is not None
+        return {
+            "name": self._people,
+            "limit": account.caps.limit.to_dict(),
+            "spent": spent_amounts(account.spent, pooled=self._pooled),
+            "left": account.left,
+            "used": account.used,
         }
 
     def account(self, owner: str | None) -> dict[str, Any]:

@@ -52,7 +52,7 @@ from discreet.server.api.openapi import reference_routes
 from discreet.server.api.routes import ApiRoutes
 from discreet.server.audit_log import ServiceLog
 from discreet.server.config import Config
-from discreet.server.dataset import load_schema, recognize_table
+from discreet.server.dataset import ledger_limits, load_schema, recognize_table
 from discreet.server.health import INTERVAL
 from discreet.server.middleware import HostMiddleware, ServiceMiddleware
 from discreet.server.monitoring import LOGGING, METRICS_FOLDER, Metrics, RouteTemplates, log
@@ -192,15 +192,10 @@ def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
             )
         recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
         return
-    analyst_limit = entry.analyst_limit
+    limits = ledger_limits(entry, schema)
+    limits |= {"dataset": None, "dataset_limit": None}  # a data set is opened by the start
     try:
-        ledger = Ledger.open(
-            entry.ledger,
-            limit=entry.limit.promise(schema),
-            owner_limit=None if analyst_limit is None else analyst_limit.promise(schema),
-            rule=entry.rule,
-            order=entry.order,
-        )
+        ledger = Ledger.open(entry.ledger, **limits)
     except (LedgerUnavailable, LedgerTampered):
         raise
     except LedgerError as problem:

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError
@@ -102,7 +110,51 @@ DatasetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 """Name of a data set: part of addresses, so plain letters, digits, dots, underscores and hyphens."""
 
 
-class DatasetConfig(_Part):
+def resolve_address(path: str, folder: Path) -> str:
+    """Return a path relative to a folder; a URL or a bundled table stays as it is."""
+    return path if "://" in path or path.startswith("demo:") else str(folder / path)
+
+
+class _LedgerConfig(_Part):
+    """A ledger with the limits that were fixed when it was made."""
+
+    limit: Limit
+    analyst_limit: Limit | None = None
+    rule: Rule = "mixed"
+    order: Annotated[float, Field(gt=1, le=1e9)] | None = None
+
+    @model_validator(mode="after")
+    def _check_rule(self) -> _LedgerConfig:
+        """Refuse a rule or an order without a limit that has one."""
+        given = (self.limit, self.analyst_limit, getattr(self, "people_limit", None))
+        limits = [limit for limit in given if limit is not None]
+        ruled = any(limit.delta is not None and limit.queries is None for limit in limits)
+        for key in ("rule", "order"):
+            if key in self.model_fields_set and not ruled:
+                raise ValueError(
+                    f"{key}: must go with a limit of {{epsilon, delta}}, and no limit is one. Leave it out: "
+                    "other limits have one rule each"
+                )
+        if self.order is not None and self.rule != "mixed":
+            raise ValueError(f"order: must go with rule: mixed, and the rule is {self.rule}. Leave it out")
+        return self
+
+
+class PeopleConfig(_LedgerConfig):
+    """People whom several data sets are about: one ledger, and one limit for all of them together.
+
+    Attributes
+    ----------
+    ledger : str
+        Ledger that all these data sets charge.
+    limit, analyst_limit, rule, order
+        As for :class:`DatasetConfig`, over all these data sets.
+    """
+
+    ledger: Annotated[str, Field(min_length=1)]
+
+
+class DatasetConfig(_LedgerConfig):
     """One table of a service, with its ledger; its name is its key under ``datasets``.
 
     Attributes
@@ -116,9 +168,14 @@ class DatasetConfig(_Part):
         Schema of the table (key ``schema`` of the file); None takes the schema file beside the table.
     ledger : str
         Ledger that is charged: a file or ``postgresql://host/database#name``.
+    people : str or None
+        People whom the table is about, of ``people`` of the configuration, whose ledger it charges; None if
+        no other table of the service counts against the same limit.
+    people_limit : Limit or None
+        Limit of all data sets about these people together; taken from there.
     limit, analyst_limit : Limit or None
         Limits on the sum of all charges, and on those of each analyst without a limit of their own; None for
-        no limit per analyst.
+        no limit per analyst, or for none beside that of the people.
     rule : {"mixed", "gaussian", "pure"}
         Noise that ``{epsilon, delta}`` limits admit: every kind, Gaussian alone, or pure alone.
     order : float or None
@@ -136,11 +193,10 @@ class DatasetConfig(_Part):
     name: DatasetName
     table: Annotated[str, Field(min_length=1)]
     schema_file: Path | None = Field(None, alias="schema")
+    people: str | None = None
+    people_limit: Limit | None = None
     ledger: Annotated[str, Field(min_length=1)]
-    limit: Limit
-    analyst_limit: Limit | None = None
-    rule: Rule = "mixed"
-    order: Annotated[float, Field(gt=1, le=1e9)] | None = None
+    limit: Limit | None = None  # type: ignore[assignment]  # required without people
     new_ledger: bool = False
     version: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     keep_ids: bool = False
@@ -152,33 +208,41 @@ class DatasetConfig(_Part):
         return Path(value) if isinstance(value, str) and value else value
 
     @model_validator(mode="after")
-    def _check_rule(self) -> DatasetConfig:
-        """Refuse a rule or an order without a limit that has one."""
-        limits = [limit for limit in (self.limit, self.analyst_limit) if limit is not None]
-        ruled = any(limit.delta is not None and limit.queries is None for limit in limits)
-        for key in ("rule", "order"):
-            if key in self.model_fields_set and not ruled:
-                raise ValueError(
-                    f"{key}: must go with a limit of {{epsilon, delta}}, and no limit is one. Leave it out: "
-                    "other limits have one rule each"
-                )
-        if self.order is not None and self.rule != "mixed":
-            raise ValueError(f"order: must go with rule: mixed, and the rule is {self.rule}. Leave it out")
+    def _check_limit(self) -> DatasetConfig:
+        """Refuse a table without any limit."""
+        if self.limit is None and self.people is None:
+            raise ValueError(f"limit: is required. {_MISSING['limit']}")
         return self
 
     def resolve_paths(self, folder: Path) -> DatasetConfig:
         """Return the entry with every relative path resolved against a folder."""
-
-        def resolve(path: str) -> str:
-            return path if "://" in path or path.startswith("demo:") else str(folder / path)
-
         resolved = {
-            "table": resolve(self.table),
-            "ledger": resolve(self.ledger),
+            "table": resolve_address(self.table, folder),
+            "ledger": resolve_address(self.ledger, folder),
             "schema_file": None if self.schema_file is None else folder / self.schema_file,
             "keep": None if self.keep is None else folder / self.keep,
         }
         return self.model_copy(update=resolved)
+
+
+def _shared_keys(key: str, entry: dict[str, Any], people: dict[str, PeopleConfig]) -> dict[str, Any]:
+    """Return the keys that an entry has from its people; empty if it names none."""
+    named = entry.get("people")
+    if named is None:
+        return {}
+    if named not in people:
+        raise ValueError(
+            f"must name people of this configuration, and {key} names {named!r}. Declare them under people:"
+        )
+    shared = people[named]
+    keys = {name: getattr(shared, name) for name in shared.model_fields_set - {"limit"}}
+    for name in ("ledger", "analyst_limit", "rule", "order"):
+        if name in entry:
+            raise ValueError(
+                f"must not have {name} in the entry {key}, whose people have one ledger for all their data "
+                "sets. Take it out"
+            )
+    return {**keys, "people_limit": shared.limit}
 
 
 class Config(_Part):
@@ -190,6 +254,8 @@ class Config(_Part):
         Tables that the service answers for, by name; at least one.
     access : path
         File of tokens, grants, sessions and stop switches.
+    people : dict of str to PeopleConfig
+        People whom several of the tables are about, by a name that the tables refer to.
     audit_log : path
         File of the audit log, one line of JSON per event.
     listen : str
@@ -213,6 +279,7 @@ class Config(_Part):
         Seed of the noise, accepted only with ``testing: true``; None draws from the system.
     """
 
+    people: dict[str, PeopleConfig] = {}
     datasets: Annotated[dict[str, DatasetConfig], Field(min_length=1)]
     access: Path
     audit_log: Path
@@ -229,16 +296,20 @@ class Config(_Part):
 
     @field_validator("datasets", mode="before")
     @classmethod
-    def _name_datasets(cls, value: Any) -> Any:
-        """Give every entry the name that is its key."""
+    def _name_datasets(cls, value: Any, info: ValidationInfo) -> Any:
+        """Give every entry the name that is its key, and the ledger of its people."""
         if not isinstance(value, dict):
             return value
+        people: dict[str, PeopleConfig] = info.data.get("people", {})
+        entries = {}
         for key, entry in value.items():
-            if isinstance(entry, dict) and "name" in entry:
-                raise ValueError(f"must name each data set by its key, and {key} also has name:. Take it out")
-        return {
-            key: {**entry, "name": key} if isinstance(entry, dict) else entry for key, entry in value.items()
-        }
+            entries[key] = entry
+            if isinstance(entry, dict):
+                for name in ("name", "people_limit"):
+                    if name in entry:
+                        raise ValueError(f"must not have {name} in the entry {key}. Take it out")
+                entries[key] = {**entry, **_shared_keys(key, entry, people), "name": key}
+        return entries
 
     @field_validator("access", "audit_log", mode="before")
     @classmethod
@@ -393,6 +464,10 @@ class Config(_Part):
     def _resolve_paths(self, folder: Path) -> Config:
         """Return the configuration with every relative path resolved against a folder."""
         resolved: dict[str, Any] = {
+            "people": {
+                name: one.model_copy(update={"ledger": resolve_address(one.ledger, folder)})
+                for name, one in self.people.items()
+            },
             "datasets": {name: one.resolve_paths(folder) for name, one in self.datasets.items()},
             "access": folder / self.access,
             "audit_log": folder / self.audit_log,
@@ -405,8 +480,11 @@ class Config(_Part):
 def _check_distinct_files(config: Config, source: str) -> None:
     """Refuse one file for two purposes, since one would overwrite the other."""
     purposes: list[tuple[str, Any]] = [("access", config.access), ("audit_log", config.audit_log)]
+    purposes += [(f"people.{name}.ledger", one.ledger) for name, one in config.people.items()]
     for name, entry in config.datasets.items():
-        files = {"table": entry.table, "schema": entry.schema_file, "ledger": entry.ledger}
+        files: dict[str, Any] = {"table": entry.table, "schema": entry.schema_file}
+        if entry.people is None:
+            files["ledger"] = entry.ledger
         purposes += [(f"datasets.{name}.{key}", path) for key, path in files.items()]
     keys: dict[str, str] = {}
     for key, path in purposes:
@@ -435,7 +513,7 @@ def _describe_errors(problem: ValidationError, source: str) -> str:
             message = f"is required. {_MISSING.get(str(error['loc'][-1]), 'Add it.')}"
         elif error["loc"][:1] == ("datasets",) and error["loc"][2:] in (("name",), ("[key]",)):
             key, message = f"datasets.{error['loc'][1]}", _NAME
-        elif error["type"] == "value_error" and len(error["loc"]) in (0, 2):
+        elif error["type"] == "value_error" and len(error["loc"]) in (0, 2) and ": " in message:
             # The check of a whole entry names the key before a colon.
             wrong, _, message = message.partition(": ")
             key = f"{key}.{wrong}".removeprefix(".")
@@ -503,17 +581,22 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
 
 def _entry(loc: tuple[int | str, ...]) -> tuple[type[BaseModel], tuple[int | str, ...]]:
     """Return the model that a wrong key belongs to, and its path in it."""
-    return (DatasetConfig, loc[2:]) if loc[0] == "datasets" and len(loc) > 1 else (Config, loc)
+    models: dict[int | str, type[BaseModel]] = {"datasets": DatasetConfig, "people": PeopleConfig}
+    return (models[loc[0]], loc[2:]) if loc[0] in models and len(loc) > 1 else (Config, loc)
 
 
 _FORMS = {
     "datasets": "a name, and below it table:, ledger: and limit:",
+    "people": "a name, and below it ledger: and limit:",
     "limit": _LIMITS,
     "analyst_limit": _LIMITS,
     "limits": "for instance {per_minute: 120, concurrent: 32}",
     "tls": "{certificate: FILE, key: FILE}",
     "seed": "a whole number, in tests alone",
 }
+
+
+_OURS = ("name", "people_limit")  # keys that an entry gets from its place, and not from its writer
 
 
 def _describe_unknown_key(loc: tuple[int | str, ...]) -> str:
@@ -523,7 +606,7 @@ def _describe_unknown_key(loc: tuple[int | str, ...]) -> str:
     }  # fmt: skip
     model, inside = _entry(loc)
     model = parts[str(inside[0])] if len(inside) > 1 else model
-    keys = [item.alias or name for name, item in model.model_fields.items() if name != "name"]
+    keys = [item.alias or name for name, item in model.model_fields.items() if name not in _OURS]
     close = nearest(str(loc[-1]), keys)
     hint = f"Did you mean {close}?" if close else f"There are {', '.join(keys)}."
     return f"is not a key that is known. {hint}"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from discreet.query.language.query import Query
     from discreet.schema import Schema
     from discreet.server.audit_log import ServiceLog
-    from discreet.server.config import Config, DatasetConfig
+    from discreet.server.config import Config, DatasetConfig, Limit
 
 MAX_DUMMY_ROWS = 10_000
 _PARSED_QUERIES = 512  # texts whose parse trees are kept
@@ -118,8 +118,9 @@ class Dataset:
             "unit": self.schema.unit,
             "neighbors": self.schema.neighbors,
         }
-        pooled = entry.limit.rho is not None or entry.limit.queries is not None
-        self.accounting = Accounting(self.ledger, self.database, pooled=pooled)
+        limit = entry.limit or entry.people_limit
+        pooled = limit is not None and (limit.rho is not None or limit.queries is not None)
+        self.accounting = Accounting(self.ledger, self.database, pooled=pooled, people=entry.people)
         self.attack = BackgroundAttack(self.database, self.ledger)
         self.work = WorkModel.for_engine(self.database.row_seconds, self.database.n_rows, measure_speed())
         self._parse = lru_cache(maxsize=_PARSED_QUERIES)(self._parse_parts)
@@ -228,6 +229,7 @@ class Dataset:
             "unit": self.schema.unit,
             "digest": self.schema.digest,
             "collusion": self.accounting.collusion,
+            "composition": self.accounting.composition,
             "seeded": self._seeded,
             "limits": {"body_bytes": self._max_body, "cells": self._max_cells},
         }
@@ -241,6 +243,7 @@ class Dataset:
             "n_rows": self.database.n_rows,
             "columns": len(self.schema.columns),
             "unit": self.schema.unit,
+            "composition": self.accounting.composition,
         }
 
     def set_owner_limit(self, name: str, limit: Promise) -> None:
@@ -344,18 +347,33 @@ def recognize_table(entry: DatasetConfig, schema: Schema) -> Recognition:
 
 
 def open_ledger(entry: DatasetConfig, schema: Schema) -> Ledger:
-    """Open or create the ledger of a service, or refuse one of another data set."""
-    ledger = Ledger.open(
-        entry.ledger,
-        limit=entry.limit.promise(schema),
-        owner_limit=None if entry.analyst_limit is None else entry.analyst_limit.promise(schema),
-        rule=entry.rule,
-        order=entry.order,
-    )
+    """Open or create the ledger of a data set, or refuse one of another data set, or of other people."""
+    ledger = Ledger.open(entry.ledger, **ledger_limits(entry, schema))
     try:
-        ledger.bind(entry.name)
+        ledger.bind(entry.people or entry.name)
     except BaseException:
         # Also when interrupted: nobody else has a reference to close it by.
         ledger.close()
         raise
     return ledger
+
+
+def ledger_limits(entry: DatasetConfig, schema: Schema) -> dict[str, Any]:
+    """Return the limits of a data set's ledger, as :meth:`Ledger.open` takes them.
+
+    Data sets about the same people share one ledger, whose limit is that of the people: so one transaction
+    charges both limits or none.
+    """
+
+    def promise(limit: Limit | None) -> Promise | None:
+        return None if limit is None else limit.promise(schema)
+
+    limits: dict[str, Any] = {
+        "limit": promise(entry.limit if entry.people is None else entry.people_limit),
+        "owner_limit": promise(entry.analyst_limit),
+        "rule": entry.rule,
+        "order": entry.order,
+    }
+    if entry.people is not None:
+        limits |= {"dataset": entry.name, "dataset_limit": promise(entry.limit)}
+    return limits

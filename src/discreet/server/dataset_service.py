@@ -392,7 +392,8 @@ class DatasetService:
         dataset, stopped = self.dataset, self.access.stop_record(self.name)
         rows, head = dataset.ledger.head
         tokens = self.tokens()
-        names = {token["name"] for token in tokens} | set(dataset.ledger.owners())
+        asked = {step["who"] for step in dataset.accounting.spending_history()["steps"]} - {None}
+        names = {token["name"] for token in tokens} | asked
         account = dataset.accounting.account
         return {
             **dataset.about(),

@@ -225,6 +225,7 @@ class SchemaResponse(ResponseModel, title="About"):
     unit: str
     digest: str
     collusion: str
+    composition: str
     seeded: bool
     limits: LimitsResponse
 
@@ -238,12 +239,22 @@ class AccountResponse(ResponseModel, title="Account"):
     used: UseResponse | None
 
 
+class PeopleAccountResponse(AccountResponse, title="PeopleAccount"):
+    """The budget that all data sets about the same people share."""
+
+    name: str
+
+
 class BudgetResponse(ResponseModel, title="Budget"):
-    """Budgets."""
+    """Budgets. The total is that of the data set, or of all about the same people if that is nearer to its
+    limit; people is null for a data set that shares its limit with no other.
+    """  # noqa: D205 - published as the description of the schema
 
     own: AccountResponse
     total: AccountResponse
+    people: PeopleAccountResponse | None
     collusion: str
+    composition: str
 
 
 class CatalogueEntry(BudgetResponse):

@@ -170,6 +170,7 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
     if used is not None:
         amounts.append(("What the percentage is of", _PERCENTAGE))
     amounts.append(("If analysts share answers", accounts["collusion"]))
+    amounts.append(("What the limit counts", accounts["composition"]))
     return BudgetView(
         currency=currency,
         limit=limit,

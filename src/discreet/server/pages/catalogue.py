@@ -30,6 +30,7 @@ class CatalogueCard:
     role: str
     budget: str
     bar: Markup
+    composition: str
 
 
 def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
@@ -47,6 +48,7 @@ def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
         role=entry["role"],
         budget="no limit" if used is None else f"{describe_used(used, WHOSE[nearer])}; {describe_left(used)}",
         bar=account_bar(entry[nearer]),
+        composition=entry["composition"],
     )
 
 

@@ -163,7 +163,7 @@ class PageLayout:
     caller: str
     csrf: str
     nav_items: tuple[NavItem, ...]
-    collusion: str
+    footnotes: tuple[str, ...]
     seeded: bool
     stopped: bool
 
@@ -264,7 +264,7 @@ class PageRequest:
             caller="" if session is None else session.caller.name,
             csrf="" if session is None else session.form,
             nav_items=() if session is None else self._nav_items(session.caller),
-            collusion="" if target is None else target.dataset.accounting.collusion,
+            footnotes=() if target is None else target.dataset.accounting.footnotes,
             seeded=self.service.config.seed is not None,
             stopped=target is not None and self.service.access.stop_record(target.name) is not None,
         )
