@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from classifier_tables import TABLES as EARLIER
-from classifier_unseen import PRACTICE, UNSEEN
+from classifier_unseen import LATER, PRACTICE, UNSEEN
 from measure import save
 from peers import PINNED, Peer, versions
 from sulq_tables import Registered, Table
@@ -59,7 +59,9 @@ EPSILONS = (0.1, 1.0, 10.0)
 DELTA = 1e-6
 SEEDS = 5
 BOTH = ("replace-one", "add-remove")
-TABLES = EARLIER | PRACTICE | UNSEEN
+TABLES = EARLIER | PRACTICE | UNSEEN | LATER
+GROUPS = ("tables that rules were chosen on", "unseen tables", "tables made later")
+"""Groups of tables, marked by as many stars; of the second it was seen where the classifier fell short."""
 WHOM = ("the best in hindsight", "DP-EBM", "the best of diffprivlib")
 ON_SUMS: dict[str, Callable[..., Any]] = {
     "naive-bayes": learn.PrivateNaiveBayes,
@@ -289,6 +291,11 @@ def run_all(path: Path, tables: list[str], seeds: int, only: list[str]) -> None:
         print(*asdict(run).values(), found, flush=True)
 
 
+def group_of(table: str) -> str:
+    """Return what part a table had in the choice of rules."""
+    return GROUPS[2 if table in LATER else 1 if table in UNSEEN else 0]
+
+
 def signal(entry: dict[str, Any], table: Table, epsilon: float, neighbors: str = "replace-one") -> float:
     """Return rows for each standard deviation of noise on one cell, the number that steers the classifier."""
     moved = 2 if neighbors == "replace-one" else 1
@@ -324,7 +331,7 @@ def summarize(runs: dict[Run, dict[str, Any]]) -> list[dict[str, Any]]:
             entries = [e for r, e in runs.items() if (r.table, r.epsilon) == (name, epsilon)]
             if not entries:
                 continue
-            row: dict[str, Any] = {"table": name, "epsilon": epsilon, "chosen on": name not in UNSEEN}
+            row: dict[str, Any] = {"table": name, "epsilon": epsilon, "group": group_of(name)}
             row["S"] = signal(entries[0], table, epsilon)
             votes = {r.seed: e["vote"] for r, e in runs.items() if (r.table, r.epsilon) == (name, epsilon)}
             seeds = row["seeds"] = _common_seeds(runs, name, epsilon)
@@ -354,9 +361,8 @@ def count(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the numbers that the classifier is held to."""
     ours = [row for row in rows if row["classifier, replace-one"] is not None]
     counts: dict[str, Any] = {}
-    for group in ("unseen tables", "tables that rules were chosen on", "all tables"):
-        chosen = {"all tables": (True, False), "unseen tables": (False,)}.get(group, (True,))
-        own = [row for row in ours if row["chosen on"] in chosen]
+    for group in (*GROUPS, "all tables"):
+        own = [row for row in ours if group in (row["group"], "all tables")]
         near = [
             row["classifier, replace-one"][0] >= row["others"]["accuracy"] - 0.01
             for row in own
@@ -400,7 +406,7 @@ def write_table(rows: list[dict[str, Any]]) -> str:
     for name in dict.fromkeys(row["table"] for row in rows):
         own = [row for row in rows if row["table"] == name]
         cells = [
-            name + ("" if own[0]["chosen on"] else "*"),
+            name + "*" * list(GROUPS).index(own[0]["group"]),
             " / ".join(f"{row['S']:.0f}" for row in own),
             _number(own[0]["vote"]),
             " / ".join(
@@ -464,7 +470,7 @@ def report(path: Path) -> None:
         "classifier",
         {
             "versions": versions() | {"peers": [EBM, *PINNED]},
-            "settings": {"delta": DELTA, "seeds": SEEDS, "unseen": list(UNSEEN)},
+            "settings": {"delta": DELTA, "seeds": SEEDS, "unseen": list(UNSEEN), "later": list(LATER)},
             "counts": count(rows),
             "cells": rows,
             "failed": failed,

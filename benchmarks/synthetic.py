@@ -325,10 +325,10 @@ def read_runs() -> dict[str, dict[str, Any]]:
     return {f"{describe(run)}, seed {run['seed']}": run for run in runs}
 
 
-def record(kind: str, found: dict[str, dict[str, float]]) -> None:
+def record(kind: str, found: dict[str, dict[str, float]], digits: int = 3) -> None:
     """Write figures down, beside those of other kinds."""
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    rounded = {what: {k: round(v, 3) for k, v in one.items()} for what, one in found.items()}
+    rounded = {what: {k: round(v, digits) for k, v in one.items()} for what, one in found.items()}
     RESULTS.write_text(json.dumps({**known, kind: rounded}, indent=2, sort_keys=True) + "\n")
 
 
