@@ -50,11 +50,14 @@ class Place(Killer):
 
 
 SERVICE = {
-    "dataset": "marked",
-    "table": "people.csv",
-    "ledger": "service.ledger",
-    "new_ledger": True,  # the other commands charge the usual one
-    "limit": {"rho": 10.0},
+    "datasets": {
+        "marked": {
+            "table": "people.csv",
+            "ledger": "service.ledger",
+            "new_ledger": True,  # the other commands charge the usual one
+            "limit": {"rho": 10.0},
+        }
+    },
     "access": "access.db",
     "audit_log": "service.jsonl",
     "listen": "127.0.0.1:0",
@@ -143,7 +146,7 @@ def asking(place: Place) -> Iterator[list[int]]:
     output, ended, got = place.folder / "cwd" / "output.txt", threading.Event(), list[int]()
     book = AccessStore(place.folder / "data" / "access.db")
     try:
-        headers = {"Authorization": f"Bearer {book.create('ana', days=1, grants={'town': 'analyst'})}"}
+        headers = {"Authorization": f"Bearer {book.create('ana', days=1, grants={'marked': 'analyst'})}"}
     finally:
         book.close()
 
@@ -158,7 +161,7 @@ def asking(place: Place) -> Iterator[list[int]]:
             with contextlib.suppress(httpx.HTTPError):
                 if found:
                     answer = httpx.post(
-                        f"{found[1]}/v1/datasets/town/query", json=question, headers=headers, timeout=5
+                        f"{found[1]}/v1/datasets/marked/query", json=question, headers=headers, timeout=5
                     )
                     got.append(answer.status_code)
 

@@ -232,7 +232,7 @@ def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(
     page.follow(".who button")
     page.write("#token", token)
     page.follow("button.primary")
-    assert page.run("location.pathname") == "/"
+    assert page.run("location.pathname") == "/datasets/town"
 
 
 def test_hostile_names_run_nothing_also_while_the_script_works_with_them(

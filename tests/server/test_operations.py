@@ -506,7 +506,7 @@ def test_the_first_lines_say_where_it_is_how_to_begin_and_that_a_seed_is_public(
         running.send_signal(signal.SIGTERM)
         rest = running.stdout.read()
     assert address.startswith("http://127.0.0.1:")
-    assert "discreet token create NAME --scope curator --config config.yaml" in rest
+    assert "discreet token create NAME --role curator --config config.yaml" in rest
     assert ("WARNING" in rest) == (seed is not None)
 
 
@@ -526,10 +526,10 @@ def test_a_configuration_can_be_checked_without_making_anything(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert "valid" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == before
-    (tmp_path / "config.yaml").write_text(write_yaml(settings(table="nowhere.csv", tabel=1)))
+    (tmp_path / "config.yaml").write_text(write_yaml(settings(table="nowhere.csv", acces=1)))
     done = run("serve", "config.yaml", "--check", cwd=tmp_path)
     assert done.returncode == 1
-    assert "Did you mean table?" in done.stderr
+    assert "Did you mean access?" in done.stderr
 
 
 @pytest.mark.slow
