@@ -108,10 +108,11 @@ def test_frames_of_polars_and_pandas_need_no_pyarrow() -> None:
 
 @pytest.mark.slow
 def test_reading_and_writing_at_once_need_no_more_memory_for_a_longer_table(tmp_path: Path) -> None:
-    # Below that the engine has not yet filled the buffers that it is allowed.
-    short, long = 2_500_000, 6_000_000
+    # Below that the engine has not yet filled the buffers that it is allowed. How much it fills depends on
+    # how far the writer is behind, by 150 MB on a busy machine; a longer table makes that small.
+    short, long = 2_500_000, 10_000_000
     grown = int(run(MEMORY, tmp_path, long)) - int(run(MEMORY, tmp_path, short))
-    assert grown < 90  # MB; the rows between would take 240
+    assert grown < 300  # MB; the rows between would take 510
 
 
 @pytest.mark.parametrize(
