@@ -16,6 +16,7 @@ import pytest
 
 from discreet import (
     ApproxDP,
+    Column,
     Database,
     ErrorFloor,
     Ledger,
@@ -88,6 +89,27 @@ def test_a_stranger_finds_nothing_wrong(done: Published, ledger: Ledger) -> None
     assert said["noise"].verdict == "not checkable"
     assert "--key --source" in said["noise"].detail
     assert (done.statement.what.rows_read, done.statement.what.rows_published) == (N, 500)
+
+
+@pytest.mark.slow
+def test_a_release_of_people_with_more_rows_than_are_used_is_verified(tmp_path: Path) -> None:
+    """Plan, risk and statement are about the rows that are used: 2 of each person who has 1 to 5."""
+    schema = plain_schema()
+    columns = (*schema.columns, Column("who", role="id"))
+    schema = replace(schema, columns=columns, dataset="visits", id_column="who", max_rows_per_unit=2)
+    sizes = np.arange(300) % 5 + 1
+    rows = {**plain_rows(int(sizes.sum())), "who": np.repeat(np.arange(300), sizes)}
+    made = publish(
+        rows,
+        schema=schema,
+        method="synthetic",
+        privacy=PRIVACY,
+        ledger=Ledger.open(tmp_path / "l"),
+        out=tmp_path / "release",
+    )
+    assert made.statement.what.rows_read == np.minimum(sizes, 2).sum()
+    RISKS.forget()
+    assert failures(verify(made.public)) == {}
 
 
 def test_every_file_is_there_and_cells_have_their_declared_types(done: Published) -> None:

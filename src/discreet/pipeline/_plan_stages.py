@@ -20,6 +20,7 @@ from discreet.noise import Stream
 from discreet.pipeline._stages import READABLE, check_every_cell
 from discreet.pipeline.options import check_floors
 from discreet.pipeline.sources import describe_source, resolve_source
+from discreet.query.unit_rows import count_used_rows
 from discreet.release.spark import PartitionedTable
 from discreet.release.synthetic import SyntheticRelease
 from discreet.tables import open_table
@@ -63,6 +64,18 @@ def read_table(source: Any, schema: Schema, label: str, report: StageReport) -> 
     released = count_noun(len(schema.released), "column")
     report(f"{label}: {count_noun(n_rows, 'row')}; {released} to publish, {hidden} kept back")
     return n_rows
+
+
+def used_length(source: Any, method: ReleaseMethod, schema: Schema, n_rows: int) -> int:
+    """Return the number of rows that the method uses, which its statement calls the rows that were read.
+
+    A synthetic release asks about curated rows, of which each unit has at most ``max_rows_per_unit``; other
+    methods read all rows and publish fewer.
+    """
+    if not isinstance(method, SyntheticRelease) or schema.id_column is None:
+        return n_rows
+    with open_table(source, schema=schema) as table:
+        return count_used_rows(table, schema)
 
 
 def public_length(schema: Schema, n_rows: int) -> Any:

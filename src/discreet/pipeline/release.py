@@ -264,6 +264,7 @@ def publish(
         with stages.stage("check") as report:
             _plan_stages.check_cells(table if parts is None else parts, declared, n_rows, report)
         with stages.stage("plan") as report:
+            n_rows = _plan_stages.used_length(table, releasing, declared, n_rows)
             plan = _plan_stages.plan_release(releasing, declared, n_rows, floors, report)
             if parts is not None:
                 parts.check_method(plan, type(releasing).__name__)

@@ -23,7 +23,7 @@ from discreet.query.curation import Curation, exact_words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from discreet._types import Bools, Words
+    from discreet._types import Bools, Ints, Words
     from discreet.ledger import Ledger
     from discreet.schema import Schema
     from discreet.tables import Batch, Table
@@ -78,6 +78,20 @@ def row_digests(curation: Curation, salt: str, batch: Batch, rows: Bools | None 
     ]
 
 
+def count_used_rows(table: Table, schema: Schema) -> int:
+    """Return how many rows are used, at most ``max_rows_per_unit`` of each unit; only ids are read."""
+    if schema.id_column is None:
+        return table.count()
+    ids: Words = np.sort(np.concatenate([np.empty(0, np.uint64), *table.read_ids(schema)]))
+    return int(np.minimum(_unit_sizes(ids), schema.max_rows_per_unit or 1).sum())
+
+
+def _unit_sizes(ids: Words) -> Ints:
+    """Return the number of rows of each unit, for sorted ids."""
+    starts = np.flatnonzero(np.diff(ids, prepend=~ids[:1]))
+    return np.diff(starts, append=len(ids))
+
+
 def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tuple[Words, Bools]:
     """Return the fingerprints of all ids, and a mask of the rows that are used.
 
@@ -97,8 +111,7 @@ def kept_rows(table: Table, schema: Schema, salt: str, id_salt: str = "") -> tup
     parts = list(table.read_ids(schema, id_salt=id_salt))
     ids = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     order = np.argsort(ids)
-    starts = np.flatnonzero(np.diff(ids[order], prepend=~ids[order[:1]]))
-    sizes = np.diff(starts, append=len(ids))
+    sizes = _unit_sizes(ids[order])
     crowded = np.zeros(len(ids), bool)
     crowded[order] = np.repeat(sizes > most, sizes)
     kept = ~crowded
