@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 MU = GaussianDP(mu=0.5)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def db() -> Iterator[Database]:
+    # A new one for each test: the noise of a seeded table depends on what was asked of it before.
     with Database(ROWS, schema=SCHEMA, random_state=5) as made:
         yield made
 
