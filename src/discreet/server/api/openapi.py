@@ -61,6 +61,8 @@ def openapi_document() -> dict[str, Any]:
         if "description" in schema:
             schema["description"] = " ".join(schema["description"].split())
     titles = {name: schema.get("title", name) for name, schema in schemas.items()}
+    # A model inherits the title of its base, and one of the two would replace the other.
+    assert len(set(titles.values())) == len(titles), "each model needs a title of its own"
     for methods in document["paths"].values():
         for operation in methods.values():
             operation.setdefault("parameters", [])

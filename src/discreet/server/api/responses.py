@@ -257,7 +257,7 @@ class BudgetResponse(ResponseModel, title="Budget"):
     composition: str
 
 
-class CatalogueEntry(BudgetResponse):
+class CatalogueEntry(BudgetResponse, title="CatalogueEntry"):
     """A data set that the caller may ask: what is public about it, the caller's role, and budgets."""
 
     dataset: str
