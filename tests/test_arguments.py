@@ -62,6 +62,10 @@ def test_a_misspelt_argument_is_answered_with_the_nearest(kind: type) -> None:
             lambda: discreet.Database({"age": [1.0], "sick": [0]}, schema=SCHEMA).count(epsilon=1.0),
             "There is no argument 'epsilon'. Write privacy=PureDP(1.0) or ApproxDP(1.0, 1e-6).",
         ),
+        (
+            lambda: discreet.connect("https://data.example.org", tokn="x"),
+            "There is no argument 'tokn'. Did you mean 'token'?",
+        ),
     ],
 )
 def test_the_message_has_the_line_to_write(call: Callable[[], object], message: str) -> None:
@@ -117,8 +121,7 @@ def test_other_type_errors_pass_and_signatures_stay() -> None:
 FUNCTIONS = [
     getattr(discreet, name)
     for name in discreet.__all__
-    if name != "connect"
-    and inspect.isfunction(getattr(discreet, name))
+    if inspect.isfunction(getattr(discreet, name))
     and not any(
         p.kind is p.VAR_KEYWORD for p in inspect.signature(getattr(discreet, name)).parameters.values()
     )

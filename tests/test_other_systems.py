@@ -68,6 +68,8 @@ question = ["demo:clinic", "count where diagnosis = 'M'", "--epsilon", "1", "--d
 sys.argv = ["discreet", "query", *question, "--ledger", "clinic.ledger"]
 from discreet.cli import main
 main()
+from discreet.server.connections import raise_file_limit
+assert raise_file_limit() == 2**16
 """
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from discreet.arguments import checked_arguments
 from discreet.client.database import RemoteDatabase
 from discreet.client.responses import ResponseReader
 from discreet.client.transport import open_transport, read_token
@@ -136,6 +137,7 @@ class Client:
         return f"Client({self.url!r})"
 
 
+@checked_arguments
 def connect(
     url: str,
     token: str | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +187,10 @@ class ServiceProtocol(H11Protocol):
 
 def raise_file_limit() -> int:
     """Allow this process as many open files as the system permits, at most 65,536; return how many."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return _MOST_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
