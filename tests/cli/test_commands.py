@@ -153,6 +153,7 @@ def test_a_plan_without_a_method_shows_the_ways_and_recommends_one(tmp_path: Pat
     table = lines[2:9]
     assert [line.split("  ")[0] for line in table] == ["way", *TITLES.values()]
     assert all(len(line.rstrip()) <= 80 for line in table)
+    assert "\nmodel: R2 on unseen rows, at most 1. tables:" in done.out  # no class is declared
     assert re.search(r"^rows with noise +error floors, local", done.out, re.MULTILINE)
     assert re.search(r"^ - a model: A model predicts a target, and none is declared", done.out, re.MULTILINE)
     assert "made-up rows, not yours" in done.out

@@ -10,9 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from discreet import ApproxDP, Database, Ledger, Schema, verify
+from discreet import ApproxDP, Database, Ledger, PureDP, Schema, verify
+from discreet.cli.answers import _describe_total
 from discreet.errors import ExpressionRefused
 from discreet.pipeline.query import preview_table_query, query_table
+from discreet.privacy import NoPromise, Promise
+from discreet.privacy.composition import Spending
 from discreet.query.language.query import parse_query
 from discreet.tables import Table
 from tests.cli.run import discreet
@@ -152,6 +155,27 @@ def test_people_see_the_answer_its_interval_its_price_and_what_is_left(survey: P
     groups = query(survey, "count by sex", "--ledger", "b.ledger", *PRICE).out.splitlines()
     assert re.match(r"sex +rows +at 95 %", groups[1])
     assert re.match(r"f +[\d,.]+ +[\d,.]+ to [\d,.]+ +.*●", groups[2])
+
+
+TOGETHER = "no epsilon is proven for all of them together"
+ONE_COLUMN = [PureDP(epsilon=0.5, covers=(name,)) for name in ("age", "hours")]
+
+
+@pytest.mark.parametrize(
+    ("charged", "told"),
+    [
+        ([PureDP(epsilon=0.5)] * 2, "epsilon 1 at delta 1e-06, provided"),
+        # Two deltas leave nothing of the one that was typed: it is added to them.
+        ([ApproxDP(epsilon=0.5, delta=1e-6)] * 2, "epsilon 1 at delta 3 × 10⁻⁶, provided"),
+        ([ApproxDP(epsilon=0.5, delta=0.5)] * 2, f"{TOGETHER}, since they cost too much"),
+        ([PureDP(epsilon=500.0, total_variation=1e-30)], f"{TOGETHER}, since they cost too much"),
+        ([PureDP(epsilon=0.5), NoPromise("shown to all")], f"{TOGETHER} (shown to all)"),
+        (ONE_COLUMN, f"{TOGETHER} (they protect no column in common)"),
+    ],
+)
+def test_without_a_limit_people_see_the_sum_or_why_there_is_none(charged: list[Promise], told: str) -> None:
+    spent = sum(map(Spending.from_promises, charged), Spending())
+    assert _describe_total(spent, 1e-6).replace("\u00a0", " ").startswith(told)
 
 
 def test_the_question_that_was_paid_for_is_free_and_the_same_in_another_spelling(survey: Path) -> None:

@@ -115,7 +115,18 @@ def test_what_is_declared_is_neither_guessed_nor_asked_for() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["id", "patientID", "Teilnehmer-Nr", "participant_no", "Kundennummer", "record id", "uuid", "MRN"],
+    [
+        "id",
+        "patientID",
+        "Teilnehmer-Nr",
+        "participant_no",
+        "Kundennummer",
+        "record id",
+        "uuid",
+        "MRN",
+        "Patient",
+        "kunde",
+    ],
 )
 def test_names_of_identifiers(name: str) -> None:
     guess = guess_role(name, "string")
@@ -155,7 +166,8 @@ def test_names_of_people_places_and_texts(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["valid", "grid", "hotel", "flat", "context", "paid", "ship", "q1", "case", "rename"]
+    "name",
+    ["valid", "grid", "hotel", "flat", "context", "paid", "ship", "q1", "case", "rename", "cost_per_patient"],
 )
 def test_other_names_are_not_guessed(name: str) -> None:
     assert guess_role(name, "string") is None

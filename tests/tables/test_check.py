@@ -61,6 +61,7 @@ def test_every_problem_is_listed_by_column_rule_and_line(tmp_path: Path) -> None
     shown = discreet("check", "t.csv", cwd=tmp_path)
     assert shown.code == 2
     assert "a release would refuse it." in shown.out
+    assert "a code for no answer, list it in missingValues" in " ".join(shown.out.split())
 
 
 def test_the_refusal_of_a_release_names_the_check(tmp_path: Path) -> None:

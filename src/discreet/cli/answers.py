@@ -13,6 +13,7 @@ from discreet.cli.console import Console
 if TYPE_CHECKING:
     from discreet.ledger import Account
     from discreet.pipeline.query_plan import QueryPlan
+    from discreet.privacy.composition import Spending
     from discreet.query.previews import Preview
     from discreet.query.result_cells import ResultCell
     from discreet.query.results import QueryResult
@@ -254,8 +255,7 @@ def _describe_cost(result: "QueryResult", delta: float, *, together: bool = Fals
     together : bool
         Whether the cost is that of several questions.
     """
-    from discreet.errors import PromiseError
-    from discreet.formatting import count_noun, number
+    from discreet.formatting import count_noun
     from discreet.query.costs import describe_cost, describe_left, describe_takes, describe_used
 
     if not result.cost:
@@ -283,19 +283,33 @@ def _describe_cost(result: "QueryResult", delta: float, *, together: bool = Fals
         return [cost_text, f"{taken}{describe_used(result.used)}. {describe_left(result.used)}{more}."]
     assert result.spent is not None
     so_far = count_noun(result.spent.charges, "charge")
-    try:
-        total = (
-            f"epsilon {number(result.spent.epsilon_at(delta), digits=4, rounding='up')} at delta {delta:g}"
-        )
-    except PromiseError:
-        total = "no epsilon at all"
-    # Costs that are chosen after seeing answers can come to more than the sum says.
     return [
         cost_text,
-        f"So far: {so_far}; {total}, provided no query was chosen after seeing an answer. The ledger has "
-        "no limit, so nothing is guaranteed about later queries: `discreet ledger create` makes one with a "
-        "limit.",
+        f"So far: {so_far}; {_describe_total(result.spent, delta)}. The ledger has no limit, so nothing is "
+        "guaranteed about later queries: `discreet ledger create` makes one with a limit.",
     ]
+
+
+def _describe_total(spent: "Spending", delta: float) -> str:
+    """Return the epsilon of all charges together, at a larger delta if need be, or why there is none."""
+    from discreet.errors import ParameterError, PromiseError
+    from discreet.formatting import number
+
+    none = "no epsilon is proven for all of them together"
+    if spent.unpromised:
+        return f"{none} ({'; '.join(spent.unpromised)})"
+    if spent.covers == ():
+        return f"{none} (they protect no column in common)"
+    at = f"{delta:g}"
+    if spent.delta >= delta:
+        delta += spent.delta
+        at = number(delta, digits=2, rounding="up")
+    try:
+        epsilon = number(spent.epsilon_at(delta), digits=4, rounding="up")
+    except (ParameterError, PromiseError):
+        return f"{none}, since they cost too much (`discreet ledger show` lists them)"
+    # Costs that are chosen after seeing answers can come to more than the sum says.
+    return f"epsilon {epsilon} at delta {at}, provided no query was chosen after seeing an answer"
 
 
 def _describe_shares(result: "QueryResult") -> str:

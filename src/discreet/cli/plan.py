@@ -145,10 +145,10 @@ def print_ways(console: Console, table: str, planned: "PlannedWays") -> None:
             "no bound" if way.membership is None else share(way.membership, "up"),
         )
 
-    heading = "model" if is_class else "model R2"
+    measure = "share of unseen rows that it gets right" if is_class else "R2 on unseen rows, at most 1"
     console.table(
         "",
-        ("way", "promise", heading, "tables", "means", "attack"),
+        ("way", "promise", "model", "tables", "means", "attack"),
         map(cells, planned.ways),
         left=2,
         right=0,
@@ -179,8 +179,8 @@ def print_ways(console: Console, table: str, planned: "PlannedWays") -> None:
         )
     console.paragraph(printable(f"Measured on {planned.measured_on}"))
     console.paragraph(
-        "model: share of unseen rows that it gets right. tables: share of rows in the wrong cell of a "
-        "two-way table. means: error of a mean as a share of its range. Questions have these errors if all "
+        f"model: {measure}. tables: share of rows in the wrong cell of a two-way table. "
+        "means: error of a mean as a share of its range. Questions have these errors if all "
         "of the promise pays for them. attack: the largest chance that anyone tells which of two rows a "
         "person has; 50 % is chance. local: noise on every row; central: noise on sums over all rows."
     )

@@ -21,6 +21,8 @@ _IDENTIFIERS = (
     rf"(?:n|no|nr|num|numero)_(?:d[eu]_)?(?:{_WHO}|adherent|assure|salarie|eleve|dossier)|matricule|identifiant|"
     r"participant|respondent|proband|matrikelnummer"
 )
+# Only as the whole name: cost_per_patient is a number.
+_PEOPLE = r"patient(?:in)?|customer|client|kunde|kundin|teilnehmer(?:in)?"
 _PERSONAL = {
     "a name of a person": (
         r"name|(?:first|last|sur|family|given|full|user|maiden|vor|nach|familien|geburts|benutzer)_?name|nom|prenom|"
@@ -140,7 +142,7 @@ def guess_role(name: str, type_: str) -> RoleGuess | None:
     if type_ not in ("string", "integer", "number"):
         return None
     plain = simplify_name(name)
-    if re.fullmatch(rf"(?:.*_)?(?:{_IDENTIFIERS})", plain):
+    if re.fullmatch(rf"(?:.*_)?(?:{_IDENTIFIERS})|{_PEOPLE}", plain):
         return RoleGuess("id", "an identifier")
     for reason, pattern in _PERSONAL.items():
         if re.fullmatch(rf"(?:.*_)?(?:{pattern})(?:_?\d+|_(?:private?|home|work|other|sonstiges?))?", plain):

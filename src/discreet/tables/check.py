@@ -186,7 +186,8 @@ def _rules(column: Column, cell: str, schema: Schema) -> Iterator[_Rule]:
     if column.is_number and abs(column.range[1]) < column.largest:
         lower, upper = column.range
         beyond = f"NOT isnan({cell}) AND ({cell} < {lower!r} OR {cell} > {upper!r})"
-        yield _Rule(column.name, beyond, "be within its bounds", "note", "Such a cell is clipped to them.")
+        way_out = "Such a cell is clipped to them. If it is a code for no answer, list it in missingValues."
+        yield _Rule(column.name, beyond, "be within its bounds", "note", way_out)
     elif column.other is not None:
         other = f"{cell} = {column.levels.index(column.other)}"
         yield _Rule(column.name, other, "hold a listed value", "note", "Another is read as 'other'.")
