@@ -45,6 +45,9 @@ def test_a_table_is_made_checked_and_made_again_in_another_size(survey: Path) ->
     assert done.code == 0, done.err
     assert "charged before as" in " ".join(done.out.split())
     assert "May it be published? Yes." in done.out
+    page = (survey / "release" / "public" / "statement.html").read_text()
+    assert "Finds a row like a person" in page
+    assert "for people who are not in the table, limit" in page
     statement = json.loads((survey / "release" / "public" / "statement.json").read_text())
     assert statement["what"]["method"]["parameters"]["cells"] == {"age": [30, 40, 60]}
     assert statement["what"]["rows_published"] == 150

@@ -31,6 +31,12 @@ _ATTACKS = {
     "membership": "Knows who is in the table",
     "attribute inference": "Guesses a value",
 }
+_BASELINES = {
+    "linkage": "by chance",
+    "membership": "by chance",
+    "attribute inference": "without the person's row",
+}
+_MADE_UP = {"synthetic", "masked", "masked-svm"}  # laws of tables in which no row is anybody's
 _SEEDED = "The noise was made from a seed, for a test: whoever knows the seed can remove it."
 _ANSWERS = {"yes": ("ok", "Yes"), "with care": ("warn", "With care"), "no": ("bad", "No")}
 
@@ -94,7 +100,7 @@ def first_page(statement: Statement, risk: Risk | None, findings: Findings | Non
         promise=quote_promise(statement),
         uses=list(_uses(statement, findings))[:_MOST_TILES],
         gain="" if risk is None else risk.sentence,
-        gains=[] if risk is None else _gains(risk, findings),
+        gains=[] if risk is None else _gains(statement, risk, findings),
         not_covered=[] if risk is None else list(risk.not_covered),
         advice=[] if risk is None else list(risk.advice),
         accepted="" if risk is None or risk.accepted is None else risk.accepted,
@@ -174,7 +180,7 @@ def describe_table(statement: Statement) -> str:
     if "synthetic" in kinds:
         text = f"A synthetic table: {table}, made up from noisy counts of the true table."
         rest = "No row is anybody's."
-    elif kinds & {"masked", "masked-svm"}:
+    elif kinds & _MADE_UP:
         text = f"A masked table: {table}, made up so that a model trained on them is that of the true table."
         rest = "No row is anybody's."
     elif "invariant" in kinds:
@@ -317,24 +323,27 @@ def _score_tile(task: str, target: str, scores: Mapping[str, float]) -> SummaryT
     )
 
 
-def _gains(risk: Risk, findings: Findings | None) -> list[SummaryTile]:
+def _gains(statement: Statement, risk: Risk, findings: Findings | None) -> list[SummaryTile]:
     """Return the worst result of each kind of attack, beside its limit and the result on real rows."""
+    made_up = any(numbers.law["kind"] in _MADE_UP for numbers in statement.numbers.columns)
     tiles = []
     for attack in _ATTACKS:
         worst = risk.worst(attack)  # type: ignore[arg-type]
         if worst is not None:
             real = [] if findings is None else _real_results(findings, attack)
-            tiles.append(_gain_tile(worst, real))
+            tiles.append(_gain_tile(worst, real, made_up=made_up))
     return tiles
 
 
-def _gain_tile(worst: AttackRisk, real: Sequence[Mapping[str, Any]]) -> SummaryTile:
-    """Return the tile of one kind of attack."""
-    title = _ATTACKS[worst.attack]
+def _gain_tile(worst: AttackRisk, real: Sequence[Mapping[str, Any]], *, made_up: bool) -> SummaryTile:
+    """Return the tile of one kind of attack; of rows that are made up, none is a person's."""
+    title, beside = _ATTACKS[worst.attack], _BASELINES[worst.attack]
+    if made_up and worst.attack == "linkage":
+        title, beside = "Finds a row like a person's", "for people who are not in the table"
     if worst.column is not None:
         title = f"Guesses {formatting.shorten(worst.column, 24)}"
     limit = formatting.percent(worst.threshold)
-    note = f"of cases; {_share(worst.baseline)} without the release, limit {limit}"
+    note = f"of cases; {_share(worst.baseline)} {beside}, limit {limit}"
     measured = max((_success(one) for one in real), default=None)
     if measured is not None:
         note += f". On the real rows: {_share(measured)}"
