@@ -128,9 +128,9 @@ def near(folder: Path, schema: Schema) -> Database:
 @pytest.mark.slow
 def test_the_command_line_publishes_a_model_of_a_service(tmp_path: Path) -> None:
     with a_service(tmp_path, SCHEMA) as service:
-        token = {"DISCREET_TOKEN": service.tokens["ana"]}
+        table, token = f"{service.url}/datasets/town", {"DISCREET_TOKEN": service.tokens["ana"]}
         price = ("--epsilon", "1", "--delta", "1e-6")
-        done = discreet("learn", service.url, *price, cwd=tmp_path, **token)
+        done = discreet("learn", table, *price, cwd=tmp_path, **token)
         assert done.code == 0, done.err
         assert done.out.index(" plan ") < done.out.index(" learn ") < done.out.index("How good it is")
         charged = service.backend.dataset.ledger.spent("ana").charges
@@ -140,7 +140,7 @@ def test_the_command_line_publishes_a_model_of_a_service(tmp_path: Path) -> None
             (("--target", "sex"), "target must be that of the table that answers queries"),
             (("--schema", "town.schema.yaml"), "--schema must be left out for a service"),
         ):
-            refused = discreet("learn", service.url, *wrong, *price, "--out", "b", cwd=tmp_path, **token)
+            refused = discreet("learn", table, *wrong, *price, "--out", "b", cwd=tmp_path, **token)
             assert (refused.code, words in refused.err) == (1, True), refused.err
         assert service.backend.dataset.ledger.spent("ana").charges == charged
     assert verify(tmp_path / "model").ok

@@ -74,12 +74,12 @@ def test_sixty_columns_pass_through_a_service_with_its_usual_limits(tmp_path: Pa
 def test_an_analyst_publishes_a_folder_out_of_a_budget(tmp_path: Path) -> None:
     write_table(tmp_path)
     with running(tmp_path, seed=None, testing=False) as service:
-        environment = {"DISCREET_TOKEN": service.tokens["ana"]}
+        table, environment = f"{service.url}/datasets/town", {"DISCREET_TOKEN": service.tokens["ana"]}
         epsilon = ("--method", "synthetic", "--epsilon", "4", "--delta", "1e-6", "--rows", "300")
-        plan = discreet("plan", service.url, *epsilon[:-2], cwd=tmp_path, **environment)
+        plan = discreet("plan", table, *epsilon[:-2], cwd=tmp_path, **environment)
         assert "<- chosen" in plan.out, plan.err
         assert not service.backend.dataset.ledger.history()
-        done = discreet("release", service.url, *epsilon, "--out", "made", cwd=tmp_path, **environment)
+        done = discreet("release", table, *epsilon, "--out", "made", cwd=tmp_path, **environment)
         assert done.code == 0, done.err
         history = service.backend.dataset.ledger.history()
         with RemoteDatabase(service.url, "town", service.tokens["ana"]) as remote:
