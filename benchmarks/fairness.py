@@ -9,6 +9,7 @@ answer must be in its ledger, charged once, and within the limit.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import os
 import sys
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMIT = 1000.0
+STORES = ("sqlite", "postgresql")
 ALLOWED = 2.0
 DATASETS = ("town", "north", "south", "west")
 SHARE = ANALYSTS // len(DATASETS)
@@ -124,14 +126,20 @@ def towns(folder: Path, url: str | None) -> dict[str, dict[str, Any]]:
     }
 
 
-def compared(folder: Path, seconds: float, url: str | None, attacks: list[str]) -> dict[str, Any]:
-    """Measure the others alone and beside each attack, in turns within one run of the service."""
+def compare(
+    folder: Path, seconds: float, url: str | None, attacks: list[str], result: dict[str, Any]
+) -> Iterator[None]:
+    """Measure the others alone and beside each attack, in turns within one run of the service.
+
+    Yields after each attack, for saving, and once more when all answers were found in the ledgers: a result
+    without "charges" was not checked.
+    """
     entries = towns(folder, url)
     for name in DATASETS:
         (folder / f"{name}.schema.yaml").write_text(replace(SCHEMA, dataset=name).to_yaml(), encoding="utf-8")
     limits = {"per_minute": 10**6, "concurrent": 256, "work_per_hour": 10**6}
     os.environ["DISCREET_STATE"] = str(folder / "state")
-    result: dict[str, Any] = {"alone": []}
+    result["alone"] = []
     with served(
         folder, **entries["town"], others={k: v for k, v in entries.items() if k != "town"}, limits=limits
     ) as service:
@@ -169,6 +177,7 @@ def compared(folder: Path, seconds: float, url: str | None, attacks: list[str]) 
                 "allowed": ALLOWED,
             }
             print(attack, result["alone"][-1], result[attack], flush=True)
+            yield
     assert {one.status for spoken in said.values() for one in spoken} == {200}, "some were not answered"
     result["charges"] = {
         name: check_books(
@@ -176,31 +185,31 @@ def compared(folder: Path, seconds: float, url: str | None, attacks: list[str]) 
         )
         for name, entry in entries.items()
     }
-    return result
+    yield
 
 
 def main(seconds: float, attacks: list[str], stores: list[str]) -> None:
-    """Measure both stores."""
+    """Measure both stores, and save after each attack: a run that is stopped keeps what it measured."""
     result: dict[str, Any] = {
         "analysts": SHARE * len(DATASETS), "datasets": len(DATASETS), "seconds": seconds, "open": OPEN,
         "load": os.getloadavg()[0],
     }  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         for name in stores:
-            (place / name).mkdir()
-        if "sqlite" in stores:
-            result["sqlite"] = compared(place / "sqlite", seconds, None, attacks)
-        if "postgresql" in stores:
-            with running_server() as server, server.database() as url:
-                result["postgresql"] = compared(place / "postgresql", seconds, url, attacks)
-    save("fairness", result)
+            place = Path(folder) / name
+            place.mkdir()
+            url = None
+            if name == "postgresql":
+                url = stack.enter_context(stack.enter_context(running_server()).database())
+            result[name] = {}
+            for _ in compare(place, seconds, url, attacks, result[name]):
+                save("fairness", result)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--attacks", nargs="*", default=list(ATTACKS))
-    parser.add_argument("--stores", nargs="*", default=["sqlite", "postgresql"])
+    parser.add_argument("--stores", nargs="*", choices=STORES, default=STORES)
     options = parser.parse_args()
     main(options.seconds, options.attacks, options.stores)
