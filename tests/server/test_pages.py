@@ -19,7 +19,7 @@ from discreet.report.charts.bars import spending_steps
 from discreet.schema import Column, Schema
 from discreet.server.api.openapi import openapi_document, reference_page
 from discreet.server.pages import history
-from discreet.server.pages.ask import column_views
+from discreet.server.pages.columns import column_views
 from discreet.server.pages.curator import refusal_lines
 from discreet.server.pages.page import asset_address
 from tests.server.conftest import SCHEMA, running, write_table

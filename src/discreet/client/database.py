@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -18,6 +17,7 @@ from discreet.client._arguments import (
     refuse_owner,
     to_floats,
 )
+from discreet.client._history import HistoryReader
 from discreet.client.responses import ResponseReader
 from discreet.client.transport import open_transport
 from discreet.errors import DiscreetError, ParameterError
@@ -33,7 +33,7 @@ from discreet.query.calibration import check_row_promise
 from discreet.query.costs import CostModel
 from discreet.query.curation import Curation
 from discreet.query.dummy import dummy_frame
-from discreet.query.frames import Budget, Frame, History, history_rows
+from discreet.query.frames import Budget, Frame, History
 from discreet.query.interface import PrivateTable
 from discreet.query.language.query import parse_query
 from discreet.query.previews import Preview
@@ -43,15 +43,12 @@ from discreet.schema import Schema
 if TYPE_CHECKING:
     import os
     import ssl
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
     from discreet.client.transport import BearerToken
     from discreet.query.aggregates import Aggregate, BoundAggregate
     from discreet.query.calibration import QueryNoise
-
-_PAGE = 1000  # charges of one request
-_MAX_PARTS = 64  # answers that may be merged into one
 
 Body = TypeVar("Body")
 
@@ -227,11 +224,7 @@ class RemoteDatabase(PrivateTable):
             schema, or of very many numbers. Asking again is free.
         """
         refuse_owner("recall", owner)
-        charges = [self._charge_of(receipt)]
-        while (refined := charges[-1]["asked"].get("refines")) is not None:
-            if len(charges) == _MAX_PARTS:
-                raise self._unexpected_response("an answer of too many parts")
-            charges.append(self._charge_of(refined))
+        charges = HistoryReader(self._transport, self._path).refined_charges(receipt)
         newest, asked = charges[0], charges[0]["asked"]
         if newest["value"] is None or asked.get("question") is None:
             raise ParameterError(
@@ -259,26 +252,6 @@ class RemoteDatabase(PrivateTable):
         except (KeyError, TypeError, AttributeError, ValueError, DiscreetError):
             raise self._unexpected_response("a history that cannot be read") from None
         return self._read_answer(answer, bound, noise, refined=len(charges) > 1, pays=False)
-
-    def _charge_of(self, receipt: str) -> Mapping[str, Any]:
-        """Return the entry of the history with a receipt id, which ends in the row of its charge."""
-        row = receipt.rpartition("-")[2] if isinstance(receipt, str) else ""
-        entries: Any = []
-        if row.isascii() and row.isdigit() and 0 < int(row) < 2**53:
-            entries = self._transport.get(f"{self._path}/history", after=int(row) - 1, first=1, format="json")
-            entries = entries.get("entries")
-        try:
-            entry = next((entry for entry in entries if entry["receipt"] == receipt), None)
-            if entry is not None:
-                history_rows(entry)
-        except (KeyError, TypeError, AttributeError, DiscreetError):
-            raise self._unexpected_response("a history that cannot be read") from None
-        if entry is None:
-            raise ParameterError(
-                "receipt of RemoteDatabase.recall must name a charge of the token's holder, was "
-                f"{receipt!r}. See history()."
-            )
-        return cast("Mapping[str, Any]", entry)
 
     def _receipt_of(self, entry: Mapping[str, Any]) -> Receipt:
         """Return the receipt of a charge, as far as a history shows it."""
@@ -377,30 +350,8 @@ class RemoteDatabase(PrivateTable):
             Refused: the service shows the charges of the token's holder alone.
         """
         refuse_owner("history", owner)
-        return History.from_entries(entry for page in self._pages(after, last) for entry in page)
-
-    def _pages(self, after: int, last: int | None) -> Iterator[list[dict[str, Any]]]:
-        """Yield the pages of a history; each begins after the last row of the one before."""
-        which, left = ({"first": _PAGE}, None) if last is None else ({"last": last}, last)
-        more = True
-        while more:
-            response = self._transport.get(f"{self._path}/history", after=after, **which, format="json")
-            try:
-                page = list(response["entries"])
-                rows, more = [history_rows(entry)[0]["row"] for entry in page], response["more"]
-                # A page that is empty, or goes back, would be requested again without end.
-                onward = all(a < b for a, b in itertools.pairwise([after, *rows]))
-                fits = isinstance(more, bool) and onward and bool(rows or not more)
-            except (KeyError, TypeError, AttributeError, DiscreetError):
-                fits = False
-            if not fits:
-                raise self._unexpected_response("a history that cannot be read")
-            yield page
-            if more:
-                after = rows[-1]
-                left = None if left is None else left - len(rows)
-                which = {"first": _PAGE if left is None else min(_PAGE, left)}
-                more = left is None or left > 0
+        reader = HistoryReader(self._transport, self._path)
+        return History.from_entries(entry for page in reader.pages(after, last) for entry in page)
 
     def dummy(self, n: int = 100, seed: int = 0) -> Frame:
         """Return rows that the service drew from the schema alone, to try a program on. Free.

@@ -17,7 +17,7 @@ from discreet.privacy.budget_split import BudgetSplit
 from discreet.query.costs import affordable_request
 from discreet.query.text_query import is_free, preview_query, query_task
 from discreet.server.api import requests
-from discreet.server.api.responses import (
+from discreet.server.api.bodies import (
     aggregate_response,
     model_response,
     preview_response,

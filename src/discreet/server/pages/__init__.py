@@ -1,8 +1,9 @@
 """The pages of the service for browsers, which work with and without JavaScript.
 
 ``forms`` parses what a browser sends; ``page`` turns a request into a page, and has login and static files;
-``budget`` and ``answer`` present budgets and answers as text and charts; ``history`` recalls past answers by
-their receipts; ``catalogue`` lists data sets; ``ask`` and ``curator`` are the pages of analysts and curators.
+``budget``, ``columns`` and ``answer`` present budgets, columns and answers as text and charts; ``history``
+recalls past answers by their receipts; ``trial`` answers from dummy rows; ``catalogue`` lists data sets;
+``ask`` and ``curator`` are the pages of analysts and curators.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages of an analyst: asking, trying on dummy rows, refining, and the page of an answer."""
+"""Pages of an analyst: asking, refining, and the page of an answer."""
 
 from __future__ import annotations
 
@@ -7,29 +7,24 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-import numpy as np
 from starlette.responses import JSONResponse
 
 from discreet import formatting
 from discreet.errors import NOTHING_CHARGED, DiscreetError
 from discreet.noise import Stream
 from discreet.privacy.rounding import four_digits
-from discreet.query import Database
 from discreet.query.intervals import interval_width
-from discreet.query.language.lexer import write_name
-from discreet.query.language.nodes import write_level
 from discreet.query.results import QueryResult
-from discreet.query.text_query import run_query
 from discreet.server.api import requests
-from discreet.server.api.responses import query_response
 from discreet.server.api.routes import csv_response
 from discreet.server.errors import ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_table, answer_view
 from discreet.server.pages.budget import budget_view, cost_in_currency, price_view
+from discreet.server.pages.columns import column_views, examples
 from discreet.server.pages.forms import AskForm, FieldError
 from discreet.server.pages.history import (
     caller_budget,
@@ -39,140 +34,17 @@ from discreet.server.pages.history import (
     recall_own_answer,
 )
 from discreet.server.pages.page import PageRequest, redirect
+from discreet.server.pages.trial import run_trial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from starlette.responses import Response
 
-    from discreet._types import AnyArray
-    from discreet.schema import Column, Schema
-    from discreet.server.dataset_service import DatasetService
     from discreet.server.pages.history import PastAnswer
 
-_TYPES = {
-    "number": "number",
-    "integer": "whole number",
-    "category": "list",
-    "date": "date",
-    "datetime": "datetime",
-}
-_MOST_ROWS = 10_000
-_SEED = 1  # dummy rows are public anyway: dummy?seed=1 begins with these
-_NOTHING_SPENT = {"own": None, "total": None, "more": None, "nearer": None, "used": None, "takes": None}
 _RECENT = 12  # charges that the page lists
 _KEY = re.compile(r"[0-9a-f]{32}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaColumnView:
-    """A column that queries can use.
-
-    Attributes
-    ----------
-    name : str
-        Name of the column as declared.
-    written : str
-        Name as the query language writes it, quoted where needed.
-    type, range, description : str
-        Type, allowed values and description in words.
-    levels : tuple of str
-        Values of a categorical column, as the query language writes them.
-    is_number : bool
-        Whether it is a number, which can be summed and needs edges to be grouped by.
-    """
-
-    name: str
-    written: str
-    type: str
-    range: str
-    description: str
-    levels: tuple[str, ...]
-    is_number: bool
-
-
-def column_views(schema: Schema) -> list[SchemaColumnView]:
-    """Return the columns that queries can use, in the order of the schema."""
-    return [_view(column) for column in schema.columns if column.is_released]
-
-
-def examples(columns: list[SchemaColumnView]) -> dict[str, str]:
-    """Return the placeholders of empty fields, with column names of this table."""
-    numbers = [column.written for column in columns if column.is_number]
-    lists = [column for column in columns if column.levels]
-    number = numbers[0] if numbers else "1"
-    where = f"{lists[0].written} = {lists[0].levels[0]}" if lists else f"{number} > 0"
-    sql = f"SELECT COUNT(*) FROM t WHERE {where}"  # noqa: S608 - only shown, never run
-    return {"of": number, "where": where, "sql": sql}
-
-
-def _view(column: Column) -> SchemaColumnView:
-    """Return the presentation of one column."""
-    return SchemaColumnView(
-        name=column.name,
-        written=write_name(column.name),
-        type=_TYPES.get(str(column.type), str(column.type)),
-        range=_range(column),
-        description=column.description or "",
-        levels=tuple(write_level(level) for level in column.levels if level is not None)
-        if column.is_category
-        else (),
-        is_number=column.is_number,
-    )
-
-
-def _range(column: Column) -> str:
-    """Return the allowed values of a column in words."""
-    gaps = "" if column.required else "; may be missing"
-    if column.is_category:
-        declared = len(column.values or ())
-        levels = sum(level is not None for level in column.levels)
-        other = ", or other" if levels > declared else ""
-        return f"one of {formatting.count_noun(declared, 'value')}{other}{gaps}"
-    unit = f" {formatting.printable(column.measure)}" if column.measure else ""
-    if column.is_calendar:
-        unit += f"; averages count {column.unit_name} since the first"
-    return f"{_end(column.lower)} to {_end(column.upper)}{unit}{gaps}"
-
-
-def _end(value: object) -> str:
-    return formatting.number(value) if isinstance(value, int | float) else str(value)
-
-
-def run_trial(service: DatasetService, request: Any) -> dict[str, Any]:
-    """Answer a request from dummy rows, with the noise that it would get.
-
-    Parameters
-    ----------
-    service : DatasetService
-        Data set whose schema the dummy rows are drawn from.
-    request : requests.QueryRequest
-        Request that would be asked, parsed and checked.
-
-    Privacy
-    -------
-    The rows are drawn from the schema alone, so nothing is learned and nothing is charged.
-    """
-    schema = service.dataset.schema
-    privacy = requests.promise_from_request(request.privacy, unit=schema.unit, neighbors=schema.neighbors)
-    query = service.dataset.parse_query(request)
-    # One database per trial, since a shared one would keep the answers of all trials.
-    with Database(_rows(service), schema=schema) as rows:
-        result = run_query(rows, query, privacy=privacy, sd=request.requested_sd())
-    return query_response(result, _NOTHING_SPENT)
-
-
-@lru_cache(maxsize=8)
-def _rows(service: DatasetService) -> dict[str, AnyArray]:
-    """Return dummy rows by column, as many as the table has and at most 10,000."""
-    n = min(service.dataset.database.n_rows or 1000, _MOST_ROWS)
-    rows = service.dataset.dummy(n, _SEED)
-    columns = {
-        column.name: np.asarray(rows[column.name], dtype=object) for column in service.dataset.schema.released
-    }
-    if service.dataset.schema.id_column is not None:
-        columns[service.dataset.schema.id_column] = np.arange(n)  # one unit per dummy row
-    return columns
 
 
 _EXACTNESS = {

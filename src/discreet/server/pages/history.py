@@ -19,7 +19,7 @@ from discreet.query.frames import question_words
 from discreet.query.language.query import Query, parse_stored_query
 from discreet.query.text_query import preview_query, run_query
 from discreet.report.charts.bars import IntervalMark, interval_bar
-from discreet.server.api.responses import query_response
+from discreet.server.api.bodies import query_response
 from discreet.server.errors import NOT_FOUND, ApiException
 from discreet.server.pages.budget import BudgetView, budget_view
 
