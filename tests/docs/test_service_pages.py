@@ -20,7 +20,8 @@ from typer.main import get_command
 from discreet.cli.main import app
 from discreet.server import monitoring, pages
 from discreet.server.api import routes
-from discreet.server.config import Config, DatasetConfig, Limit, Limits, Tls
+from discreet.server.config import Config, Limits, Tls
+from discreet.server.dataset_config import DatasetConfig, Limit
 from discreet.server.errors import STATUS
 from tests.cli.run import discreet
 from tests.docs.test_tutorial import run

@@ -21,15 +21,16 @@ from discreet.schema import Column, Schema
 from discreet.schema.serialization import write_yaml
 from discreet.server import monitoring
 from discreet.server.app import make_app
-from discreet.server.config import Config, DatasetConfig
+from discreet.server.config import Config
 from discreet.server.connections import ServiceProtocol
+from discreet.server.dataset_config import DatasetConfig
 from discreet.server.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from discreet.server.access import Role
+    from discreet.server.callers import Role
     from discreet.server.dataset_service import DatasetService
 
 ROWS = 2000

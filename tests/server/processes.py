@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet.privacy import Promise
-    from discreet.server.access import Role
+    from discreet.server.callers import Role
 
 _STARTING = 600.0  # seconds; a busy machine takes its time
 

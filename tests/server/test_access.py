@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from discreet.errors import ParameterError, SourceError
-from discreet.server.access import AccessStore, Caller
+from discreet.server.access import AccessStore
+from discreet.server.callers import Caller
 from discreet.server.credentials import open_session
 from discreet.server.middleware import REJECTION_DELAY
 from tests.server.conftest import lines_of, signed_in

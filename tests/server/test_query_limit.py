@@ -11,7 +11,8 @@ from discreet.errors import ParameterError
 from discreet.ledger import Ledger
 from discreet.privacy import PosteriorOdds
 from discreet.schema.serialization import write_yaml
-from discreet.server.config import Config, Limit
+from discreet.server.config import Config
+from discreet.server.dataset_config import Limit
 from tests.cli.run import discreet
 from tests.server.conftest import SCHEMA, running, settings, write_table
 from tests.server.markup import Visitor

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
-    from discreet.server.config import Config, DatasetConfig
+    from discreet.server.config import Config
     from discreet.server.credentials import TokenAdmin
+    from discreet.server.dataset_config import DatasetConfig
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -132,7 +133,7 @@ def withdraw(name: Name, config: ConfigFile = _DEFAULT, dataset: DatasetOption =
 
 def _dataset(settings: "Config", named: str | None, role: Role) -> str:
     """Return the data set that an option names; the only one, or all for an operator, if it names none."""
-    from discreet.server.access import EVERY
+    from discreet.server.callers import EVERY
 
     if named is None and role == "operator":
         return EVERY

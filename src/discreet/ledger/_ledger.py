@@ -2,56 +2,41 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from discreet.arguments import checked_arguments
-from discreet.errors import LedgerError, LedgerTampered
-from discreet.ledger._account import ChargeTotals
+from discreet.errors import LedgerError
 from discreet.ledger._caps import write_caps
 from discreet.ledger._charges import (
     Details,
     StoreAnswer,
     WriteOperation,
-    check_receipt,
     check_texts,
     make_charge,
 )
-from discreet.ledger._opening import OpenDataset, Opening, back_up, make_caps, open_ledger, open_store
+from discreet.ledger._opening import OpenDataset, back_up, make_caps, open_ledger, open_store
 from discreet.ledger._opening import restore as restore_backup
-from discreet.ledger._store import Store, unwrap
-from discreet.ledger._verification import check_record
+from discreet.ledger._reading import LedgerReader
+from discreet.ledger._store import unwrap
 from discreet.ledger.records import (
     DATASET_MARK,
-    Entry,
     LogAnchor,
-    anchored_logs,
-    dataset_scope,
     find_anchor,
-    find_entry,
-    find_position,
-    hash_row,
-    iter_charges,
     log_mark,
-    make_entry,
-    make_receipt,
     missing_row_error,
-    other_ledgers,
     other_mark,
     owner_scope,
-    scope_name,
 )
 from discreet.privacy.composition import Spending
-from discreet.privacy.promises import NoPromise, Promise
+from discreet.privacy.promises import Promise
 from discreet.privacy.receipt import canonical, now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
 
-    from discreet.ledger._account import Account
     from discreet.ledger._caps import Rule
     from discreet.ledger.transaction import Transaction
     from discreet.privacy.receipt import Receipt
@@ -59,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Ledger:
+class Ledger(LedgerReader):
     """All charges against a data set, under a limit that no interleaving of charges can exceed.
 
     Open one with :meth:`open`.
@@ -97,12 +82,6 @@ class Ledger:
     >>> ledger.remaining()["epsilon"]
     0.9
     """
-
-    def __init__(self, store: Store, opening: Opening, dataset: str | None = None) -> None:
-        self._store = store
-        self.identity = opening.identity
-        self.dataset = dataset
-        self._totals = ChargeTotals(opening.owner_caps)
 
     @classmethod
     @checked_arguments
@@ -173,23 +152,6 @@ class Ledger:
                 return transaction.head()[0]
         finally:
             store.close()
-
-    @property
-    def url(self) -> str:
-        """Address of the file or database that stores it."""
-        return self._store.url
-
-    @property
-    def shown(self) -> str:
-        """The address without secrets, for messages."""
-        return self._store.shown
-
-    @property
-    def head(self) -> tuple[int, str]:
-        """Number and hash of the last row; a copy stored elsewhere reveals a rollback."""
-        with self._store.read() as transaction:
-            _, seq, digest = transaction.head()
-        return seq, digest
 
     def charge(
         self,
@@ -334,67 +296,6 @@ class Ledger:
     def _write(self, write: Callable[[Transaction], T]) -> T:
         return unwrap(self.execute([self._operation(write)])[0])
 
-    def spent(self, owner: str | None = None) -> Spending:
-        """Return the exact spending of the total, or of one owner.
-
-        Privacy
-        -------
-        Read as an epsilon, it is a guarantee only for charges whose costs were fixed before any
-        answer was seen; otherwise :meth:`guarantee` is.
-        """
-        with self._store.read() as transaction:
-            _, spent = self._totals.caps_and_spending(transaction, self._scope(owner))
-        return spent
-
-    def _scope(self, owner: str | None) -> str:
-        """Return the scope of an owner; without one, that of the data set, or of the total if it has none."""
-        if owner is None and self.dataset is not None:
-            return dataset_scope(self.dataset)
-        return scope_name(owner)
-
-    def remaining(self, owner: str | None = None) -> dict[str, float] | None:
-        """Return what is left in each currency, rounded down; None without a limit."""
-        (account,) = self.accounts(owner)
-        return account.left
-
-    def accounts(self, *owners: str | None) -> list[Account]:
-        """Return caps and spending of several owners, None being the total, read at one moment.
-
-        Where several data sets share the ledger, the total is that of the data set or that of all of them,
-        whichever is nearer to its limit.
-        """
-        with self._store.read() as transaction:
-            return [
-                self._totals.nearest_total(transaction, self.dataset)
-                if owner is None
-                else self._totals.account(transaction, owner)
-                for owner in owners
-            ]
-
-    def shared_account(self) -> Account | None:
-        """Return caps and spending of all data sets that share the ledger; None if it has one alone."""
-        if self.dataset is None:
-            return None
-        with self._store.read() as transaction:
-            return self._totals.account(transaction, None)
-
-    def guarantee(self, owner: str | None = None) -> Promise:
-        """Return the promise that all charges keep together, now and later, however they are chosen.
-
-        Privacy
-        -------
-        This is the limit, if there is one, for the columns that every charge protected. Without a limit
-        nothing is guaranteed in advance, and the result is :class:`NoPromise`; :meth:`spent` adds up fixed
-        charges. The same holds if the charges exceed the limit, as a changed total would let them.
-        """
-        (account,) = self.accounts(owner)
-        caps, spent = account.caps, account.spent
-        if caps is None:
-            return NoPromise("the ledger has no limit, so nothing bounds what is charged next")
-        if not caps.holds(spent):
-            return NoPromise(f"the charges pass the limit, {caps.limit}: see which with Ledger.check()")
-        return caps.guarantee(spent)
-
     def set_owner_limit(
         self, owner: str, limit: Promise | None, *, rule: Rule = "mixed", order: float | None = None
     ) -> None:
@@ -424,11 +325,6 @@ class Ledger:
             transaction.put_total(scope, write_caps(caps), canonical(Spending().to_dict()))
 
         self._write(set_limit)
-
-    def owners(self) -> dict[str, Spending]:
-        """Return the exact spending of every owner who was charged or given a limit, by name."""
-        with self._store.read() as transaction:
-            return self._totals.owners(transaction)
 
     def bind(self, dataset: str) -> None:
         """Record the name of the ledger's data set, or check that the recorded one is the same.
@@ -478,11 +374,6 @@ class Ledger:
 
         self._write(append)
 
-    def others(self) -> list[str]:
-        """Return the identities of other ledgers that the same table was charged to, as far as recorded."""
-        with self._store.read() as transaction:
-            return other_ledgers(transaction)
-
     def anchor_log(self, anchor: LogAnchor) -> None:
         """Record the last line of an audit log, so that a log without this line is known to be incomplete.
 
@@ -504,87 +395,6 @@ class Ledger:
                 transaction.put_mark(log_mark(anchor.log), row.seq)
 
         self._write(append)
-
-    def log_anchors(self) -> dict[str, LogAnchor]:
-        """Return the last anchor of every audit log, by the log's identity, that of the latest row last."""
-        with self._store.read() as transaction:
-            anchors = ((log, find_anchor(transaction, log)) for log in anchored_logs(transaction))
-            return {log: anchor for log, anchor in anchors if anchor is not None}
-
-    def history(self, owner: str | None = None, *, after: int = 0, first: int | None = None) -> list[Receipt]:
-        """Return the receipts of all charges, oldest first.
-
-        Parameters
-        ----------
-        owner : str, optional
-            Only charges of this owner; None returns those of all.
-        after : int
-            Number of a row; only charges past it are returned.
-        first : int, optional
-            Number of charges, oldest first; None returns all.
-        """
-        with self._store.read() as transaction:
-            charges = itertools.islice(iter_charges(transaction, owner, after, dataset=self.dataset), first)
-            return [make_receipt(self.identity, row, content) for row, content in charges]
-
-    def entries(self, owner: str | None = None, *, after: int = 0, last: int | None = None) -> list[Entry]:
-        """Return all charges with their queries and answers, oldest first.
-
-        Parameters
-        ----------
-        owner : str, optional
-            Only charges of this owner; None returns those of all.
-        after : int
-            Number of a row; only charges past it are returned.
-        last : int, optional
-            Number of charges, newest kept; None returns all.
-        """
-        with self._store.read() as transaction:
-            charges = iter_charges(
-                transaction, owner, after, dataset=self.dataset, newest_first=last is not None
-            )
-            chosen = list(itertools.islice(charges, last))
-            if last is not None:
-                chosen.reverse()
-            return [make_entry(transaction, self.identity, row, content) for row, content in chosen]
-
-    def position(self, receipt: Receipt) -> tuple[str, dict[str, int]]:
-        """Return the hash before a receipt's row, and the number of earlier rows by type other than charges.
-
-        A reader who has the receipt and the charges before it can then check that none is missing.
-        """
-        with self._store.read() as transaction:
-            self._check_identity(transaction)
-            return find_position(transaction, self._receipt_row(receipt))
-
-    def entry(self, receipt_id: str) -> Entry:
-        """Return the charge that a receipt's id names, with its query and answer.
-
-        Raises
-        ------
-        LedgerError
-            This ledger has no such charge.
-        """
-        with self._store.read() as transaction:
-            return find_entry(transaction, self.identity, receipt_id, self.dataset)
-
-    def has_paid(self, question: str, owner: str | None = None) -> bool:
-        """Return whether charging a question again would be free. Nothing is charged or written.
-
-        Parameters
-        ----------
-        question : str
-            Digest of the question, as for :meth:`charge`.
-        owner : str, optional
-            Owner whose own payment counts; None counts a payment by any owner.
-
-        Privacy
-        -------
-        With an owner the result reveals nothing about others; without, it reveals whether anyone has asked.
-        """
-        with self._store.read() as transaction:
-            paid = transaction.paid(question)
-        return bool(paid) if owner is None else owner in paid
 
     def secret(self) -> bytes:
         """Return the key under which this ledger's questions are named, drawing it at first use.
@@ -658,56 +468,6 @@ class Ledger:
             restore_backup(source, target, head)
         return cls.open(to, timeout=timeout)
 
-    def check(self, receipt: Receipt | None = None) -> None:
-        """Verify the record, the totals against it, every cap, and that a receipt is still there.
-
-        Raises
-        ------
-        LedgerTampered
-            The message names the row or total that does not agree. An attacker with write access could
-            rewrite the record consistently from any row on; a receipt or :attr:`head` stored elsewhere
-            reveals that too.
-        """
-        with self._store.read() as transaction:
-            self._check_identity(transaction)
-            check_record(transaction)
-            if receipt is not None:
-                check_receipt(transaction, receipt, self._receipt_row(receipt))
-
-    def confirm(self, seq: int, hash: str) -> None:
-        """Check that the record still has a row with a number and hash seen before, such as its head.
-
-        Raises
-        ------
-        LedgerTampered
-            The row is missing or different: an older state was restored, or the ledger was replaced.
-        """
-        with self._store.read() as transaction:
-            self._check_identity(transaction)
-            row = transaction.row(seq)
-        if row is None or row.hash != hash or row.hash != hash_row(row.seq, row.previous, row.time, row.body):
-            raise LedgerTampered(
-                f"row {seq} of the ledger's record must have the hash {hash!r}, and "
-                f"{'is not there' if row is None else 'has another'}: an older state was put back, or the "
-                "ledger was replaced or rewritten. Restore it from a backup that has this row."
-            )
-
-    def _receipt_row(self, receipt: Receipt) -> int:
-        if receipt.ledger != self.identity or receipt.seq is None:
-            raise LedgerError(
-                f"receipt must be of this ledger {self.identity[:12]}, and {receipt.id} is not. "
-                "Look it up in the ledger that gave it."
-            )
-        return receipt.seq
-
-    def _check_identity(self, transaction: Transaction) -> None:
-        identity, _, _ = transaction.head()
-        if identity != self.identity:
-            raise LedgerTampered(
-                f"the ledger {self.shown} must be the one that was opened, and is another: it "
-                "was replaced. Open it anew if that was meant."
-            )
-
     def close(self) -> None:
         """Close the database; a ledger on file opens it again at its next use."""
         self._store.close()
@@ -718,16 +478,6 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # A ledger is an identity: a copy would record charges that no one reads.
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._store.lasting:
             raise LedgerError(
@@ -735,21 +485,6 @@ class Ledger:
                 "would be lost. Open the ledger with a path."
             )
         return _reopen, (self.url, self.identity, self.dataset)
-
-    def __repr__(self) -> str:
-        return f"Ledger({self.shown!r})"
-
-    def _repr_html_(self) -> str:
-        """Return what was charged and what is left, for a notebook."""
-        from discreet.formatting import format_amounts
-        from discreet.html_tables import draw_facts  # only a notebook draws
-
-        (account,) = self.accounts(None)
-        facts = {"where": self.shown, "charges": f"{account.spent.charges:,}"}
-        if account.left is None or account.used is None:
-            return draw_facts("Ledger", [*facts.items(), ("limit", "none")])
-        facts |= {"limit": str(self.guarantee()), "left": format_amounts(account.left, up=False)}
-        return draw_facts("Ledger", facts.items(), (account.used["share"] or 0.0, 0.0))
 
 
 def _reopen(url: str, identity: str, dataset: str | None) -> Ledger:

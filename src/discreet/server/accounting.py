@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Entry, Ledger
     from discreet.privacy import Promise, Receipt
     from discreet.query import Answer, Database
-    from discreet.server.access import Caller
+    from discreet.server.callers import Caller
 
 MAX_VALUES = 4096
 """Maximum number of numbers of an answer that a history contains."""

@@ -66,7 +66,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from discreet.schema import Schema
-    from discreet.server.config import DatasetConfig, Tls
+    from discreet.server.config import Tls
+    from discreet.server.dataset_config import DatasetConfig
 
 __all__ = ["check", "serve"]
 

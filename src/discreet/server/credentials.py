@@ -7,15 +7,16 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from discreet.server.access import EVERY, ROLES, check_grant, highest_role
+from discreet.server.callers import EVERY, ROLES, check_grant, highest_role
 from discreet.server.errors import FOREIGN_FORM, ApiException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from discreet.privacy import Promise
-    from discreet.server.access import AccessStore, Caller, Role, Session
+    from discreet.server.access import AccessStore
     from discreet.server.audit_log import ServiceLog
+    from discreet.server.callers import Caller, Role, Session
     from discreet.server.service import Service
 
 FORM_FIELD = "csrf"

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from discreet.query.language.query import Query
     from discreet.schema import Schema
     from discreet.server.audit_log import ServiceLog
-    from discreet.server.config import Config, DatasetConfig, Limit
+    from discreet.server.config import Config
+    from discreet.server.dataset_config import DatasetConfig, Limit
 
 MAX_DUMMY_ROWS = 10_000
 _PARSED_QUERIES = 512  # texts whose parse trees are kept

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from discreet.privacy import Promise, Receipt
     from discreet.query import Aggregate, Answer
     from discreet.schema import Schema
-    from discreet.server.access import AccessStore, Caller, Role
+    from discreet.server.access import AccessStore
     from discreet.server.audit_log import ServiceLog
+    from discreet.server.callers import Caller, Role
     from discreet.server.config import Config
     from discreet.server.credentials import TokenAdmin
     from discreet.server.dataset import Dataset

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from discreet.noise import Stream
-from discreet.server.access import PREFIX, contains_token
+from discreet.server.callers import PREFIX, contains_token
 from discreet.server.connections import ConnectionLimiter, raise_file_limit
 from discreet.server.credentials import find_session, is_csrf_token_valid, is_same_origin
 from discreet.server.errors import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from discreet.batching import QueryTask
-    from discreet.server.access import Caller
+    from discreet.server.callers import Caller
     from discreet.server.monitoring import Metrics
     from discreet.server.service import Service
     from discreet.server.work import WorkModel

@@ -7,8 +7,9 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DiscreetError
-from discreet.server.access import AccessStore, Caller
+from discreet.server.access import AccessStore
 from discreet.server.audit_log import ServiceLog
+from discreet.server.callers import Caller
 from discreet.server.credentials import TokenAdmin
 from discreet.server.dataset import Dataset, load_schema
 from discreet.server.dataset_service import DatasetService
@@ -16,7 +17,7 @@ from discreet.server.errors import FORBIDDEN, NOT_FOUND, ApiException
 
 if TYPE_CHECKING:
     from discreet.privacy import Promise
-    from discreet.server.access import Role
+    from discreet.server.callers import Role
     from discreet.server.config import Config
 
 __all__ = ["Caller", "Service"]

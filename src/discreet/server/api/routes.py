@@ -22,8 +22,8 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads annotation
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from discreet.errors import LedgerError, SourceError
-from discreet.server.access import contains_token
 from discreet.server.api import requests, responses
+from discreet.server.callers import contains_token
 from discreet.server.dataset_service import DatasetService
 from discreet.server.errors import (
     FORBIDDEN,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from discreet.batching import QueryTask
-    from discreet.server.access import Role
+    from discreet.server.callers import Role
     from discreet.server.middleware import ServiceMiddleware
     from discreet.server.service import Service
 

@@ -16,7 +16,7 @@ from discreet.server.pages import ask, catalogue, curator, history, page
 from discreet.server.pages.page import page_endpoint
 
 if TYPE_CHECKING:
-    from discreet.server.access import Role
+    from discreet.server.callers import Role
     from discreet.server.pages.page import Handler
     from discreet.server.service import Service
 

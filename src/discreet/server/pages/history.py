@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from discreet.ledger import Entry
     from discreet.query import Aggregate, Answer
     from discreet.query.results import QueryResult
-    from discreet.server.access import Caller
+    from discreet.server.callers import Caller
     from discreet.server.dataset_service import DatasetService
     from discreet.server.pages.page import PageRequest
 

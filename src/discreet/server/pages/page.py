@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from discreet.server.access import Caller, Role, Session
+    from discreet.server.callers import Caller, Role, Session
     from discreet.server.dataset_service import DatasetService
     from discreet.server.middleware import ServiceMiddleware
     from discreet.server.service import Service
