@@ -141,7 +141,7 @@ def test_there_are_commands_of_every_sort() -> None:
 
 
 def test_every_address_that_is_named_is_answered() -> None:
-    known = {route.path for route in routes.ApiRoutes(None).routes()}
+    known = {route.path for route in routes.api_routes()}
     known |= {route.path for route in pages.router(None).routes}  # type: ignore[arg-type, attr-defined]
     patterns = [compile_path(path)[0] for path in known]
     texts = [page.read_text() for page in (*PAGES, *sorted(EXAMPLES.iterdir()))]

@@ -493,11 +493,11 @@ def test_the_reference_in_the_documentation_is_the_one_that_the_service_gives() 
 def test_every_route_is_in_the_openapi_document_and_every_entry_is_a_route(
     shared_service: RunningService,
 ) -> None:
-    from discreet.server.api.routes import ApiRoutes
+    from discreet.server.api.routes import api_routes
 
     document = shared_service.client(None).get("/openapi.json").json()
     described = {(path, method.upper()) for path, methods in document["paths"].items() for method in methods}
-    routes = ApiRoutes(shared_service.whole).routes()
+    routes = api_routes()
     assert described == {(route.path, method) for route in routes for method in route.methods or ()}
 
 

@@ -219,7 +219,7 @@ def test_text_that_a_spreadsheet_would_run_is_marked_and_numbers_are_not(
     service = start()
     asked = {"kind": "sum", "expression": "0 - income", "privacy": PRIVACY}
     assert service.ask(asked).json()["value"] < 0
-    from discreet.server.api.routes import _csv_cell
+    from discreet.server.api.csv_response import _csv_cell
 
     assert _csv_cell("-2+3+cmd|' /C calc'!A0") == "'-2+3+cmd|' /C calc'!A0"
     assert _csv_cell(-2.5) == -2.5

@@ -49,7 +49,7 @@ from discreet.pipeline.sources import resolve_source
 from discreet.privacy.receipt import product_version
 from discreet.query.curation import Curation
 from discreet.server.api.openapi import reference_routes
-from discreet.server.api.routes import ApiRoutes
+from discreet.server.api.routes import api_routes
 from discreet.server.audit_log import ServiceLog
 from discreet.server.config import Config
 from discreet.server.dataset import ledger_limits, load_schema, recognize_table
@@ -243,7 +243,7 @@ def make_app(service: Service) -> ServiceMiddleware:
     app.state.service = service
     middleware = ServiceMiddleware(app, service, Metrics(service))
     middleware.error_page = lambda scope, problem: PageRequest(service, Request(scope)).render_error(problem)
-    for route in ApiRoutes(service).routes():
+    for route in api_routes():
         if route.methods == {"GET"}:
             route.methods = {"GET", "HEAD"}  # as Starlette does; the OpenAPI document names GET alone
         app.router.routes.append(route)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from discreet.privacy.receipt import product_version
 from discreet.server.api import requests
-from discreet.server.api.routes import ApiRoutes
+from discreet.server.api.routes import api_routes
 from discreet.server.errors import STATUS
 from discreet.server.pages.page import asset_address
 
@@ -50,7 +50,7 @@ def openapi_document() -> dict[str, Any]:
         title="discreet",
         version=product_version(),
         description="Questions to private tables, each paid from a budget.",
-        routes=ApiRoutes(None).routes(),
+        routes=api_routes(),
     )
     schemas = document["components"]["schemas"]
     for name, adapter in _BODIES.items():

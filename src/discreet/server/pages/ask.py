@@ -20,7 +20,7 @@ from discreet.privacy.rounding import four_digits
 from discreet.query.intervals import interval_width
 from discreet.query.results import QueryResult
 from discreet.server.api import requests
-from discreet.server.api.routes import csv_response
+from discreet.server.api.csv_response import csv_response
 from discreet.server.errors import ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_table, answer_view
 from discreet.server.pages.budget import budget_view, cost_in_currency, price_view

@@ -12,7 +12,7 @@ from discreet.formatting import currency_symbol, format_amounts, format_share
 from discreet.privacy.promises import describe_promise
 from discreet.report.charts import Mark, three_marks
 from discreet.report.charts.bars import spending_steps
-from discreet.server.api.routes import describe_revoked, describe_stopped
+from discreet.server.api.curator_routes import describe_revoked, describe_stopped
 from discreet.server.callers import EVERY
 from discreet.server.dataset_config import Limit
 from discreet.server.errors import ApiError, ApiException, curator_error
