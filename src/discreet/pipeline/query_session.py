@@ -195,7 +195,7 @@ class QuerySession:
         query = parse_query(question, self.schema)
         cost = preview_query(self.schema, None, query, privacy=privacy, sd=sd).cost
         # What costs nothing is not charged, and a ledger that it made would have no limit for ever.
-        db = self.open(charged=bool(cost))
+        db = self.open(charged=bool(cost), columns=query.columns or (self.schema.released[0].name,))
         return self._complete(run_query(db, query, privacy=privacy, sd=sd, refines=refines, plan=plan))
 
     def account(self) -> Account | None:
@@ -239,10 +239,23 @@ class QuerySession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def open(self, *, charged: bool) -> Database:
-        """Return the open database; with its ledger if something is about to be charged."""
-        if self._database is not None and (self._is_charged or not charged):
-            return self._database
+    def open(self, *, charged: bool, columns: tuple[str, ...] | None = None) -> Database:
+        """Return the open database, which is opened again where it lacks the ledger or a column.
+
+        Parameters
+        ----------
+        charged : bool
+            Whether something is about to be charged, so that the ledger is needed.
+        columns : tuple of str, optional
+            Names of the columns that are asked about; None for all. A second question about others has all
+            columns read.
+        """
+        if self._database is not None:
+            stored = self._database.curation.stored
+            has_columns = stored is None or (columns is not None and stored.issuperset(columns))
+            if has_columns and (self._is_charged or not charged):
+                return self._database
+            columns = columns if has_columns else None
         self.close()
         table = _check_columns(self._source, self.schema)
         if charged:
@@ -250,7 +263,7 @@ class QuerySession:
                 self._source, self.schema, self._place, new_ledger=self._new_ledger, log=True
             )
         try:
-            database = Database(table, schema=self.schema, ledger=self._ledger)
+            database = Database(table, schema=self.schema, ledger=self._ledger, columns=columns)
             self._database, self._is_charged = database, charged
             _refuse_empty(database, self._source)
         except BaseException:

@@ -37,7 +37,7 @@ from discreet.query._person_signs import ID_BITS, LANE_BITS, id_lanes
 from discreet.schema.column_checks import LARGEST_NUMBER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sqlglot.expressions import Expr as Tree
 
@@ -182,6 +182,9 @@ class Curation:
         Layout of each released column, in the order of the schema.
     ids : bool
         Whether fingerprints of ids are kept, for sums that other databases have about the same people.
+    stored : frozenset of str or None
+        Names of the released columns that are in the curated table, beside those of units; None for all. The
+        version of the rows is over all columns in either case.
 
     Privacy
     -------
@@ -204,10 +207,23 @@ class Curation:
     schema: Schema
     columns: tuple[Curated, ...]
     ids: bool = False
+    stored: frozenset[str] | None = None
 
     @classmethod
-    def from_schema(cls, schema: Schema, *, ids: bool = False) -> Curation:
-        """Return the layout of the released columns of a schema, with fingerprints of ids if `ids`."""
+    def from_schema(
+        cls, schema: Schema, *, ids: bool = False, stored: Iterable[str] | None = None
+    ) -> Curation:
+        """Return the layout of the released columns of a schema.
+
+        Parameters
+        ----------
+        schema : Schema
+            Declaration of the columns.
+        ids : bool
+            Whether fingerprints of ids are kept.
+        stored : iterable of str, optional
+            Names of the columns that are kept in the curated table; None for all of them.
+        """
         released = schema.released
         if ids and (schema.id_column is None or schema.max_rows_per_unit != 1):
             raise SchemaError(
@@ -220,7 +236,15 @@ class Curation:
                 f"A private database must have 1 to {_MOST_COLUMNS} released columns, and the schema has "
                 f"{len(released)}. Give a column another role."
             )
-        return cls(schema, _layouts(SchemaKey(schema)), ids)
+        layouts = _layouts(SchemaKey(schema))
+        if stored is None:
+            return cls(schema, layouts, ids)
+        curation = cls(schema, layouts, ids, frozenset(stored))
+        for name in sorted(curation.stored or ()):
+            curation.column(name)  # refuses a column that is not released
+        if not curation.identifiers():
+            raise ParameterError("columns of a Database must name at least one released column, was empty.")
+        return curation
 
     @cached_property
     def _index(self) -> dict[str, Curated]:
@@ -232,11 +256,20 @@ class Curation:
             close = nearest(name, self._index)
             hint = f"Did you mean {close!r}?" if close else f"It has {', '.join(self._index)}."
             raise ParameterError(f"A query must name released columns, was {name!r}. {hint}")
+        if not self._is_stored(name):
+            raise ParameterError(
+                f"A query must name columns that are stored, and {name!r} is not. Add it to the columns of "
+                "the Database, or leave them out to store all."
+            )
         return self._index[name]
+
+    def _is_stored(self, name: str) -> bool:
+        return self.stored is None or name in self.stored
 
     def identifiers(self) -> tuple[str, ...]:
         """Return the SQL names of all columns of the curated table, in order."""
-        cells = ((column.sql, column.values, column.flag) for column in self.columns)
+        stored = (column for column in self.columns if self._is_stored(column.name))
+        cells = ((column.sql, column.values, column.flag) for column in stored)
         return tuple(name for names in cells for name in names if name) + self.unit_identifiers()
 
     def exact_identifiers(self) -> tuple[str, ...]:
@@ -297,14 +330,16 @@ class Curation:
             for column in self.columns:
                 declared = self.schema.column(column.name)
                 if column.flag is not None and declared.missing_flag == name:
+                    self.column(column.name)  # refuses one that is not stored
                     return exp.column(column.flag)
         return exp.column(self.column(name).exact)
 
-    def encode(self, batch: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
-        """Return a batch of rows as arrays of the curated table, by SQL name: int32, or float64."""
+    def encode(self, batch: Mapping[str, AnyArray], *, stored: bool = False) -> dict[str, AnyArray]:
+        """Return a batch of rows as arrays by SQL name, int32 or float64; with `stored`, those stored."""
         arrays: dict[str, AnyArray] = {}
         for column in self.columns:
-            arrays |= column.encode(batch[column.name])
+            if not stored or self._is_stored(column.name):
+                arrays |= column.encode(batch[column.name])
         return arrays
 
     def id_salt(self, salt: str) -> str:

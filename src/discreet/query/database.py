@@ -73,6 +73,10 @@ class Database(QueryExecutor, PrivateTable):
         Folder in which an encrypted copy of the curated table is kept. The next start finds it there, and
         reads the source again only if a file of it has changed. For tables in files, under a ledger that
         lasts: the key follows from the ledger's secret. None keeps nothing.
+    columns : sequence of str, optional
+        Names of the columns that will be asked about. The others are not stored, and queries that name them
+        are refused. Of a large table in files the version of its rows is kept, encrypted, beside a ledger in
+        a file, so that the next start reads these columns alone. None stores all columns.
 
     Attributes
     ----------
@@ -117,9 +121,10 @@ class Database(QueryExecutor, PrivateTable):
         keep_ids: bool = False,
         slots: float | Mapping[str, float] | None = None,
         keep: str | os.PathLike[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> None:
         """Register the rows with the engine; the engine is closed if that fails."""
-        curation = Curation.from_schema(schema, ids=keep_ids)
+        curation = Curation.from_schema(schema, ids=keep_ids, stored=columns)
         if isinstance(source, np.ndarray):
             source = _named_columns(source, curation)
         if ledger is not None and not isinstance(ledger, Ledger):
@@ -127,7 +132,9 @@ class Database(QueryExecutor, PrivateTable):
         chosen: Engine | None = None
         try:
             if keep is not None:
-                engine = _keeping_engine(keep, source, engine, ledger)
+                engine = _keeping_engine(keep, source, engine, ledger, columns)
+            elif columns is not None and engine is None and ledger is not None:
+                engine = _projecting_engine(ledger, source, curation)
             chosen = engine_for(source) if engine is None else engine
             charged = Ledger.open(":memory:") if ledger is None else ledger
             chosen.register(source, curation, salt=ledger_salt(charged, schema))
@@ -355,9 +362,17 @@ class Database(QueryExecutor, PrivateTable):
 
 
 def _keeping_engine(
-    keep: str | os.PathLike[str], source: Any, engine: Engine | None, ledger: Ledger | None
+    keep: str | os.PathLike[str],
+    source: Any,
+    engine: Engine | None,
+    ledger: Ledger | None,
+    columns: Sequence[str] | None,
 ) -> Engine:
     """Return the engine that keeps a copy of its table; refuses where no later start would find it."""
+    if columns is not None:
+        raise ParameterError(
+            "columns of a Database must be left out with keep, whose copy has all of them. Leave one out."
+        )
     if engine is not None or ledger is None or not isinstance(source, str | os.PathLike):
         raise ParameterError(
             "keep of a Database must be left out unless the source is a path, read by the default engine, "
@@ -366,6 +381,18 @@ def _keeping_engine(
     from discreet.query.engines._duckdb import DuckDBEngine
 
     return DuckDBEngine(keep=keep, secret=ledger.secret())
+
+
+def _projecting_engine(ledger: Ledger, source: Any, curation: Curation) -> Engine | None:
+    """Return the engine that reads few columns of a table whose version is kept; None if none is kept."""
+    from discreet.query.engines._kept_copy import KeptVersion
+
+    kept = KeptVersion.beside(ledger, source, curation)
+    if kept is None:
+        return None
+    from discreet.query.engines._duckdb import DuckDBEngine
+
+    return DuckDBEngine(kept_version=kept)
 
 
 def _named_columns(matrix: AnyArray, curation: Curation) -> dict[str, AnyArray]:

@@ -22,7 +22,7 @@ from discreet.tables.sources import Source, cell_error, open_memory, read_texts,
 from discreet.tables.text_files import CsvSource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Container, Generator, Sequence
     from types import TracebackType
 
     from discreet._types import AnyArray, Words
@@ -133,6 +133,7 @@ class Table:
         schema: Schema,
         *,
         rows: int = ROWS,
+        names: Container[str] | None = None,
         ids: bool = False,
         id_texts: bool = False,
         id_salt: str = "",
@@ -145,6 +146,8 @@ class Table:
             Declarations of the columns to read. Ids, dropped and undeclared columns are not read.
         rows : int
             Number of rows in a batch; the last may have fewer.
+        names : container of str, optional
+            Names of the declared columns that are read; None for all of them.
         ids : bool
             Whether to read ``schema.id_column`` too, into :attr:`Batch.ids`.
         id_texts : bool
@@ -168,7 +171,7 @@ class Table:
         """
         if rows < 1:
             raise ParameterError(f"Table.batches: rows must be at least 1, was {rows}.")
-        columns = list(schema.released)
+        columns = [column for column in schema.released if names is None or column.name in names]
         if not columns:
             raise SchemaError(
                 "Table.batches: schema must have a released column, and has only ids and dropped ones. "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections import deque
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import duckdb
@@ -13,9 +14,9 @@ from sqlglot import exp
 
 from discreet.errors import SourceError
 from discreet.query.curation import TABLE, Curation, Version
-from discreet.query.engines._kept_copy import KeptCopy
+from discreet.query.engines._kept_copy import KeptCopy, KeptVersion
 from discreet.query.engines._sql_text import SqlText
-from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
+from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches, stored_batches
 from discreet.tables import open_table
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
 from discreet.tables.duckdb import connect, literal, open_cursor, run_over
@@ -53,6 +54,8 @@ class DuckDBEngine(Engine):
         Folder in which an encrypted copy of the curated table is kept, and looked for; None keeps none.
     secret : bytes
         Secret of the ledger, from which the key of a kept copy follows.
+    kept_version : KeptVersion, optional
+        Place of the version of the rows: with it, only the columns that are stored are read. None reads all.
 
     A table of up to 256 MB of curated cells stays in memory. A larger one goes to a file without a name,
     which ends with the process or at :meth:`close`. Once it is filled the instance can reach no file, network
@@ -71,9 +74,16 @@ class DuckDBEngine(Engine):
     sql: ClassVar[SqlText] = SqlText({}, exponents=True, clamps=True)
     _failures = (duckdb.Error, StreamBroken, MemoryError)
 
-    def __init__(self, *, keep: str | os.PathLike[str] | None = None, secret: bytes = b"") -> None:
+    def __init__(
+        self,
+        *,
+        keep: str | os.PathLike[str] | None = None,
+        secret: bytes = b"",
+        kept_version: KeptVersion | None = None,
+    ) -> None:
+        """Open an instance of DuckDB in memory."""
         super().__init__()
-        self._keep, self._secret = keep, secret
+        self._keep, self._secret, self._kept_version = keep, secret, kept_version
         self._connection = connect()
         # Opened now, because the progress bar cannot be put out once the configuration is locked.
         self._reader = open_cursor(self._connection)
@@ -83,7 +93,9 @@ class DuckDBEngine(Engine):
 
         Small tables are served by one thread with few optimizers: planning then costs more than execution.
         """
-        if self._keep is None:
+        if self._kept_version is not None:
+            version = self._curate_stored(source, curation, self._kept_version)
+        elif self._keep is None:
             version = self._curate(source, curation, salt)
         else:
             copy = KeptCopy(self._keep, self._secret, source, curation, salt)
@@ -115,12 +127,34 @@ class DuckDBEngine(Engine):
             copy.write(held, version)
         return version
 
-    def _curate(self, source: Any, curation: Curation, salt: str) -> Version:
-        """Fill the curated table from a source, in the attached file, or in memory while it is small."""
+    def _curate_stored(self, source: Any, curation: Curation, kept: KeptVersion) -> Version:
+        """Fill the table from the stored columns alone; all are read, and the version kept, the first time.
+
+        The cells of the other columns were checked when the version was found.
+        """
+        known = kept.read(BytesIO())
+        version = self._curate(source, curation, "", read_all=known is None)
+        if known is None:
+            with contextlib.suppress(OSError):  # kept for speed alone
+                kept.write(BytesIO(), version)
+            return version
+        if version.n_rows != known.n_rows or not kept.is_current():
+            raise SourceError(
+                f"The table {str(source)!r} must stay as it is while it is read, and has changed. Ask again "
+                "when no one writes to it."
+            )
+        return known
+
+    def _curate(self, source: Any, curation: Curation, salt: str, *, read_all: bool = True) -> Version:
+        """Fill the curated table from a source, in the attached file, or in memory while it is small.
+
+        Without `read_all` only the stored columns are read, and the version is the number of rows alone.
+        """
         tally = Tally(curation)
         names = curation.identifiers()
         with open_table(source, schema=curation.schema) as table:
-            pieces = curated_batches(table, curation, tally, salt)
+            read = curated_batches if read_all else stored_batches
+            pieces = read(table, curation, tally, salt)
             # Enough is read ahead to know whether the table is small; the rest is streamed.
             head: deque[dict[str, AnyArray]] = deque()
             held = 0

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -69,6 +69,8 @@ class SparkEngine(Engine):
         SourceError
             Spark failed; its own message may quote rows, and is dropped.
         """
+        # All columns are stored, since the version of the rows is summed over the curated table.
+        curation = replace(curation, stored=None)
         frame = open_frame(source)
         probe_workers(frame.sparkSession)
         _check_names(frame, curation)

@@ -318,8 +318,12 @@ class Tally:
         self._curation = curation
         self.version = Version(0, 0)
 
+    def count(self, n_rows: int) -> None:
+        """Count rows without their fingerprints."""
+        self.version = Version(self.version.n_rows + n_rows, 0)
+
     def add(self, arrays: dict[str, AnyArray]) -> None:
-        """Count a batch of rows."""
+        """Count a batch of rows with their fingerprints."""
         n_rows = self.version.n_rows + len(next(iter(arrays.values())))
         cells, units = self._curation.checksums(arrays)
         self.version = Version(
@@ -330,7 +334,11 @@ class Tally:
 def curated_batches(
     table: Table, curation: Curation, tally: Tally, salt: str
 ) -> Iterator[dict[str, AnyArray]]:
-    """Yield a table curated, a batch at a time, without the rows past ``max_rows_per_unit``."""
+    """Yield a table curated, a batch at a time, without the rows past ``max_rows_per_unit``.
+
+    All declared cells are read and counted; the arrays are those of columns that are stored.
+    """
+    names = curation.identifiers()
     if curation.ids:
         _check_ids(table, curation)
     for batch, kept in limited_batches(table, curation.schema, salt, curation.id_salt(salt)):
@@ -341,7 +349,17 @@ def curated_batches(
             arrays = {name: values[kept] for name, values in arrays.items()}
         if len(next(iter(arrays.values()))):
             tally.add(arrays)
-            yield arrays
+            yield {name: arrays[name] for name in names}
+
+
+def stored_batches(
+    table: Table, curation: Curation, tally: Tally, salt: str
+) -> Iterator[dict[str, AnyArray]]:
+    """Yield the stored columns of a table in which every row is a unit, and count rows; read no others."""
+    assert not curation.has_units
+    for batch in table.batches(curation.schema, names=curation.stored):
+        tally.count(batch.n_rows)
+        yield curation.encode(batch, stored=True)
 
 
 def _check_ids(table: Table, curation: Curation) -> None:

@@ -100,6 +100,12 @@ class Query:
         return self.write_statistics(sql=False)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the released columns that it may read: those whose names occur in its text."""
+        text = str(self)
+        return tuple(column.name for column in self.schema.released if column.name.replace('"', '""') in text)
+
+    @property
     def sql(self) -> str:
         """The query as a SELECT, which is parsed as the same query."""
         named = self.schema.dataset or ""
