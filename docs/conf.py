@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.domains.python import PyObject
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -55,6 +56,7 @@ napoleon_use_ivar = True
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
+toc_object_entries_show_parents = "hide"
 myst_heading_anchors = 3
 # Every script of the gallery runs at every build, and an error in one is an error of the build.
 sphinx_gallery_conf = {
@@ -92,10 +94,16 @@ def _write_display(writer: Any, node: nodes.math_block) -> None:
 
 def _link_pages(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Turn paths of pages in docstrings into links."""
-    lines[:] = [re.sub(r"(?:``)?\bdocs/([\w/.-]+?)\.md\b(?:``)?", r":doc:`/\1`", line) for line in lines]
+    for i, line in enumerate(lines):
+        # A list of theorems names the folder once: "docs/explanation/theorems/a.md, b.md".
+        whole = re.sub(r"(?<=, )(?=[\w.-]+\.md\b)", "docs/explanation/theorems/", line) if ".md, " in line else line
+        lines[i] = re.sub(r"(?:``)?\bdocs/([\w/.-]+?)\.md\b(?:``)?", r":doc:`/\1`", whole)
 
 
 def setup(app: Sphinx) -> None:
     """Register the renderer of formulas, and links from docstrings."""
     app.connect("autodoc-process-docstring", _link_pages)
+    for field in PyObject.doc_field_types:
+        if field.name == "variable":
+            field.label = "Attributes"
     app.add_html_math_renderer("mathml", (_write_formula, None), (_write_display, None))

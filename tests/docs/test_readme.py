@@ -1,4 +1,4 @@
-"""The README says what happens: its program and its demo print what it shows."""
+"""The README and the page about the demo say what happens: their programs print what they show."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).parents[2]
+BLOCKS, DEMO = (
+    re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    for page in ("README.md", "docs/tutorial/demo.md")
+)
 
 
 def run(code: str, cwd: Path, *arguments: str) -> str:
@@ -36,8 +39,8 @@ def steady(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    shown = next(text for kind, text in BLOCKS if kind == "text" and "four ways" in text)
+def test_the_demo_prints_what_its_page_shows(tmp_path: Path) -> None:
+    ((_, shown),) = DEMO
     printed = run("from discreet.cli import main; main()", tmp_path, "demo", "--attack-records", "1000")
     assert steady(printed) == steady(shown)
     lines = printed.splitlines()

@@ -103,7 +103,7 @@ def test_page_is_spelled_linked_and_written_in_sentences(page: Path) -> None:
 def test_the_checks_find_what_is_wrong() -> None:
     assert misspelled("A tabel of `tabel` and $tabel$.\n\n```\ntabel\n```\n", set()) == ["tabel"]
     page = ROOT / "README.md"
-    assert broken_links(page, "[a](nowhere.md) [b](README.md#in-python) [c](README.md#nowhere)") == [
+    assert broken_links(page, "[a](nowhere.md) [b](README.md#documentation) [c](README.md#nowhere)") == [
         "nowhere.md", "README.md#nowhere",
     ]  # fmt: skip
     assert fragments("A paragraph that ends as if somebody had been called away\n") != []
