@@ -46,8 +46,8 @@ html_context = {
 }
 html_theme_options = {
     "show_prev_next": False,
-    # Questions and answers stand side by side, and need the room.
-    "secondary_sidebar_items": {"**": ["page-toc"], "howto/cookbook": []},
+    # Questions beside their answers need the room, and so do the programs and formulas of theorems.
+    "secondary_sidebar_items": {"**": ["page-toc"], "howto/cookbook": [], "explanation/theorems/*": []},
 }
 html_show_sourcelink = False
 napoleon_custom_sections = [("Privacy", "notes_style"), ("Reference", "notes_style")]
@@ -96,8 +96,12 @@ def _link_pages(app: Sphinx, what: str, name: str, thing: object, options: objec
     """Turn paths of pages in docstrings into links."""
     for i, line in enumerate(lines):
         # A list of theorems names the folder once: "docs/explanation/theorems/a.md, b.md".
-        whole = re.sub(r"(?<=, )(?=[\w.-]+\.md\b)", "docs/explanation/theorems/", line) if ".md, " in line else line
-        lines[i] = re.sub(r"(?:``)?\bdocs/([\w/.-]+?)\.md\b(?:``)?", r":doc:`/\1`", whole)
+        whole = (
+            re.sub(r"(?<=, )(?=[\w.-]+\.md\b)", "docs/explanation/theorems/", line)
+            if ".md, " in line
+            else line
+        )
+        lines[i] = re.sub(r"(?:``)?\bdocs/([\w/.-]+?)\.md\b(?:``)?", r":doc:`/\1`", line)
 
 
 def setup(app: Sphinx) -> None:
