@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from importlib.metadata import version as installed
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -14,6 +15,7 @@ from sphinx.domains.python import PyObject
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+THEOREMS = Path(__file__).parent / "explanation" / "theorems"
 
 project = "discreet"
 author = "The discreet developers"
@@ -47,7 +49,8 @@ html_context = {
 html_theme_options = {
     "show_prev_next": False,
     # Questions beside their answers need the room, and so do the programs and formulas of theorems.
-    "secondary_sidebar_items": {"**": ["page-toc"], "howto/cookbook": [], "explanation/theorems/*": []},
+    "secondary_sidebar_items": {"**": ["page-toc"], "howto/cookbook": []}
+    | {f"explanation/theorems/{path.stem}": [] for path in THEOREMS.glob("*.md")},
 }
 html_show_sourcelink = False
 napoleon_custom_sections = [("Privacy", "notes_style"), ("Reference", "notes_style")]
@@ -96,12 +99,10 @@ def _link_pages(app: Sphinx, what: str, name: str, thing: object, options: objec
     """Turn paths of pages in docstrings into links."""
     for i, line in enumerate(lines):
         # A list of theorems names the folder once: "docs/explanation/theorems/a.md, b.md".
-        whole = (
-            re.sub(r"(?<=, )(?=[\w.-]+\.md\b)", "docs/explanation/theorems/", line)
-            if ".md, " in line
-            else line
-        )
-        lines[i] = re.sub(r"(?:``)?\bdocs/([\w/.-]+?)\.md\b(?:``)?", r":doc:`/\1`", line)
+        whole = line
+        if ".md, " in line:
+            whole = re.sub(r"(?<=, )(?=[\w.-]+\.md\b)", "docs/explanation/theorems/", line)
+        lines[i] = re.sub(r"(?:``)?\bdocs/([\w/.-]+?)\.md\b(?:``)?", r":doc:`/\1`", whole)
 
 
 def setup(app: Sphinx) -> None:
