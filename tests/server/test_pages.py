@@ -10,6 +10,7 @@ import re
 import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -75,7 +76,90 @@ def test_an_answer_is_saved_as_a_table_of_groups_and_intervals_by_its_owner_alon
     assert [row[:1] for row in rows] == [cell["key"] for cell in answer["cells"]]
     for row, cell in zip(rows, answer["cells"], strict=True):
         assert [float(number) for number in row[2:5]] == [cell["value"], cell["lower"], cell["upper"]]
-    assert Visitor(service, "ben").client.get(link.attributes["href"]).status_code == 404
+    chart = visitor.client.get(link.attributes["href"].replace(".csv", ".svg"))
+    assert chart.headers["content-type"] == "image/svg+xml"
+    assert chart.headers["content-disposition"] == 'attachment; filename="answer.svg"'
+    assert {"f", "m", "other"} <= {text.text for text in read(chart.text).all("text")}
+    for ending in ("csv", "svg"):
+        address = link.attributes["href"].replace(".csv", f".{ending}")
+        assert Visitor(service, "ben").client.get(address).status_code == 404
+    assert visitor.client.get(link.attributes["href"].replace(".csv", ".exe")).status_code == 404
+    assert charges(service) == 1
+
+
+def test_one_statistic_of_two_columns_is_a_two_way_table(service: RunningService) -> None:
+    asked = {"kind": "sentence", "text": "count by sex, owner", "privacy": {"kind": "zcdp", "rho": 0.1}}
+    answer = service.ask(asked).json()
+    table = Visitor(service).get(f"/datasets/town/answers/{answer['receipts'][0]}").one(class_="several")
+    first, second = table.one("thead").all("tr")
+    assert first.one("th").attributes["colspan"] == "2"
+    assert first.one("th").text == "owner"
+    assert [re.sub(r"\d.*", "", head.text) for head in second.all("th")] == ["sex", "no", "yes"]
+    rows = list(table.one("tbody").all("tr"))
+    assert [row.one("th").text for row in rows] == ["f", "m", "other"]
+    shown = {
+        (row.one("th").text, cell.attributes["data-label"]): float(cell.attributes["data-order"])
+        for row in rows
+        for cell in row.all("td")
+    }
+    assert shown == {tuple(cell["key"]): cell["value"] for cell in answer["cells"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "headings"),
+    [
+        ("SELECT COUNT(*), AVG(age) FROM t GROUP BY sex, owner", ["sex", "owner"], ["count", "mean(age)"]),
+        ("SELECT COUNT(*), AVG(age) FROM t", [], ["count", "mean(age)"]),
+        # Too wide, or with gaps, for a two-way table.
+        ("count by sex, age (10, 20, 30, 40, 50, 60)", ["sex", "age"], ["count"]),
+        (
+            "SELECT COUNT(*) AS n FROM t GROUP BY sex, owner ORDER BY n DESC LIMIT 5",
+            ["sex", "owner"],
+            ["count"],
+        ),
+    ],
+)
+def test_other_tables_have_a_row_for_each_group_and_a_column_for_each_statistic(
+    shared_service: RunningService, text: str, keys: list[str], headings: list[str]
+) -> None:
+    asked = {"kind": "sentence", "text": text, "privacy": {"kind": "zcdp", "rho": 0.1}}
+    answer = shared_service.ask(asked).json()
+    table = (
+        Visitor(shared_service).get(f"/datasets/town/answers/{answer['receipts'][0]}").one(class_="groups")
+    )
+    (head,) = table.one("thead").all("tr")
+    assert [one.text.split()[0] for one in head.all("th")] == [
+        *keys,
+        *headings,
+        *(["Interval"] if len(headings) == 1 else []),
+    ]
+    numbers = [
+        ([one.text for one in row.all("th")], float(cell.attributes["data-order"]))
+        for row in table.one("tbody").all("tr")
+        for cell in row.all("td")
+        if "data-order" in cell.attributes
+    ]
+    assert numbers == [(cell["key"], cell["value"]) for cell in answer["cells"]]
+    # Every column of numbers has an axis with round numbers on it.
+    for axis in (axes := list(table.all("svg", class_="cell-axis"))):
+        assert len(list(axis.all("text"))) >= 2
+    assert len(axes) == len(headings)
+
+
+def test_the_notebook_cell_of_an_answer_runs_and_gets_it_for_free(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISCREET_TOKEN", service.tokens["ana"])
+    visitor = Visitor(service)
+    for page in (
+        visitor.ask(verb="mean", of="income", by1="sex", amount="0.2"),
+        read(visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", where="").text),
+    ):
+        names: dict[str, Any] = {}
+        exec(page.one(id="answer-python").text, names)
+        names["table"].close()
+        cells = json.loads(page.one(id="answer-json").text)["cells"]
+        assert [cell.value for cell in names["answer"].cells] == [cell["value"] for cell in cells]
     assert charges(service) == 1
 
 
@@ -387,6 +471,16 @@ def test_what_follows_from_what_is_public_is_answered_and_charged_nothing(servic
     assert response.status_code == 200
     assert big(page) == 2000
     assert "This is exact" in page.text
+    # It has no page of its own, so its files are in their links.
+    files = [one.attributes["href"] for one in page.one("p", class_="files").all("a")]
+    assert [file.partition(",")[0] for file in files] == [
+        "data:text/csv; charset=utf-8",
+        "data:image/svg+xml",
+    ]
+    assert list(csv.reader(unquote(files[0]).partition(",")[2].splitlines())) == [
+        ["statistic", "value", "lower", "upper", "unit"],
+        ["count", "2000.0", "2000.0", "2000.0", "rows"],
+    ]
     assert charges(service) == 0
 
 
@@ -396,15 +490,15 @@ def test_the_budget_counts_questions_like_the_last_one(start: Callable[..., Runn
     assert "not asked yet" in visitor.get("/datasets/town").one("p", class_="budget-lead").text
     page = visitor.ask(where="age > 40", exact="rho", amount="0.1")
     lead = page.one("p", class_="budget-lead").text
-    assert "About 4 questions like your last one left." in lead
-    assert "20.0\u00a0% of your budget is used" in lead
+    assert "Enough for about 4 more questions like your last one." in lead
+    assert lead.startswith("80.0\u00a0% of your budget is left.")
     listed = page.one("details", class_="amounts").text
     for words in ("ρ = 0.1", "ρ = 0.5", "ρ = 0.4", "ρ = 1", "ρ = 0.9", "pool what they learn"):
         assert words in listed
     Visitor(service, "ben").ask(where="age > 41", exact="rho", amount="0.5")
     visitor.ask(where="age > 42", exact="rho", amount="0.3")
     # What all have left, 0.1, now pays for less than what she has left herself.
-    assert "Too little is left" in visitor.get("/datasets/town").one("p", class_="budget-lead").text
+    assert "too little for another" in visitor.get("/datasets/town").one("p", class_="budget-lead").text
 
 
 @pytest.mark.parametrize("limit", [{"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-6}, {"mu": 0.5}])
@@ -416,8 +510,8 @@ def test_every_kind_of_limit_has_a_price_to_begin_with(
     response = visitor.send(visitor.get("/datasets/town"), "/datasets/town/ask", do="ask", where="age > 40")
     assert response.status_code == 303, read(response.text).one("form", id="ask-form").text
     page = visitor.get(response.headers["location"])
-    assert "of the shared budget is used" in page.one("p", class_="budget-lead").text
-    more = re.search(r"About (\d+) questions", page.one("p", class_="budget-lead").text)
+    assert "of the shared budget is left" in page.one("p", class_="budget-lead").text
+    more = re.search(r"about (\d+) more questions", page.one("p", class_="budget-lead").text)
     assert more is not None
     assert 90 <= int(more[1]) <= 110
     owes_nothing(page)

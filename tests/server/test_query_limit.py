@@ -55,8 +55,8 @@ def test_a_service_counts_questions_across_restarts(tmp_path: Path) -> None:
         assert service.ask(count(4), "ben").status_code == 200
         assert service.ask(count(5), "ben").status_code == 409
         page = Visitor(service, "ana").get("/datasets/town")
-        assert "Too little is left" in page.one("p", class_="budget-lead").text
-        assert "100.0\u00a0% of your budget is used" in page.one("p", class_="budget-lead").text
+        assert "too little for another" in page.one("p", class_="budget-lead").text
+        assert "0.0\u00a0% of your budget is left" in page.one("p", class_="budget-lead").text
         amounts = page.one("details", class_="amounts").text
         assert "log-odds 1, δ = 10⁻⁶, 3 questions" in amounts
         assert "questions = 0" in amounts

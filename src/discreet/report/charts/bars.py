@@ -325,6 +325,39 @@ def _flip_anchor(place: float, anchor: str) -> str:
     return "end" if place > 0.8 else anchor
 
 
+_CELL_TICKS = 3
+
+
+def cell_axis(axis: ChartAxis, numbers: NumberFormat | None = None) -> Markup:
+    """Draw the axis above the bars of one statistic, with round numbers.
+
+    Parameters
+    ----------
+    axis : ChartAxis
+        Axis of the bars, from 0 to 1.
+    numbers : NumberFormat, optional
+        How the numbers are written, such as dates; None for plain ones.
+    """
+    write = numbers or as_number
+    shapes = [tag("line", class_="axis", x1=0, x2="100%", y1=19.5, y2=19.5)]
+    for tick in axis.ticks(_CELL_TICKS):
+        place = axis(tick)
+        anchor = "start" if place < 0.1 else "end" if place > 0.9 else "middle"
+        shapes += [
+            tag("line", class_="axis", x1=share(place), x2=share(place), y1=15, y2=20),
+            label(write(tick), share(place), 11, anchor=anchor, class_="tick"),
+        ]
+    return tag(
+        "svg",
+        *shapes,
+        class_="chart cell-axis",
+        width="100%",
+        height=20,
+        aria_hidden="true",
+        focusable="false",
+    )
+
+
 def cell_bar(axis: ChartAxis, value: float, lower: float, upper: float, *, from_zero: bool) -> Markup:
     """Draw one group of an answer: its number as a bar or a dot, its interval as a whisker.
 
@@ -332,7 +365,8 @@ def cell_bar(axis: ChartAxis, value: float, lower: float, upper: float, *, from_
     """
     middle = 11
     low, at, high = (share(axis(x)) for x in (lower, value, upper))
-    shapes = []
+    places = [share(axis(tick)) for tick in axis.ticks(_CELL_TICKS)]
+    shapes = [tag("line", class_="grid", x1=x, x2=x, y1=0, y2=22) for x in places]
     if from_zero:
         left, right = sorted((axis(0.0), axis(value)))
         shapes.append(

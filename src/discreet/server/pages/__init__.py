@@ -53,7 +53,7 @@ def router(service: Service) -> APIRouter:
         ("/refine", "POST", ask.refine),
         ("/price", "POST", ask.price),
         ("/answers/{receipts}", "GET", ask.answer_page),
-        ("/answers/{receipts}/answer.csv", "GET", ask.answer_csv),
+        ("/answers/{receipts}/answer.{ending}", "GET", ask.answer_file),
         ("/history", "GET", history.history_page),
     ):
         add(f"/datasets/{{dataset}}{path}", method, handler, "analyst")

@@ -20,9 +20,9 @@ from discreet.privacy.rounding import four_digits
 from discreet.query.intervals import interval_width
 from discreet.query.results import QueryResult
 from discreet.server.api import requests
-from discreet.server.api.csv_response import csv_response
-from discreet.server.errors import ApiError, ApiException, api_error_from
-from discreet.server.pages.answer import AnswerView, answer_table, answer_view
+from discreet.server.errors import NOT_FOUND, ApiError, ApiException, api_error_from
+from discreet.server.pages.answer import AnswerView, answer_view
+from discreet.server.pages.answer_files import csv_file, svg_file
 from discreet.server.pages.budget import budget_view, cost_in_currency, price_view
 from discreet.server.pages.columns import column_views, examples
 from discreet.server.pages.forms import AskForm, FieldError
@@ -129,10 +129,11 @@ async def _submit(
     page_request.middleware.metrics.count_answer(request["kind"], answer["cached"])
     if not answer["cost"]:
         # An answer from public facts alone is in no ledger, so there is no permanent page to redirect to.
+        asked: dict[str, Any] = {"kind": "sentence", "text": answer["question"]}
+        asked.update((name, request[name]) for name in ("privacy", "sd") if name in request)
+        card = partial(_answer_view, page_request, answer, asked)
         return await page_request.run_in_thread(
-            lambda: _ask_page(
-                page_request, form, with_price=True, answer=_answer_view(page_request, answer, None)
-            )
+            lambda: _ask_page(page_request, form, with_price=True, answer=card())
         )
     return redirect(await page_request.run_in_thread(partial(_answer_address, page_request, answer)))
 
@@ -158,14 +159,17 @@ async def price(page_request: PageRequest) -> Response:
     )
 
 
-async def answer_csv(page_request: PageRequest) -> Response:
-    """Return an answer that was paid for as CSV: groups, value, lower and upper end of its interval."""
+async def answer_file(page_request: PageRequest) -> Response:
+    """Return an answer that was paid for as a file: a table as CSV or a chart as SVG."""
     receipts = parse_receipts(page_request.http.path_params["receipts"])
     question = page_request.http.query_params.get("question") or None
+    write = {"csv": csv_file, "svg": svg_file}.get(page_request.http.path_params["ending"])
+    if write is None:
+        raise ApiException(NOT_FOUND)
 
     def work() -> Response:
         past = recall_own_answer(page_request, receipts, question)
-        return csv_response(*answer_table(QueryResult.from_wire(past.answer)), "answer")
+        return write(QueryResult.from_wire(past.answer))
 
     return await page_request.run_in_thread(work)
 
@@ -187,12 +191,17 @@ async def answer_page(page_request: PageRequest) -> Response:
             earlier=past.earlier,
             total_cost=past.total_cost,
             when=past.when,
-            download=f"{page_request.base}/answers/{','.join(receipts)}/answer.csv"
-            + (f"?{urlencode({'question': question})}" if question else ""),
+            files=_files_address(page_request, receipts, question),
         )
         return _ask_page(page_request, form, answer=card, refining=_refine_form(page_request, past))
 
     return await page_request.run_in_thread(work)
+
+
+def _files_address(page_request: PageRequest, receipts: Sequence[str], question: str | None) -> str:
+    """Return the address of the files of an answer, with ``{}`` for the ending."""
+    address = f"{page_request.base}/answers/{','.join(receipts)}/answer.{{}}"
+    return f"{address}?{urlencode({'question': question})}" if question else address
 
 
 # The page.

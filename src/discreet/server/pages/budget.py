@@ -41,9 +41,9 @@ class BudgetView:
     limit : float
         Limit in that currency; 0 without a limit.
     lead, after : str
-        What is left as a number of queries, and what is spent as a share.
+        What is left as a share, and as a number of queries.
     bar : Markup
-        Chart of the share that is spent.
+        Chart of the share that is left.
     amounts : tuple of (str, str)
         Limits, spending and what is left as amounts, each with its label.
     """
@@ -118,10 +118,10 @@ def spent_share(account: Mapping[str, Any]) -> float | None:
     return None if used is None else min(1.0, used["share"])
 
 
-def account_bar(account: Mapping[str, Any]) -> Markup:
-    """Return a chart of the share of its limit that an account has spent."""
+def account_bar(account: Mapping[str, Any], *, left: bool = False) -> Markup:
+    """Return a chart of the share of its limit that an account has spent, or that is left of it."""
     share = spent_share(account) or 0.0
-    return share_bar(share, kind=share_kind(share))
+    return share_bar(1.0 - share if left else share, kind=share_kind(share))
 
 
 def share_kind(share: float) -> str:
@@ -168,30 +168,35 @@ def budget_view(accounts: Mapping[str, Any], last: tuple[bool, int | None]) -> B
             ("Left for all", format_amounts(total["left"], up=False)),
         ]
     if used is not None:
+        amounts.append(("Used", describe_used(used, WHOSE[nearer])))
         amounts.append(("What the percentage is of", _PERCENTAGE))
     amounts.append(("If analysts share answers", accounts["collusion"]))
     amounts.append(("What the limit counts", accounts["composition"]))
     return BudgetView(
         currency=currency,
         limit=limit,
-        lead=_lead(last, limited=bool(limit)),
-        after="" if used is None else f"{describe_used(used, WHOSE[nearer])}.",
-        bar=account_bar(account),
+        lead="There is no limit." if used is None else f"{format_left(used, nearer)}.",
+        after="" if used is None else _outlook(*last),
+        bar=account_bar(account, left=True),
         amounts=tuple(amounts),
     )
 
 
-def _lead(last: tuple[bool, int | None], *, limited: bool) -> str:
-    has_asked, more = last
-    if not limited:
-        return "There is no limit."
+def format_left(used: Mapping[str, Any], nearer: str) -> str:
+    """Return the one number that pages tell about a budget: which part of the nearer one is left."""
+    share = format_share(max(0.0, 1.0 - used["share"]), up=False)
+    return f"{share} of {WHOSE[nearer]} is left"
+
+
+def _outlook(has_asked: bool, more: int | None) -> str:
+    """Return for how many more queries like the last one the budget is enough, as a sentence."""
     if not has_asked:
         return "You have not asked yet."
     if more is None:
         return "Your last question was free."
     if more == 0:
-        return "Too little is left for another question like your last one."
-    return f"About {formatting.count_noun(more, 'question')} like your last one left."
+        return "That is too little for another question like your last one."
+    return f"Enough for about {formatting.count_noun(more, 'more question')} like your last one."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet import formatting
-from discreet.query.costs import describe_left, describe_used
-from discreet.server.pages.budget import WHOSE, account_bar, spent_share
+from discreet.server.pages.budget import WHOSE, account_bar, format_left, spent_share
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +45,8 @@ def catalogue_card(entry: Mapping[str, Any]) -> CatalogueCard:
         description=entry["description"] or "",
         facts=f"{rows}, {_count(entry['columns'], 'column')}; every {entry['unit']} is protected",
         role=entry["role"],
-        budget="no limit" if used is None else f"{describe_used(used, WHOSE[nearer])}; {describe_left(used)}",
-        bar=account_bar(entry[nearer]),
+        budget="no limit" if used is None else format_left(used, nearer),
+        bar=account_bar(entry[nearer], left=True),
         composition=entry["composition"],
     )
 

@@ -20,6 +20,33 @@
     });
   }
 
+  // Headings of a table of numbers become buttons that sort its rows: by the number, or as they first stood.
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const body = table.tBodies[0], rows = [...body.rows];
+    const heads = [...table.tHead.rows[table.tHead.rows.length - 1].querySelectorAll("th:not([data-unsorted])")];
+    const numberOf = (row, i) => {
+      const order = row.cells[i].dataset.order;
+      return order === undefined ? rows.indexOf(row) : order === "" ? -Infinity : Number(order);
+    };
+    for (const head of rows.length > 1 ? heads : []) {
+      const sorter = document.createElement("button");
+      sorter.type = "button";
+      const axis = head.querySelector("svg");
+      sorter.append(...[...head.childNodes].filter((node) => node !== axis));
+      head.prepend(sorter);
+      sorter.addEventListener("click", () => {
+        const isNumber = head.classList.contains("number");
+        const now = head.getAttribute("aria-sort");
+        const next = now === null ? (isNumber ? "descending" : "ascending") : now === "ascending" ? "descending" : "ascending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", next);
+        const sign = next === "ascending" ? 1 : -1;
+        const at = head.cellIndex;
+        body.append(...[...rows].sort((a, b) => sign * (numberOf(a, at) - numberOf(b, at)) || 0));
+      });
+    }
+  }
+
   // On a narrow screen the list of columns would take most of the page.
   const fold = document.querySelector(".columns-fold");
   if (fold && matchMedia("(max-width: 62rem)").matches) fold.open = false;
