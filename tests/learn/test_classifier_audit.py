@@ -49,7 +49,7 @@ def fit(table: Any, stream: Stream, promise: GaussianDP = MU) -> AnyArray:
 
 @pytest.mark.slow
 def test_neighbors_are_told_apart_no_better_than_promised() -> None:
-    result = distinguish(fit, HELD, OTHER, MU, n=200, failure_probability=1e-9, stream=Stream.from_seed(1))
+    result = distinguish(fit, HELD, OTHER, MU, n=120, failure_probability=1e-9, stream=Stream.from_seed(1))
     assert result.verdict == "holds"
 
 
@@ -58,7 +58,7 @@ def test_a_model_with_the_noise_of_another_promise_is_caught() -> None:
     def other(table: Any, stream: Stream) -> AnyArray:
         return fit(table, stream, GaussianDP(mu=9.0))
 
-    assert distinguish(other, HELD, OTHER, MU, n=120, stream=Stream.from_seed(1)).verdict == "broken"
+    assert distinguish(other, HELD, OTHER, MU, n=70, stream=Stream.from_seed(1)).verdict == "broken"
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_a_model_of_exact_tables_is_caught() -> None:
             model = PrivateClassifier(privacy=NoPromise("a twin without noise")).fit_database(sums)
         return published(model)[None]
 
-    assert distinguish(exact, HELD, OTHER, MU, n=100, stream=Stream.from_seed(1)).verdict == "broken"
+    assert distinguish(exact, HELD, OTHER, MU, n=60, stream=Stream.from_seed(1)).verdict == "broken"
 
 
 def made_up(n: int, stream: Stream) -> tuple[pd.DataFrame, AnyArray]:
@@ -83,7 +83,7 @@ def made_up(n: int, stream: Stream) -> tuple[pd.DataFrame, AnyArray]:
 @pytest.mark.parametrize(("epsilon", "n"), [(1.0, 700), (10.0, 700), (1.0, 3000)])
 def test_the_interval_of_the_score_covers_the_accuracy_on_new_rows(epsilon: float, n: int) -> None:
     stream = Stream.from_seed(4)
-    test, truth = made_up(200_000, stream)
+    test, truth = made_up(40_000, stream)
     held, fits = 0, 70
     for seed in range(fits):
         rows, y = made_up(n, stream)

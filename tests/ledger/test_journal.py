@@ -169,7 +169,7 @@ def test_copies_at_any_moment_are_refused_or_forget_nothing(tmp_path: Path) -> N
     try:
         while acknowledged.stat().st_size < 4:
             time.sleep(0.01)
-        for _ in range(80):
+        for _ in range(40):
             time.sleep(chance.random() * 0.03)
             before = acknowledged.stat().st_size
             copy = copied(path)

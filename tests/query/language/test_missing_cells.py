@@ -269,9 +269,12 @@ def test_drawn_texts_mean_what_duckdb_says(raw: duckdb.DuckDBPyConnection) -> No
     assert compare(raw, drawn(0, 300)) > 250
 
 
-@pytest.mark.slow
-def test_twenty_thousand_texts_mean_what_duckdb_says(raw: duckdb.DuckDBPyConnection) -> None:
-    assert sum(compare(raw, drawn(seed, 250)) for seed in range(1, 86)) > 20_000
+@pytest.mark.parametrize(
+    "least", [pytest.param(4_000, marks=pytest.mark.slow), pytest.param(20_000, marks=pytest.mark.stats)]
+)
+def test_thousands_of_drawn_texts_mean_what_duckdb_says(raw: duckdb.DuckDBPyConnection, least: int) -> None:
+    # Some of the texts are refused, so that about 240 of 250 are compared.
+    assert sum(compare(raw, drawn(seed, 250)) for seed in range(1, least // 235 + 1)) > least
 
 
 def test_an_all_missing_column_fulfills_no_comparison() -> None:
