@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -7,12 +8,15 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psycopg
 import pytest
 
 from discreet.errors import ParameterError, SourceError
+from discreet.ledger import Ledger
 from discreet.server.access import AccessStore
 from discreet.server.callers import Caller
 from discreet.server.credentials import open_session
@@ -29,9 +33,17 @@ PRIVACY = {"kind": "gaussian-dp", "mu": 0.1}
 COUNT = {"kind": "count", "where": "age > 40", "privacy": PRIVACY}
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of an access store that does not exist yet, in each database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "access.db")
+    return str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[AccessStore]:
-    made = AccessStore(tmp_path / "access.db")
+def store(address: str) -> Iterator[AccessStore]:
+    made = AccessStore(address)
     yield made
     made.close()
 
@@ -53,15 +65,17 @@ def test_two_tokens_have_nothing_in_common(store: AccessStore) -> None:
     assert first[4:12] != second[4:12]
 
 
-def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(store: AccessStore) -> None:
+def test_a_token_is_nowhere_in_its_file_and_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    store = AccessStore(tmp_path / "access.db")
     token = store.create("ana", days=90)
     secret = store.open_session(Caller("ana", 1, {}), hours=1)
-    for path in store.path.parent.iterdir():
+    for path in tmp_path.iterdir():
         content = path.read_bytes()
         assert token.encode() not in content
         assert token[4:20].encode() not in content
         assert secret.encode() not in content
         assert path.stat().st_mode & 0o777 == 0o600
+    store.close()
 
 
 def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(store: AccessStore) -> None:
@@ -75,10 +89,10 @@ def test_revoked_and_rotated_tokens_open_nothing_from_that_moment(store: AccessS
 
 
 @pytest.mark.slow
-def test_what_another_process_revokes_is_revoked_here(store: AccessStore) -> None:
+def test_what_another_process_revokes_is_revoked_here(store: AccessStore, address: str) -> None:
     token = store.create("ana", days=90)
     assert store.find(token) is not None
-    code = f"from discreet.server.access import AccessStore; AccessStore({str(store.path)!r}).revoke('ana')"
+    code = f"from discreet.server.access import AccessStore; AccessStore({address!r}).revoke('ana')"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert store.find(token) is None
 
@@ -136,54 +150,97 @@ def test_a_token_has_sixteen_sessions_at_most_and_the_newest_stay(store: AccessS
     assert [store.session(secret) is not None for secret in (*secrets[4:6], again)] == [True, True, True]
 
 
-class Between:
-    """A reader in whose every pause somebody new comes in."""
-
-    def __init__(self, store: AccessStore) -> None:
-        self._reader, self._book, self._come = store._reader, store, 0
-
-    def execute(self, *given: Any) -> Any:
-        found = self._reader.execute(*given)
-        rows = found.fetchall()
-        self._come += 1
-        self._book.create(f"new {self._come}", days=1)
-        last = sqlite3.connect(self._book.path).execute("SELECT max(id) FROM tokens").fetchone()[0]
-        self._book.open_session(Caller(f"new {self._come}", last, {}), hours=1)
-        return Rows(rows)
-
-    def close(self) -> None:
-        self._reader.close()
-
-
-class Rows:
-    """What was found."""
-
-    def __init__(self, rows: list[Any]) -> None:
-        self._rows = rows
-
-    def fetchall(self) -> list[Any]:
-        return self._rows
-
-    def fetchone(self) -> Any:
-        return self._rows[0] if self._rows else None
-
-
 def test_a_session_that_is_opened_while_another_is_looked_for_breaks_nothing(
     store: AccessStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = store.create("ana", days=90)
     secret = store.open_session(Caller("ana", 1, {}), hours=1)
-    monkeypatch.setattr(store, "_reader", Between(store))
+    rows, come = store._database.rows, itertools.count(2)
+
+    def rows_while_another_comes_in(statement: str, *values: object) -> Any:
+        found, number = rows(statement, *values), next(come)
+        store.create(f"new {number}", days=1)
+        store.open_session(Caller(f"new {number}", number, {}), hours=1)
+        return found
+
+    monkeypatch.setattr(store._database, "rows", rows_while_another_comes_in)
     assert store.find(token) == Caller("ana", 1, {})
     found = store.session(secret)
     assert found is not None
     assert found.caller.name == "ana"
 
 
-def test_whoever_looks_reads_what_they_look_for_however_much_is_there(store: AccessStore) -> None:
+def test_two_stores_of_one_database_see_at_once_what_the_other_does(store: AccessStore, address: str) -> None:
+    token = store.create("ana", days=90, grants={"town": "analyst"})
+    secret = store.open_session(Caller("ana", 1, {}), hours=1)
+    other = AccessStore(address)
+    caller, session = other.find(token), other.session(secret)
+    assert caller is not None
+    assert session is not None
+    assert session.caller == caller == Caller("ana", 1, {"town": "analyst"})
+    assert store.withdraw("ana", "town")
+    assert not other.is_valid(caller, "town")
+    other.grant("ana", "town", "curator")
+    assert store.find(token) == Caller("ana", 1, {"town": "curator"})
+    store.close_session(secret)
+    assert other.session(secret) is None
+    other.revoke("ana")
+    assert store.find(token) is None
+    assert not store.is_valid(caller, "town")
+    other.close()
+
+
+def test_one_of_many_who_create_the_same_name_at_once_succeeds(address: str) -> None:
+    stores = [AccessStore(address) for _ in range(4)]
+
+    def create(store: AccessStore) -> str | None:
+        try:
+            return store.create("ana", days=1)
+        except ParameterError:
+            return None
+
+    with ThreadPoolExecutor(4) as threads:
+        made = [token for token in threads.map(create, stores) if token is not None]
+    assert len(made) == 1
+    assert stores[0].find(made[0]) is not None
+    for store in stores:
+        store.close()
+
+
+def test_a_store_in_postgresql_goes_on_after_its_connections_were_ended(postgres_url: str) -> None:
+    store = AccessStore(postgres_url)
+    token = store.create("ana", days=1)
+    assert store.find(token) is not None
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchall()
+    assert len(ended) >= 2
+    assert store.find(token) is not None
+    assert store.revoke("ana") == 1
+    assert store.find(token) is None
+    store.close()
+
+
+def test_a_schema_that_holds_something_else_is_refused(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA discreet_access")
+    with pytest.raises(SourceError, match="something else"):
+        AccessStore(postgres_url)
+    Ledger.open(f"{postgres_url}#survey").close()
+    with pytest.raises(SourceError, match="discreet ledger"):
+        AccessStore(f"{postgres_url}#survey")
+    with pytest.raises(SourceError, match="reached") as caught:
+        AccessStore("postgresql://ana:secret@127.0.0.1:1/nowhere")
+    assert "secret" not in str(caught.value)
+
+
+def test_whoever_looks_reads_what_they_look_for_however_much_is_there(tmp_path: Path) -> None:
+    store = AccessStore(tmp_path / "access.db")
     token = store.create("ana", days=90)
     secret = store.open_session(Caller("ana", 1, {}), hours=1)
-    file = sqlite3.connect(store.path)
+    file = sqlite3.connect(tmp_path / "access.db")
     with file:
         file.executemany(
             "INSERT INTO tokens (name, dataset, digest, created, expires) VALUES (?, '*', ?, 0, 1e12)",
@@ -199,18 +256,19 @@ def test_whoever_looks_reads_what_they_look_for_however_much_is_there(store: Acc
         steps.append(1)
         return 0
 
-    store._reader.set_progress_handler(count, 1)
+    store._database._reader.set_progress_handler(count, 1)  # type: ignore[attr-defined]
     assert store.find(token) is not None
     assert store.session(secret) is not None
     assert store.find("dsc_wrong") is None
     assert store.stop_record("town") is None
     assert len(steps) < 500
+    store.close()
 
 
-def test_the_stop_switch_outlives_the_process(store: AccessStore) -> None:
+def test_the_stop_switch_outlives_the_process(store: AccessStore, address: str) -> None:
     assert store.stop_record("town") is None
     store.stop("town", "cura")
-    again = AccessStore(store.path)
+    again = AccessStore(address)
     found = again.stop_record("town")
     assert found is not None
     assert found.caller == "cura"

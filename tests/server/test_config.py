@@ -46,7 +46,7 @@ def test_a_short_file_is_enough_and_its_paths_are_relative_to_it(tmp_path: Path)
     found = loaded(tmp_path, TEXT)
     assert found.datasets["town"].table == str(tmp_path / "town.csv")
     assert found.datasets["town"].ledger == str(tmp_path / "town.ledger")
-    assert found.access == tmp_path / "access.db"
+    assert found.access == str(tmp_path / "access.db")
     assert found.audit_log == tmp_path / "audit.jsonl"
     assert (found.slots, found.workers, found.host, found.port) == (1.0, 1, "127.0.0.1", 8000)
 

@@ -18,6 +18,7 @@ from discreet.errors import DiscreetWarning, LedgerError, LedgerTampered, Parame
 from discreet.ledger._caps import Caps, Rule, read_caps, write_caps
 from discreet.ledger._sqlite import Memory, SqliteFile
 from discreet.ledger._verification import check_record
+from discreet.ledger.postgres_schema import is_postgres
 from discreet.ledger.records import (
     FORMAT,
     START,
@@ -60,7 +61,7 @@ class Opening:
 def open_store(address: str | os.PathLike[str], timeout: float) -> Store:
     """Return the store of the ledger at a path or URL."""
     url = os.fspath(address)
-    if url.startswith(("postgresql://", "postgres://")):
+    if is_postgres(url):
         from discreet.ledger._postgres import PostgresSchema
 
         return PostgresSchema(url, timeout)

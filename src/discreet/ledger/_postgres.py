@@ -7,24 +7,21 @@ import re
 import weakref
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 from discreet.errors import (
     DiscreetError,
     LedgerError,
     LedgerTampered,
     LedgerUnavailable,
-    MissingExtra,
     NotALedger,
-    ParameterError,
 )
 from discreet.ledger._store import PooledStore
+from discreet.ledger.postgres_schema import SchemaAddress, driver, first_line, with_placeholders
 from discreet.ledger.records import FORMAT, draw_key
 from discreet.ledger.transaction import Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import ModuleType
 
     import psycopg
 
@@ -65,12 +62,12 @@ _TYPES = {"seq": "bigint", "answer": "bytea"}  # of columns that are not text
 class _PostgresTransaction(Transaction):
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         super().__init__()
-        self.failures = (_driver().Error,)
+        self.failures = (driver().Error,)
         self._connection = connection
 
     def select(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
         with self._pipeline(len(queries)):
-            cursors = [self._connection.execute(_with_placeholders(sql), values) for sql, values in queries]
+            cursors = [self._connection.execute(with_placeholders(sql), values) for sql, values in queries]
         # Outside the pipeline: results are available only after all statements were sent.
         return [cursor.fetchall() if cursor.description is not None else [] for cursor in cursors]
 
@@ -90,7 +87,7 @@ class _PostgresTransaction(Transaction):
 
     def stream(self, sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         with self._connection.cursor(name="discreet_record") as rows:
-            rows.execute(_with_placeholders(sql), values)
+            rows.execute(with_placeholders(sql), values)
             yield from rows
 
 
@@ -98,12 +95,6 @@ def _store_key(transaction: Transaction, proposed: bytes) -> bytes:
     transaction.execute("INSERT INTO secret (one, key) VALUES (1, ?) ON CONFLICT DO NOTHING", proposed)
     ((key,),) = transaction.execute("SELECT key FROM secret")
     return bytes(key)
-
-
-@cache
-def _with_placeholders(sql: str) -> bytes:
-    # Every statement is a constant of this package; only the placeholder differs between databases.
-    return sql.replace("?", "%s").encode()
 
 
 @cache
@@ -137,19 +128,9 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
     def __init__(self, url: str, timeout: float) -> None:
         """Parse the address; the first connection is opened at first use."""
         super().__init__(timeout)
-        self._psycopg = _driver()
-        parts = urlsplit(url)
-        name = parts.fragment or "ledger"
-        if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
-            raise ParameterError(
-                f"name after # in the URL of Ledger.open must be lower-case letters, digits and "
-                f"underscores, got {name!r}. Say for instance postgresql://host/database#survey."
-            )
-        self.url = url
-        where = parts.hostname or ""
-        self.shown = f"postgresql://{where}{parts.path}#{name}"
-        self._target = urlunsplit(parts._replace(fragment=""))
-        self._schema = f"discreet_{name}"
+        self._psycopg = driver()
+        self._address = SchemaAddress.parse(url, default="ledger", where="Ledger.open")
+        self.url, self.shown = url, self._address.shown
         weakref.finalize(self, self._pool.close)
 
     def exists(self) -> bool:
@@ -159,22 +140,19 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
 
     def _has_mark(self, connection: psycopg.Connection[Any]) -> bool:
         """Return whether the schema exists, and raise NotALedger if it is not that of a ledger."""
-        comments = connection.execute(
-            "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s",
-            (self._schema,),
-        ).fetchall()
-        if not comments:
+        mark = self._address.mark(connection)
+        if mark is None:
             return False
-        if comments[0][0] != _MARK:
+        if mark != _MARK:
             what = "something else"
-            if str(comments[0][0]).startswith(_KIND):
+            if mark.startswith(_KIND):
                 what = (
-                    f"a {comments[0][0]}, whose limits this version, which writes format {FORMAT}, does not "
+                    f"a {mark}, whose limits this version, which writes format {FORMAT}, does not "
                     "keep: read it with the version of discreet that wrote it"
                 )
             raise NotALedger(
                 f"URL of Ledger.open must name a ledger or a schema that does not exist yet, and "
-                f"{self._schema} of {self.shown} is {what}. Nothing was changed; give "
+                f"{self._address.schema} of {self.shown} is {what}. Nothing was changed; give "
                 "another name after #."
             )
         return True
@@ -183,13 +161,10 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         """Create schema and tables in one transaction, unless another process just did."""
         with self._transaction() as connection:
             # If two processes open at once, the second waits here and then finds the ledger.
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))
+            self._address.lock(connection)
             if self._has_mark(connection):
                 return False
-            # The name was checked against a pattern; SQL has no placeholder for it.
-            connection.execute(f"CREATE SCHEMA {self._schema}".encode())
-            connection.execute(f"COMMENT ON SCHEMA {self._schema} IS '{_MARK}'".encode())
-            connection.execute(_TABLES.encode())
+            self._address.create(connection, _MARK, _TABLES)
             transaction = _PostgresTransaction(connection)
             fill(transaction)
             if key is not None:
@@ -253,7 +228,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         except self._psycopg.OperationalError as error:
             raise LedgerUnavailable(
                 f"the ledger {self.shown} must confirm what was written, and its connection ended before "
-                f"({_first_line(error)}). Nothing is released, and a charge may stand: ask the same again, "
+                f"({first_line(error)}). Nothing is released, and a charge may stand: ask the same again, "
                 "under the same key if it had one, and it is not charged twice."
             ) from None
 
@@ -275,21 +250,13 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
                 idle.close()
             else:
                 return idle
-        connection = self._connect()
+        connection = self._address.connect(self._timeout)
         try:
             connection.execute(begin.encode())
         except BaseException:
             # Also when interrupted: nobody else has a reference to close it by.
             connection.close()
             raise
-        return connection
-
-    def _connect(self) -> psycopg.Connection[Any]:
-        wait = int(self._timeout * 1000)
-        options = f"-c synchronous_commit=on -c lock_timeout={wait} -c search_path={self._schema}"
-        connection: psycopg.Connection[Any] = self._psycopg.connect(
-            self._target, options=options, connect_timeout=max(1, int(self._timeout))
-        )
         return connection
 
     def close(self) -> None:
@@ -309,7 +276,7 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
         ) as error:
             raise LedgerTampered(
                 f"the tables of the ledger must be as they were made, and those of {self.shown} are "
-                f"not ({_first_line(error)}). Restore them from a backup that checks."
+                f"not ({first_line(error)}). Restore them from a backup that checks."
             ) from None
         except self._psycopg.Error as error:
             raise self._unavailable(error) from None
@@ -317,20 +284,5 @@ class PostgresSchema(PooledStore["psycopg.Connection[Any]"]):
     def _unavailable(self, error: Exception) -> LedgerError:
         return LedgerUnavailable(
             f"the ledger {self.shown} must be reachable and writable, and is not now "
-            f"({_first_line(error)}). Nothing is released; mend server or lock and try again."
+            f"({first_line(error)}). Nothing is released; mend server or lock and try again."
         )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def _driver() -> ModuleType:
-    try:
-        import psycopg
-    except ImportError as error:
-        raise MissingExtra(
-            "psycopg must be installed to keep a ledger in PostgreSQL, and is not. "
-            "Run: pip install 'discreet[postgres]'"
-        ) from error
-    return psycopg

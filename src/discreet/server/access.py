@@ -1,19 +1,17 @@
-"""Tokens, grants, browser sessions and stop switches of a service, kept in one SQLite file."""
+"""Tokens, grants, browser sessions and stop switches of a service, in a file or in PostgreSQL."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import hashlib
-import os
-import sqlite3
 import threading
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from discreet.errors import ParameterError, SourceError
+from discreet.errors import ParameterError
 from discreet.noise import Stream
+from discreet.server.access_database import open_access_database
 from discreet.server.callers import (
     EVERY,
     PREFIX,
@@ -27,27 +25,18 @@ from discreet.server.callers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from discreet.server.access_database import Rows
     from discreet.server.callers import Role
+
+    Execute = Callable[[str, Sequence[object]], Rows]
 
 _BYTES = 32
 _DAY = 86_400
 _SAVE_INTERVAL = 60.0  # seconds by which the stored time may lag
 _MAX_SESSIONS = 16  # per token, more browsers than one person uses
-_TABLES = """
-CREATE TABLE IF NOT EXISTS about (format INTEGER NOT NULL, latest REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS tokens (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL, dataset TEXT NOT NULL, digest BLOB NOT NULL UNIQUE,
-    created REAL NOT NULL, expires REAL NOT NULL, revoked REAL);
-CREATE TABLE IF NOT EXISTS grants (
-    name TEXT NOT NULL, dataset TEXT NOT NULL, role TEXT NOT NULL, PRIMARY KEY (name, dataset));
-CREATE TABLE IF NOT EXISTS sessions (
-    digest BLOB PRIMARY KEY, token INTEGER NOT NULL REFERENCES tokens (id), form TEXT NOT NULL,
-    expires REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS stops (dataset TEXT PRIMARY KEY, who TEXT NOT NULL, since REAL NOT NULL);
-"""
-_FORMAT = 2
 
 
 class AccessStore:
@@ -55,8 +44,9 @@ class AccessStore:
 
     Parameters
     ----------
-    path : path
-        SQLite file; created with mode 0600 if it does not exist.
+    address : str or path
+        File, created with mode 0600 if it does not exist; or ``postgresql://host/database#name``, so that
+        services on several machines share it.
     clock : callable
         Wall clock that returns seconds since 1970; tests set it back.
 
@@ -70,17 +60,14 @@ class AccessStore:
     an expired token.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
-        """Open the file with one connection for reading and one for writing."""
-        self.path = Path(path)
+    def __init__(self, address: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+        """Open the database, and create it if it does not exist."""
+        self._database = open_access_database(address)
         self._clock = clock
-        # Two locks, so that a lookup does not wait for a write to reach the disk.
-        self._lock, self._write_lock = threading.Lock(), threading.Lock()
-        self._writer = self._open_file()
-        self._reader = self._connect()
+        self._lock = threading.Lock()
         self._started = (clock(), time.monotonic())
         self._latest = self._saved_latest = self._read_latest()
-        self._data_version: int | None = None
+        self._version: object = None
         self._tokens: dict[bytes, StoredToken] = {}
         self._callers: dict[int, StoredToken] = {}
         self._sessions: dict[bytes, tuple[StoredToken, str, float]] = {}
@@ -98,16 +85,16 @@ class AccessStore:
     def save_time(self) -> None:
         """Store the latest time if the stored one is a minute old; the call may wait for the disk."""
         if self.now() - self._saved_latest >= _SAVE_INTERVAL:
-            with self._transaction() as cursor:
-                self._save_latest(cursor)
+            with self._transaction() as execute:
+                self._save_latest(execute)
 
-    def _save_latest(self, cursor: sqlite3.Cursor) -> None:
+    def _save_latest(self, execute: Execute) -> None:
         latest = self.now()
-        cursor.execute("UPDATE about SET latest = ? WHERE latest < ?", (latest, latest))
+        execute("UPDATE about SET latest = ? WHERE latest < ?", (latest, latest))
         self._saved_latest = latest
 
     def _read_latest(self) -> float:
-        return float(self._rows("SELECT latest FROM about")[0][0])
+        return float(self._database.rows("SELECT latest FROM about")[0][0])
 
     # Tokens.
 
@@ -134,15 +121,15 @@ class AccessStore:
             check_grant(name, granted, role)
         if not (isinstance(days, int | float) and 0 < days <= 3660):
             raise ParameterError(f"days of a token must be above 0 and at most 3660, were {days!r}.")
-        with self._transaction() as cursor:
-            if self._valid_tokens(cursor, name, dataset):
+        with self._transaction() as execute:
+            if self._valid_tokens(execute, name, dataset):
                 raise ParameterError(
                     f"name of a new token must be one without a valid token, and {name!r} has one. Rotate "
                     "it, or revoke it first."
                 )
             for granted, role in (grants or {}).items():
-                self._put_grant(cursor, name, granted, role)
-            return self._issue(cursor, name, dataset, days * _DAY)
+                self._put_grant(execute, name, granted, role)
+            return self._issue(execute, name, dataset, days * _DAY)
 
     def rotate(self, name: str, dataset: str = EVERY) -> str:
         """Revoke the token of a name and return a new one with the same lifetime; its grants stay.
@@ -152,15 +139,15 @@ class AccessStore:
         name, dataset
             As for :meth:`create`.
         """
-        with self._transaction() as cursor:
-            tokens = self._valid_tokens(cursor, name, dataset)
+        with self._transaction() as execute:
+            tokens = self._valid_tokens(execute, name, dataset)
             if not tokens:
                 raise ParameterError(
                     f"name of a token to rotate must have a valid token, and {name!r} has none. Create one."
                 )
-            self._revoke(cursor, name, dataset)
+            self._revoke(execute, name, dataset)
             last = tokens[-1]
-            return self._issue(cursor, name, dataset, last.expires - last.created)
+            return self._issue(execute, name, dataset, last.expires - last.created)
 
     def revoke(self, name: str, dataset: str | None = None) -> int:
         """Revoke tokens of a name at once; return how many were valid.
@@ -172,20 +159,21 @@ class AccessStore:
         dataset : str, optional
             Data set, as for :meth:`create`; None revokes all tokens of the name.
         """
-        with self._transaction() as cursor:
-            valid = len(self._valid_tokens(cursor, name, dataset))
-            if not valid and not self._read_tokens(cursor, name, dataset):
+        with self._transaction() as execute:
+            valid = len(self._valid_tokens(execute, name, dataset))
+            if not valid and not self._read_tokens(execute, name, dataset):
                 raise ParameterError(
                     f"name of a token to revoke must be known, and {name!r} is not. `discreet token list` "
                     "says which are."
                 )
-            self._revoke(cursor, name, dataset)
+            self._revoke(execute, name, dataset)
         return valid
 
     def tokens(self) -> list[StoredToken]:
         """Return the records of all tokens, oldest first."""
         with self._lock:
-            return [StoredToken(*row) for row in self._rows(f"SELECT {_COLUMNS} FROM tokens ORDER BY id")]  # noqa: S608
+            rows = self._database.rows(f"SELECT {_COLUMNS} FROM tokens ORDER BY id")  # noqa: S608
+            return [StoredToken(*row) for row in rows]
 
     def find(self, token: str) -> Caller | None:
         """Return the bearer of a token; None for any invalid one, after the same work."""
@@ -211,46 +199,46 @@ class AccessStore:
             self._refresh()
             stored = self._callers.get(caller.token_id)
             if stored is None:
-                rows = self._rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", caller.token_id)  # noqa: S608
+                rows = self._database.rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", caller.token_id)  # noqa: S608
                 stored = self._callers[caller.token_id] = StoredToken(*rows[0]) if rows else _NO_TOKEN
             return stored.state(self.now()) == "valid" and self._caller(stored).role(dataset) is not None
 
     def _find_token(self, digest: bytes) -> StoredToken:
         stored = self._tokens.get(digest)
         if stored is None:
-            rows = self._rows(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", digest)  # noqa: S608
+            rows = self._database.rows(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", digest)  # noqa: S608
             if not rows:
                 return _NO_TOKEN
             stored = self._tokens[digest] = StoredToken(*rows[0])
         return stored
 
-    def _issue(self, cursor: sqlite3.Cursor, name: str, dataset: str, seconds: float) -> str:
+    def _issue(self, execute: Execute, name: str, dataset: str, seconds: float) -> str:
         token, now = PREFIX + _secret(), self.now()
-        cursor.execute(
+        execute(
             "INSERT INTO tokens (name, dataset, digest, created, expires) VALUES (?, ?, ?, ?, ?)",
             (name, dataset, _digest(token), now, now + seconds),
         )
         return token
 
-    def _read_tokens(self, cursor: sqlite3.Cursor, name: str, dataset: str | None) -> list[StoredToken]:
-        rows = cursor.execute(
+    def _read_tokens(self, execute: Execute, name: str, dataset: str | None) -> list[StoredToken]:
+        rows = execute(
             f"SELECT {_COLUMNS} FROM tokens WHERE {_NAMED} ORDER BY id",  # noqa: S608
-            (name, dataset),
-        )
+            (name, dataset, dataset),
+        ).fetchall()
         return [StoredToken(*row) for row in rows]
 
-    def _valid_tokens(self, cursor: sqlite3.Cursor, name: str, dataset: str | None) -> list[StoredToken]:
+    def _valid_tokens(self, execute: Execute, name: str, dataset: str | None) -> list[StoredToken]:
         now = self.now()
-        return [token for token in self._read_tokens(cursor, name, dataset) if token.state(now) == "valid"]
+        return [token for token in self._read_tokens(execute, name, dataset) if token.state(now) == "valid"]
 
-    def _revoke(self, cursor: sqlite3.Cursor, name: str, dataset: str | None) -> None:
-        cursor.execute(
-            f"UPDATE tokens SET revoked = ?3 WHERE {_NAMED} AND revoked IS NULL",  # noqa: S608
-            (name, dataset, self.now()),
+    def _revoke(self, execute: Execute, name: str, dataset: str | None) -> None:
+        execute(
+            f"UPDATE tokens SET revoked = ? WHERE {_NAMED} AND revoked IS NULL",  # noqa: S608
+            (self.now(), name, dataset, dataset),
         )
-        cursor.execute(
+        execute(
             f"DELETE FROM sessions WHERE token IN (SELECT id FROM tokens WHERE {_NAMED})",  # noqa: S608
-            (name, dataset),
+            (name, dataset, dataset),
         )
 
     # Grants.
@@ -268,14 +256,13 @@ class AccessStore:
             Role that is given; that of an operator is on every data set.
         """
         check_grant(name, dataset, role)
-        with self._transaction() as cursor:
-            self._put_grant(cursor, name, dataset, role)
+        with self._transaction() as execute:
+            self._put_grant(execute, name, dataset, role)
 
     def withdraw(self, name: str, dataset: str) -> bool:
         """Withdraw the role of a name on a data set; return whether it had one."""
-        with self._transaction() as cursor:
-            cursor.execute("DELETE FROM grants WHERE name = ? AND dataset = ?", (name, dataset))
-            return cursor.rowcount > 0
+        with self._transaction() as execute:
+            return execute("DELETE FROM grants WHERE name = ? AND dataset = ?", (name, dataset)).rowcount > 0
 
     def grants(self, name: str | None = None) -> dict[str, dict[str, Role]]:
         """Return roles by data set, by name: of one name, or of all for None."""
@@ -284,18 +271,20 @@ class AccessStore:
                 self._refresh()
                 return {name: dict(self._find_grants(name))}
             found: dict[str, dict[str, Role]] = {}
-            for who, dataset, role in self._rows("SELECT name, dataset, role FROM grants ORDER BY name"):
+            for who, dataset, role in self._database.rows(
+                "SELECT name, dataset, role FROM grants ORDER BY name"
+            ):
                 found.setdefault(who, {})[dataset] = role
             return found
 
     def _find_grants(self, name: str) -> dict[str, Role]:
         if name not in self._grants:
-            rows = self._rows("SELECT dataset, role FROM grants WHERE name = ?", name)
+            rows = self._database.rows("SELECT dataset, role FROM grants WHERE name = ?", name)
             self._grants[name] = dict(rows)
         return self._grants[name]
 
-    def _put_grant(self, cursor: sqlite3.Cursor, name: str, dataset: str, role: Role) -> None:
-        cursor.execute(
+    def _put_grant(self, execute: Execute, name: str, dataset: str, role: Role) -> None:
+        execute(
             "INSERT INTO grants (name, dataset, role) VALUES (?, ?, ?) "
             "ON CONFLICT (name, dataset) DO UPDATE SET role = excluded.role",
             (name, dataset, role),
@@ -309,16 +298,16 @@ class AccessStore:
         Beyond 16 sessions of one token the oldest ends.
         """
         secret = _secret()
-        with self._transaction() as cursor:
-            cursor.execute("DELETE FROM sessions WHERE expires <= ?", (self.now(),))
-            cursor.execute(
+        with self._transaction() as execute:
+            execute("DELETE FROM sessions WHERE expires <= ?", (self.now(),))
+            execute(
                 "INSERT INTO sessions (digest, token, form, expires) VALUES (?, ?, ?, ?)",
                 (_digest(secret), caller.token_id, _secret(), self.now() + hours * 3600),
             )
-            cursor.execute(
-                "DELETE FROM sessions WHERE token = ?1 AND rowid NOT IN "
-                "(SELECT rowid FROM sessions WHERE token = ?1 ORDER BY rowid DESC LIMIT ?2)",
-                (caller.token_id, _MAX_SESSIONS),
+            execute(
+                "DELETE FROM sessions WHERE token = ? AND rowid NOT IN "
+                "(SELECT rowid FROM sessions WHERE token = ? ORDER BY rowid DESC LIMIT ?)",
+                (caller.token_id, caller.token_id, _MAX_SESSIONS),
             )
         return secret
 
@@ -337,7 +326,7 @@ class AccessStore:
         stored = self._sessions.get(digest)
         if stored is None:
             # In one statement, so that a session is never seen without its token.
-            rows = self._rows(_SESSION, digest)
+            rows = self._database.rows(_SESSION, digest)
             if not rows:
                 return _NO_TOKEN, "", 0.0
             form, expires, *token = rows[0]
@@ -346,8 +335,8 @@ class AccessStore:
 
     def close_session(self, secret: str) -> None:
         """End the session of a cookie's secret."""
-        with self._transaction() as cursor:
-            cursor.execute("DELETE FROM sessions WHERE digest = ?", (_digest(secret),))
+        with self._transaction() as execute:
+            execute("DELETE FROM sessions WHERE digest = ?", (_digest(secret),))
 
     # Stop switches.
 
@@ -359,8 +348,8 @@ class AccessStore:
 
     def stop(self, dataset: str, caller: str) -> None:
         """Stop all answers about a data set from now on, in the name of a caller."""
-        with self._transaction() as cursor:
-            cursor.execute(
+        with self._transaction() as execute:
+            execute(
                 "INSERT INTO stops (dataset, who, since) VALUES (?, ?, ?) "
                 "ON CONFLICT (dataset) DO UPDATE SET who = excluded.who, since = excluded.since",
                 (dataset, caller, self.now()),
@@ -368,111 +357,38 @@ class AccessStore:
 
     def resume(self, dataset: str) -> None:
         """Allow answers about a data set again."""
-        with self._transaction() as cursor:
-            cursor.execute("DELETE FROM stops WHERE dataset = ?", (dataset,))
+        with self._transaction() as execute:
+            execute("DELETE FROM stops WHERE dataset = ?", (dataset,))
 
-    # The file.
+    # The database.
 
     def _refresh(self) -> None:
-        """Drop the cache if any process has written to the file since; this check reads no disk."""
-        version = self._rows("PRAGMA data_version")[0][0]
-        if version == self._data_version:
+        """Drop the cache if any process has written to the database since."""
+        version = self._database.version()
+        if version == self._version:
             return
         self._stops = {
             dataset: StopRecord(who, since)
-            for dataset, who, since in self._rows("SELECT dataset, who, since FROM stops")
+            for dataset, who, since in self._database.rows("SELECT dataset, who, since FROM stops")
         }
         self._latest = max(self._latest, self._read_latest())
         self._tokens, self._callers, self._sessions, self._grants = {}, {}, {}, {}
-        self._data_version = version
-
-    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        try:
-            return self._reader.execute(statement, values).fetchall()
-        except sqlite3.Error:
-            raise SourceError(
-                f"access {str(self.path)!r} must be a file that can be read, and is not. Look whether it is "
-                "still there."
-            ) from None
-
-    def _open_file(self) -> sqlite3.Connection:
-        """Create the file and its tables where they are missing, and return the writing connection."""
-        try:
-            # With its mode before anything is in it; SQLite creates its helper files with the same mode.
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        except OSError as problem:
-            raise SourceError(
-                f"access {str(self.path)!r} must be a file that can be written, and is not "
-                f"({problem.strerror}). Choose another place in the configuration."
-            ) from None
-        connection = self._connect()
-        try:
-            connection.executescript(_TABLES)
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                if connection.execute("SELECT count(*) FROM about").fetchone()[0] == 0:
-                    connection.execute("INSERT INTO about VALUES (?, 0)", (_FORMAT,))
-            written = connection.execute("SELECT format FROM about").fetchone()[0]
-        except sqlite3.DatabaseError:
-            connection.close()
-            raise SourceError(
-                f"access {str(self.path)!r} must be a file of tokens, and is something else. Choose another "
-                "place in the configuration."
-            ) from None
-        if written != _FORMAT:
-            connection.close()
-            raise SourceError(
-                f"access {str(self.path)!r} must have format {_FORMAT}, and has {written}: it was written by "
-                "another version. Use that one."
-            )
-        return connection
-
-    def _connect(self) -> sqlite3.Connection:
-        """Return a connection in WAL mode that waits for the disk at every commit."""
-        connection = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(
-                "PRAGMA fullfsync = ON"
-            )  # macOS keeps a revoked token's row in the disk's cache
-            connection.execute("PRAGMA foreign_keys = ON")
-        except sqlite3.DatabaseError:
-            pass  # reported by the first statement that reads a table
-        return connection
+        self._version = version
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Cursor]:
+    def _transaction(self) -> Iterator[Execute]:
         """Run the body as one write transaction, which also stores the latest time."""
-        with self._write_lock:
-            cursor = self._writer.cursor()
-            try:
-                cursor.execute("BEGIN IMMEDIATE")
-                try:
-                    yield cursor
-                    self._save_latest(cursor)
-                    cursor.execute("COMMIT")
-                except BaseException:
-                    # Also when interrupted: the connection must not stay inside a transaction.
-                    cursor.execute("ROLLBACK")
-                    raise
-            except sqlite3.Error:
-                raise SourceError(
-                    f"access {str(self.path)!r} must be a file that can be written, and is not. Look for a "
-                    "full disk, or for another process that holds it."
-                ) from None
-            finally:
-                cursor.close()
+        with self._database.transaction() as execute:
+            yield execute
+            self._save_latest(execute)
 
     def close(self) -> None:
-        """Close both connections to the file."""
-        with self._write_lock, self._lock:
-            self._reader.close()
-            self._writer.close()
+        """Close all connections to the database."""
+        self._database.close()
 
 
 _COLUMNS = "id, name, dataset, created, expires, revoked"
-_NAMED = "name = ?1 AND (dataset = ?2 OR ?2 IS NULL)"  # tokens of a name, at one data set or at all
+_NAMED = "name = ? AND (dataset = ? OR CAST(? AS TEXT) IS NULL)"  # at one data set, or at all for None
 _SESSION = (
     "SELECT sessions.form, sessions.expires, tokens.id, name, dataset, created, tokens.expires, revoked "
     "FROM sessions JOIN tokens ON tokens.id = sessions.token WHERE sessions.digest = ?"

@@ -74,8 +74,9 @@ class Config(ConfigPart):
     ----------
     datasets : dict of str to DatasetConfig
         Tables that the service answers for, by name; at least one.
-    access : path
-        File of tokens, grants, sessions and stop switches.
+    access : str
+        Store of tokens, grants, sessions and stop switches: a file, or ``postgresql://host/database#name`` so
+        that several machines share it.
     people : dict of str to PeopleConfig
         People whom several of the tables are about, by a name that the tables refer to.
     audit_log : path
@@ -103,7 +104,7 @@ class Config(ConfigPart):
 
     people: dict[str, PeopleConfig] = Field(default={})
     datasets: Annotated[dict[str, DatasetConfig], Field(min_length=1)]
-    access: Path
+    access: Annotated[str, Field(min_length=1)]
     audit_log: Path
     listen: str = "127.0.0.1:8000"
     workers: Annotated[int, Field(ge=1, le=256)] = 1
@@ -133,7 +134,7 @@ class Config(ConfigPart):
                 entries[key] = {**entry, **shared_keys(key, entry, people), "name": key}
         return entries
 
-    @field_validator("access", "audit_log", mode="before")
+    @field_validator("audit_log", mode="before")
     @classmethod
     def _path(cls, value: Any) -> Any:
         return Path(value) if isinstance(value, str) and value else value
@@ -291,7 +292,7 @@ class Config(ConfigPart):
                 for name, one in self.people.items()
             },
             "datasets": {name: one.resolve_paths(folder) for name, one in self.datasets.items()},
-            "access": folder / self.access,
+            "access": resolve_address(self.access, folder),
             "audit_log": folder / self.audit_log,
         }
         if self.tls is not None:
@@ -439,6 +440,6 @@ _MISSING: dict[str, str] = {
     "table": "Give a file, a URL or demo:census.",
     "ledger": "Name a file that does not exist yet; it is made.",
     "limit": MISSING_LIMIT,
-    "access": "Name a file for tokens and sessions; it is made.",
+    "access": "Name a file for tokens and sessions, which is made, or a postgresql:// URL.",
     "audit_log": "Name a file for the audit trail; it is made.",
 }
