@@ -32,6 +32,7 @@ from tests.query.people import people, people_schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from discreet._types import AnyArray
     from discreet.query.aggregates import Aggregate, BoundAggregate
 
     Row = tuple[Any, ...]
@@ -335,6 +336,16 @@ def test_every_row_is_in_one_cell_of_each_table_whatever_was_written_into_the_en
     count = MarginalsPass(("c0", "v1"), (Band(0, None, None, 2), Band(1, (0.5,), None)), ((0,), (0, 1)))
     found = count([np.array([-7, 1, 9], np.int32), np.array([0.1, np.inf, np.nan])])
     assert found.tolist() == [1, 1, 1, 1, 0, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "starts", [(1, 2, 3), (2, 3), (3,), (0, 1), (1, 1, 3), (1, 3), (1.0, 2.5), (2, 3, 2**31)]
+)
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.float64])
+def test_the_cell_of_a_number_is_how_many_starts_it_reaches(starts: tuple[float, ...], kind: type) -> None:
+    values: AnyArray = np.array([-(2**31), -1, 0, 1, 2, 3, 4, 2**31 - 1], kind)
+    expected = [sum(value >= start for start in starts) for value in values.tolist()]
+    assert Band(0, starts, None).clipped_codes([values]).tolist() == expected
 
 
 def test_all_pairs_of_sixty_columns_are_one_question() -> None:

@@ -41,20 +41,22 @@ class JointTable:
         """Number of cells."""
         return math.prod(self.shape)
 
-    def place_rows(self, codes: Sequence[AnyArray]) -> Ints:
+    def place_rows(self, codes: Sequence[AnyArray], rows: slice = slice(None)) -> Ints:
         """Return the cell of every row, in C order.
 
         Parameters
         ----------
         codes : sequence of array of int
             Cell of every row, for each column of which there is one.
+        rows : slice
+            Rows whose cells are returned; all of them by default.
         """
         # 16 bits are enough for most tables, and several times as fast as 64.
         kind: Any = np.uint16 if self.size <= 2**16 else np.intp
-        place: AnyArray = codes[self.columns[0]].astype(kind)
+        place: AnyArray = codes[self.columns[0]][rows].astype(kind)
         for column, size in zip(self.columns[1:], self.shape[1:], strict=True):
             place *= kind(size)
-            place += codes[column].astype(kind, copy=False)
+            place += codes[column][rows].astype(kind, copy=False)
         return place.astype(np.intp)
 
     def place_cells(self, table: Sequence[int]) -> Ints:
@@ -65,12 +67,14 @@ class JointTable:
         table : sequence of int
             Columns of the smaller table, all of them in this one.
         """
-        cells = np.indices(self.shape).reshape(len(self.shape), -1)
-        place = np.zeros(self.size, np.intp)
-        for column in table:
+        place = np.zeros(self.shape, np.intp)
+        stride = 1
+        for column in reversed(table):
             axis = self.columns.index(column)
-            place = place * self.shape[axis] + cells[axis]
-        return place
+            steps = np.arange(self.shape[axis]) * stride
+            place += steps.reshape([-1 if i == axis else 1 for i in range(len(self.shape))])
+            stride *= self.shape[axis]
+        return place.ravel()
 
 
 def join_tables(

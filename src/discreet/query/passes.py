@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -74,6 +74,7 @@ class MarginalsPass:
     columns: tuple[str, ...]
     bands: tuple[Band, ...]
     tables: tuple[tuple[int, ...], ...]
+    most_rows: ClassVar[int] = 2**18
 
     @property
     def size(self) -> int:
@@ -83,9 +84,8 @@ class MarginalsPass:
     def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
         """Return the counts over some rows."""
         sizes = [band.size for band in self.bands]
-        # Clipped, so that a row is in one cell of each table even where others can write to the table.
         codes = [
-            np.clip(band.codes(arrays), 0, size - 1).astype(np.uint16 if size <= 2**16 else np.intp)
+            band.clipped_codes(arrays).astype(np.uint16 if size <= 2**16 else np.intp, copy=False)
             for band, size in zip(self.bands, sizes, strict=True)
         ]
         return np.concatenate(count_tables(codes, sizes, self.tables))

@@ -204,7 +204,7 @@ class Engine(ABC):
     def _reduce_kernel(self, kernel: Kernel) -> tuple[list[int], int]:
         """Return the sums of a kernel over all batches, and the number of rows that were read."""
         total, n_rows = KernelSum(kernel.size), 0
-        for arrays in self.batches(kernel.columns):
+        for arrays in self.batches(kernel.columns, getattr(kernel, "most_rows", ROWS)):
             n_rows += len(arrays[0])
             total.add(kernel(arrays))
         return total.integers(), n_rows

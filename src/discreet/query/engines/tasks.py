@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class Kernel(Protocol):
-    """Function from the columns of a batch of rows to integers that add up over batches; can be pickled."""
+    """Function from the columns of a batch of rows to integers that add up over batches; can be pickled.
+
+    A kernel that multiplies nothing may have an attribute `most_rows`, the number of rows up to which a batch
+    is faster than several.
+    """
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -29,7 +33,10 @@ class Kernel(Protocol):
         """Number of integers that a call returns."""
 
     def __call__(self, arrays: Sequence[AnyArray]) -> Ints:
-        """Return the sums over at most :data:`~discreet.query.engines.base.ROWS` rows, each below 2**62."""
+        """Return the sums over a batch, each below 2**62.
+
+        It has at most `most_rows` or else :data:`~discreet.query.engines.base.ROWS` rows.
+        """
 
 
 @dataclass(frozen=True, slots=True)

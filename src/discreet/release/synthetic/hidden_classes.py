@@ -13,7 +13,7 @@ from discreet.release.synthetic.sampling import apportion, draw_levels
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._types import Floats, Ints
+    from discreet._types import AnyArray, Floats, Ints
     from discreet.noise import Stream
     from discreet.release.synthetic.selection import Pair
 
@@ -43,7 +43,7 @@ class HiddenClasses:
     classes: Floats
     columns: list[Floats]
 
-    def draw(self, size: int, stream: Stream, given: Mapping[int, int] | None = None) -> list[Ints]:
+    def draw(self, size: int, stream: Stream, given: Mapping[int, int] | None = None) -> list[AnyArray]:
         """Return a cell for every row and column, in proportion to the shares.
 
         Parameters
@@ -59,9 +59,10 @@ class HiddenClasses:
         for column, cell in (given or {}).items():
             shares = shares * self.columns[column][:, cell]
         counts = apportion(np.array([size]), shares[None], stream.words(len(shares)))[0]
-        hidden = np.repeat(np.arange(len(shares)), counts)
+        hidden = np.repeat(np.arange(len(shares), dtype=np.uint16), counts)
+        fixed = given or {}
         return [
-            np.full(size, given[column]) if given and column in given else draw_levels(hidden, one, stream)
+            np.full(size, fixed[column], np.uint16) if column in fixed else draw_levels(hidden, one, stream)
             for column, one in enumerate(self.columns)
         ]
 

@@ -76,14 +76,29 @@ def draw_rows(made: Synthesis, n: int, where: Mapping[str, Any], stream: Stream)
             f"where of SyntheticRelease.generate must fit at least {LEAST_FITTING} of "
             f"{len(made.classes)} sampled rows, and fits {len(fitting)}. Ask for less at once."
         )
-    keys, parts = [made.classes[fitting]], len(made.tree.one_way.classes)
-    for column, _ in made.tree.order:
-        if parts <= _MANY_PARTS:
-            keys.append(made.sample[column][fitting])
-            parts *= made.tree.one_way.columns[column].shape[1]
-    order = order_rows(keys, len(fitting))
+    order = order_rows(_list_keys(made, fitting), len(fitting))
     picked = resample(fitting[order], made.weights, n, stream)
     return DrawnColumns(_draw_columns(made, picked[permutation(n, stream)], stream))
+
+
+def _list_keys(made: Synthesis, rows: Ints) -> list[AnyArray]:
+    """Return numbers by which rows are ordered: by class, then column by column along the tree."""
+    keys = [made.classes[rows]]
+    parts = width = len(made.tree.one_way.classes)
+    for column, _ in made.tree.order:
+        if parts > _MANY_PARTS:
+            break
+        size = made.tree.one_way.columns[column].shape[1]
+        codes = made.sample[column][rows]
+        width *= size
+        if width < 2**16:
+            # As long as they fit, columns share a key: each key is sorted by itself.
+            keys[-1] = keys[-1] * np.uint16(size) + codes
+        else:
+            keys.append(codes)
+            width = size
+        parts *= size
+    return keys
 
 
 def _draw_kept(made: Synthesis, public: PublicRows, stream: Stream) -> DrawnColumns:

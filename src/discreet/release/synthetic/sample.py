@@ -41,9 +41,8 @@ def draw_sample(made: Synthesis, stream: Stream) -> None:
     size = max(min(SAMPLE_FACTOR * round(made.n), MOST_SAMPLED), 1)
     classes = made.tree.one_way.classes
     counts = apportion(np.array([size]), classes[None], stream.words(len(classes)))[0]
-    drawn = np.repeat(np.arange(len(classes)), counts)
-    made.sample = [codes.astype(np.uint16) for codes in made.tree.draw(drawn, stream)]
-    made.classes = drawn.astype(np.uint16)
+    made.classes = np.repeat(np.arange(len(classes), dtype=np.uint16), counts)
+    made.sample = [codes.astype(np.uint16) for codes in made.tree.draw(made.classes, stream)]
 
 
 def _draw_given(made: Synthesis, public: PublicRows, stream: Stream) -> None:
@@ -116,10 +115,9 @@ def weigh_sample(made: Synthesis, stream: Stream) -> None:
     cells = add_up(counts.shape[1] for counts in made.tree.one_way.columns)
     if made.pairs and made.public is None and share < LEAST_SHARE and cells <= MOST_FITTED:
         _draw_hidden(made, stream)
-        weights, share = _try_weights(made, wanted)
+        weights, share = _fit(made, wanted, 1)
         if share < LEAST_SHARE:
-            wanted = wanted[len(made.pairs) :]
-            weights = None
+            weights, share = _fit(made, wanted[len(made.pairs) :], 1)
     if weights is None:
         weights, share = _fit(made, wanted, 1)
     made.weights, made.details["effective_share"] = weights, share
@@ -163,9 +161,8 @@ def _fit(
     step : int
         1 for all rows, 2 for every other one, and so on.
     """
-    codes = [one[::step] for one in (*made.sample, made.classes)]
-    if made.public is not None:
-        codes.append(made.patterns[::step])
+    columns = [*made.sample, made.classes, *([] if made.public is None else [made.patterns])]
+    codes = [np.ascontiguousarray(one[::step]) for one in columns]
     size = len(codes[0])
     rounds = ROUNDS if step == 1 and size * len(wanted) <= _MANY else _FEW_ROUNDS
     weights = fit_weights(codes, wanted, made.n / size, rounds)

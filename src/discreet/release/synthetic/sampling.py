@@ -20,12 +20,13 @@ _LEAST_FACTOR, _LARGEST_FACTOR = 0.1, 10.0
 _WORTH_A_ROUND = 0.95  # of the misfit before: rounds end when one leaves more
 _CLOSE_ENOUGH = 2e-3  # twice the distance, in part of the rows, at which a table is not fitted further
 _LEAST_RANDOM_BITS = 9  # by which the rows of a group are put in order
-_KEPT_INDICES = 2**24
-"""Largest number of indices of cells that are kept between rounds, 128 MB; more are computed again."""
+_PIECE = 2**16  # rows that are weighted at once: what is computed for them stays in a processor's cache
 
 
-def draw_levels(groups: AnyArray, shares: Floats, stream: Stream, *, narrow: bool = False) -> AnyArray:
+def draw_levels(groups: AnyArray, shares: Floats, stream: Stream) -> AnyArray:
     """Return a level for each row, so that the levels of every group are in proportion to its shares.
+
+    Levels are returned in the smallest unsigned type that holds them.
 
     Parameters
     ----------
@@ -35,8 +36,6 @@ def draw_levels(groups: AnyArray, shares: Floats, stream: Stream, *, narrow: boo
         Relative frequencies of the levels in each group, none negative; all 0 stands for equal ones.
     stream : Stream
         Source of the random words.
-    narrow : bool
-        Whether levels are returned in the smallest type that holds them, for many rows; else as int64.
 
     Notes
     -----
@@ -51,14 +50,14 @@ def draw_levels(groups: AnyArray, shares: Floats, stream: Stream, *, narrow: boo
     words = np.empty(len(groups), np.uint16)
     for rows in split_rows(len(groups)):
         words[rows] = stream.words(rows.stop - rows.start) >> np.uint64(48)
-    short = groups.astype(np.uint16) if len(shares) <= 2**16 else groups
+    short = groups.astype(np.uint16, copy=False) if len(shares) <= 2**16 else groups
     bits = 16 - (len(shares) - 1).bit_length()
     keys = [short, words]
     if bits >= _LEAST_RANDOM_BITS:
         # Sorting 16 bits takes time in proportion to the rows, so groups and words share them.
         keys = [short << np.uint16(bits) | words >> np.uint16(16 - bits)]
     order = order_rows(keys, len(groups))
-    dtype = narrow_type(shares.shape[1] - 1) if narrow else np.dtype(np.int64)
+    dtype = narrow_type(shares.shape[1] - 1)
     drawn = np.empty(len(groups), dtype)
     drawn[order] = np.repeat(np.tile(np.arange(shares.shape[1], dtype=dtype), len(present)), levels.ravel())
     return drawn
@@ -132,23 +131,28 @@ def fit_weights(
     inside = [
         [(wanted[i][1].ravel(), joint.place_cells(wanted[i][0])) for i in joint.inside] for joint in joints
     ]
-    keep = n * len(joints) <= _KEPT_INDICES
-    kept = [joint.place_rows(codes) for joint in joints] if keep else []
+    pieces = [slice(first, first + _PIECE) for first in range(0, n, _PIECE)]
     before = np.inf
     for _ in range(rounds):
         off = 0.0
-        for i, (joint, tables) in enumerate(zip(joints, inside, strict=True)):
-            place = kept[i] if keep else joint.place_rows(codes)
-            start = np.bincount(place, weights, joint.size)
-            counts = start.copy()
+        for joint, tables in zip(joints, inside, strict=True):
+            start = np.zeros(joint.size)
+            places = [joint.place_rows(codes, rows) for rows in pieces]
+            for rows, place in zip(pieces, places, strict=True):
+                np.add.at(start, place, weights[rows])
+            counts = start
             for table, cells in tables:
                 current = np.bincount(cells, counts, table.size)
                 wrong = add_up(np.abs(current - table))
                 off += wrong
                 if wrong > close:
                     factor = divide(table, current, 1.0)
-                    counts *= np.take(np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR), cells)
-            weights *= np.take(divide(counts, start, 1.0), place)
+                    counts = counts * np.take(np.clip(factor, _LEAST_FACTOR, _LARGEST_FACTOR), cells)
+            if counts is start:
+                continue
+            ratio = divide(counts, start, 1.0)
+            for rows, place in zip(pieces, places, strict=True):
+                weights[rows] *= np.take(ratio, place)
         if off > _WORTH_A_ROUND * before:
             break
         before = off

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.release.synthetic.arithmetic import add_along, add_up, divide
+from discreet.release.synthetic.columns import narrow_type
 from discreet.release.synthetic.projection import independent, project, rake, shrink
 from discreet.release.synthetic.sampling import draw_levels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet._types import Floats, Ints
+    from discreet._types import AnyArray, Floats
     from discreet.noise import Stream
     from discreet.release.synthetic.questions import NoisyTable
     from discreet.release.synthetic.selection import Pair
@@ -172,7 +173,9 @@ class TreeModel:
                 waiting.extend((other, column) for other in sorted(near[column]) if other not in seen)
         return order
 
-    def draw(self, classes: Ints, stream: Stream, given: Mapping[int, Ints] | None = None) -> list[Ints]:
+    def draw(
+        self, classes: AnyArray, stream: Stream, given: Mapping[int, AnyArray] | None = None
+    ) -> list[AnyArray]:
         """Return a cell for every row and column, drawn along the tree.
 
         Parameters
@@ -184,7 +187,7 @@ class TreeModel:
         given : mapping of int to array of int, optional
             Cells of every row for some columns, no two of them in one tree; None draws all columns.
         """
-        drawn: dict[int, Ints] = dict(given or {})
+        drawn: dict[int, AnyArray] = dict(given or {})
         depth = len(self.one_way.classes)
         for column, parent in self.order_from(tuple(drawn)):
             if column in drawn:
@@ -197,7 +200,7 @@ class TreeModel:
             # A cell that no row of its class should have is drawn as in the class as a whole.
             empty = add_along(table, 2) <= 0
             shares = np.where(empty[:, :, None], self.one_way.columns[column][:, None, :], table)
-            groups = drawn[parent] * depth + classes
+            groups = drawn[parent] * narrow_type(depth * table.shape[1] - 1).type(depth) + classes
             drawn[column] = draw_levels(
                 groups, np.swapaxes(shares, 0, 1).reshape(-1, table.shape[2]).copy(), stream
             )

@@ -55,7 +55,7 @@ def _draw_fine(cells: ColumnCells, codes: AnyArray, fine: NoisyTable | None, str
     for cell in range(cells.size):
         inside = np.flatnonzero(parents == cell)
         shares[cell, inside] = _share_out(fine, inside, float(rows[cell]))
-    return draw_levels(codes, shares, stream, narrow=True)
+    return draw_levels(codes, shares, stream)
 
 
 def _share_out(fine: NoisyTable | None, inside: Ints, rows: float) -> Floats:
