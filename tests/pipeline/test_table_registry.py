@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet import ApproxDP, Column, Ledger, PureDP, Schema, publish, publish_model, verify
-from discreet.errors import DiscreetWarning, OtherLedger
+from discreet.errors import DiscreetWarning, OtherLedger, SchemaError
 from discreet.pipeline import RunOptions, table_registry
 from discreet.pipeline.plan import PlanBasis, plan_noise_levels
 from discreet.pipeline.query import query_table
@@ -94,6 +94,19 @@ def test_a_renamed_data_set_stops_every_job_before_a_ledger_is_made(
     assert sorted(table.parent.iterdir()) == before
     job(table, declared("renamed"), ledger=table.with_name("people-2024.ledger"))
     assert not table.with_name("renamed.ledger").exists()
+
+
+@pytest.mark.parametrize("job", [count, release, model, tuning])
+def test_a_table_without_a_declared_column_is_refused_before_a_ledger_is_made(
+    tmp_path: Path, known_tables: Path, job: Callable[..., Any]
+) -> None:
+    path = write(people(50, 1), tmp_path / "people.csv")
+    with pytest.raises(SchemaError, match="declared column 'paid'"):
+        job(path, declared(pay="paid"))
+    assert list(tmp_path.glob("*.ledger*")) == []
+    assert list(tmp_path.glob("*.jsonl")) == []
+    assert not (known_tables / "tables.json").exists()
+    job(path, declared())
 
 
 def _moved(table: Path, folder: Path) -> tuple[Any, Schema]:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.errors import DiscreetError, DiscreetWarning, OtherLedger
+from discreet.errors import DiscreetError, DiscreetWarning, OtherLedger, SchemaError
 from discreet.file_system import lock_file
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
@@ -77,6 +77,11 @@ def fingerprint_table(source: Any, schema: Schema, key: bytes) -> tuple[str, ...
     With the key, guesses at whole rows can be tested; without it the digests tell only how many there are.
     Both stay with the curator.
 
+    Raises
+    ------
+    SchemaError
+        The table lacks a declared column.
+
     Notes
     -----
     A cell with bits b has the hash z = m_1(b xor k), a row the sum of its cells' hashes, mixed once more
@@ -96,6 +101,8 @@ def fingerprint_table(source: Any, schema: Schema, key: bytes) -> tuple[str, ...
                 smallest, places = np.unique(np.concatenate([smallest, distinct]), return_inverse=True)
                 counts = np.bincount(places, np.concatenate([counts, times]), len(smallest)).astype(np.int64)
                 smallest, counts = smallest[:ROWS], counts[:ROWS]
+    except SchemaError:
+        raise
     except DiscreetError:
         # The error is raised again when the job itself reads the table.
         return ()
@@ -371,17 +378,33 @@ class Recognition:
             ledgers=tuple(self.others.values()),
         )
 
+    def read_rows(self) -> None:
+        """Take the fingerprint of the table, unless the ledger knows it.
+
+        Raises
+        ------
+        SchemaError
+            The table lacks a declared column.
+        """
+        if self._settled or self._rows is not None:
+            return
+        try:
+            key = self._registry.key()
+        except (OSError, ValueError) as problem:
+            self._warn(problem)
+            return
+        self._rows = fingerprint_table(resolve_source(self._source), self._schema, key)
+
     def note(self, ledger: Ledger) -> None:
         """Add the table to the list under a ledger, and note the other ledgers in that ledger's record."""
         if self._settled or ledger.url == ":memory:":
             return
         if self.others:
             ledger.note_others(self.others)
+        self.read_rows()
+        if self._rows is None:
+            return
         try:
-            if self._rows is None:
-                self._rows = fingerprint_table(
-                    resolve_source(self._source), self._schema, self._registry.key()
-                )
             self._registry.add(
                 KnownTable(
                     ledger=ledger.identity,
@@ -445,6 +468,9 @@ def open_charged_ledger(
     identity = Ledger.identity_at(place)
     recognition = Recognition(source, schema, identity)
     recognition.require(new_ledger=new_ledger)
+    if identity is None:
+        # A table without a declared column is refused before there is a ledger.
+        recognition.read_rows()
     opened = Ledger.open(place)
     recognition.note(opened)
     path = source_path(source)
