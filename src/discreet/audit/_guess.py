@@ -115,6 +115,15 @@ class Guess(AttackRecord):
     ---------
     The interval on "prior": docs/explanation/theorems/bounded-mean.md for numbers, Clopper and Pearson (1934)
     for wrong guesses. On "rows": the normal approximation for numbers.
+
+    Examples
+    --------
+    >>> from discreet import Column, ErrorFloor, GaussianRelease, Schema
+    >>> from discreet.audit import attack_prior
+    >>> schema = Schema(columns=[Column("age", lower=17, upper=90, measure="years")])
+    >>> plan = GaussianRelease(privacy=ErrorFloor(age=9), schema=schema).plan(schema, 1000)
+    >>> attack_prior(plan, n=1000)[0].measure
+    'years'
     """
 
     kind: ClassVar[str] = "guess"

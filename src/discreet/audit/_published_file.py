@@ -86,6 +86,15 @@ def attack_file(
     ---------
     Linear: the error ``S - S (S + V)^-1 S`` of docs/explanation/theorems/fisher-cramer-rao.md with
     ``S`` estimated by the covariance of the file minus ``V``.
+
+    Examples
+    --------
+    >>> from discreet import Column, ErrorFloor, GaussianRelease, Schema
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])
+    >>> method = GaussianRelease(privacy=ErrorFloor(age=9), schema=schema, random_state=1)
+    >>> table = method.release({"age": [20, 35, 50, 65] * 250})
+    >>> [guess.attack for guess in attack_file(method.plan(schema, 1000), table.columns)]
+    ['shrinkage', 'deconvolution']
     """
     if not plan.row_level:
         return ()

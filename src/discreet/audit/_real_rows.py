@@ -75,6 +75,19 @@ def attack_rows(
     Reference
     ---------
     Intervals at 95 %: for numbers by the normal approximation, for lists Clopper and Pearson (1934).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import Column, ErrorFloor, GaussianRelease, Schema
+    >>> from discreet.noise import Stream
+    >>> schema = Schema(columns=[Column("age", lower=17, upper=90)])
+    >>> plan = GaussianRelease(privacy=ErrorFloor(age=14), schema=schema).plan(schema, 1000)
+    >>> rows = {"age": np.tile([20.0, 35.0, 50.0, 65.0], 250)}
+    >>> published = plan.draw(rows, Stream.from_seed(1))
+    >>> guesses = attack_rows(plan, rows, published, stream=Stream.from_seed(2))
+    >>> {guess.verdict for guess in guesses}
+    {'shown'}
     """
     if not plan.row_level:
         return ()

@@ -82,6 +82,18 @@ def attack_records(
     Reference
     ---------
     For exact scores, docs/explanation/theorems/fisher-invariant.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import Column, ErrorFloor, GaussianRelease, Schema
+    >>> from discreet.noise import Stream
+    >>> schema = Schema(columns=[Column("age", lower=17, upper=90)])
+    >>> plan = GaussianRelease(privacy=ErrorFloor(age=14), schema=schema).plan(schema, 1000)
+    >>> rows = {"age": np.tile([20.0, 35.0, 50.0, 65.0], 250)}
+    >>> published = plan.draw(rows, Stream.from_seed(1))
+    >>> [result.attack for result in attack_records(plan, rows, published, stream=Stream.from_seed(2))]
+    ['linkage', 'membership']
     """
     if not plan.row_level:
         return ()

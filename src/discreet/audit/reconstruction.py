@@ -71,6 +71,16 @@ class ReconstructedColumn:
     Reference
     ---------
     ``docs/explanation/theorems/guessing.md``.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("owner", values=(0, 1))])
+    >>> with Database({"owner": [0, 1, 1, 0] * 250}, schema=schema) as db:
+    ...     answer = db.count("owner = 1", privacy=GaussianDP(0.2))
+    ...     column = reconstruct(db).columns[0]
+    >>> column.guess.column, column.answers
+    ('owner', 1)
     """
 
     guess: Guess
@@ -145,6 +155,16 @@ class Reconstruction:
     Reference
     ---------
     ``docs/explanation/theorems/guessing.md``.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("owner", values=(0, 1))])
+    >>> with Database({"owner": [0, 1, 1, 0] * 250}, schema=schema) as db:
+    ...     answer = db.count("owner = 1", privacy=GaussianDP(0.2))
+    ...     found = reconstruct(db)
+    >>> found.people, found.used, found.alarms
+    (1000, 1, ())
     """
 
     kind: ClassVar[str] = "reconstruction"

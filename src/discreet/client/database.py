@@ -96,6 +96,12 @@ class RemoteDatabase(PrivateTable):
     Reference
     ---------
     Blum, Dwork, McSherry and Nissim (2005): docs/explanation/theorems/sulq-sensitivity.md, composition.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP, RemoteDatabase
+    >>> with RemoteDatabase("https://data.example.org") as census:  # doctest: +SKIP
+    ...     print(census.query("mean(hours_per_week) by sex", privacy=ApproxDP(0.1, 1e-6)))
     """
 
     def __init__(

@@ -39,6 +39,11 @@ class DatasetInfo(BaseModel):
         What the limit counts: this table alone, or all about the same people.
     budget : Budget
         What the holder, and all together, may spend, have spent and have left.
+
+    Examples
+    --------
+    >>> import discreet
+    >>> [info.name for info in discreet.connect("https://data.example.org").datasets()]  # doctest: +SKIP
     """
 
     model_config = ConfigDict(frozen=True)
@@ -71,6 +76,12 @@ class Client:
     --------
     ``service["town"]`` is the table of that name, a :class:`RemoteDatabase`, which has all verbs of a
     :class:`~discreet.query.Database`.
+
+    Examples
+    --------
+    >>> import discreet
+    >>> service = discreet.connect("https://data.example.org")  # doctest: +SKIP
+    >>> census = service["census"]  # doctest: +SKIP
     """
 
     def __init__(
@@ -165,5 +176,11 @@ def connect(
     -------
     The service lists the tables that are granted to the holder of the token, and no others. The token is sent
     to this address alone.
+
+    Examples
+    --------
+    >>> import discreet
+    >>> service = discreet.connect("https://data.example.org")  # doctest: +SKIP
+    >>> service.datasets()  # doctest: +SKIP
     """
     return Client(url, token, timeout=timeout, retries=retries, verify=verify)

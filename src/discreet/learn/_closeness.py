@@ -49,6 +49,13 @@ class Closeness(JsonRecord):
         Number of independent tables that came that close, and of all tables.
     confidence : float
         Probability, over the draws, that the interval holds the true value.
+
+    Examples
+    --------
+    >>> from discreet.learn import Closeness
+    >>> near = Closeness(radius=0.1, hits=19, draws=20, confidence=0.95)
+    >>> near.estimate
+    0.95
     """
 
     kind: ClassVar[str] = "closeness"

@@ -63,6 +63,16 @@ class Quantiles:
     Reference
     ---------
     docs/explanation/theorems/sulq-3.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import ApproxDP, Column, Database, Schema
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=120)])
+    >>> with Database({"age": np.arange(20000) % 100}, schema=schema, random_state=1) as db:
+    ...     median = private_quantiles(db, "age", [0.5], privacy=ApproxDP(1, 1e-6))
+    >>> median.lower[0] <= 49.5 <= median.upper[0]
+    True
     """
 
     qs: tuple[float, ...]

@@ -134,6 +134,17 @@ class Statistic:
     Reference
     ---------
     docs/explanation/theorems/sulq-3.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import Column, Database, Schema
+    >>> from discreet.learn import StatisticalQueries
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
+    >>> with Database({"age": np.arange(20000) % 100}, schema=schema, random_state=1) as db:
+    ...     found = StatisticalQueries(db, queries=4, failure=1e-3).stat("age >= 50", tolerance=0.01)
+    >>> found.table[0] < 0.5 < found.table[1]
+    True
     """
 
     value: float

@@ -113,6 +113,15 @@ class Entry:
     Reference
     ---------
     ``docs/explanation/theorems/composition.md``.
+
+    Examples
+    --------
+    >>> from discreet import GaussianDP, Ledger
+    >>> with Ledger.open(":memory:", limit=GaussianDP(1)) as ledger:
+    ...     paid = ledger.charge(GaussianDP(0.5), what="a count")
+    ...     entry = ledger.entries()[0]
+    >>> entry.receipt.what
+    'a count'
     """
 
     receipt: Receipt

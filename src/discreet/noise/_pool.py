@@ -37,6 +37,13 @@ class Pool:
     Reference
     ---------
     docs/explanation/theorems/lattice-sampler.md, "Timing".
+
+    Examples
+    --------
+    >>> from discreet.noise import Pool
+    >>> pool = Pool(block=64)
+    >>> len(pool.gaussian(3.0, 5))
+    5
     """
 
     def __init__(self, block: int = 4096) -> None:

@@ -90,6 +90,13 @@ def randomized_response(codes: AnyArray, levels: int, threshold: int, stream: St
     ---------
     Warner's randomized response with ``levels`` answers; ``threshold`` comes from
     :func:`response_threshold`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet.noise import Stream, randomized_response
+    >>> randomized_response(np.array([0, 1, 2, 1]), 3, 2**63, Stream.from_seed(1)).shape
+    (4,)
     """
     codes = np.asarray(codes)
     levels = check_count(levels, "levels", "randomized_response")

@@ -303,6 +303,12 @@ def standard_maxwell(n: int, stream: Stream | None = None) -> Floats:
     Reference
     ---------
     docs/explanation/theorems/fisher-invariant.md
+
+    Examples
+    --------
+    >>> from discreet.noise import Stream, standard_maxwell
+    >>> bool((standard_maxwell(1000, Stream.from_seed(1)) > 0).all())
+    True
     """
     z = standard_normal((check_count(n, "n", "standard_maxwell"), 3), stream)
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", z, z)))

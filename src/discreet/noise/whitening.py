@@ -63,6 +63,13 @@ class Whitening:
     Reference
     ---------
     docs/explanation/theorems/whitening.md
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet.noise import Whitening
+    >>> Whitening.diagonal(np.array([0.0]), np.array([100.0]), np.array([20.0])).ideal_sensitivity
+    5.0
     """
 
     lower: Floats

@@ -109,6 +109,13 @@ class CorrelatedGaussianLaw(GaussianLaw):
         Names of all columns with correlated noise in the release, this one included.
     covariances : tuple of float
         Covariance of this column's noise with that of each of these columns, in their units.
+
+    Examples
+    --------
+    >>> from discreet.noise_law import CorrelatedGaussianLaw
+    >>> law = CorrelatedGaussianLaw(variance=4.0, columns=("age", "income"), covariances=(4.0, -1.5))
+    >>> dict(zip(law.columns, law.covariances))
+    {'age': 4.0, 'income': -1.5}
     """
 
     columns: tuple[str, ...]
@@ -264,6 +271,12 @@ class JointResponseLaw(Law):
         Number of combinations, the product of the lengths of the columns' lists.
     keep : float
         Probability that a combination is published unchanged.
+
+    Examples
+    --------
+    >>> from discreet.noise_law import JointResponseLaw
+    >>> JointResponseLaw(columns=("sex", "ward"), levels=8, keep=0.6).levels
+    8
     """
 
     kind: ClassVar[str] = "joint-response"
@@ -299,6 +312,12 @@ class SampledLaw(Law):
         randomized together count as one.
     unpublished : str or int
         Symbol in the file for a cell that is not published, which is no level; numbers have NaN there.
+
+    Examples
+    --------
+    >>> from discreet.noise_law import ResponseLaw, SampledLaw
+    >>> SampledLaw(law=ResponseLaw(levels=2, keep=0.8), picked=1, among=4).picked
+    1
     """
 
     kind: ClassVar[str] = "sampled"

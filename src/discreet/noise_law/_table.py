@@ -46,6 +46,12 @@ class ColumnLaw:
         From when the range counts, in ISO 8601, for a date or datetime that is written as such; else None.
     step : str or None
         Step in which such a datetime is counted: hour, minute or second; None for all others.
+
+    Examples
+    --------
+    >>> from discreet.noise_law import ColumnLaw, GaussianLaw
+    >>> ColumnLaw(name="age", lower=0, upper=100, law=GaussianLaw(variance=400.0)).law.variance
+    400.0
     """
 
     name: str

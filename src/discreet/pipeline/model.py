@@ -88,6 +88,14 @@ class PublishedModel:
     Reference
     ---------
     ``docs/reference/cli.md``.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP, publish_model
+    >>> privacy = ApproxDP(2, 1e-6, unit="patient")
+    >>> done = publish_model("demo:clinic", privacy=privacy, ledger=False, out="model")
+    >>> done.public.name, done.cached, len(done.receipts) > 0
+    ('public', False, True)
     """
 
     folder: Path

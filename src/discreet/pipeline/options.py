@@ -54,6 +54,11 @@ class KeyEscrow:
     Reference
     ---------
     ``docs/howto/verify-a-release.md``.
+
+    Examples
+    --------
+    >>> KeyEscrow("key.enc", passphrase="correct horse battery staple").path
+    'key.enc'
     """
 
     path: str | os.PathLike[str]
@@ -79,6 +84,11 @@ class Signing:
     Reference
     ---------
     ``docs/howto/verify-a-release.md``.
+
+    Examples
+    --------
+    >>> Signing("curator.pem").key
+    'curator.pem'
     """
 
     key: str | os.PathLike[str]
@@ -101,6 +111,11 @@ class Output:
     Reference
     ---------
     ``docs/reference/cli.md``.
+
+    Examples
+    --------
+    >>> Output(replace=True).replace
+    True
     """
 
     replace: bool = False
@@ -134,6 +149,11 @@ class RunOptions:
     Reference
     ---------
     ``docs/reference/cli.md``.
+
+    Examples
+    --------
+    >>> RunOptions(accept_risk="All people consented; see protocol 12.").accept_risk
+    'All people consented; see protocol 12.'
     """
 
     tuned: bool = False
@@ -164,6 +184,11 @@ class SparkOptions:
     Reference
     ---------
     ``docs/howto/release-with-spark.md``.
+
+    Examples
+    --------
+    >>> SparkOptions(master="local[2]").resume
+    False
     """
 
     master: str | None = None

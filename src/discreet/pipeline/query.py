@@ -62,6 +62,13 @@ def query_table(
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP
+    >>> result = query_table("demo:census", "count where age > 40", ledger=False, privacy=ApproxDP(1, 1e-6))
+    >>> len(result.cells), result.cached
+    (1, False)
     """
     with QuerySession(source, schema=schema, ledger=ledger, new_ledger=new_ledger) as session:
         return session.query(question, privacy=privacy, sd=sd, refines=refines)
@@ -90,6 +97,13 @@ def preview_table_query(
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import ApproxDP
+    >>> preview = preview_table_query("demo:census", "count where age > 40", privacy=ApproxDP(1, 1e-6))
+    >>> preview.question
+    'count where 40 < age'
     """
     with QuerySession(source, schema=schema, ledger=ledger) as session:
         return session.preview(question, privacy=privacy, sd=sd)

@@ -90,6 +90,15 @@ class Published:
     Reference
     ---------
     ``docs/reference/cli.md``.
+
+    Examples
+    --------
+    >>> from discreet import Column, Schema, publish
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])
+    >>> rows = {"age": [20, 35, 50, 65] * 250}
+    >>> done = publish(rows, schema=schema, protect={"age": 14}, ledger=False, out="made")
+    >>> sorted(path.name for path in done.folder.iterdir())
+    ['internal', 'public']
     """
 
     folder: Path

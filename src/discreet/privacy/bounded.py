@@ -148,6 +148,12 @@ def additive_epsilon(density: BoundedDensity, delta: float, shift: float) -> flo
     Reference
     ---------
     docs/explanation/theorems/fisher-bounded.md
+
+    Examples
+    --------
+    >>> from discreet.noise import BoundedDensity
+    >>> round(additive_epsilon(BoundedDensity(lower=-5, upper=5), 0.05, 1.0), 3)
+    0.716
     """
     delta = finite("additive_epsilon", "delta", delta, above=0.0, below=1.0, way_out="Give a probability.")
     if additive_delta(density, 0.0, shift) <= delta:
@@ -335,6 +341,12 @@ def in_range_law(
     Reference
     ---------
     docs/explanation/theorems/fisher-in-range.md
+
+    Examples
+    --------
+    >>> law = in_range_law(2.0, 0, 100)
+    >>> law.lower, law.upper
+    (0, 100)
     """
     epsilon = finite(
         "in_range_law",

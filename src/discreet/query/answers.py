@@ -71,6 +71,16 @@ class Answer:
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     answer = db.count("ill = 1", privacy=GaussianDP(1))
+    >>> abs(answer.value - 500) < 5 * answer.sd
+    True
     """
 
     value: float | Floats
@@ -227,6 +237,16 @@ class NoisySums(Protocol):
         Number of rows where it is public; None where it is not.
     neighbors : {"replace-one", "add-remove"}
         Which pairs of tables the promises make hard to tell apart.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     sums: NoisySums = db  # a RemoteDatabase is one too
+    ...     sums.count("ill = 1", privacy=GaussianDP(1)).sd
+    1.0
     """
 
     @property
@@ -264,7 +284,18 @@ class NoisySums(Protocol):
 
 
 class RefinableSums(NoisySums, Protocol):
-    """Noisy sums that store their answers, so that an answer can be refined and a request repeated."""
+    """Noisy sums that store their answers, so that an answer can be refined and a request repeated.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     sums: RefinableSums = db  # a RemoteDatabase is one too
+    ...     sums.count("ill = 1", privacy=GaussianDP(1)).sd
+    1.0
+    """
 
     def ask(
         self,

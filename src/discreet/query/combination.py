@@ -44,6 +44,17 @@ class ResultTerm:
         only results of one owner are combined.
     measure : str or None
         Unit of the number; None where there is none.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     result = db.query("count by ill", privacy=GaussianDP(1))
+    >>> term = ResultTerm.from_cell(result, result.cells[1], times=-1)
+    >>> term.times, term.measure
+    (-1, 'rows')
     """
 
     times: float
@@ -123,6 +134,18 @@ class CombinedResult:
     Reference
     ---------
     docs/explanation/theorems/composition.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     result = db.query("count by ill", privacy=GaussianDP(1))
+    >>> terms = [ResultTerm.from_cell(result, cell, times) for cell, times in zip(result.cells, (1, -1))]
+    >>> difference = combine_results(terms)
+    >>> difference.interval.lower < 0 < difference.interval.upper
+    True
     """
 
     formula: str

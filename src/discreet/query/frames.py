@@ -57,6 +57,12 @@ class Frame:
     ----------
     columns : mapping of str to sequence
         Cells of each column, by its name.
+
+    Examples
+    --------
+    >>> frame = Frame({"age": [34, 51], "value": [10.2, 11.9]})
+    >>> frame.to_pandas().shape
+    (2, 2)
     """
 
     def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -202,6 +208,16 @@ class Budget(_FrozenModel):
         Budget of all owners together.
     collusion : str or None
         What the limits assume about owners who share their results; None for a table at hand.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Ledger, Schema
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
+    >>> ledger = Ledger.open(":memory:", limit=GaussianDP(1))
+    >>> with Database({"age": [20, 40] * 500}, schema=schema, ledger=ledger) as db:
+    ...     budget = db.budget()
+    >>> budget.own is None, budget.total is None
+    (True, False)
     """
 
     own: Amounts | None

@@ -55,6 +55,16 @@ class PrivateTable(CostedTable, ABC):
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as table:  # or a RemoteDatabase
+    ...     answer = table.mean("age", privacy=GaussianDP(1))
+    >>> round(answer.value)
+    50
     """
 
     @property

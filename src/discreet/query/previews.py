@@ -120,6 +120,17 @@ class Preview(QueryResult):
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     print(db.preview("count where age > 50", privacy=GaussianDP(1)))
+    count where 50 < age
+      would be ± 2.0 rows at 95 %
+    Would cost: μ = 1 (epsilon 4.887 at delta 1e-06).
     """
 
     sql: str | None

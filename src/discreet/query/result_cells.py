@@ -40,6 +40,16 @@ class ResultCell:
     lower, upper : float
         Ends of the interval that holds the exact number with probability :data:`LEVEL`, cut to what is
         possible; infinite where nothing else can be said.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     cell = db.query("count by ill", privacy=GaussianDP(1)).cells[0]
+    >>> cell.key, cell.lower < 500 < cell.upper
+    (('0',), True)
     """
 
     key: tuple[str, ...]

@@ -99,6 +99,16 @@ class QueryResult(TabularResult):
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     result = db.query("mean(age) by ill", privacy=GaussianDP(1))
+    >>> list(result.to_pandas().columns)
+    ['ill', 'value', 'sd', 'lower', 'upper']
     """
 
     question: str

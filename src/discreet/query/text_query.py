@@ -121,6 +121,15 @@ def run_query(
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> from discreet.query.language.query import parse_query
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99)])
+    >>> with Database({"age": [20, 80] * 500}, schema=schema, random_state=1) as db:
+    ...     run_query(db, parse_query("count where age > 50", schema), privacy=GaussianDP(1)).law
+    'gaussian'
     """
     return run_one(
         query_task(
@@ -315,6 +324,15 @@ def preview_query(
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, GaussianDP, Schema
+    >>> from discreet.query.language.query import parse_query
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99)])
+    >>> query = parse_query("count where age > 50", schema)
+    >>> preview_query(schema, 1000, query, privacy=GaussianDP(1)).question
+    'count where 50 < age'
     """
     plan = plan_query(query, n_rows)
     variance = requested_variance(query, privacy, sd)

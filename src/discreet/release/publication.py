@@ -177,6 +177,15 @@ class Release:
     Reference
     ---------
     docs/explanation/theorems/whitening.md
+
+    Examples
+    --------
+    >>> from discreet import Column, ErrorFloor, GaussianRelease, Schema
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])
+    >>> method = GaussianRelease(privacy=ErrorFloor(age=9), schema=schema, random_state=1)
+    >>> table = method.release({"age": [20, 35, 50, 65] * 250})
+    >>> len(table.columns["age"]), [type(promise).__name__ for promise in table.promises]
+    (1000, ['GaussianDP', 'ErrorFloor'])
     """
 
     columns: Encoded

@@ -58,6 +58,14 @@ class Certificate(JsonRecord):
     Reference
     ---------
     docs/explanation/theorems/fisher-svm.md
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import RegularizedSVM
+    >>> model = RegularizedSVM().fit(np.array([[-1.0], [1.0]]), np.array([-1, 1]))
+    >>> model.certificate_.converged
+    True
     """
 
     kind: ClassVar[str] = "svm-certificate"

@@ -471,6 +471,12 @@ class Ellipse:
         In the columns' units; the longer radius first.
     angle : float
         Angle of the longer radius against the first column, in degrees.
+
+    Examples
+    --------
+    >>> from discreet.learn.large_margin import Ellipse
+    >>> Ellipse(label="a", center=(0.0, 0.0), radii=(2.0, 1.0), angle=30.0).radii
+    (2.0, 1.0)
     """
 
     label: object

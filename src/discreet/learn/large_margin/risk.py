@@ -37,6 +37,11 @@ def printed_norm(n_features: int, epsilon: float, failure: float) -> float:
     Reference
     ---------
     docs/explanation/theorems/large-margin-risk.md
+
+    Examples
+    --------
+    >>> round(printed_norm(5, 1.0, 0.05), 1)
+    331.6
     """
     p = n_features + 1
     return 2 * p**2 / epsilon * math.log(n_features / failure)
@@ -50,6 +55,13 @@ def noise_norm(noise: VectorNoise, failure: float) -> float:
     Reference
     ---------
     docs/explanation/theorems/large-margin-risk.md
+
+    Examples
+    --------
+    >>> from discreet.learn.perturbation.noise import GaussianVectorNoise
+    >>> noise = GaussianVectorNoise(dimension=12, sd=3.0)
+    >>> round(noise_norm(noise, 0.05), 2)
+    13.76
     """
     if not 0 < failure < 1:
         raise ParameterError(
@@ -75,6 +87,11 @@ def printed_empirical_excess(
     Reference
     ---------
     docs/explanation/theorems/large-margin-risk.md
+
+    Examples
+    --------
+    >>> round(printed_empirical_excess(5, 2, 1.0, 10.0, 0.05))
+    43976
     """
     p = n_features + 1
     return 8 * p**4 * n_classes / (epsilon**2 * regularization) * math.log(n_features / failure) ** 2
@@ -88,6 +105,13 @@ def empirical_excess(noise: VectorNoise, regularization: float, failure: float) 
     Reference
     ---------
     docs/explanation/theorems/large-margin-risk.md
+
+    Examples
+    --------
+    >>> from discreet.learn.perturbation.noise import GaussianVectorNoise
+    >>> noise = GaussianVectorNoise(dimension=12, sd=3.0)
+    >>> round(empirical_excess(noise, 10.0, 0.05), 2)
+    9.46
     """
     return noise_norm(noise, failure) ** 2 / (2 * regularization)
 
@@ -103,6 +127,11 @@ def printed_true_excess(
     Reference
     ---------
     docs/explanation/theorems/large-margin-risk.md
+
+    Examples
+    --------
+    >>> round(printed_true_excess(5, 2, 1.0, 10.0, 1000, 0.05), 1)
+    44272.7
     """
     p, log = n_features + 1, math.log(n_features / failure)
     trace = 4 * math.sqrt(n_features) * p**2 * n_classes / (epsilon * regularization) * log
@@ -129,6 +158,13 @@ def true_excess(
     Reference
     ---------
     docs/explanation/theorems/large-margin-risk.md
+
+    Examples
+    --------
+    >>> from discreet.learn.perturbation.noise import GaussianVectorNoise
+    >>> noise = GaussianVectorNoise(dimension=12, sd=3.0)
+    >>> round(true_excess(noise, 10.0, 0.05, n_rows=10_000, n_classes=2, smoothing=0.5), 3)
+    114.272
     """
     q = noise_norm(noise, failure / 2)
     # The hinge of 1: loss by one rival where all matrices are 0.

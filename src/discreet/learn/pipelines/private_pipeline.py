@@ -40,6 +40,19 @@ class PrivatePipeline(Pipeline):
     Reference
     ---------
     docs/explanation/theorems/composition.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import GaussianDP
+    >>> from discreet.learn import PrivateNaiveBayes, PublicScaler, private_pipeline
+    >>> X = np.sin(np.arange(4000.0)).reshape(-1, 1)
+    >>> pipeline = private_pipeline(
+    ...     PublicScaler(bounds=(-1, 1)),
+    ...     PrivateNaiveBayes(privacy=GaussianDP(0.4), bounds=(-1, 1), classes=[0, 1], random_state=1),
+    ... )
+    >>> pipeline.fit(X, X[:, 0] > 0).promises_[0].mu
+    0.4
     """
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:

@@ -84,7 +84,14 @@ AGGREGATES: dict[str, type[Aggregate]] = {
 
 
 def aggregate_from_dict(values: Mapping[str, Any]) -> Aggregate:
-    """Return the aggregate that :meth:`Aggregate.to_dict` wrote; refuses unknown kinds and keys."""
+    """Return the aggregate that :meth:`Aggregate.to_dict` wrote; refuses unknown kinds and keys.
+
+    Examples
+    --------
+    >>> from discreet.query import Sums, aggregate_from_dict
+    >>> aggregate_from_dict(Sums("age").to_dict()) == Sums("age")
+    True
+    """
     rest = dict(values)
     kind = AGGREGATES.get(str(rest.pop("kind", None)))
     if kind is None:

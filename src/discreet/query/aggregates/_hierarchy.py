@@ -259,6 +259,15 @@ class HierarchicalHistogram(Aggregate):
     ---------
     M. Hay, V. Rastogi, G. Miklau and D. Suciu, Boosting the accuracy of differentially private histograms
     through consistency (2010): docs/explanation/theorems/quantiles.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     db.ask(HierarchicalHistogram("age"), privacy=GaussianDP(1)).value.ndim
+    1
     """
 
     kind: ClassVar[str] = "hierarchical histogram"

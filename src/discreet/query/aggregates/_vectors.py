@@ -72,6 +72,15 @@ class Gram(Aggregate):
     Reference
     ---------
     Sections 4.1 of the paper, which charges every entry: docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> with Database({"age": [20, 80] * 500, "ill": [0, 1] * 500}, schema=schema, random_state=1) as db:
+    ...     db.ask(Gram(["age"]), privacy=GaussianDP(1)).value.round()
+    array([[1000.,    5.],
+           [   5.,   92.]])
     """
 
     kind: ClassVar[str] = "gram"
@@ -177,6 +186,14 @@ class ClusterSums(Aggregate):
     Reference
     ---------
     Section 4.2 of the paper, which charges ``k (d + 1)``: docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> with Database({"age": [20, 80] * 500, "ill": [0, 1] * 500}, schema=schema, random_state=1) as db:
+    ...     db.ask(ClusterSums(["age"], [[0.5]]), privacy=GaussianDP(1)).value.round()
+    array([[1000.,    6.]])
     """
 
     kind: ClassVar[str] = "cluster sums"
@@ -331,6 +348,14 @@ class HalfspaceSums(_Labeled):
     Reference
     ---------
     Section 4.3 of the paper, whose entries span [-1, 1]: docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> with Database({"age": [20, 80] * 500, "ill": [0, 1] * 500}, schema=schema, random_state=1) as db:
+    ...     db.ask(HalfspaceSums(["age"], "ill", 1, (0.0, 1.0)), privacy=GaussianDP(1)).value.round()
+    array([ 501.,  148., -499.])
     """
 
     kind: ClassVar[str] = "halfspace sums"
@@ -374,6 +399,14 @@ class GradientSums(_Labeled):
     Reference
     ---------
     Section 4.5 of the paper: docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> with Database({"age": [20, 80] * 500, "ill": [0, 1] * 500}, schema=schema, random_state=1) as db:
+    ...     db.ask(GradientSums(["age"], "ill", 1, (0.0, 1.0)), privacy=GaussianDP(1)).value.round()
+    array([ 150., -231.])
     """
 
     kind: ClassVar[str] = "gradient sums"

@@ -248,6 +248,14 @@ class Sums(Aggregate):
     Reference
     ---------
     The SuLQ primitive: docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> with Database({"age": [20, 80] * 500, "ill": [0, 1] * 500}, schema=schema, random_state=1) as db:
+    ...     db.ask(Sums(["age", "age > 50"]), privacy=GaussianDP(1)).value.round()
+    array([50044.,   500.])
     """
 
     kind: ClassVar[str] = "sums"

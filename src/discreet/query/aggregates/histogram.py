@@ -202,6 +202,14 @@ class Histogram(Aggregate):
     Reference
     ---------
     docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> with Database({"age": [20, 80] * 500, "ill": [0, 1] * 500}, schema=schema, random_state=1) as db:
+    ...     db.ask(Histogram("age", edges={"age": [30, 60]}), privacy=GaussianDP(1)).value.round()
+    array([501.,  -1., 501.])
     """
 
     kind: ClassVar[str] = "histogram"
@@ -279,6 +287,12 @@ class TreeNode:
         Column and index of its cell, for each step from the root.
     attributes : sequence of str
         Columns that the path has not used yet.
+
+    Examples
+    --------
+    >>> from discreet.query import TreeNode
+    >>> TreeNode(path=[("ward", 2)], attributes=["age"]).path
+    (('ward', 2),)
     """
 
     path: Sequence[tuple[str, int]]
@@ -315,6 +329,16 @@ class NodeTables(Aggregate):
     Reference
     ---------
     Section 4.4 of the paper, with one charge for the level: docs/explanation/theorems/sulq-sensitivity.md.
+
+    Examples
+    --------
+    >>> from discreet import Column, Database, GaussianDP, Schema
+    >>> schema = Schema(columns=[Column("age", lower=0, upper=99), Column("ill", values=(0, 1))])
+    >>> rows = {"age": [20, 40, 60, 80] * 250, "ill": [0, 0, 1, 1] * 250}
+    >>> node = TreeNode(path=[], attributes=["age"])
+    >>> with Database(rows, schema=schema, random_state=1) as db:
+    ...     db.ask(NodeTables("ill", [node], edges={"age": [50]}), privacy=GaussianDP(1)).value.round()
+    array([499.,  -2.,  -1., 499.])
     """
 
     kind: ClassVar[str] = "node tables"

@@ -74,6 +74,15 @@ class Expression:
     Reference
     ---------
     ``docs/reference/expressions.md``.
+
+    Examples
+    --------
+    >>> from discreet import Column, Schema
+    >>> from discreet.query.language import parse
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
+    >>> expression = parse("age / 10 + 1", schema)
+    >>> expression.lower, expression.upper
+    (1.0, 10.9)
     """
 
     canonical: str

@@ -76,6 +76,16 @@ class Query:
         What the groups are sorted by, the most important first; empty for the declared order.
     limit : int or None
         Maximum number of groups that are returned; None for all of them.
+
+    Examples
+    --------
+    >>> from discreet.schema import Column, Schema
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=0, upper=99)])
+    >>> query = parse_query("count where age > 40 by age (30, 60)", schema)
+    >>> print(query)
+    count where 40 < age by age (30, 60)
+    >>> query.sql
+    'SELECT age, COUNT(*) FROM data WHERE 40 < age GROUP BY age (30, 60)'
     """
 
     statistics: tuple[QueryStatistic, ...]

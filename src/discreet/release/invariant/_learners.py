@@ -125,6 +125,11 @@ class SVMLearner:
     ----------
     theta, rho : float
         Weight of the slack, and weight of the squares of slack and intercept; both above 0.
+
+    Examples
+    --------
+    >>> SVMLearner(theta=2.0).wants
+    'two classes'
     """
 
     theta: float = 1.0
@@ -165,6 +170,11 @@ class RidgeLearner:
     ----------
     alpha : float
         Weight of the penalty on the squared weights; above 0.
+
+    Examples
+    --------
+    >>> RidgeLearner(alpha=2.0).wants
+    'number'
     """
 
     alpha: float = 1.0
@@ -228,6 +238,11 @@ class LogisticLearner:
     ----------
     alpha : float
         Weight of the penalty on the squared weights; above 0.
+
+    Examples
+    --------
+    >>> LogisticLearner(alpha=2.0).wants
+    'two classes'
     """
 
     alpha: float = 1.0
@@ -283,6 +298,11 @@ class MultinomialLearner:
     ----------
     alpha : float
         Weight of the penalty on the squared weights; above 0.
+
+    Examples
+    --------
+    >>> MultinomialLearner(alpha=2.0).wants
+    'classes'
     """
 
     alpha: float = 1.0
@@ -398,6 +418,11 @@ class NetworkLearner:
         Loss: squared error on one number, cross entropy of one logistic unit, or of a softmax over classes.
     alpha : float
         Weight of the penalty ``alpha / 2 |weights|**2`` beside the summed loss; used for the residual alone.
+
+    Examples
+    --------
+    >>> NetworkLearner([np.ones((1, 2)), np.ones((2, 1))], [np.zeros(2), np.zeros(1)]).unique
+    False
     """
 
     unique = False

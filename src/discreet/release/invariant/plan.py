@@ -157,6 +157,18 @@ class Exposure:
     Reference
     ---------
     docs/explanation/theorems/fisher-invariant.md, fisher-cramer-rao.md
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet import InvariantRelease
+    >>> X = np.column_stack([np.sin(np.arange(60)), np.cos(3.0 * np.arange(60)), np.arange(60) / 60])
+    >>> y = np.where(X[:, 0] + X[:, 2] > 0.5, 1, -1)
+    >>> method = InvariantRelease(learner="svm", variance=100.0, bounds=(-1, 1), random_state=1)
+    >>> released = method.release(X, y)
+    >>> exposure = method.exposure_
+    >>> exposure.leverage.shape, bool(exposure.leaned_on.any())
+    ((60,), True)
     """
 
     leverage: Floats

@@ -77,6 +77,14 @@ class PartitionedTable:
     Reference
     ---------
     docs/howto/release-with-spark.md
+
+    Examples
+    --------
+    >>> from discreet import Column, ErrorFloor, GaussianRelease, Schema
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90)])
+    >>> table = PartitionedTable("rows/*.parquet", schema, "private", master="local[2]")  # doctest: +SKIP
+    >>> method = GaussianRelease(privacy=ErrorFloor(age=9), schema=schema)
+    >>> done = method.publish_parts(table, "made")  # doctest: +SKIP
     """
 
     def __init__(

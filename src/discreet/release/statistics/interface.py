@@ -38,6 +38,16 @@ class StatisticResult(QueryResult):
     Reference
     ---------
     docs/explanation/theorems/synthetic.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet.noise_law import ColumnLaw, GaussianLaw, NoiseLaw
+    >>> from discreet.release.statistics import RowStatistics
+    >>> law = NoiseLaw(columns=[ColumnLaw(name="age", lower=0, upper=100, law=GaussianLaw(variance=400.0))])
+    >>> result = RowStatistics(law, lambda: {"age": np.linspace(0, 100, 1001)}).mean("age")
+    >>> result.interval().lower < result.value < result.interval().upper, result.cost
+    (True, ())
     """
 
     basis: Basis
@@ -74,6 +84,15 @@ class ReleaseStatistics(ABC):
 
     Conditions are those of queries: ``occupation = 'Sales' AND age >= 30``, with AND, OR, NOT, IN, BETWEEN
     and IS NULL. All of it is computed from what was published, and costs nothing.
+
+    Examples
+    --------
+    >>> from discreet import Column, Schema, load_release, publish
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])
+    >>> rows = {"age": [20, 35, 50, 65] * 250}
+    >>> done = publish(rows, schema=schema, protect={"age": 14}, ledger=False, out="made")
+    >>> isinstance(load_release(done.public), ReleaseStatistics)
+    True
     """
 
     @abstractmethod

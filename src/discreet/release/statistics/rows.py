@@ -147,6 +147,15 @@ class RowStatistics(ReleaseStatistics):
     Reference
     ---------
     docs/explanation/theorems/synthetic.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from discreet.noise_law import ColumnLaw, GaussianLaw, NoiseLaw
+    >>> law = NoiseLaw(columns=[ColumnLaw(name="age", lower=0, upper=100, law=GaussianLaw(variance=400.0))])
+    >>> result = RowStatistics(law, lambda: {"age": np.linspace(0, 100, 1001)}).mean("age")
+    >>> round(result.value, 1)
+    50.0
     """
 
     def __init__(self, law: NoiseLaw, rows: Callable[[], Mapping[str, AnyArray]]) -> None:

@@ -70,6 +70,16 @@ class PublishedTable(ReleaseStatistics):
     Reference
     ---------
     docs/explanation/theorems/noise-aware.md
+
+    Examples
+    --------
+    >>> from discreet import Column, Schema, load_release, publish
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])
+    >>> rows = {"age": [20, 35, 50, 65] * 250}
+    >>> done = publish(rows, schema=schema, protect={"age": 14}, ledger=False, out="made")
+    >>> release = load_release(done.public)
+    >>> 35 < release.mean("age").value < 50
+    True
     """
 
     path: Path

@@ -63,6 +63,14 @@ def write_report(path: str | Path, statement: Statement, findings: Findings) -> 
     Reference
     ---------
     How to read it: ``docs/howto/read-a-report.md``.
+
+    Examples
+    --------
+    >>> from discreet import Column, Schema, publish
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90, measure="years")])
+    >>> rows = {"age": [20, 35, 50, 65] * 250}
+    >>> done = publish(rows, schema=schema, protect={"age": 14}, ledger=False, out="made")
+    >>> write_report("report.html", done.statement, done.findings)
     """
     Path(path).write_bytes(_report_page(statement, findings).encode())
 

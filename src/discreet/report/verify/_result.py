@@ -49,6 +49,15 @@ class Verification:
     -------
     Made from the published folder alone, it may be shown to anyone. With a key and a source, nothing is
     quoted from the source either; where the two tables differ is named by row and column.
+
+    Examples
+    --------
+    >>> from discreet import Column, Schema, publish, verify
+    >>> schema = Schema(columns=[Column("age", type="integer", lower=17, upper=90)])
+    >>> rows = {"age": [20, 35, 50, 65] * 250}
+    >>> done = publish(rows, schema=schema, protect={"age": 14}, ledger=False, out="made")
+    >>> verify("made/public").ok
+    True
     """
 
     folder: str
