@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PROGRAM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))),
     None,
 )
+_AXE_PACKAGE = importlib.util.find_spec("axe_core_python")
+AXE = (
+    Path(_AXE_PACKAGE.origin).with_name("axe.min.js")
+    if _AXE_PACKAGE is not None and _AXE_PACKAGE.origin
+    else None
+)
+"""The script of axe-core, which checks pages for accessibility; None if it is not installed."""
+
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -175,6 +184,20 @@ class Browser:
         if "exceptionDetails" in result:
             raise RuntimeError(str(result["exceptionDetails"]))
         return result["result"].get("value")
+
+    def violations(self) -> list[str]:
+        """Return the rules of axe that the page breaks, each with the elements that break it."""
+        if not self.run("typeof axe === 'object'"):
+            self.run(AXE.read_text(encoding="utf-8") if AXE is not None else "")
+        found = self.call(
+            "Runtime.evaluate",
+            expression="axe.run().then((done) => done.violations.map((one) => "
+            "`${one.id}: ${one.nodes.map((node) => node.html.slice(0, 120)).join(' | ')}`))",
+            awaitPromise=True,
+            returnByValue=True,
+        )
+        broken: list[str] = found["result"]["value"]
+        return broken
 
     def press(self, key: str, code: int) -> None:
         """Press and release a key."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from discreet.cli.completion import complete
+from discreet.query.language.completion import complete
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

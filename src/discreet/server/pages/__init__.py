@@ -2,8 +2,8 @@
 
 ``forms`` parses what a browser sends; ``page`` turns a request into a page, and has login and static files;
 ``budget``, ``columns`` and ``answer`` present budgets, columns and answers as text and charts; ``history``
-recalls past answers by their receipts; ``trial`` answers from dummy rows; ``catalogue`` lists data sets;
-``ask`` and ``curator`` are the pages of analysts and curators.
+recalls past answers by their receipts; ``trial`` answers from dummy rows; ``completion`` suggests words;
+``catalogue`` lists data sets; ``ask`` and ``curator`` are the pages of analysts and curators.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from discreet.server.pages import ask, catalogue, curator, history, page
+from discreet.server.pages import ask, catalogue, completion, curator, history, page
 from discreet.server.pages.page import page_endpoint
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def router(service: Service) -> APIRouter:
         ("/ask", "POST", ask.ask),
         ("/refine", "POST", ask.refine),
         ("/price", "POST", ask.price),
+        ("/complete", "GET", completion.suggestions),
         ("/answers/{receipts}", "GET", ask.answer_page),
         ("/answers/{receipts}/answer.{ending}", "GET", ask.answer_file),
         ("/history", "GET", history.history_page),

@@ -52,6 +52,7 @@ _ASSETS = {
     "style.css": (resources.files("discreet.report") / "templates" / "style.css", "text/css"),
     "pages.css": (_HERE / "static" / "pages.css", "text/css"),
     "pages.js": (_HERE / "static" / "pages.js", "text/javascript"),
+    "completion.js": (_HERE / "static" / "completion.js", "text/javascript"),
     "icon.svg": (_HERE / "static" / "icon.svg", "image/svg+xml"),
 }
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from discreet.cli.completion import AGGREGATES, complete
 from discreet.cli.prompt import HELP
+from discreet.query.language.completion import AGGREGATES, complete
 from discreet.query.language.query import parse_query
 from discreet.schema import Column, Schema
 
