@@ -126,19 +126,6 @@ def test_an_owner_called_total_is_not_the_total(place: str) -> None:
     ledger.close()
 
 
-def test_an_owners_limit_is_set_before_the_first_charge(place: str) -> None:
-    ledger = Ledger.open(place)
-    ledger.set_owner_limit("ann", PureDP(epsilon=1))
-    ledger.set_owner_limit("ann", PureDP(epsilon=0.1))
-    ledger.charge(TENTH, owner="ann")
-    with pytest.raises(LedgerError, match="before the first charge"):
-        ledger.set_owner_limit("ann", PureDP(epsilon=2))
-    with pytest.raises(BudgetExceeded):
-        ledger.charge(TENTH, owner="ann")
-    ledger.check()
-    ledger.close()
-
-
 def test_a_repeated_question_is_free_and_has_one_answer(
     place: str, reopen: Callable[[Ledger], Ledger]
 ) -> None:

@@ -137,7 +137,6 @@ def test_a_tail_cut_off_with_its_totals_is_found_by_a_receipt(
 
 
 ANOTHER_START = '{"type":"open","format":1,"caps":null,"owner_caps":null}'
-LATE_LIMIT = '{"type":"owner limit","owner":"ann","caps":null}'
 TOO_MUCH = (
     '{"type":"charge","question":null,"owner":null,"scopes":["total"],'
     '"promises":[{"kind":"pure-dp","epsilon":0.9}]}'
@@ -156,7 +155,7 @@ CHARGED_UNDER_A_KEY = (
 )
 NAMELESS = '{"type":"bind","dataset":3}'
 FORGED = [
-    '{"type":"refund"}', "[]", "{", ANOTHER_START, LATE_LIMIT, TOO_MUCH, NO_TOTAL, SECOND_ANSWER, KEY_AGAIN,
+    '{"type":"refund"}', "[]", "{", ANOTHER_START, TOO_MUCH, NO_TOTAL, SECOND_ANSWER, KEY_AGAIN,
     KEY_OF_NOTHING, KEY_OF_AN_ANSWER, KEY_OF_ANOTHER, CHARGED_UNDER_A_KEY, NAMELESS,
 ]  # fmt: skip
 

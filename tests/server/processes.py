@@ -87,7 +87,7 @@ class Served:
         finally:
             access.close()
 
-    def _no_limit(self, dataset: str, name: str, limit: Promise) -> None:
+    def _no_limit(self, by: str, dataset: str, name: str, limit: Promise) -> None:
         raise AssertionError("no token here has a limit of its own")
 
     def start(self) -> None:

@@ -286,7 +286,7 @@ def test_the_schema_is_public_to_whoever_may_ask(shared_service: RunningService)
     assert told["schema"] == SCHEMA.to_dict()
     assert (told["n_rows"], told["unit"], told["neighbors"]) == (ROWS, "person", "replace-one")
     assert told["digest"] == SCHEMA.digest
-    assert "even if all of them do" in told["collusion"]
+    assert "even if all analysts pool" in told["collusion"]
 
 
 def test_history_is_ones_own_with_questions_and_answers(service: RunningService) -> None:

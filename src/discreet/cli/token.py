@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
+    from discreet.server.allocations import Allocations
     from discreet.server.config import Config
     from discreet.server.credentials import TokenAdmin
     from discreet.server.dataset_config import DatasetConfig
@@ -29,6 +30,17 @@ ConfigFile = Annotated[
     Path, typer.Option("--config", help="The configuration of the service.", envvar="DISCREET_CONFIG")
 ]
 Name = Annotated[str, typer.Argument(help="Name of the bearer, whose queries are charged to it.")]
+Names = Annotated[
+    list[str],
+    typer.Argument(help="Names of the bearers, whose queries are charged to them.", metavar="NAME..."),
+]
+Epsilon = Annotated[float | None, typer.Option(help="A limit for each name, inside that of the data set.")]
+Delta = Annotated[float | None, typer.Option(help="Goes with --epsilon.")]
+Rho = Annotated[
+    float | None, typer.Option(help="Instead: a limit in zero-concentrated differential privacy.")
+]
+Mu = Annotated[float | None, typer.Option(help="Instead: a limit in Gaussian differential privacy.")]
+Queries = Annotated[int | None, typer.Option(help="With --epsilon and --delta: maximum number of queries.")]
 Role = Literal["analyst", "curator", "operator"]
 DatasetOption = Annotated[
     str | None,
@@ -43,38 +55,74 @@ _DEFAULT = Path("config.yaml")
 
 @app.command()
 def create(
-    name: Name,
+    names: Names,
     config: ConfigFile = _DEFAULT,
     dataset: DatasetOption = None,
     role: RoleOption = "analyst",
     days: Annotated[int, typer.Option(help="Days until it expires.", min=1, max=3660)] = 90,
-    epsilon: Annotated[
-        float | None, typer.Option(help=("A limit for this bearer, which cannot be changed later."))
-    ] = None,
-    delta: Annotated[float | None, typer.Option(help="Goes with --epsilon.")] = None,
-    rho: Annotated[
-        float | None, typer.Option(help=("Instead: a limit in zero-concentrated differential privacy."))
-    ] = None,
-    mu: Annotated[
-        float | None, typer.Option(help="Instead: a limit in Gaussian differential privacy.")
-    ] = None,
-    queries: Annotated[
-        int | None, typer.Option(help="With --epsilon and --delta: maximum number of queries.")
-    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    mu: Mu = None,
+    queries: Queries = None,
 ) -> None:
-    """Create a token with a grant and print it once; it cannot be shown again.
+    """Create a token with a grant for each name and print it once; it cannot be shown again.
 
-    It opens all data sets that are granted to its bearer.
+    It opens all data sets that are granted to its bearer. For several names each line has a name, a tab and a
+    token; if one of them cannot be created, none is.
     """
     numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "queries": queries}
     with _open_tokens(config) as (tokens, settings):
-        granted, limit = _dataset(settings, dataset, role), None
-        if any(value is not None for value in numbers.values()):
-            from discreet.server.dataset import load_schema
+        granted = _dataset(settings, dataset, role)
+        limit = _limit(settings, granted, numbers)
+        made = tokens.create_all(operator_name(), names, days=days, dataset=granted, role=role, limit=limit)
+    write_out(
+        "".join(f"{token}\n" if len(made) == 1 else f"{name}\t{token}\n" for name, token in made.items())
+    )
 
-            limit = options.make_promise(load_schema(_entry(settings, granted)), **numbers)
-        token = tokens.create(operator_name(), name, days=days, dataset=granted, role=role, limit=limit)
-    write_out(token + "\n")
+
+@app.command()
+def limit(
+    name: Annotated[str, typer.Argument(help="Name of the bearer, or of the group with --group.")],
+    config: ConfigFile = _DEFAULT,
+    dataset: DatasetOption = None,
+    group: Annotated[
+        bool, typer.Option("--group", help="The limit of a group, which its members share.")
+    ] = False,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    mu: Mu = None,
+    queries: Queries = None,
+) -> None:
+    """Raise or lower the limit of a name or a group; without a number, remove it.
+
+    The limit of the data set stays as it is. What was spent before counts under the new limit too.
+    """
+    numbers: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mu": mu, "rho": rho, "queries": queries}
+    settings = load_config(config)
+    entry = _entry(settings, _dataset(settings, dataset, "analyst"))
+    with _open_allocations(settings, entry) as allocations:
+        promise = _limit(settings, entry.name, numbers)
+        allocations.set_limit(operator_name(), "group" if group else "analyst", name, promise)
+    write_out(f"{name}: {'no limit of its own' if promise is None else promise} at {entry.name}.\n")
+
+
+@app.command()
+def group(
+    name: Name,
+    group: Annotated[
+        str | None, typer.Argument(help="Name of the group; leave it out to leave the group.")
+    ] = None,
+    config: ConfigFile = _DEFAULT,
+    dataset: DatasetOption = None,
+) -> None:
+    """Put a name into a group, instead of the one it is in; what it spends from then on counts there too."""
+    settings = load_config(config)
+    entry = _entry(settings, _dataset(settings, dataset, "analyst"))
+    with _open_allocations(settings, entry) as allocations:
+        allocations.set_group(operator_name(), name, group)
+    write_out(f"{name}: {'in no group' if group is None else f'in the group {group}'} at {entry.name}.\n")
 
 
 @app.command(name="list")
@@ -193,13 +241,31 @@ def open_ledgers(settings: "Config") -> "Iterator[dict[str, Ledger]]":
         }
 
 
-def _set_limit(settings: "Config", dataset: str, name: str, limit: "Promise") -> None:
+def _set_limit(settings: "Config", by: str, dataset: str, name: str, limit: "Promise") -> None:
     """Set the limit of one bearer in the ledger of a data set."""
+    with _open_allocations(settings, settings.datasets[dataset]) as allocations:
+        allocations.set_limit(by, "analyst", name, limit)
+
+
+@contextmanager
+def _open_allocations(settings: "Config", entry: "DatasetConfig") -> "Iterator[Allocations]":
+    """Open the ledger of a data set, and yield the limits of analysts and groups in it."""
+    from discreet.server.allocations import Allocations
+    from discreet.server.audit_log import ServiceLog
     from discreet.server.dataset import load_schema, open_ledger
 
-    entry = settings.datasets[dataset]
     with open_ledger(entry, load_schema(entry)) as ledger:
-        ledger.set_owner_limit(name, limit, rule=entry.rule, order=entry.order)
+        yield Allocations(ledger, ServiceLog(settings.audit_log), entry)
+
+
+def _limit(settings: "Config", dataset: str, numbers: dict[str, Any]) -> "Promise | None":
+    """Return the limit that options name, about the unit of a data set; None if they name none."""
+    if all(value is None for value in numbers.values()):
+        return None
+    from discreet.server.dataset import load_schema
+
+    promise: Promise = options.make_promise(load_schema(_entry(settings, dataset)), **numbers)
+    return promise
 
 
 def operator_name() -> str:

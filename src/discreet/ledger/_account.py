@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, LedgerTampered, PromiseError
 from discreet.ledger._caps import Caps, write_caps
-from discreet.ledger.records import TOTAL, dataset_scope, owner_scope, scope_name
+from discreet.ledger.records import (
+    TOTAL,
+    charge_scopes,
+    dataset_scope,
+    group_scope,
+    member_mark,
+    missing_row_error,
+    owner_scope,
+    scope_name,
+)
 from discreet.privacy.composition import Spending
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, Promise, PureDP
 from discreet.privacy.receipt import canonical
@@ -243,12 +252,13 @@ class ChargeTotals:
         # Equal texts parse to equal totals, so the cache never goes stale: the database stays the only place
         # where totals are kept. Threads share it: each step is one operation.
         self._parsed: dict[str, Spending] = {}
+        self._members: dict[str, tuple[int, str | None]] = {}
 
     def caps_and_spending(self, transaction: Transaction, scope: str) -> tuple[Caps | None, Spending]:
         """Return caps and spending of a scope."""
         total = transaction.total(scope)
         if total is None:
-            return self._owner_caps, Spending()
+            return self._owner_caps if scope.startswith(owner_scope("")) else None, Spending()
         return self._parse(scope, *total)
 
     def account(self, transaction: Transaction, owner: str | None) -> Account:
@@ -268,9 +278,38 @@ class ChargeTotals:
         total = self.account(transaction, None)
         if dataset is None:
             return total
-        own = Account(*self.caps_and_spending(transaction, dataset_scope(dataset)))
-        shares = [-1.0 if one.used is None else one.used["share"] or 0.0 for one in (own, total)]
-        return own if shares[0] >= shares[1] else total
+        return nearest(Account(*self.caps_and_spending(transaction, dataset_scope(dataset))), total)
+
+    def nearest_own(self, transaction: Transaction, owner: str) -> Account:
+        """Return the account that is nearer to its limit: of an owner, or of the owner's group."""
+        own, group = self.account(transaction, owner), self.group(transaction, owner)
+        if group is None:
+            return own
+        return nearest(own, Account(*self.caps_and_spending(transaction, group_scope(group))))
+
+    def all_accounts(
+        self, transaction: Transaction, owner: str | None, dataset: str | None
+    ) -> dict[str, Account]:
+        """Return every account that a charge to an owner is taken from, by its scope."""
+        group = None if owner is None else self.group(transaction, owner)
+        scopes = charge_scopes(owner, known=False, dataset=dataset, group=group)
+        return {scope: Account(*self.caps_and_spending(transaction, scope)) for scope in scopes}
+
+    def group(self, transaction: Transaction, owner: str) -> str | None:
+        """Return the group that an owner is in; None for none."""
+        seq = transaction.mark(member_mark(owner))
+        if seq is None:
+            return None
+        row = transaction.row(seq)
+        if row is None:
+            raise missing_row_error(seq)
+        group: str | None = row.content["group"]
+        self._members[owner] = seq, group
+        return group
+
+    def expected_group(self, owner: str) -> tuple[int, str | None] | None:
+        """Return row and group of an owner as last seen, so that they are read together with the rest."""
+        return self._members.get(owner)
 
     def owners(self, transaction: Transaction) -> dict[str, Spending]:
         """Return the spending of each owner, by name; zero for an owner who only has a limit."""
@@ -291,7 +330,11 @@ class ChargeTotals:
         """Add the cost of a charge to the spending of a scope, or refuse it."""
         caps, before = self.caps_and_spending(transaction, scope)
         # A data set is all that its analysts know of: its limit and that of its people are the total.
-        name = scope.removeprefix(owner_scope("")) if scope.startswith(owner_scope("")) else TOTAL
+        name = TOTAL
+        if scope.startswith(owner_scope("")):
+            name = scope.removeprefix(owner_scope(""))
+        elif scope.startswith(group_scope("")):
+            name = f"group {scope.removeprefix(group_scope(''))}"
         caps, after = spend(caps, before, promises, planned, scope=name)
         text = canonical(after.to_dict())
         transaction.put_total(scope, _caps_text(caps), text)
@@ -315,6 +358,18 @@ class ChargeTotals:
         if len(self._parsed) >= _CACHE_SIZE:
             self._parsed.clear()
         self._parsed[text] = spent
+
+
+def nearest(one: Account, other: Account) -> Account:
+    """Return the account of which a larger share is used; the first of two equal ones."""
+    shares = [-1.0 if account.used is None else account.used["share"] or 0.0 for account in (one, other)]
+    return one if shares[0] >= shares[1] else other
+
+
+def spending_under(caps: Caps | None, charges: Iterable[tuple[Promise, ...]]) -> Spending:
+    """Return what charges come to under caps, which count them at an order of their own."""
+    order = None if caps is None else caps.order
+    return sum((promise_cost(promises, order) for promises in charges), Spending())
 
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)

@@ -28,7 +28,9 @@ from discreet.ledger.records import (
     TOTAL,
     answer_key,
     charge_scopes,
+    group_scope,
     make_receipt,
+    member_mark,
     missing_row_error,
     request_mark,
 )
@@ -78,17 +80,21 @@ class Charge:
     def read_set(self) -> ReadSet:
         """Entries that every charge reads; a repeat reads more."""
         owner, question, request = self.body["owner"], self.body["question"], self.body.get("request")
+        member = None if owner is None else self.totals.expected_group(owner)
+        group = None if member is None else member[1]
+        marks = [] if owner is None else [member_mark(owner)]
         return ReadSet(
-            scopes=tuple(self.body["scopes"]),
+            rows=() if member is None else (member[0],),
+            scopes=(*self.body["scopes"], *(() if group is None else (group_scope(group),))),
             questions=() if question is None else (question,),
-            marks=() if request is None else (request_mark(owner, request),),
+            marks=tuple(marks if request is None else [*marks, request_mark(owner, request)]),
         )
 
     def __call__(self, transaction: Transaction) -> Receipt:
         """Return the receipt of the charge, or of an earlier one that paid for the same, or refuse."""
         receipt, owner = self._find_or_charge(transaction), self.body["owner"]
         total = self.totals.nearest_total(transaction, self.body.get("dataset"))
-        own = total if owner is None else self.totals.account(transaction, owner)
+        own = total if owner is None else self.totals.nearest_own(transaction, owner)
         return dataclasses.replace(receipt, accounts=(own, total))
 
     def _find_or_charge(self, transaction: Transaction) -> Receipt:
@@ -106,9 +112,13 @@ class Charge:
                     self._record_request(transaction, request, earlier)
                 return earlier
         body, text = self.body, self.text
+        group = None if owner is None else self.totals.group(transaction, owner)
         if paid:
             self._check_plan(transaction)
-            body = body | {"scopes": charge_scopes(owner, known=True)}  # of the owner alone
+        if paid or group is not None:
+            # A question that was paid for is charged to the owner and the owner's group alone.
+            scopes = charge_scopes(owner, known=bool(paid), dataset=body.get("dataset"), group=group)
+            body = body | {"scopes": scopes}
             text = canonical(body)
         # Spent before the row is appended: a refusal leaves no row.
         self._spend(transaction, body["scopes"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from discreet.arguments import checked_arguments
 from discreet.errors import LedgerError
-from discreet.ledger._caps import write_caps
+from discreet.ledger._allocations import SetAllocation, SetGroup
 from discreet.ledger._charges import (
     Details,
     StoreAnswer,
@@ -16,20 +16,16 @@ from discreet.ledger._charges import (
     check_texts,
     make_charge,
 )
-from discreet.ledger._opening import OpenDataset, back_up, make_caps, open_ledger, open_store
+from discreet.ledger._opening import BindDataset, OpenDataset, back_up, make_caps, open_ledger, open_store
 from discreet.ledger._opening import restore as restore_backup
 from discreet.ledger._reading import LedgerReader
 from discreet.ledger._store import unwrap
 from discreet.ledger.records import (
-    DATASET_MARK,
     LogAnchor,
     find_anchor,
     log_mark,
-    missing_row_error,
     other_mark,
-    owner_scope,
 )
-from discreet.privacy.composition import Spending
 from discreet.privacy.promises import Promise
 from discreet.privacy.receipt import canonical, now
 
@@ -299,32 +295,52 @@ class Ledger(LedgerReader):
     def set_owner_limit(
         self, owner: str, limit: Promise | None, *, rule: Rule = "mixed", order: float | None = None
     ) -> None:
-        """Set a limit for one owner, before the owner's first charge.
+        """Set the limit of one owner, or change it: an allocation inside the limit of the ledger.
 
         Parameters
         ----------
         owner : str
             Name of the owner, as for :meth:`charge`.
         limit : Promise, optional
-            Promise that the owner's charges must keep; None is no limit.
+            Limit of all charges of the owner, earlier ones included; None is no limit.
         rule, order
             As for :meth:`open`.
+
+        Privacy
+        -------
+        Only the limit of the ledger is a promise, and it never changes. Once the limit of an owner was
+        changed after a charge, :meth:`guarantee` of that owner is the ledger's.
         """
         check_texts(owner=owner)
-        caps = make_caps(limit, rule, order)
-        scope, when = owner_scope(owner), now()
+        self._write(SetAllocation("owner", owner, make_caps(limit, rule, order), now()))
 
-        def set_limit(transaction: Transaction) -> None:
-            if self._totals.caps_and_spending(transaction, scope)[1].charges:
-                raise LedgerError(
-                    f"limit of owner {owner!r} must be set before the first charge, and there are "
-                    "charges. Caps are fixed before any answer is seen."
-                )
-            values = None if caps is None else caps.to_dict()
-            transaction.append(when, canonical({"type": "owner limit", "owner": owner, "caps": values}))
-            transaction.put_total(scope, write_caps(caps), canonical(Spending().to_dict()))
+    def set_group_limit(
+        self, group: str, limit: Promise | None, *, rule: Rule = "mixed", order: float | None = None
+    ) -> None:
+        """Set or change the limit of a group: what its members may spend together, whoever they are.
 
-        self._write(set_limit)
+        Parameters
+        ----------
+        group : str
+            Name of the group.
+        limit, rule, order
+            As for :meth:`set_owner_limit`, of all charges of its members while they are in it.
+        """
+        check_texts(group=group)
+        self._write(SetAllocation("group", group, make_caps(limit, rule, order), now()))
+
+    def set_group(self, owner: str, group: str | None) -> None:
+        """Put an owner into a group, instead of the one before; later charges count against the group too.
+
+        Parameters
+        ----------
+        owner : str
+            Name of the owner, as for :meth:`charge`.
+        group : str, optional
+            Name of the group; None takes the owner out of the group.
+        """
+        check_texts(owner=owner, group=group)
+        self._write(SetGroup(owner, group, now()))
 
     def bind(self, dataset: str) -> None:
         """Record the name of the ledger's data set, or check that the recorded one is the same.
@@ -335,20 +351,7 @@ class Ledger(LedgerReader):
             The ledger is about another data set: charges against one would use up the other's limit.
         """
         check_texts(dataset=dataset)
-        when = now()
-
-        def find_or_record(transaction: Transaction) -> str:
-            seq = transaction.mark(DATASET_MARK)
-            if seq is None:
-                row = transaction.append(when, canonical({"type": "bind", "dataset": dataset}))
-                transaction.put_mark(DATASET_MARK, row.seq)
-                return dataset
-            bound = transaction.row(seq)
-            if bound is None:
-                raise missing_row_error(seq)
-            return str(bound.content["dataset"])
-
-        recorded = self._write(find_or_record)
+        recorded = self._write(BindDataset(dataset, now()))
         if recorded != dataset:
             raise LedgerError(
                 f"dataset of Ledger.bind must be the one that the ledger {self.shown} is about, "

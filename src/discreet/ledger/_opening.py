@@ -20,6 +20,7 @@ from discreet.ledger._sqlite import Memory, SqliteFile
 from discreet.ledger._verification import check_record
 from discreet.ledger.postgres_schema import is_postgres
 from discreet.ledger.records import (
+    DATASET_MARK,
     FORMAT,
     START,
     TOTAL,
@@ -129,6 +130,34 @@ class OpenDataset:
         if opened is None:
             raise missing_row_error(seq)
         _check_limit("dataset_limit", self.caps, opened.content["caps"])
+
+
+@dataclass(frozen=True, slots=True)
+class BindDataset:
+    """Operation that records the name of the ledger's data set unless there is one, and returns that name.
+
+    Attributes
+    ----------
+    dataset : str
+        Name of the data set.
+    when : str
+        Universal time for the row.
+    """
+
+    dataset: str
+    when: str
+
+    def __call__(self, transaction: Transaction) -> str:
+        """Return the name that is recorded, which is the given one at first."""
+        seq = transaction.mark(DATASET_MARK)
+        if seq is None:
+            row = transaction.append(self.when, canonical({"type": "bind", "dataset": self.dataset}))
+            transaction.put_mark(DATASET_MARK, row.seq)
+            return self.dataset
+        bound = transaction.row(seq)
+        if bound is None:
+            raise missing_row_error(seq)
+        return str(bound.content["dataset"])
 
 
 def make_caps(limit: Promise | None, rule: Rule, order: float | None) -> Caps | None:

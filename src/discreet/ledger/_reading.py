@@ -6,17 +6,20 @@ import itertools
 from typing import TYPE_CHECKING
 
 from discreet.errors import LedgerError, LedgerTampered
-from discreet.ledger._account import ChargeTotals
+from discreet.ledger._account import Account, ChargeTotals
+from discreet.ledger._allocations import read_groups
 from discreet.ledger._charges import check_receipt
 from discreet.ledger._verification import check_record
 from discreet.ledger.records import (
     Entry,
     LogAnchor,
     anchored_logs,
+    changed_mark,
     dataset_scope,
     find_anchor,
     find_entry,
     find_position,
+    group_scope,
     hash_row,
     iter_charges,
     make_entry,
@@ -29,7 +32,6 @@ from discreet.privacy.promises import NoPromise, Promise
 if TYPE_CHECKING:
     from typing import Any, Self
 
-    from discreet.ledger._account import Account
     from discreet.ledger._opening import Opening
     from discreet.ledger._store import Store
     from discreet.ledger.transaction import Transaction
@@ -100,15 +102,42 @@ class LedgerReader:
         """Return caps and spending of several owners, None being the total, read at one moment.
 
         Where several data sets share the ledger, the total is that of the data set or that of all of them,
-        whichever is nearer to its limit.
+        whichever is nearer to its limit; likewise an owner who is in a group has the account of the group if
+        it is nearer.
         """
         with self._store.read() as transaction:
             return [
                 self._totals.nearest_total(transaction, self.dataset)
                 if owner is None
-                else self._totals.account(transaction, owner)
+                else self._totals.nearest_own(transaction, owner)
                 for owner in owners
             ]
+
+    def charged_accounts(self, owner: str | None) -> dict[str, Account]:
+        """Return every account that a charge to an owner is taken from, by its scope, read at one moment.
+
+        Parameters
+        ----------
+        owner : str, optional
+            Name of the owner; None for a charge to the total alone.
+        """
+        with self._store.read() as transaction:
+            return self._totals.all_accounts(transaction, owner, self.dataset)
+
+    def group_of(self, owner: str) -> str | None:
+        """Return the group that an owner is in; None for none."""
+        with self._store.read() as transaction:
+            return self._totals.group(transaction, owner)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return the members of every group, by its name."""
+        with self._store.read() as transaction:
+            return read_groups(transaction)
+
+    def group_account(self, group: str) -> Account:
+        """Return caps and spending of a group; without caps if it has no limit."""
+        with self._store.read() as transaction:
+            return Account(*self._totals.caps_and_spending(transaction, group_scope(group)))
 
     def shared_account(self) -> Account | None:
         """Return caps and spending of all data sets that share the ledger; None if it has one alone."""
@@ -124,9 +153,16 @@ class LedgerReader:
         -------
         This is the limit, if there is one, for the columns that every charge protected. Without a limit
         nothing is guaranteed in advance, and the result is :class:`NoPromise`; :meth:`spent` adds up fixed
-        charges. The same holds if the charges exceed the limit, as a changed total would let them.
+        charges. The same holds if the charges exceed the limit, as a changed total would let them. For an
+        owner whose limit was changed after a charge it is that of the ledger: a limit that may follow
+        answers promises nothing.
         """
-        (account,) = self.accounts(owner)
+        with self._store.read() as transaction:
+            scope = scope_name(owner)
+            if owner is None or transaction.mark(changed_mark(scope)) is not None:
+                account = self._totals.nearest_total(transaction, self.dataset)
+            else:
+                account = self._totals.account(transaction, owner)
         caps, spent = account.caps, account.spent
         if caps is None:
             return NoPromise("the ledger has no limit, so nothing bounds what is charged next")

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, LedgerTampered
-from discreet.ledger._account import spend
+from discreet.ledger._account import spend, spending_under
 from discreet.ledger._caps import Caps, read_caps, write_caps
 from discreet.ledger.records import (
     DATASET_MARK,
@@ -14,10 +14,13 @@ from discreet.ledger.records import (
     TOTAL,
     LedgerRow,
     LogAnchor,
+    changed_mark,
     charge_scopes,
     dataset_mark,
     dataset_scope,
+    group_scope,
     log_mark,
+    member_mark,
     other_mark,
     owner_scope,
     request_mark,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet.ledger.transaction import Transaction
+    from discreet.privacy.promises import Promise
 
 
 class Replay:
@@ -51,6 +55,7 @@ class Replay:
     """
 
     def __init__(self) -> None:
+        """Begin before the first row."""
         self.spent: dict[str, Spending] = {}
         self.caps: dict[str, Caps | None] = {}
         self.paid: dict[tuple[str, str], int] = {}
@@ -60,6 +65,8 @@ class Replay:
         self._anchored: dict[str, int] = {}
         self._payers: dict[int, str | None] = {}
         self._owner_caps: Caps | None = None
+        self._groups: dict[str | None, str | None] = {}
+        self._charged: dict[str, list[tuple[Promise, ...]]] = {}  # by scopes of owners and groups
 
     def apply(self, row: LedgerRow) -> None:
         """Apply the step that a row records, under the caps as of that row."""
@@ -69,7 +76,12 @@ class Replay:
                 case "open":
                     self._open(row, content)
                 case "owner limit":
-                    self._limit(content)
+                    self._limit(row, owner_scope(content["owner"]), content)
+                case "group limit":
+                    self._limit(row, group_scope(content["group"]), content)
+                case "group":
+                    self._groups[content["owner"]] = content["group"]
+                    self.marks[member_mark(content["owner"])] = row.seq
                 case "charge":
                     self._charge(row, content)
                 case "answer":
@@ -100,12 +112,13 @@ class Replay:
         self.caps[TOTAL] = read_caps(content["caps"])
         self.spent[TOTAL] = Spending()
 
-    def _limit(self, content: Mapping[str, Any]) -> None:
-        scope = owner_scope(content["owner"])
-        if self.spent.get(scope, Spending()).charges:
-            raise ValueError("an owner's limit is set before the first charge")
+    def _limit(self, row: LedgerRow, scope: str, content: Mapping[str, Any]) -> None:
+        """Repeat the setting of a limit: under its caps the charges so far are counted anew."""
+        charges = self._charged.get(scope, ())
+        if charges:
+            self.marks[changed_mark(scope)] = row.seq
         self.caps[scope] = read_caps(content["caps"])
-        self.spent[scope] = Spending()
+        self.spent[scope] = spending_under(self.caps[scope], charges)
 
     def _charge(self, row: LedgerRow, content: Mapping[str, Any]) -> None:
         """Repeat a charge: its scopes, its cost under the caps, its payment and its mark."""
@@ -113,13 +126,24 @@ class Replay:
             tuple(map(promise_from_dict, content.get(name, ()))) for name in ("promises", "plan")
         )
         question, owner = content["question"], content["owner"]
-        scopes = charge_scopes(owner, known=question in self._known, dataset=content.get("dataset"))
+        scopes = charge_scopes(
+            owner,
+            known=question in self._known,
+            dataset=content.get("dataset"),
+            group=self._groups.get(owner),
+        )
         if not scopes or content["scopes"] != scopes:
             raise ValueError(f"it must charge {scopes}")
-        if any(scope not in self.caps for scope in scopes if scope != owner_scope(owner or "")):
+        own = owner_scope(owner or "")
+        allocated = {own, group_scope(self._groups.get(owner) or "")}
+        if any(scope not in self.caps for scope in scopes if scope not in allocated):
             raise ValueError("a data set is opened before its first charge")
         for scope in scopes:
-            caps = self.caps.setdefault(scope, self._owner_caps)
+            if scope in allocated:
+                self._charged.setdefault(scope, []).append(promises)
+            caps = self.caps.setdefault(
+                scope, self._owner_caps if scope == owner_scope(owner or "") else None
+            )
             before = self.spent.get(scope, Spending())
             self.caps[scope], self.spent[scope] = spend(caps, before, promises, planned, scope=scope)
         if question is not None:

@@ -257,6 +257,21 @@ def owner_scope(owner: str) -> str:
     return f"owner:{owner}"
 
 
+def group_scope(group: str) -> str:
+    """Return the scope of a group of owners."""
+    return f"group:{group}"
+
+
+def member_mark(owner: str) -> str:
+    """Return the mark of the last row that says which group an owner is in."""
+    return canonical(["group of", owner])
+
+
+def changed_mark(scope: str) -> str:
+    """Return the mark of the last row that changed the limit of a scope after its first charge."""
+    return canonical(["limit changed", scope])
+
+
 def scope_name(owner: str | None) -> str:
     """Return the scope of an owner, or the total's if there is none."""
     return TOTAL if owner is None else owner_scope(owner)
@@ -272,7 +287,9 @@ def dataset_mark(dataset: str) -> str:
     return canonical(["shared by", dataset])
 
 
-def charge_scopes(owner: str | None, *, known: bool, dataset: str | None = None) -> list[str]:
+def charge_scopes(
+    owner: str | None, *, known: bool, dataset: str | None = None, group: str | None = None
+) -> list[str]:
     """Return the scopes that a charge counts against, in a fixed order.
 
     Parameters
@@ -283,9 +300,12 @@ def charge_scopes(owner: str | None, *, known: bool, dataset: str | None = None)
         Whether the question was paid for before: then total and data set do not pay again.
     dataset : str, optional
         Data set of the charge, where several share the ledger; None otherwise.
+    group : str, optional
+        Group that the owner is in; None for none.
     """
     shared = [TOTAL] if dataset is None else [TOTAL, dataset_scope(dataset)]
-    return [*([] if known else shared), *([] if owner is None else [owner_scope(owner)])]
+    groups = [] if group is None else [group_scope(group)]
+    return [*([] if known else shared), *groups, *([] if owner is None else [owner_scope(owner)])]
 
 
 @dataclass(frozen=True, slots=True)

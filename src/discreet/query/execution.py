@@ -125,8 +125,8 @@ class QueryExecutor(StoredAnswers):
         return self._engine.row_seconds
 
     def accounts(self, owner: str | None) -> list[Account]:
-        """Return the budgets that a charge to an owner is taken from: the total, and that of the owner."""
-        return self.ledger.accounts(*{owner, None})
+        """Return every budget that a charge to an owner is taken from."""
+        return list(self.ledger.charged_accounts(owner).values())
 
     def _calibrate(
         self,

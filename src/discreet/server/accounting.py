@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.privacy import Spending
+from discreet.ledger.records import TOTAL, group_scope, owner_scope
+from discreet.privacy import GaussianDP, PureDP, Spending
 from discreet.query.costs import remaining_amounts
 from discreet.query.frames import spent_amounts
 from discreet.query.past_results import past_numbers, recall_results
@@ -16,7 +18,7 @@ from discreet.query.past_results import past_numbers, recall_results
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from discreet.ledger import Entry, Ledger
+    from discreet.ledger import Account, Entry, Ledger
     from discreet.privacy import Promise, Receipt
     from discreet.query import Answer, Database
     from discreet.server.callers import Caller
@@ -28,9 +30,10 @@ MAX_BYTES = 2**23
 """Maximum size of one page of a history, in bytes of JSON."""
 
 _COLLUSION = (
-    "An analyst's own limit assumes that analysts do not pool what they learn; the limit of the whole data "
-    "set holds even if all of them do."
+    "Limits of analysts and groups are allocations, which a curator may change. The limit of the whole data "
+    "set is the promise: it stays as it is, and holds even if all analysts pool what they learn."
 )
+_SMALL = ((GaussianDP(mu=1e-4),), (PureDP(epsilon=1e-5),))  # charges by which limits are compared
 
 
 _ALONE = (
@@ -41,6 +44,12 @@ _SHARED = (
     "All data sets of this service about {} share one limit: a question to any of them counts against it, "
     "and against the limit of its own data set."
 )
+
+
+def _room(account: Account) -> float:
+    """Return how many small charges an account still admits, to compare limits of different kinds."""
+    counts = [account.more(cost) for cost in _SMALL]
+    return max(math.inf if count is None else count for count in counts)
 
 
 class Accounting:
@@ -110,13 +119,24 @@ class Accounting:
 
     def budget(self, caller: Caller) -> dict[str, Any]:
         """Return limit, spending and what is left, for the caller and for all together."""
+        group = self._ledger.group_of(caller.name)
         return {
             "own": self.account(caller.name),
+            "group": None if group is None else {"name": group, **self.group_account(group)},
             "total": self.account(None),
             "people": self._people_account(),
+            "available": self._available(caller.name),
             "collusion": _COLLUSION,
             "composition": self.composition,
         }
+
+    def _available(self, owner: str) -> dict[str, Any]:
+        """Return the budget of which an owner can still spend the least, and whose it is."""
+        accounts = self._ledger.charged_accounts(owner)
+        scope = min(accounts, key=lambda scope: _room(accounts[scope]))
+        names = {TOTAL: "total", owner_scope(owner): "own"}
+        whose = names.get(scope, "group" if scope.startswith(group_scope("")) else "total")
+        return {"whose": whose, **self._describe(accounts[scope])}
 
     def _people_account(self) -> dict[str, Any] | None:
         """Return what all data sets about the same people have spent of their limit; None for one alone."""
@@ -134,9 +154,19 @@ class Accounting:
 
     def account(self, owner: str | None) -> dict[str, Any]:
         """Return limit, spending and what is left of one name, or of all together for None."""
-        (account,) = self._ledger.accounts(owner)
+        if owner is not None:
+            return self._describe(self._ledger.charged_accounts(owner)[owner_scope(owner)])
+        (account,) = self._ledger.accounts(None)
+        limit = None if account.caps is None else self._ledger.guarantee().to_dict()
+        return self._describe(account) | {"limit": limit}
+
+    def group_account(self, group: str) -> dict[str, Any]:
+        """Return limit, spending and what is left of a group."""
+        return self._describe(self._ledger.group_account(group))
+
+    def _describe(self, account: Account) -> dict[str, Any]:
         return {
-            "limit": None if account.caps is None else self._ledger.guarantee(owner).to_dict(),
+            "limit": None if account.caps is None else account.caps.limit.to_dict(),
             "spent": spent_amounts(account.spent, pooled=self._pooled),
             "left": account.left,
             "used": account.used,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hmac
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 from urllib.parse import urlsplit
 
+from discreet.errors import ParameterError
 from discreet.server.callers import EVERY, ROLES, check_grant, highest_role
 from discreet.server.errors import FOREIGN_FORM, ApiException
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from discreet.privacy import Promise
     from discreet.server.access import AccessStore
@@ -114,6 +115,16 @@ def is_same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
         return False
 
 
+class TokenDetails(TypedDict, total=False):
+    """Keyword arguments of a new token; see :meth:`TokenAdmin.create`."""
+
+    days: Required[float]
+    at: str
+    dataset: str | None
+    role: Role
+    limit: Promise | None
+
+
 class TokenAdmin:
     """Creates, rotates and revokes tokens, gives and withdraws grants, and records this in the audit log.
 
@@ -124,11 +135,12 @@ class TokenAdmin:
     audit_log : ServiceLog
         Log in which each change is recorded.
     set_limit : callable
-        Function of the names of a data set and of a bearer and of a promise, which limits the bearer there.
+        Function of who does this, of the names of a data set and of a bearer and of a promise, which limits
+        the bearer there.
     """
 
     def __init__(
-        self, access: AccessStore, audit_log: ServiceLog, set_limit: Callable[[str, str, Promise], None]
+        self, access: AccessStore, audit_log: ServiceLog, set_limit: Callable[[str, str, str, Promise], None]
     ) -> None:
         self._access = access
         self._audit_log = audit_log
@@ -165,7 +177,7 @@ class TokenAdmin:
         token = self._access.create(name, days=days, dataset=at, grants=grants)
         try:
             if limit is not None and dataset is not None:
-                self._set_limit(dataset, name, limit)
+                self._set_limit(by, dataset, name, limit)
             self._audit_log.write(
                 "token created", who=by, name=name, at=at, dataset=dataset, role=role if grants else None
             )
@@ -176,6 +188,29 @@ class TokenAdmin:
                 self._access.withdraw(name, dataset)
             raise
         return token
+
+    def create_all(self, by: str, names: Sequence[str], **details: Unpack[TokenDetails]) -> dict[str, str]:
+        """Create tokens for several names, all or none, and return them by name; they are shown once.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the bearers, each once.
+        by, **details
+            As for :meth:`create`, the same for all.
+        """
+        if len(set(names)) < len(names):
+            raise ParameterError("names of new tokens must all differ, and some do not. Give each once.")
+        made: dict[str, str] = {}
+        try:
+            for name in names:
+                made[name] = self.create(by, name, **details)
+        except BaseException:
+            # Also when interrupted: nobody has seen these tokens.
+            for name in made:
+                self.revoke(by, name, details.get("at", EVERY))
+            raise
+        return made
 
     def rotate(self, by: str, name: str, at: str = EVERY) -> str:
         """Replace the token of a name and return the new one; it is shown once."""

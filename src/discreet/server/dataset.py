@@ -21,6 +21,7 @@ from discreet.query.language import parse
 from discreet.query.language.query import build_query, parse_query
 from discreet.query.time_slots import Slots
 from discreet.server.accounting import Accounting
+from discreet.server.allocations import Allocations
 from discreet.server.api import requests
 from discreet.server.attack import BackgroundAttack
 from discreet.server.health import INTERVAL, Readiness
@@ -247,9 +248,9 @@ class Dataset:
             "composition": self.accounting.composition,
         }
 
-    def set_owner_limit(self, name: str, limit: Promise) -> None:
-        """Set the limit of one owner, before the owner's first charge."""
-        self.ledger.set_owner_limit(name, limit, rule=self._entry.rule, order=self._entry.order)
+    def allocations(self, audit_log: ServiceLog) -> Allocations:
+        """Return the limits of analysts and groups, whose changes go into an audit log."""
+        return Allocations(self.ledger, audit_log, self._entry)
 
     def dummy(self, n: int, seed: int) -> dict[str, list[Any]]:
         """Return dummy rows by column, drawn from the schema alone, without any charge.

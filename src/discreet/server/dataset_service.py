@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from discreet.server.query_service import QueryService
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from discreet.ledger import Entry
     from discreet.privacy import Promise
     from discreet.server.access import AccessStore
+    from discreet.server.allocations import Allocations
     from discreet.server.audit_log import ServiceLog
     from discreet.server.callers import Caller, Role
     from discreet.server.config import Config
@@ -200,6 +201,28 @@ class DatasetService(QueryService):
             by, name, days=days, at=self.name, dataset=self.name, role=role, limit=limit
         )
 
+    def create_tokens(
+        self,
+        by: str,
+        names: Sequence[str],
+        role: Role = "analyst",
+        *,
+        days: float = 90,
+        limit: Promise | None = None,
+    ) -> dict[str, str]:
+        """Create tokens for several names, all or none, and return them by name; they are shown once.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the bearers, each once.
+        by, role, days, limit
+            As for :meth:`create_token`, the same for all.
+        """
+        return self._tokens.create_all(
+            by, names, days=days, at=self.name, dataset=self.name, role=role, limit=limit
+        )
+
     def rotate_token(self, by: str, name: str) -> str:
         """Replace the token of a name that is valid here alone, and return the new one; it is shown once."""
         return self._tokens.rotate(by, name, self.name)
@@ -216,9 +239,25 @@ class DatasetService(QueryService):
         """Withdraw the role of a name on this data set; return whether it had one."""
         return self._tokens.withdraw(by, name, self.name)
 
-    def set_limit(self, name: str, limit: Promise) -> None:
-        """Set the limit of one bearer, before the bearer's first charge."""
-        self.dataset.set_owner_limit(name, limit)
+    @property
+    def allocations(self) -> Allocations:
+        """Limits of analysts and groups, and who is in which group."""
+        return self.dataset.allocations(self.audit_log)
+
+    def list_allocations(self) -> dict[str, Any]:
+        """Return limit, spending and what is left of every analyst and group."""
+        accounting, members = self.dataset.accounting, self.allocations.groups()
+        of = {name: group for group, names in members.items() for name in names}
+        names = {token["name"] for token in self.tokens()} | set(self.dataset.ledger.owners()) | set(of)
+        return {
+            "analysts": [
+                {"name": name, "group": of.get(name), **accounting.account(name)} for name in sorted(names)
+            ],
+            "groups": [
+                {"name": group, "members": members[group], **accounting.group_account(group)}
+                for group in sorted(members)
+            ],
+        }
 
     def close(self) -> None:
         """Close table and ledger."""

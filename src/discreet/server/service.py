@@ -69,8 +69,8 @@ class Service:
                 )
             self._resources = resources.pop_all()
 
-    def _set_limit(self, dataset: str, name: str, limit: Promise) -> None:
-        self.datasets[dataset].set_limit(name, limit)
+    def _set_limit(self, by: str, dataset: str, name: str, limit: Promise) -> None:
+        self.datasets[dataset].allocations.set_limit(by, "analyst", name, limit)
 
     def find(self, caller: Caller, name: str, role: Role = "analyst") -> DatasetService:
         """Return a data set for a caller who has a role on it, or a higher one.

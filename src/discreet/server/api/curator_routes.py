@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from discreet.server.api.route import Endpoint
 
 _TOKENS: TypeAdapter[Any] = TypeAdapter(requests.TokenRequest)
+_MANY_TOKENS: TypeAdapter[Any] = TypeAdapter(requests.TokensRequest)
+_ALLOCATION: TypeAdapter[Any] = TypeAdapter(requests.AllocationRequest)
 _STOP: TypeAdapter[Any] = TypeAdapter(requests.StopRequest)
 _PATIENCE = 60.0  # seconds that a program waits for an attack
 
@@ -58,6 +60,37 @@ async def change_token(request: Request, target: CuratorDataset) -> Response:
                 target.withdraw(curator, order.name)
                 return {}
         return {"revoked": target.revoke_token(curator, order.name)}
+
+    return json_response(await middleware_of(request).run_in_thread(work))
+
+
+async def create_tokens(request: Request, target: CuratorDataset) -> Response:
+    """Create tokens for several names."""
+    curator, body = request.state.caller.name, await read_json(request)
+
+    def work() -> bytes:
+        order = requests.parse_request(_MANY_TOKENS, body)
+        limit = requests.promise_from_request(order.limit, **target.dataset.promise_context)
+        with curator_errors():
+            made = target.create_tokens(curator, order.names, order.role, days=order.days, limit=limit)
+        return dump({"tokens": made})
+
+    return json_response(await middleware_of(request).run_in_thread(work))
+
+
+async def change_allocation(request: Request, target: CuratorDataset) -> Response:
+    """Set the limit of an analyst or a group, or the group of an analyst."""
+    curator, body = request.state.caller.name, await read_json(request)
+
+    def work() -> bytes:
+        order = requests.parse_request(_ALLOCATION, body)
+        with curator_errors():
+            if isinstance(order, requests.GroupAllocationRequest):
+                target.allocations.set_group(curator, order.name, order.group)
+            else:
+                limit = requests.promise_from_request(order.limit, **target.dataset.promise_context)
+                target.allocations.set_limit(curator, order.kind, order.name, limit)
+            return dump(target.list_allocations())
 
     return json_response(await middleware_of(request).run_in_thread(work))
 
@@ -145,6 +178,24 @@ def curator_routes() -> list[APIRoute]:
             description="Or give a name a role on the data set, or withdraw it.",
             method="POST", role="curator", body="TokenOrder", codes=READ_CODES,
             model=responses.TokenResponse,
+        ),
+        documented_route(
+            f"{DATASET}/curator/tokens/many", create_tokens, "Create tokens for several names",
+            description="All or none; each is valid at this data set alone.",
+            method="POST", role="curator", body="TokensOrder", codes=READ_CODES,
+            model=responses.TokenListResponse,
+        ),
+        documented_route(
+            f"{DATASET}/curator/allocations", _read_only(DatasetService.list_allocations),
+            "Limits of analysts and groups", role="curator", codes=READ_CODES,
+            model=responses.AllocationsResponse,
+        ),
+        documented_route(
+            f"{DATASET}/curator/allocations", change_allocation, "Change a limit or a group",
+            description="A limit of an analyst or group is an allocation inside that of the data set, which "
+            "stays as it is. It counts from the next charge on, for what was spent before too.",
+            method="POST", role="curator", body="AllocationOrder", codes=READ_CODES,
+            model=responses.AllocationsResponse,
         ),
         documented_route(
             f"{DATASET}/curator/stop", _read_only(_stop_state), "Whether it is stopped",

@@ -27,6 +27,8 @@ _REF = "#/components/schemas/{model}"
 _BODIES: dict[str, TypeAdapter[Any]] = {
     "Question": requests.QUERY_REQUEST,
     "TokenOrder": TypeAdapter(requests.TokenRequest),
+    "TokensOrder": TypeAdapter(requests.TokensRequest),
+    "AllocationOrder": TypeAdapter(requests.AllocationRequest),
     "StopOrder": TypeAdapter(requests.StopRequest),
 }
 _TEMPLATE = resources.files("discreet.server") / "templates" / "reference.html.j2"

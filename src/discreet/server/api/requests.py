@@ -244,6 +244,36 @@ class TokenRequest(StrictModel, title="TokenOrder"):
     limit: LimitRequest | None = None
 
 
+class TokensRequest(StrictModel, title="TokensOrder"):
+    """Tokens for several names, with one role and one limit for each."""
+
+    names: Annotated[list[Name], Field(min_length=1, max_length=1000)]
+    role: Literal["analyst", "curator"] = "analyst"
+    days: Annotated[int, Field(ge=1, le=3660)] = 90
+    limit: LimitRequest | None = None
+
+
+class LimitAllocationRequest(StrictModel, title="LimitOrder"):
+    """A new limit of an analyst or of a group; null for none beside that of the data set."""
+
+    action: Literal["limit"]
+    kind: Literal["analyst", "group"]
+    name: Name
+    limit: LimitRequest | None
+
+
+class GroupAllocationRequest(StrictModel, title="GroupOrder"):
+    """The group that an analyst is put into; null takes the analyst out."""
+
+    action: Literal["group"]
+    name: Name
+    group: Name | None
+
+
+AllocationRequest = Annotated[LimitAllocationRequest | GroupAllocationRequest, Field(discriminator="action")]
+"""What a curator does to allocations."""
+
+
 class StopRequest(StrictModel, title="StopOrder"):
     """The stop switch."""
 

@@ -229,14 +229,28 @@ class PeopleAccountResponse(AccountResponse, title="PeopleAccount"):
     name: str
 
 
+class GroupAccountResponse(AccountResponse, title="GroupAccount"):
+    """The budget that the members of a group share."""
+
+    name: str
+
+
+class AvailableResponse(AccountResponse, title="Available"):
+    """The budget of which the caller can still spend the least: own, of the group, or the total."""
+
+    whose: Literal["own", "group", "total"]
+
+
 class BudgetResponse(ResponseModel, title="Budget"):
     """Budgets. The total is that of the data set, or of all about the same people if that is nearer to its
     limit; people is null for a data set that shares its limit with no other.
     """  # noqa: D205 - published as the description of the schema
 
     own: AccountResponse
+    group: GroupAccountResponse | None
     total: AccountResponse
     people: PeopleAccountResponse | None
+    available: AvailableResponse
     collusion: str
     composition: str
 
@@ -341,6 +355,33 @@ class TokenResponse(ResponseModel, title="Ordered"):
     name: str
     token: str | None = None
     revoked: int | None = None
+
+
+class TokenListResponse(ResponseModel, title="TokensMade"):
+    """New tokens by name; they are shown once."""
+
+    tokens: dict[str, str]
+
+
+class AnalystAllocation(AccountResponse, title="AnalystAllocation"):
+    """Limit and spending of an analyst, and the group that the analyst is in."""
+
+    name: str
+    group: str | None
+
+
+class GroupAllocation(AccountResponse, title="GroupAllocation"):
+    """Limit and spending of a group, and its members."""
+
+    name: str
+    members: list[str]
+
+
+class AllocationsResponse(ResponseModel, title="Allocations"):
+    """Limits inside that of the data set."""
+
+    analysts: list[AnalystAllocation]
+    groups: list[GroupAllocation]
 
 
 class LedgerState(ResponseModel):

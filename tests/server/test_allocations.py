@@ -1,0 +1,156 @@
+"""A curator gives, raises and lowers limits of analysts and groups; the limit of the data set stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from discreet.cli.main import app
+from discreet.server.config import Config
+from discreet.server.dataset import load_schema, open_ledger
+from tests.server.conftest import configured, lines_of
+
+if TYPE_CHECKING:
+    import httpx
+
+    from tests.server.conftest import RunningService
+
+ALLOCATIONS = "/v1/datasets/town/curator/allocations"
+SMALL = {"kind": "gaussian-dp", "mu": 0.1}
+BUDGET = "/v1/datasets/town/budget"
+
+
+def count(over: int, mu: float = 0.1) -> dict[str, Any]:
+    return {"kind": "count", "where": f"age > {over}", "privacy": {"kind": "gaussian-dp", "mu": mu}}
+
+
+def order(client: httpx.Client, **given: Any) -> dict[str, Any]:
+    answer = client.post(ALLOCATIONS, json=given)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def limit(client: httpx.Client, name: str, mu: float, kind: str = "analyst") -> dict[str, Any]:
+    return order(client, action="limit", kind=kind, name=name, limit={"kind": "gaussian-dp", "mu": mu})
+
+
+def test_a_limit_is_raised_while_the_service_runs_and_is_on_record(service: RunningService) -> None:
+    curator = service.client("cura")
+    total = service.client("ana").get(BUDGET).json()["total"]["limit"]
+    limit(curator, "ana", 0.1)
+    assert service.ask(count(30)).status_code == 200
+    refused = service.ask(count(40))
+    assert refused.status_code == 409
+    assert service.client("ana").get(BUDGET).json()["available"]["whose"] == "own"
+    limit(curator, "ana", 0.2)
+    assert service.ask(count(40)).status_code == 200
+    limit(curator, "ana", 0.12)
+    assert service.ask(count(50)).status_code == 409
+    budget = service.client("ana").get(BUDGET).json()
+    assert budget["own"]["left"]["rho"] == 0
+    assert budget["total"]["limit"] == total
+    service.backend.dataset.ledger.check()
+    lines = [line for line in lines_of(service.whole.audit_log.path) if line["event"] == "limit set"]
+    assert [(line["who"], line["name"], line["kind"]) for line in lines] == [("cura", "ana", "analyst")] * 3
+    kinds = [row.content["type"] for row in records_of(service)]
+    assert kinds.count("owner limit") == 3
+
+
+def records_of(service: RunningService) -> list[Any]:
+    with service.backend.dataset.ledger._store.read() as transaction:
+        return list(transaction.record())
+
+
+def test_members_share_the_limit_of_their_group_and_see_what_is_left(service: RunningService) -> None:
+    curator = service.client("cura")
+    limit(curator, "office", 0.1, "group")
+    order(curator, action="group", name="ana", group="office")
+    found = order(curator, action="group", name="ben", group="office")
+    assert [(one["name"], one["members"]) for one in found["groups"]] == [("office", ["ana", "ben"])]
+    assert service.ask(count(30)).status_code == 200
+    refused = service.ask(count(40), "ben")
+    assert refused.status_code == 409
+    assert "group office" in refused.text
+    budget = service.client("ben").get(BUDGET).json()
+    assert budget["group"]["name"] == "office"
+    assert budget["available"]["whose"] == "group"
+    assert budget["available"]["left"]["rho"] == pytest.approx(0, abs=1e-9)
+    order(curator, action="group", name="ben", group=None)
+    assert service.ask(count(40), "ben").status_code == 200
+    assert service.client("ben").get(BUDGET).json()["group"] is None
+    groups = [
+        (line["name"], line["group"])
+        for line in lines_of(service.whole.audit_log.path)
+        if line["event"] == "group set"
+    ]
+    assert groups == [("ana", "office"), ("ben", "office"), ("ben", None)]
+
+
+def test_a_limit_above_that_of_the_data_set_allows_no_more(service: RunningService) -> None:
+    limit(service.client("cura"), "ana", 1e6)
+    assert service.client("ana").get(BUDGET).json()["available"]["whose"] == "total"
+    assert service.ask(count(30, mu=50.0)).status_code == 409
+
+
+def test_only_a_curator_changes_allocations_and_wrong_orders_change_nothing(service: RunningService) -> None:
+    given = {"action": "limit", "kind": "analyst", "name": "ana", "limit": None}
+    assert service.client("ana").post(ALLOCATIONS, json=given).status_code == 403
+    assert service.client("ana").get(ALLOCATIONS).status_code == 403
+    assert service.client(None).post(ALLOCATIONS, json=given).status_code == 401
+    curator = service.client("cura")
+    rows = service.backend.dataset.ledger.head
+    for wrong in (
+        given | {"name": "total"},
+        given | {"kind": "table"},
+        given | {"limit": {"kind": "gaussian-dp", "mu": -1}},
+        {"action": "group", "name": "ana"},
+        {"action": "group", "name": "ana", "group": ""},
+    ):
+        assert curator.post(ALLOCATIONS, json=wrong).status_code in (400, 422)
+    assert service.backend.dataset.ledger.head == rows
+
+
+def test_tokens_for_several_names_are_created_together_or_not_at_all(service: RunningService) -> None:
+    curator = service.client("cura")
+    many = "/v1/datasets/town/curator/tokens/many"
+    answer = curator.post(
+        many, json={"names": ["n1", "n2", "n3"], "limit": {"kind": "gaussian-dp", "mu": 0.1}}
+    )
+    assert answer.status_code == 200
+    made = answer.json()["tokens"]
+    assert list(made) == ["n1", "n2", "n3"]
+    assert len(set(made.values())) == 3
+    service.tokens |= made
+    assert service.ask(count(30), "n2").status_code == 200
+    assert service.ask(count(40), "n2").status_code == 409
+    for names in (["n4", "n1"], ["n5", "n5"], ["n6", " "], []):
+        assert curator.post(many, json={"names": names}).status_code in (400, 409, 422)
+    valid = {token["name"] for token in service.backend.tokens() if token["state"] == "valid"}
+    assert valid == {"ana", "ben", "cura", "n1", "n2", "n3"}
+
+
+def test_the_command_line_changes_limits_and_groups(service: RunningService) -> None:
+    config = configured(service.folder)
+    run = CliRunner().invoke
+
+    def command(*words: str) -> str:
+        done = run(app, ["token", *words, "--config", str(config)])
+        assert done.exit_code == 0, done.output
+        return str(done.output)
+
+    assert "mu" in command("limit", "office", "--group", "--mu", "0.1")
+    assert "in the group office" in command("group", "ana", "office")
+    assert service.ask(count(30)).status_code == 200
+    assert service.ask(count(40)).status_code == 409
+    assert "in no group" in command("group", "ana")
+    assert service.ask(count(40)).status_code == 200
+    lines = command("create", "x1", "x2").splitlines()
+    assert [line.partition("\t")[0] for line in lines] == ["x1", "x2"]
+    assert command("create", "x3").startswith("dsc_")
+    entry = Config.load(config).datasets["town"]
+    with open_ledger(entry, load_schema(entry)) as ledger:
+        assert ledger.groups() == {"office": []}
+        ledger.check()
