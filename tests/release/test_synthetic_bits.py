@@ -36,8 +36,8 @@ BANNED = frozenset({
 })  # fmt: skip
 """Sums in an order that differs with the processor, and functions whose last digit does."""
 VECTOR = {
-    "mixed": "4667fa53f71ed0db764c48915bab21f87a0e56d0e069972755e5413b8fe998c7",
-    "no target": "8b9777fa2ddf74b7852f6fc3d60594b3fa2ae0f1616ac75b78aaca4f0c87ef12",
+    "mixed": "788a1fbf61b5293eafafaa38ec6c324ebff2e9c1ebb1cabf12ef796301279fe4",
+    "no target": "982a05a8615b3fc5ef1834a5b274603a56d1f9a07edefe05b1c18171bbc1f920",
     "hidden class": "4633167afb50c33ec920870fbb609f85f3bc526ad54de01bb20bc94c5654af61",
     "pure": "1dbd3dadd40cb8a080130531bc7faef7ebf9e18f58370261b864634172d73704",
 }

@@ -17,6 +17,7 @@ from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import GaussianDP, PureDP
 from discreet.query.curation import LEAST_MAGNITUDE
+from discreet.release.synthetic import values
 from discreet.release.synthetic.arithmetic import (
     add_along,
     add_up,
@@ -27,7 +28,14 @@ from discreet.release.synthetic.arithmetic import (
 from discreet.release.synthetic.cells import ColumnCells, make_cells
 from discreet.release.synthetic.hidden_classes import fit_hidden_classes
 from discreet.release.synthetic.plan import SHARES, make_plan
-from discreet.release.synthetic.projection import independent, project, project_rows, rake, shrink
+from discreet.release.synthetic.projection import (
+    fit_falling,
+    independent,
+    project,
+    project_rows,
+    rake,
+    shrink,
+)
 from discreet.release.synthetic.questions import NoisyTable
 from discreet.release.synthetic.sampling import apportion, draw_levels, fit_weights, resample
 from discreet.release.synthetic.selection import NoiseBudget, choose_edges, expected_fluctuation, find_tree
@@ -276,15 +284,15 @@ def test_values_stay_in_their_cells_and_on_the_grid() -> None:
     for column, edges in columns:
         cells = make_one(column, *edges)
         codes = np.repeat(np.arange(cells.size), 50)
-        values = draw_values(cells, codes, None, stream()).expand()
-        known = ~np.isnan(values)
-        assert (np.searchsorted(np.array(edges), values[known], side="right") == codes[known]).all()
+        numbers = draw_values(cells, codes, None, stream()).expand()
+        known = ~np.isnan(numbers)
+        assert (np.searchsorted(np.array(edges), numbers[known], side="right") == codes[known]).all()
         assert known.sum() == 50 * (len(edges) + 1)
         if column.grid:
-            assert (np.round(values * 2) == values * 2).all()
+            assert (np.round(numbers * 2) == numbers * 2).all()
         if column.type == "integer":
-            assert (values == np.round(values)).all()
-            assert set(values[codes == 1]) == {10.0}
+            assert (numbers == np.round(numbers)).all()
+            assert set(numbers[codes == 1]) == {10.0}
 
 
 @pytest.mark.parametrize("edges", [(0.5, 0.5), (0.0,), (2.0,), (), ("a",), (float("nan"),)])
@@ -399,3 +407,29 @@ def test_cells_and_scale_of_the_schema_are_used_unless_others_are_given() -> Non
     assert all(b / a == pytest.approx(10 ** (4 / 128)) for a, b in itertools.pairwise(ratios))
     days = make_one(Column("x", lower=first, upper=datetime.date(2030, 1, 1), scale="log")).fine
     assert days[:4] == (1, 2, 3, 4)
+
+
+def test_numbers_that_fall_are_the_nearest_ones_with_the_same_sum() -> None:
+    assert fit_falling(np.array([5.0, 3.0, 3.0, 0.0])).tolist() == [5.0, 3.0, 3.0, 0.0]
+    assert fit_falling(np.array([1.0, 2.0, 6.0])).tolist() == [3.0, 3.0, 3.0]
+    assert fit_falling(np.array([4.0, 1.0, 3.0, -2.0, 0.0])).tolist() == [4.0, 2.0, 2.0, -1.0, -1.0]
+    draws = Stream.from_seed(1).generator()
+    for _ in range(50):
+        noisy = draws.normal(size=6)
+        fitted = fit_falling(noisy)
+        assert (np.diff(fitted) <= 0).all()
+        assert math.isclose(fitted.sum(), noisy.sum(), abs_tol=1e-12)
+        others = -np.sort(-draws.normal(size=(500, 6)), axis=1)
+        assert (((others - noisy) ** 2).sum(axis=1) >= ((fitted - noisy) ** 2).sum()).all()
+
+
+def test_a_long_tail_is_not_filled_with_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows next to the last edge stay near it; spread as in other cells, they reach far into the tail."""
+    cells = make_one(Column("x", lower=0, upper=1000), 1, 2, 3)
+    tail = np.flatnonzero(cells.cell_of_fine == 3)
+    fine = np.zeros(len(cells.cell_of_fine))
+    fine[tail] = 300.0 * (tail == tail[0]) + np.where(tail % 2 == 0, 100.0, -100.0)
+    codes, counts = np.full(300, 3), NoisyTable(("x",), fine, 100.0)
+    assert draw_values(cells, codes, counts, stream()).expand().mean() < 150
+    monkeypatch.setattr(values, "_LEAST_CELLS", 5)
+    assert draw_values(cells, codes, counts, stream()).expand().mean() > 180

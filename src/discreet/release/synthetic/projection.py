@@ -42,6 +42,25 @@ def project(values: Floats, total: float) -> Floats:
     return project_rows(values.reshape(1, -1), np.array([total])).reshape(values.shape)
 
 
+def fit_falling(values: Floats) -> Floats:
+    """Return the nearest numbers of which none is larger than the one before it; their sum is the same.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Noisy counts. Neighbors in the wrong order are replaced by their mean, until there are none.
+    """
+    groups: list[tuple[float, int]] = []
+    for value in values.tolist():
+        total, size = value, 1
+        while groups and groups[-1][0] * size < total * groups[-1][1]:
+            before, count = groups.pop()
+            total, size = before + total, count + size
+        groups.append((total, size))
+    means = np.array([total / size for total, size in groups])
+    return np.repeat(means, [size for _, size in groups])
+
+
 def shrink(noisy: Floats, sd: float, reference: Floats, *, in_groups: bool = True) -> Floats:
     """Return a noisy table drawn towards a reference, the more so the less the data speak against it.
 

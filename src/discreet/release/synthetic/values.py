@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from discreet.query.curation import LEAST_MAGNITUDE
 from discreet.release.synthetic.arithmetic import add_up
 from discreet.release.synthetic.cells import grid_values, step_count, step_width
 from discreet.release.synthetic.columns import NarrowColumn, narrow_type, split_rows
-from discreet.release.synthetic.projection import project
+from discreet.release.synthetic.projection import fit_falling, project
 from discreet.release.synthetic.sampling import draw_levels
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from discreet.noise import Stream
     from discreet.release.synthetic.cells import ColumnCells
     from discreet.release.synthetic.questions import NoisyTable
+
+
+_LEAST_CELLS = 4  # of a number, of which the first and the last are then its tails
 
 
 def draw_values(cells: ColumnCells, codes: AnyArray, fine: NoisyTable | None, stream: Stream) -> NarrowColumn:
@@ -54,22 +57,48 @@ def _draw_fine(cells: ColumnCells, codes: AnyArray, fine: NoisyTable | None, str
     shares = np.zeros((cells.size, len(parents)))
     for cell in range(cells.size):
         inside = np.flatnonzero(parents == cell)
-        shares[cell, inside] = _share_out(fine, inside, float(rows[cell]))
+        tail = _find_tail(cells, cell)
+        inside = inside[::-1] if tail == "lower" else inside
+        shares[cell, inside] = _share_out(fine, inside, float(rows[cell]), is_tail=tail is not None)
     return draw_levels(codes, shares, stream)
 
 
-def _share_out(fine: NoisyTable | None, inside: Ints, rows: float) -> Floats:
-    """Return how many of the rows of a cell are in each of its fine cells, without rounding."""
-    even = np.full(len(inside), rows / max(len(inside), 1))
+def _find_tail(cells: ColumnCells, cell: int) -> Literal["lower", "upper"] | None:
+    """Return on which side of most numbers a cell is; None for one between others, or one of a few."""
+    last = len(cells.edges)
+    if cells.column.is_category or last + 1 < _LEAST_CELLS or cell not in (0, last):
+        return None
+    return "upper" if cell else "lower"
+
+
+def _share_out(fine: NoisyTable | None, inside: Ints, rows: float, *, is_tail: bool) -> Floats:
+    """Return how many of the rows of a cell are in each of its fine cells, without rounding.
+
+    Parameters
+    ----------
+    fine : NoisyTable or None
+        Noisy counts of all fine cells; None where they were not asked for.
+    inside : array of int
+        Fine cells of this cell; those of a tail from the inside outwards.
+    rows : float
+        Number of rows of the cell.
+    is_tail : bool
+        Whether it is the first or last cell of a number. These may reach far beyond most rows: counts that
+        are taken to be equal, or noise that is left there, would then move the mean of the column.
+    """
+    expected = np.full(len(inside), rows / max(len(inside), 1))
     if fine is None or len(inside) < 2:
-        return even
-    difference = fine.values.ravel()[inside] - even
-    difference = difference - add_up(difference) / len(inside)
+        return expected
+    noisy = fine.values.ravel()[inside]
+    noisy = noisy + (rows - add_up(noisy)) / len(inside)
+    if is_tail:
+        expected = project(fit_falling(noisy), rows)
+    difference = noisy - expected
     variance = fine.sd * fine.sd
     excess = max(add_up(difference * difference) / len(inside) - variance, 0.0)
     if excess + variance <= 0:
-        return even
-    return project(even + difference * (excess / (excess + variance)), rows)
+        return expected
+    return project(expected + difference * (excess / (excess + variance)), rows)
 
 
 def _draw_numbers(
