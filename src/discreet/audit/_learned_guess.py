@@ -7,11 +7,12 @@ column or across several, can be learned.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.threads import one_thread
+from discreet.audit._boosted_trees import MOST_CLASSES, bin_features, boost_classes, boost_residuals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,9 +24,8 @@ MOST_FEATURES = 40
 """Largest number of features of one learned guess; of more, those most correlated with the true cells."""
 MOST_TRAINING = 10_000
 """Largest number of records that a guess is learned from."""
-NUMBER_ROUNDS, LEVEL_ROUNDS = 50, 40
-"""Rounds of gradient boosting for a number, and for a list, where each round is one tree for each level."""
-_BOOSTED_LEVELS = 4
+_FEWEST = 60
+"""Fewest records from which more than a straight line is learned."""
 _RIDGE = 1e-9
 
 
@@ -43,6 +43,11 @@ class GuessFeatures:
 
     matrix: Floats
     columns: Ints
+
+    @cached_property
+    def bins(self) -> AnyArray:
+        """Return the features in bins, of shape (p, n), for trees."""
+        return bin_features(self.matrix)
 
 
 def guess_features(columns: Sequence[Column], published: Mapping[str, AnyArray]) -> GuessFeatures:
@@ -84,8 +89,8 @@ def learned_numbers(
 ) -> Floats:
     """Learn a number from the published columns of some people and return guesses for others.
 
-    The guess is the least-squares one, plus gradient boosting of its residuals if that lowers the error on a
-    fifth of the known people that is held out.
+    The guess is the least-squares one, plus trees that predict its residuals as far as they lower the error
+    on a fifth of the known people that is held out.
 
     Parameters
     ----------
@@ -101,29 +106,18 @@ def learned_numbers(
     known, unknown : arrays of int
         Indices of the people to learn from, and of those to guess.
     """
-    # Imported here, because scikit-learn is slow to load and most commands attack nothing.
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
     known = known[:MOST_TRAINING]
-    matrix = _relevant(features, own, truth[known], known)
+    chosen = _relevant(features, own, truth[known], known)
+    matrix, bins = features.matrix[:, chosen], features.bins[chosen]
     if whole and own is not None:
-        cells = features.matrix[:, int(np.flatnonzero(features.columns == own)[0])]
-        matrix = np.column_stack([matrix, cells - np.rint(cells)])
+        cells = features.matrix[:, _first_of(features, own)]
+        fraction = (cells - np.rint(cells))[:, None]
+        matrix, bins = np.hstack([matrix, fraction]), np.vstack([bins, bin_features(fraction)])
     linear = _linear(matrix, truth, known)
     rest = truth[known] - linear[known]
-    # Every fifth known person decides whether boosting helps.
-    train, held_out = np.arange(known.size) % 5 != 0, np.arange(known.size) % 5 == 0
-    if train.sum() < 50 or not np.any(rest):
+    if known.size < _FEWEST or not np.any(rest):
         return linear[unknown]
-    model = HistGradientBoostingRegressor(
-        max_iter=NUMBER_ROUNDS, max_leaf_nodes=16, min_samples_leaf=20, early_stopping=False, random_state=0
-    )
-    with one_thread():
-        model.fit(matrix[known[train]], rest[train])
-        boosted = rest[held_out] - model.predict(matrix[known[held_out]])
-        if np.square(boosted).mean() >= np.square(rest[held_out]).mean():
-            return linear[unknown]
-        return np.asarray(linear[unknown] + model.predict(matrix[unknown]))
+    return np.asarray(linear[unknown] + boost_residuals(bins, rest, known, unknown))
 
 
 def _linear(matrix: Floats, truth: Floats, known: Ints) -> Floats:
@@ -142,8 +136,10 @@ def learned_levels(
 ) -> Ints:
     """Learn a level of a list from the published columns of some people and return guesses for others.
 
-    The model is boosted trees for up to four levels, and extremely randomized trees beyond, whose cost does
-    not grow with the length of the list.
+    The guess is the commonest level beside the published one, refined by trees as far as they lower the loss
+    on a fifth of the known people that is held out. In a long list it is the commonest level beside one
+    published column, or the nearest one to a guess at the code as a number: what is right most often among
+    those people.
 
     Parameters
     ----------
@@ -152,41 +148,66 @@ def learned_levels(
     levels : int
         Number of levels of the list.
     """
-    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
-
     known = known[:MOST_TRAINING]
     codes = truth[known].astype(np.int64)
-    present = np.unique(codes)
+    present, classes = np.unique(codes, return_inverse=True)
     if present.size == 1:
         return np.full(unknown.size, present[0])
-    matrix = _relevant(features, own, _indicators(codes, levels), known)
-    model: Any
-    if present.size <= _BOOSTED_LEVELS:
-        model = HistGradientBoostingClassifier(
-            max_iter=LEVEL_ROUNDS,
-            max_leaf_nodes=16,
-            min_samples_leaf=20,
-            early_stopping=False,
-            random_state=0,
-        )
-    else:
-        # Leaves grow with the table, so that a tree has at most about a thousand of them.
-        leaf = max(2, known.size // 1000)
-        model = ExtraTreesClassifier(25, min_samples_leaf=leaf, max_features=None, random_state=0)
-    with one_thread():
-        model.fit(matrix[known], codes)
-        return np.asarray(model.predict(matrix[unknown]), np.int64)
+    if present.size > MOST_CLASSES:
+        return _long_list(features, own, truth, known, unknown)
+    cells = np.zeros(len(features.matrix), np.int64)
+    if own is not None:
+        cells = np.unique(features.matrix[:, _first_of(features, own)], return_inverse=True)[1]
+    chosen = _relevant(features, own, _indicators(codes, levels), known)
+    return present[boost_classes(features.bins[chosen], cells, classes, known, unknown)]
+
+
+def _long_list(features: GuessFeatures, own: int | None, truth: AnyArray, known: Ints, unknown: Ints) -> Ints:
+    """Return guesses at one of many levels by the feature, or the number, that is right most often."""
+    codes = truth.astype(np.float64)
+    held_out = np.arange(known.size) % 5 == 0
+    train, judged = known[~held_out], known[held_out]
+
+    def nearest(some: Ints, others: Ints) -> Ints:
+        return np.rint(learned_numbers(features, own, False, codes, some, others)).astype(np.int64)
+
+    most, best = int((nearest(train, judged) == codes[judged]).sum()), None
+    for values, bins in zip(features.matrix.T, features.bins, strict=True):
+        distinct, cells = np.unique(values, return_inverse=True)
+        # Of numbers hardly any value occurs twice: their bins are counted.
+        if distinct.size > known.size // 2:
+            cells = bins.astype(np.int64)
+        right = int((_commonest_beside(cells, codes, train, judged) == codes[judged]).sum())
+        if right > most:
+            most, best = right, cells
+    return nearest(known, unknown) if best is None else _commonest_beside(best, codes, known, unknown)
+
+
+def _commonest_beside(cells: Ints, codes: Floats, known: Ints, unknown: Ints) -> Ints:
+    """Return the commonest code among the known people with the same cell; of all where there are none."""
+    pairs, counts = np.unique(np.stack([cells[known], codes[known]]), axis=1, return_counts=True)
+    values, totals = np.unique(codes[known], return_counts=True)
+    guess = np.full(int(cells.max()) + 1, values[totals.argmax()])
+    # Of several assignments to a cell the last stays, which is that of its commonest code.
+    order = np.argsort(counts, kind="stable")
+    guess[pairs[0, order].astype(np.int64)] = pairs[1, order]
+    return guess[cells[unknown]].astype(np.int64)
+
+
+def _first_of(features: GuessFeatures, column: int) -> int:
+    """Return the first feature of a published column: its values, before the flags of missing ones."""
+    return int(np.flatnonzero(features.columns == column)[0])
 
 
 def _indicators(codes: Ints, levels: int) -> Floats:
     return np.asarray(codes[:, None] == np.arange(min(levels, 64)), np.float64)
 
 
-def _relevant(features: GuessFeatures, own: int | None, targets: Floats, known: Ints) -> Floats:
-    """Return the feature matrix: all features if they are few, otherwise the most correlated ones."""
+def _relevant(features: GuessFeatures, own: int | None, targets: Floats, known: Ints) -> Ints:
+    """Return which features are used: all if they are few, otherwise the most correlated ones."""
     matrix = features.matrix
     if matrix.shape[1] <= MOST_FEATURES:
-        return matrix
+        return np.arange(matrix.shape[1])
     X = matrix[known] - matrix[known].mean(axis=0)
     spread = X.std(axis=0)
     Y = np.atleast_2d(targets.T).T
@@ -195,4 +216,4 @@ def _relevant(features: GuessFeatures, own: int | None, targets: Floats, known: 
     if own is not None:
         # The published column of the target itself is always used.
         strength[features.columns == own] = np.inf
-    return np.asarray(matrix[:, np.sort(np.argsort(-strength, kind="stable")[:MOST_FEATURES])])
+    return np.sort(np.argsort(-strength, kind="stable")[:MOST_FEATURES])

@@ -88,14 +88,19 @@ def _forbid_core_files() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
+_UNUSED = ("numpy.f2py", "numpy.testing", "scipy.stats", "scipy.linalg", "scipy.sparse.linalg", "pandas")
+"""Modules that scipy and scikit-learn import, and that most commands never use: half a second of loading."""
+
+
 def main() -> None:
     """Run the command line; errors of ours become a sentence and an exit code."""
     _forbid_core_files()
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     # A command makes many objects that stay: collecting after every 700 of them takes a tenth of a short one.
     gc.set_threshold(20_000, 20, 20)
-    # scipy imports all of numpy's packages; these two would take a sixth of a short command.
-    sys.meta_path.insert(0, DeferredModules("numpy.f2py", "numpy.testing"))
+    # A service uses all of these, from several threads, before which a module must be loaded.
+    if "serve" not in sys.argv:
+        sys.meta_path.insert(0, DeferredModules(*_UNUSED))
     warnings.showwarning = _show_warning
     try:
         try:
