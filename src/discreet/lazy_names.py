@@ -61,3 +61,32 @@ class DeferredModules:
         if spec is not None and spec.loader is not None:
             spec.loader = LazyLoader(spec.loader)
         return spec
+
+
+class HiddenModule:
+    """Finder by which one module does not find another that it imports and never uses.
+
+    A module that is only deferred would not do for pandas: DuckDB asks the ``pandas`` in ``sys.modules`` for
+    its frames, and thereby loads it.
+
+    Parameters
+    ----------
+    name, importer : str
+        Full name of the module that is not found, and of the one that does not find it.
+    """
+
+    def __init__(self, name: str, importer: str) -> None:
+        self._name, self._importer = name, importer
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Raise ModuleNotFoundError if the one module imports the other; return None for all else."""
+        if name != self._name:
+            return None
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("importlib"):
+            frame = frame.f_back
+        if frame.f_globals.get("__name__") == self._importer:
+            raise ModuleNotFoundError(f"{self._importer} does without {name}.", name=name)
+        return None

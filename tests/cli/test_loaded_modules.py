@@ -80,6 +80,18 @@ def test_verify_loads_no_learner(folder: Path) -> None:
     assert not _loaded(folder, "verify", "out/public") & (SLOW | SERVER | {"scipy.stats"})
 
 
+def test_a_plan_loads_neither_trees_nor_frames(folder: Path) -> None:
+    # scikit-learn imports scipy.stats, which is executed at its first use, and pandas, which it never uses.
+    loaded = _loaded(folder, "plan", "hospital.csv", *PROMISE)
+    assert "sklearn.base" in loaded
+    assert not loaded & {"sklearn.ensemble", "pandas", "scipy.stats._stats_py", *SERVER}
+
+
+def test_a_release_by_floors_loads_no_learner(folder: Path) -> None:
+    words = ("--protect", "age=9", "--accept-risk", "made-up rows", "--out", "again")
+    assert not _loaded(folder, "release", "hospital.csv", *words) & (SLOW | SERVER)
+
+
 def test_query_loads_no_frames_and_no_report(folder: Path) -> None:
     loaded = _loaded(folder, "query", "hospital.csv", "count where age > 40", *PROMISE)
     assert "scipy.special" in loaded

@@ -29,7 +29,7 @@ from discreet.cli import (
 )
 from discreet.cli.console import EXIT_SCHEMA, Ended, describe_unexpected, write_out
 from discreet.cli.risk import EXIT_RISK
-from discreet.lazy_names import DeferredModules
+from discreet.lazy_names import DeferredModules, HiddenModule
 
 EXIT_OTHER, EXIT_BROKEN, EXIT_BUDGET = 1, 3, 4
 _USAGE, _INTERRUPTED, _TERMINATED = 2, 130, 143  # how typer, Ctrl-C and `kill` end a process
@@ -88,8 +88,8 @@ def _forbid_core_files() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
-_UNUSED = ("numpy.f2py", "numpy.testing", "scipy.stats", "scipy.linalg", "scipy.sparse.linalg", "pandas")
-"""Modules that scipy and scikit-learn import, and that most commands never use: half a second of loading."""
+_UNUSED = ("numpy.f2py", "numpy.testing", "scipy.stats", "scipy.linalg")
+"""Modules that scipy and scikit-learn import, and that most commands never use: half a second."""
 
 
 def main() -> None:
@@ -100,7 +100,7 @@ def main() -> None:
     gc.set_threshold(20_000, 20, 20)
     # A service uses all of these, from several threads, before which a module must be loaded.
     if "serve" not in sys.argv:
-        sys.meta_path.insert(0, DeferredModules(*_UNUSED))
+        sys.meta_path[:0] = [DeferredModules(*_UNUSED), HiddenModule("pandas", "sklearn.utils.fixes")]
     warnings.showwarning = _show_warning
     try:
         try:

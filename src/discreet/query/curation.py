@@ -143,8 +143,14 @@ class Curated:
         """Return an edge as a number to compare cells of :attr:`exact` with: they are below it, or not."""
         if not self.whole:
             return float(edge)
-        # In fractions: beside a large bound the difference of two floats could be rounded to a whole number.
-        return min(max(math.ceil(Fraction(edge) - Fraction(self.lower)), 0), self.top + 1)
+        # In integers or fractions: the difference of two floats could be rounded to a whole number.
+        lower = self.lower
+        steps = (
+            math.ceil(edge) - int(lower)
+            if lower == int(lower)
+            else math.ceil(Fraction(edge) - Fraction(lower))
+        )
+        return min(max(steps, 0), self.top + 1)
 
 
 @dataclass(frozen=True, slots=True)

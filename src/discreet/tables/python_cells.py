@@ -21,6 +21,12 @@ PLAIN = TextFormat()
 
 def to_column(cells: Sequence[Any], text: TextFormat = PLAIN) -> AnyArray:
     """Return the cells of a column as an array of one type, or of texts; None and NaN are missing."""
+    if set(map(type, cells)) <= {str, type(None)}:
+        # Texts repeat: each is looked at once.
+        seen = {cell: to_text(cell, text) for cell in set(cells)}
+        found = np.empty(len(cells), dtype=object)
+        found[:] = [seen[cell] for cell in cells]
+        return found
     plain = [cell.item() if isinstance(cell, np.generic) else cell for cell in cells]
     missing = np.array([_is_missing(cell) for cell in plain], dtype=bool)
     present = [cell for cell, absent in zip(plain, missing, strict=True) if not absent]
