@@ -77,6 +77,7 @@ class FileFlags:
     file: Annotated[
         str | None,
         typer.Option(
+            "--file",
             help="Instead of QUESTION: a file of questions, or - for standard input; one on each line, or "
             "each ended by a semicolon; -- begins a comment. All are paid together or none is: they share "
             "the promise equally.",
