@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy import special
 
 from discreet.errors import DataError, ParameterError
-from discreet.learn._bins import EDGES, Bins, BinsClassifier
+from discreet.learn._bins import EDGES, Bins
 from discreet.learn._sums_base import FLAG, SumsEstimator
 from discreet.learn.arguments import Constraint
 from discreet.learn.budget_schedule import BudgetSchedule
+from discreet.learn.classifier._additive import AdditiveModel
 from discreet.learn.classifier._curves import Curve, combine_totals, make_curves, prior_covariance
 from discreet.learn.classifier._rules import (
     CONSTANT,
@@ -29,17 +29,16 @@ from discreet.learn.classifier._rules import (
     make_plan,
 )
 from discreet.learn.classifier._score import ModelScore
-from discreet.learn.classifier._weights import LARGEST_VALUE, LATTICE, StageRows, WeightQueries
+from discreet.learn.classifier._weights import LARGEST_VALUE, StageRows, WeightQueries
 from discreet.learn.feature_map import FeatureMap
 from discreet.privacy import PureDP
 from discreet.query import Histogram, Marginals, PredictionCounts
 from discreet.query.curation import Curation
-from discreet.query.features import LONGEST_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from discreet._types import AnyArray, Floats, Ints
+    from discreet._types import Floats
     from discreet.ledger import Ledger
     from discreet.privacy.budget_split import Privacy
     from discreet.query import NoisySums
@@ -50,7 +49,7 @@ MOST_CELLS_OF_A_COLUMN, MOST_CELLS_IN_ALL = 2000, 10**6
 """Largest number of cells times classes, of one column and of all columns together."""
 
 
-class PrivateClassifier(BinsClassifier):
+class PrivateClassifier(AdditiveModel):
     """Additive model whose cells, stages and shrinkage follow from public facts: the default classifier.
 
     The score of a class is its prior and a step curve for each column. One query counts the classes and one
@@ -147,7 +146,6 @@ class PrivateClassifier(BinsClassifier):
     """
 
     name: ClassVar[str] = "classifier"
-    lines_: dict[str, tuple[float, float]]
     theorems: ClassVar[tuple[str, ...]] = ("classifier", "sulq-sensitivity", "marginals")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **SumsEstimator.common_constraints,
@@ -305,11 +303,6 @@ class PrivateClassifier(BinsClassifier):
             gaussian=not isinstance(self.privacy, PureDP),
         )
 
-    @property
-    def _by_table(self) -> bool:
-        """Whether the score is asked as a table of classes."""
-        return self.paid_score == "table"
-
     def _by_class(self, values: Floats, schema: Schema, target: str) -> Floats:
         """Return an answer whose last axis is the target with its classes in the order of ``classes_``."""
         levels = Curation.from_schema(schema).column(target).levels
@@ -397,62 +390,6 @@ class PrivateClassifier(BinsClassifier):
         self.lines_, self.slopes_ = rows.lines, slopes[:-1]
         self.intercept_ = intercept + CONSTANT * slopes[-1]
 
-    def _curves_query(self, target: str) -> dict[str, Any]:
-        """Return the model without its lines as keyword arguments of a query."""
-        return {
-            "target": target,
-            "classes": self._levels,
-            "intercept": _on_lattice(self.intercept_),
-            "curves": {
-                name: [_on_lattice(weight * row) for row in curve.values]
-                for weight, (name, curve) in zip(self.weights_, self.curves_.items(), strict=True)
-            },
-            "edges": self.cells_.edges,
-        }
-
-    def _score_query(self, target: str) -> PredictionCounts:
-        """Return the query for the rows that the finished model gets right."""
-        return PredictionCounts(
-            **self._curves_query(target),
-            lines=self.lines_,
-            slopes=dict(zip(self.lines_, map(_on_lattice, self.slopes_), strict=True)),
-            by_class=self._by_table,
-        )
-
-    def predict_joint_log_proba(self, X: Any) -> Floats:
-        """Return for each row and class its score: the logarithm of their probability, up to a constant."""
-        rows = self._check_new_rows(X, "predict")
-        codes = self.cells_.codes(rows)
-        scores = np.tile(self.intercept_, (len(codes), 1))
-        for column, weight, curve in zip(codes.T, self.weights_, self.curves_.values(), strict=True):
-            scores += weight * curve.values[column]
-        if self.lines_:
-            scores += self._line_values(rows, codes) @ self.slopes_
-        return scores
-
-    def _line_values(self, rows: Any, codes: Ints) -> Floats:
-        """Return the numbers of rows on their scales, cut as in the queries; 0 for missing ones."""
-        places = {name: i for i, (name, _) in enumerate(self.layout_.coordinates)}
-        numbers = self.layout_.rows(rows)[:, [places[name] for name in self.lines_]]
-        origins, units = np.array(list(self.lines_.values())).T
-        values = np.clip((numbers - origins) * units, -LONGEST_LINE, LONGEST_LINE)
-        missing = self.cells_.find_missing(codes, list(self.lines_))
-        return np.asarray(np.where(missing, 0.0, values))
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the score of the second of two classes over the first, or of each class, for each row."""
-        scores = self.predict_joint_log_proba(X)
-        return np.asarray(scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores)
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class for each row, as the model sees it."""
-        return np.asarray(special.softmax(self.predict_joint_log_proba(X), axis=1))
-
-    def predict(self, X: Any) -> AnyArray:
-        """Return the most probable class for each row."""
-        scores = self.predict_joint_log_proba(X)
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
-
     def _pack(self, name: str, value: Any, arrays: dict[str, Any]) -> Any:
         if name == "curves_":
             return {column: curve.to_dict() for column, curve in value.items()}
@@ -461,11 +398,6 @@ class PrivateClassifier(BinsClassifier):
         if name == "signal_":
             return None if math.isinf(value) else float(value)
         return super()._pack(name, value, arrays)
-
-
-def _on_lattice(values: Floats) -> tuple[float, ...]:
-    """Return numbers as multiples of 2**-10, which are short as text and what the query is about."""
-    return tuple((np.rint(values * LATTICE) / LATTICE).tolist())
 
 
 def _tables_of(target: str, cells: Bins) -> Marginals:
