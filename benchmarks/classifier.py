@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from classifier_tables import TABLES as EARLIER
-from classifier_unseen import LATER, PRACTICE, UNSEEN
+from classifier_unseen import FRESH, LATER, PRACTICE, UNSEEN
 from measure import save
 from peers import PINNED, Peer, versions
 from sulq_tables import Registered, Table
@@ -59,9 +59,9 @@ EPSILONS = (0.1, 1.0, 10.0)
 DELTA = 1e-6
 SEEDS = 5
 BOTH = ("replace-one", "add-remove")
-TABLES = EARLIER | PRACTICE | UNSEEN | LATER
-GROUPS = ("tables that rules were chosen on", "unseen tables", "tables made later")
-"""Groups of tables, marked by as many stars; of the second it was seen where the classifier fell short."""
+TABLES = EARLIER | PRACTICE | UNSEEN | LATER | FRESH
+GROUPS = ("tables that rules were chosen on", "unseen tables", "tables made later", "fresh tables")
+"""Groups of tables, marked by as many stars; of all but the last it was seen where it falls short."""
 WHOM = ("the best in hindsight", "DP-EBM", "the best of diffprivlib")
 ON_SUMS: dict[str, Callable[..., Any]] = {
     "naive-bayes": learn.PrivateNaiveBayes,
@@ -293,7 +293,7 @@ def run_all(path: Path, tables: list[str], seeds: int, only: list[str]) -> None:
 
 def group_of(table: str) -> str:
     """Return what part a table had in the choice of rules."""
-    return GROUPS[2 if table in LATER else 1 if table in UNSEEN else 0]
+    return GROUPS[3 if table in FRESH else 2 if table in LATER else 1 if table in UNSEEN else 0]
 
 
 def signal(entry: dict[str, Any], table: Table, epsilon: float, neighbors: str = "replace-one") -> float:
@@ -470,7 +470,13 @@ def report(path: Path) -> None:
         "classifier",
         {
             "versions": versions() | {"peers": [EBM, *PINNED]},
-            "settings": {"delta": DELTA, "seeds": SEEDS, "unseen": list(UNSEEN), "later": list(LATER)},
+            "settings": {
+                "delta": DELTA,
+                "seeds": SEEDS,
+                "unseen": list(UNSEEN),
+                "later": list(LATER),
+                "fresh": list(FRESH),
+            },
             "counts": count(rows),
             "cells": rows,
             "failed": failed,

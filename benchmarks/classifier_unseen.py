@@ -2,6 +2,7 @@
 
 ``PRACTICE`` was looked at while rules were changed; ``UNSEEN`` was run once, after the constants were frozen.
 When rules were changed again, which of these fell short had been seen; ``LATER`` was made and run after that.
+``FRESH`` was made after the second stage was changed and frozen, and run once.
 """
 
 from __future__ import annotations
@@ -105,16 +106,16 @@ def shells(target: str) -> Table:
     return Table("shells-sex", rows, declare(rows, "sex", declared))
 
 
-def patches() -> Table:
-    """2,310 patches of photographs, whether of grass, path or sky; 9 of the columns."""
+def patches(name: str = "patches", kinds: tuple[str, ...] = ("grass", "path", "sky")) -> Table:
+    """2,310 patches of photographs, whether of some kinds; 9 of the columns."""
     declared: dict[str, Declared] = {
         "region_centroid_row": (0, 255), "vedge_mean": (0.0, 30.0), "hedge_mean": (0.0, 50.0),
         "intensity_mean": (0.0, 150.0), "exred_mean": (-50.0, 10.0), "exblue_mean": (-20.0, 90.0),
         "exgreen_mean": (-40.0, 30.0), "saturation_mean": (0.0, 1.0), "hue_mean": (-3.2, 3.2),
     }  # fmt: skip
     rows = _read("segment")[[*declared, "class"]].copy()
-    rows["class"] = rows["class"].astype(str).str.lower().isin(["grass", "path", "sky"]).astype(int)
-    return Table("patches", rows, declare(rows, "class", declared))
+    rows["class"] = rows["class"].astype(str).str.lower().isin(kinds).astype(int)
+    return Table(name, rows, declare(rows, "class", declared))
 
 
 def letters(width: int) -> Table:
@@ -126,11 +127,11 @@ def letters(width: int) -> Table:
     return Table(f"letters-{width}", rows, declare(rows, "class", dict.fromkeys(names)))
 
 
-def waves() -> Table:
+def waves(name: str = "waves", without: str = "0") -> Table:
     """Two of the three kinds of noisy curves."""
     rows = _read("waveform")
-    rows = rows[rows["class"].astype(str) != "0"].reset_index(drop=True)
-    return Table("waves", rows, declare(rows, "class", {f"x{i}": (-5.0, 11.0) for i in range(1, 22)}))
+    rows = rows[rows["class"].astype(str) != without].reset_index(drop=True)
+    return Table(name, rows, declare(rows, "class", {f"x{i}": (-5.0, 11.0) for i in range(1, 22)}))
 
 
 def made(name: str, n: int, d: int, classes: int, seed: int, **given: Any) -> Table:
@@ -237,6 +238,52 @@ PRACTICE: dict[str, Callable[[], Table]] = {
     "census-relationship": lambda: census("relationship", 5000, ("marital-status", "sex")),
     "loans-term": lambda: loans("term", 5000, ("installment",)),
     "sevens": lambda: pixels("sevens", (1, 7), 5, 4000),
+    "zero-or-six": lambda: pixels("zero-or-six", (0, 6), 5, 2500),
+    "seven-or-nine": lambda: pixels("seven-or-nine", (7, 9), 4, 3500),
+    "one-four-eight": lambda: pixels("one-four-eight", (1, 4, 8), 5, 4000),
+    "waves-without-2": lambda: waves("waves-without-2", "2"),
+    "walls": lambda: patches("walls", ("brickface", "cement", "window")),
+    "census-race": lambda: census("race", 6000, ("native-country",)),
+    "loans-purpose": lambda: loans("purpose", 5000),
+    "made-7": lambda: made("made-7", 2200, 7, 2, 121, n_informative=4, n_redundant=1),
+    "made-14": lambda: made("made-14", 3000, 14, 2, 122, n_informative=5, n_redundant=4, clusters=2),
+    "made-9": lambda: made("made-9", 3500, 9, 3, 123, n_informative=6, class_sep=1.2),
+    "friedman-1-2600": lambda: friedman(1, 2600, 124),
+    "friedman-2-3000": lambda: friedman(2, 3000, 125),
+    "friedman-3-2800": lambda: friedman(3, 2800, 126),
+    "rings-7-2": lambda: rings(4000, 7, 2, 127),
+    "rings-4-3": lambda: rings(3000, 4, 3, 128),
+    "categories-11-2": lambda: categories(3500, 11, 2, 0.5, 129),
+    "rare-0.15": lambda: rare(5000, 0.15, 130),
+    "counts-12-2": lambda: counts(2800, 12, 2, 131),
+    "mixture-8-2": lambda: mixture(3200, 8, 2, 2, 132),
+    "plane-6": lambda: plane(1500, 6, 1.3, 0.6, 133),
+    "plane-9": lambda: plane(2500, 9, 1.0, 0.2, 134),
+    "plane-15": lambda: plane(4000, 15, 1.2, 0.9, 135),
+    "five-or-six": lambda: pixels("five-or-six", (5, 6), 4, 3000),
+    "eight-or-nine": lambda: pixels("eight-or-nine", (8, 9), 5, 2800),
+    "two-three-seven": lambda: pixels("two-three-seven", (2, 3, 7), 5, 4500),
+    "waves-without-1": lambda: waves("waves-without-1", "1"),
+    "leaves": lambda: patches("leaves", ("foliage", "grass")),
+    "census-workclass": lambda: census("workclass", 7000, ("native-country", "race")),
+    "loans-verification_status": lambda: loans("verification_status", 5500),
+    "made-5": lambda: made("made-5", 2400, 5, 2, 151, n_informative=3, n_redundant=1),
+    "made-16": lambda: made("made-16", 3600, 16, 2, 152, n_informative=8, n_redundant=3, clusters=2),
+    "made-11": lambda: made("made-11", 3800, 11, 4, 153, n_informative=7, class_sep=1.4),
+    "friedman-1-3300": lambda: friedman(1, 3300, 154),
+    "friedman-2-2200": lambda: friedman(2, 2200, 155),
+    "friedman-3-4000": lambda: friedman(3, 4000, 156),
+    "rings-6-2": lambda: rings(3500, 6, 2, 157),
+    "rings-5-3": lambda: rings(4000, 5, 3, 158),
+    "categories-13-2": lambda: categories(3200, 13, 2, 0.6, 159),
+    "categories-7-3": lambda: categories(3600, 7, 3, 0.7, 160),
+    "rare-0.3": lambda: rare(3500, 0.3, 161),
+    "counts-18-2": lambda: counts(3400, 18, 2, 162),
+    "mixture-9-2": lambda: mixture(3800, 9, 2, 3, 163),
+    "mixture-4-3": lambda: mixture(2600, 4, 3, 2, 164),
+    "plane-7": lambda: plane(1800, 7, 1.4, 0.4, 165),
+    "plane-11": lambda: plane(3200, 11, 1.1, 1.0, 166),
+    "plane-14": lambda: plane(4500, 14, 0.9, 0.5, 167),
 }
 UNSEEN: dict[str, Callable[[], Table]] = {
     "iris": iris,
@@ -280,4 +327,31 @@ LATER: dict[str, Callable[[], Table]] = {
     "mixture-7-2": lambda: mixture(3500, 7, 2, 3, 101),
     "plane-5": lambda: plane(1200, 5, 1.2, 0.3, 102),
     "plane-10": lambda: plane(3000, 10, 1.5, 0.8, 103),
+}
+FRESH: dict[str, Callable[[], Table]] = {
+    "zero-or-five": lambda: pixels("zero-or-five", (0, 5), 4, 2600),
+    "four-or-seven": lambda: pixels("four-or-seven", (4, 7), 5, 3200),
+    "three-six-eight": lambda: pixels("three-six-eight", (3, 6, 8), 5, 4200),
+    "sky-or-window": lambda: patches("sky-or-window", ("sky", "window")),
+    "census-occupation": lambda: census("occupation", 8000, ("native-country",)),
+    "loans-emp_length": lambda: loans("emp_length", 6000),
+    "made-4": lambda: made("made-4", 2300, 4, 2, 171, n_informative=3, n_redundant=0),
+    "made-13": lambda: made("made-13", 3400, 13, 2, 172, n_informative=6, n_redundant=4),
+    "made-18": lambda: made("made-18", 4200, 18, 2, 173, n_informative=7, n_redundant=2, clusters=2),
+    "made-17": lambda: made("made-17", 4000, 17, 3, 174, n_informative=8, class_sep=1.3),
+    "friedman-1-3700": lambda: friedman(1, 3700, 175),
+    "friedman-2-3400": lambda: friedman(2, 3400, 176),
+    "friedman-3-3100": lambda: friedman(3, 3100, 177),
+    "rings-9-2": lambda: rings(4500, 9, 2, 178),
+    "rings-6-3": lambda: rings(4200, 6, 3, 179),
+    "categories-14-2": lambda: categories(3800, 14, 2, 0.5, 180),
+    "categories-5-3": lambda: categories(3000, 5, 3, 0.8, 181),
+    "categories-9-5": lambda: categories(4500, 9, 5, 0.7, 182),
+    "rare-0.25": lambda: rare(3800, 0.25, 183),
+    "counts-24-2": lambda: counts(3600, 24, 2, 184),
+    "mixture-10-2": lambda: mixture(3600, 10, 2, 2, 185),
+    "mixture-6-3": lambda: mixture(3000, 6, 3, 3, 186),
+    "plane-4-1600": lambda: plane(1600, 4, 1.2, 0.8, 187),
+    "plane-8-2400": lambda: plane(2400, 8, 1.5, 0.5, 188),
+    "plane-13": lambda: plane(4200, 13, 1.0, 1.0, 189),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +15,19 @@ from discreet.errors import BudgetExceeded, DataError, ParameterError
 from discreet.learn import PrivateClassifier
 from discreet.learn.budget_schedule import BudgetSchedule
 from discreet.learn.classifier._curves import combine_totals, estimate_shares, make_curves, prior_covariance
-from discreet.learn.classifier._rules import PublicFacts, count_share_for, curve_weight, make_plan
+from discreet.learn.classifier._rules import (
+    PublicFacts,
+    count_share_for,
+    curve_weight,
+    largest_weight,
+    make_plan,
+)
 from discreet.learn.classifier._score import ModelScore
-from discreet.learn.classifier._weights import StageRows
+from discreet.learn.classifier._weights import StageRows, line_places
 from discreet.ledger import Ledger
+from discreet.noise import Stream
 from discreet.privacy import ApproxDP, GaussianDP, NoPromise, PureDP, gaussian_mu
-from discreet.query import Database, Histogram
+from discreet.query import Answer, Database, Histogram
 from discreet.schema import Column, Schema
 from tests.learn.noisy_sums import (
     fitted_in_memory_and_in_an_engine,
@@ -199,12 +207,35 @@ def test_more_than_two_classes_have_lines_by_class_where_rows_allow(mu: float, s
 
 def test_caution_lowers_curves_only_where_there_is_something_to_lose() -> None:
     even, uneven = np.array([500.0, 500.0]), np.array([800.0, 200.0])
-    assert curve_weight(4.0, even) == 0.6
-    assert curve_weight(4.0, uneven) == pytest.approx(4 / 16)
-    assert curve_weight(1000.0, uneven) == 0.6
-    assert curve_weight(math.inf, uneven) == 0.6
-    # Of several classes, curves stand up to the prior.
-    assert curve_weight(1000.0, np.array([700.0, 200.0, 100.0])) == pytest.approx(1000 / 1012)
+    assert curve_weight(4.0, even, 0.6) == 0.6
+    assert curve_weight(4.0, uneven, 0.6) == pytest.approx(4 / 16)
+    assert curve_weight(1000.0, uneven, 0.6) == 0.6
+    assert curve_weight(math.inf, uneven, 0.6) == 0.6
+    assert curve_weight(1000.0, np.array([700.0, 200.0, 100.0]), 1.0) == pytest.approx(1000 / 1012)
+    # Of several classes, curves stand up to the prior, unless one class has most of the rows.
+    assert largest_weight(even) == largest_weight(np.array([700.0, 200.0, 100.0])) == 0.6
+    assert largest_weight(np.array([490.0, 400.0, 110.0])) == 1
+
+
+@pytest.mark.parametrize(("copies", "known", "best"), [(1, 0.3, 1.0), (6, 0.12, 0.6)])
+def test_the_weight_of_curves_is_the_one_that_gets_more_rows_right(
+    copies: int, known: float, best: float
+) -> None:
+    """Six columns that are one say too much together; six of their own do not."""
+    draws = Stream.from_seed(7).generator()
+    y = draws.choice(3, size=20_000, p=[0.6, 0.25, 0.15])
+    own = np.where(
+        draws.random((len(y), 6 // copies)) < known, y[:, None], draws.integers(0, 3, (len(y), 6 // copies))
+    )
+    rows = pd.DataFrame(np.repeat(own, copies, axis=1)).rename(columns=lambda i: f"c{i}")
+    columns = [Column(str(name), values=(0, 1, 2)) for name in rows]
+    schema = Schema(columns=[*columns, Column("y", values=(0, 1, 2), role="target")])
+    model = PrivateClassifier(privacy=GaussianDP(mu=0.2), schema=schema, random_state=1).fit(rows, y)
+    assert model.stages_ == 1
+    assert sum(model.split_.values()) == pytest.approx(1, abs=1e-9)
+    right = {weight: float(model.answers_[f"weight {weight:g}"].value) for weight in (0.6, 1.0)}
+    assert max(right, key=right.__getitem__) == best
+    assert model.weights_[0] == pytest.approx(best * model.factor_)
 
 
 def test_numbers_are_read_in_standard_deviations_from_their_noisy_mean() -> None:
@@ -216,6 +247,84 @@ def test_numbers_are_read_in_standard_deviations_from_their_noisy_mean() -> None
     for origin, units in begun.lines.values():
         assert 0.2 < origin < 0.8
         assert 2.5 < units < 6  # about sqrt(12) standard deviations of an even column
+
+
+def test_a_number_is_a_line_and_what_the_line_leaves_of_its_curve() -> None:
+    """One column is a line, one a parabola: only the second needs a curve beside its line."""
+    grid = np.linspace(-1, 1, 16)
+    bounds = ([-1.0, -1.0], [1.0, 1.0])
+    rows = np.array([(a, b) for a in grid for b in grid] * 8)
+    odds = 2 * rows[:, 0] + 6 * (rows[:, 1] ** 2 - 0.35)
+    y = np.where(1 / (1 + np.exp(-odds)) > np.repeat((np.arange(8) + 0.5) / 8, len(grid) ** 2), "yes", "no")
+    model = PrivateClassifier(privacy=EXACT, bounds=bounds, classes=["no", "yes"])
+    model.fit(rows, y)
+    assert model.stages_ == 2
+    assert list(model.lines_) == ["x0", "x1"]
+    assert model.weights_[0] == 0
+    assert not model.curves_["x0"].values.any()
+    assert model.weights_[1] > 0.3
+    assert model.slopes_[0, 1] > 0.5 > 0.1 > abs(model.slopes_[1, 1])
+    # A curve and its line together are the curve that was split, and the line is its best one.
+    whole = StageRows.from_curves(model.curves_, model.cells_, 3).curves["x1"]
+    tilted = replace(
+        whole, values=whole.values + np.outer(np.linspace(-1, 1, len(whole.values)), [-0.5, 0.5])
+    )
+    split = StageRows.from_curves(model.curves_ | {"x1": tilted}, model.cells_, 2)
+    places = line_places(
+        model.layout_.schema.columns[1], model.cells_.edges["x1"], split.lines["x1"], len(whole.values)
+    )
+    again = split.curves["x1"].values + np.outer(split.slopes["x1"] * places, [-0.5, 0.5])
+    assert np.allclose(again, tilted.values)
+    left = split.curves["x1"].values[:, 1] - split.curves["x1"].values[:, 0]
+    spread = places - whole.shares @ places
+    assert abs((whole.shares * spread) @ left) < 1e-9
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_where_curves_are_bent_the_tables_are_counted_twice(classes: int) -> None:
+    draws = Stream.from_seed(5).generator()
+    rows = draws.standard_normal((6000, 4)).clip(-2.5, 2.5)
+    length = (rows**2).sum(axis=1)
+    y = np.searchsorted(np.quantile(length, np.arange(1, classes) / classes), length)
+    model = PrivateClassifier(
+        privacy=GaussianDP(mu=0.5), bounds=(-2.5, 2.5), classes=range(classes), random_state=3
+    )
+    model.fit(rows, y)
+    assert model.stages_ == 1
+    assert not model.lines_
+    assert list(model.split_) == ["classes", "tables", "score", "tables again"]
+    assert sum(model.split_.values()) == pytest.approx(1, abs=1e-9)
+    assert "counted twice" in model.status_
+    assert "Two stages" not in model.status_
+    assert model.score(rows, y) > 1 / classes + 0.25
+    # Both answers count: curves of the second alone are others.
+    again = model.answers_["tables again"]
+    assert np.max(again.sd) != np.max(model.answers_["tables"].sd)
+    both = Answer.merge(model.answers_["tables"], again)
+    assert np.max(both.sd) < np.min(again.sd)
+
+
+def test_the_noise_on_a_slope_is_as_large_as_is_said() -> None:
+    """Rows stay the same, so that fits differ by their noise, of which the stated deviation is made here."""
+    draws = Stream.from_seed(6).generator()
+    rows = draws.uniform(-1, 1, (4000, 3))
+    y = (rows @ [2.0, -1.0, 0.5] + draws.logistic(size=len(rows)) > 0).astype(int)
+    promise = GaussianDP(mu=0.1)
+    models = [
+        PrivateClassifier(privacy=promise, bounds=(-1, 1), classes=[0, 1], random_state=seed).fit(rows, y)
+        for seed in range(40)
+    ]
+    assert {model.stages_ for model in models} == {2}
+    # The slope of the log-odds in declared units, as each fit has units of its own.
+    units = np.array([[line[1] for line in model.lines_.values()] for model in models])
+    slopes = np.array([2 * model.slopes_[:, 1] for model in models]) * units
+    stated = np.array([model.slopes_sd_ for model in models]) * units
+    ratio = slopes.std(axis=0) / np.sqrt((stated**2).mean(axis=0))
+    assert np.all((ratio > 0.4) & (ratio < 1.6)), ratio
+    # A column that is a line alone has a band all the same.
+    flat = [(m, n) for m in models for n, weight in zip(m.curves_, m.weights_, strict=True) if not weight]
+    assert flat
+    assert all(model.effect_sd(name).max() > 0 for model, name in flat)
 
 
 def test_the_same_keystream_gives_the_same_model_on_rows_and_in_an_engine() -> None:
@@ -354,7 +463,7 @@ def test_the_model_is_a_function_of_the_noisy_answers(neighbors: Any) -> None:
 class ExactTables(PrivateClassifier):
     """A twin whose curves are those of the exact tables, though noisy ones were paid for."""
 
-    def _learn_curves(self, schedule: BudgetSchedule, *rest: Any) -> Floats:
+    def _learn_curves(self, schedule: BudgetSchedule, *rest: Any, **options: Any) -> Floats:
         ask = schedule.ask
 
         def peek(name: str, question: Any) -> Any:

@@ -457,8 +457,10 @@ def _no_score(header: dict[str, Any], _: object) -> None:
     header["fitted"]["score_"] = None
 
 
-def _other_curve(header: dict[str, Any], _: object) -> None:
-    header["fitted"]["curves_"]["age"]["values"][0][0] += 0.25
+def _other_curve(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    curves = header["fitted"]["curves_"]
+    used = list(curves)[int(np.abs(arrays["weights_"]).argmax())]
+    curves[used]["values"][0][0] += 0.25
 
 
 @pytest.mark.parametrize("change", [_better_score, _narrow_score, _no_score, _other_curve])

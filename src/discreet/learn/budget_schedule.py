@@ -154,7 +154,7 @@ class BudgetSchedule:
         names : sequence of str
             Passes that are left out; which ones may depend on earlier answers.
         into : str
-            Pass that gets their shares.
+            Pass that gets their shares; it may be a new one.
         """
         assert not {into, *names} & set(self.answers)
         self._shares.merge(names, into)

@@ -107,10 +107,10 @@ class BudgetSplit:
             Queries that are left out; which ones may depend on earlier answers, as their shares together are
             what they were.
         into : str
-            Query that gets their shares; it must not have been asked.
+            Query that gets their shares; it must not have been asked, and may be a new one.
         """
-        for name in names:
-            self._parts[into] += self._parts.pop(name)
+        given = sum((self._parts.pop(name) for name in names), start=self._parts.get(into, Fraction(0)))
+        self._parts[into] = given
         self.split = {name: float(part) for name, part in self._parts.items()}
 
     def promise_part(self, name: str, fraction: Fraction) -> Promise:

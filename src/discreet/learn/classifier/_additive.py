@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from discreet.learn._bins import BinsClassifier
-from discreet.learn.classifier._weights import LATTICE
+from discreet.learn.classifier._weights import LATTICE, line_places
 from discreet.query import PredictionCounts
 from discreet.query.features import LONGEST_LINE
 
@@ -51,12 +51,16 @@ class AdditiveModel(BinsClassifier):
         }
 
     def _score_query(self, target: str) -> PredictionCounts:
-        """Return the query for the rows that the finished model gets right."""
+        """Return the query for the rows that the finished model gets right, by class if that is wanted."""
+        return self._count_query(target, by_class=self._by_table)
+
+    def _count_query(self, target: str, *, by_class: bool = False) -> PredictionCounts:
+        """Return the query for the rows that the model as it is gets right."""
         return PredictionCounts(
             **self._curves_query(target),
             lines=self.lines_,
             slopes=dict(zip(self.lines_, map(_on_lattice, self.slopes_), strict=True)),
-            by_class=self._by_table,
+            by_class=by_class,
         )
 
     def predict_joint_log_proba(self, X: Any) -> Floats:
@@ -78,6 +82,35 @@ class AdditiveModel(BinsClassifier):
         values = np.clip((numbers - origins) * units, -LONGEST_LINE, LONGEST_LINE)
         missing = self.cells_.find_missing(codes, list(self.lines_))
         return np.asarray(np.where(missing, 0.0, values))
+
+    def effect_sd(self, name: str) -> Floats:
+        """Return the standard deviation of what the cells of a column add to the log-odds or the scores.
+
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+
+        Returns
+        -------
+        array of shape (n_cells, 1) or (n_cells, n_classes)
+            That of the log-odds of two classes, or of the score of each of more; by the noise on curves,
+            weights and lines, and by the number of rows.
+        """
+        curve, at = self.curves_[name], list(self.curves_).index(name)
+        two = len(self.classes_) == 2
+        # With two classes what speaks for one speaks against the other, so that their errors add up.
+        sd = curve.sd.sum(axis=1, keepdims=True) if two else curve.sd
+        variance = (self.weights_[at] * sd) ** 2
+        # Files from before hold no standard deviations of the second stage.
+        if two and hasattr(self, "weights_sd_"):
+            odds = curve.values[:, 1] - curve.values[:, 0]
+            variance += ((odds - curve.shares @ odds) * self.weights_sd_[at])[:, None] ** 2
+        if name in self.lines_ and hasattr(self, "slopes_sd_"):
+            column = next(column for column in self.layout_.schema.columns if column.name == name)
+            places = line_places(column, self.cells_.edges[name], self.lines_[name], len(sd))
+            variance += (places * self.slopes_sd_[list(self.lines_).index(name)])[:, None] ** 2
+        return np.asarray(np.sqrt(variance))
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of the second of two classes over the first, or of each class, for each row."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from discreet.errors import DataError, ParameterError
+from discreet.errors import DataError
 from discreet.learn._bins import EDGES, Bins
 from discreet.learn._sums_base import FLAG, SumsEstimator
 from discreet.learn.arguments import Constraint
@@ -18,21 +18,31 @@ from discreet.learn.classifier._additive import AdditiveModel
 from discreet.learn.classifier._curves import Curve, combine_totals, make_curves, prior_covariance
 from discreet.learn.classifier._rules import (
     CONSTANT,
+    LEAST_LINEAR_PART,
     MANY_CLASSES_WEIGHT,
     SCORE_SHARE,
+    TRIED_WEIGHTS,
     UNKNOWN_COUNT_SHARE,
     Plan,
     PublicFacts,
+    check_cells,
     curve_weight,
     describe_plan,
+    gradient_names,
     largest_weight,
     make_plan,
+    trial_names,
 )
 from discreet.learn.classifier._score import ModelScore
-from discreet.learn.classifier._weights import LARGEST_VALUE, StageRows, WeightQueries
+from discreet.learn.classifier._weights import (
+    LARGEST_VALUE,
+    StageRows,
+    WeightQueries,
+    linear_part,
+)
 from discreet.learn.feature_map import FeatureMap
 from discreet.privacy import PureDP
-from discreet.query import Histogram, Marginals, PredictionCounts
+from discreet.query import Answer, Histogram, Marginals, PredictionCounts
 from discreet.query.curation import Curation
 
 if TYPE_CHECKING:
@@ -44,9 +54,6 @@ if TYPE_CHECKING:
     from discreet.query import NoisySums
     from discreet.query.costs import CostedTable, CostModel
     from discreet.schema import Schema
-
-MOST_CELLS_OF_A_COLUMN, MOST_CELLS_IN_ALL = 2000, 10**6
-"""Largest number of cells times classes, of one column and of all columns together."""
 
 
 class PrivateClassifier(AdditiveModel):
@@ -85,14 +92,18 @@ class PrivateClassifier(AdditiveModel):
     Attributes
     ----------
     curves_ : dict of str to Curve
-        Effect of each column: for its cells, how much more likely they make each class, as logarithms.
-    weights_ : array of shape (n_columns,)
-        Factor of each column's curve; the same for all columns in one stage.
+        Effect of each column: for its cells, how much more likely they make each class, as logarithms. In two
+        stages of two classes, that of a number is what its line leaves.
+    weights_, weights_sd_ : array of shape (n_columns,)
+        Factor of each column's curve; the same for all columns in one stage. Its standard deviation, 0 where
+        it follows from public facts.
     lines_ : dict of str to tuple of float
         Scale on which each number is read beside its curve: its origin as a fraction of the declared range,
         and the number of units in the range. Empty in one stage.
     slopes_ : array of shape (n_lines, n_classes)
         What a unit of each of these adds to the score of each class.
+    slopes_sd_ : array of shape (n_lines,)
+        Standard deviation of what it adds to the log-odds of two classes, or to the score of each of more.
     intercept_ : array of shape (n_classes,)
         Score of each class before any column is looked at: the logarithm of its share.
     factor_ : float
@@ -101,7 +112,8 @@ class PrivateClassifier(AdditiveModel):
     signal_ : float
         Number of rows over the noise on one cell, on which the rules are; infinite without noise.
     stages_ : int
-        1 for curves alone, 2 for curves and their weights.
+        1 for curves alone, 2 for curves and their weights. Where rows allow two and the curves are too bent
+        for lines to help, it is 1, and the tables were asked for twice.
     score_ : ModelScore or None
         Paid accuracy with its interval and verdict; None where it was not asked.
     status_ : str
@@ -156,8 +168,8 @@ class PrivateClassifier(AdditiveModel):
         ),
     }
     _saved_attributes: ClassVar[tuple[str, ...]] = (
-        *SumsEstimator.common_saved, "classes_", "curves_", "weights_", "lines_", "slopes_", "intercept_",
-        "factor_", "signal_", "stages_", "cells_", "score_", "status_",
+        *SumsEstimator.common_saved, "classes_", "curves_", "weights_", "weights_sd_", "lines_", "slopes_",
+        "slopes_sd_", "intercept_", "factor_", "signal_", "stages_", "cells_", "score_", "status_",
     )  # fmt: skip
     _decoders: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         **SumsEstimator._decoders,
@@ -210,10 +222,21 @@ class PrivateClassifier(AdditiveModel):
             facts = self._public_facts(sums, layout, target, max(float(counts.sum()), 1.0), owner)
             plan = _shorten_plan(schedule, make_plan(facts, wants_score=wants_score), plan)
         self.signal_, self.stages_ = facts.signal, plan.stages
-        self.status_ = describe_plan(facts, plan, self.privacy, wants_score=wants_score, floor=self.floor)
         totals = self._learn_curves(schedule, layout, target, plan, counts, facts.n_rows)
-        if plan.stages == 2:
+        bent = math.isfinite(facts.signal) and linear_part(self.curves_, self.cells_) < LEAST_LINEAR_PART
+        again = plan.stages == 2 and bent
+        if again:
+            # What is left of the promise says more about bent curves than about their weights.
+            schedule.merge(["products", *gradient_names()], "tables again")
+            totals = self._learn_curves(schedule, layout, target, plan, counts, facts.n_rows, again=True)
+            self.stages_ = 1
+        elif plan.stages == 1 and set(trial_names()) <= set(schedule.split):
+            self._choose_weight(schedule, target, totals)
+        elif plan.stages == 2:
             self._learn_weights(schedule, target, facts.n_rows)
+        self.status_ = describe_plan(
+            facts, plan, self.privacy, wants_score=wants_score, floor=self.floor, again=again
+        )
         self.score_ = None
         if plan.scored:
             scored = schedule.ask("score", self._score_query(target))
@@ -260,22 +283,8 @@ class PrivateClassifier(AdditiveModel):
         """Return the number of rows, None if it is private; refuse tables that are empty or too wide."""
         if sums.n_rows == 0:
             raise DataError("A table for PrivateClassifier must have at least one row, and has none.")
-        sizes = {
-            name: size * len(self._levels)
-            for name, size in Bins.from_features(layout, self.edges).sizes.items()
-        }
-        name, largest = max(sizes.items(), key=lambda item: item[1])
-        total = sum(sizes.values())
-        if largest > MOST_CELLS_OF_A_COLUMN or total > MOST_CELLS_IN_ALL:
-            where, found, most = (
-                (f"column {name!r}", largest, MOST_CELLS_OF_A_COLUMN)
-                if largest > MOST_CELLS_OF_A_COLUMN
-                else ("all columns", total, MOST_CELLS_IN_ALL)
-            )
-            raise ParameterError(
-                f"cells times classes of PrivateClassifier must be at most {most:,}, and are {found:,} in "
-                f"{where}. List fewer levels, or leave columns out."
-            )
+        sizes = Bins.from_features(layout, self.edges).sizes
+        check_cells({name: size * len(self._levels) for name, size in sizes.items()})
         return sums.n_rows
 
     def _public_facts(
@@ -316,6 +325,8 @@ class PrivateClassifier(AdditiveModel):
         plan: Plan,
         counts: Floats,
         n_rows: float,
+        *,
+        again: bool = False,
     ) -> Floats:
         """Ask for the tables of all columns, set the prior, the curves and the cells; return class totals.
 
@@ -333,11 +344,15 @@ class PrivateClassifier(AdditiveModel):
             Noisy number of rows of each class.
         n_rows : float
             Number of rows, public or estimated.
+        again : bool
+            Whether the tables were asked for before; the mean of both answers is taken.
         """
         schema = schedule.sums.schema
         cells = Bins.from_features(layout, self.edges, level=plan.level)
         question = _tables_of(target, cells)
-        answer = schedule.ask("tables", question)
+        answer = schedule.ask("tables again" if again else "tables", question)
+        if again:
+            answer = Answer.merge(schedule.answers["tables"], answer)
         sd = float(np.max(answer.sd))
         split = question.split(np.asarray(answer.value), Curation.from_schema(schema))
         tables = [self._by_class(table, schema, target) for table in split]
@@ -348,15 +363,27 @@ class PrivateClassifier(AdditiveModel):
             for size, column in zip(cells.sizes.values(), layout.schema.columns, strict=True)
         ]
         curves = make_curves(tables, priors, totals, sd)
-        most = largest_weight(len(totals))
-        weight = curve_weight(self.signal_, totals) if self.floor else most
-        self.factor_ = weight / most
         self.cells_ = cells
         self.curves_ = dict(zip(layout.names, curves, strict=True))
-        self.weights_ = np.full(len(curves), weight)
-        self.lines_, self.slopes_ = {}, np.zeros((0, len(totals)))
+        self._set_weight(largest_weight(totals), totals)
+        self.weights_sd_ = np.zeros(len(curves))
+        self.lines_, self.slopes_, self.slopes_sd_ = {}, np.zeros((0, len(totals))), np.zeros(0)
         self.intercept_ = np.log(totals / totals.sum())
         return totals
+
+    def _set_weight(self, largest: float, totals: Floats) -> None:
+        """Give all curves one weight, lowered by caution."""
+        weight = curve_weight(self.signal_, totals, largest) if self.floor else largest
+        self.factor_ = weight / largest
+        self.weights_ = np.full(len(self.curves_), weight)
+
+    def _choose_weight(self, schedule: BudgetSchedule, target: str, totals: Floats) -> None:
+        """Ask how many rows are right under each weight of the curves, and take the best."""
+        right = {}
+        for weight, name in zip(TRIED_WEIGHTS, trial_names(), strict=True):
+            self._set_weight(weight, totals)
+            right[weight] = float(schedule.ask(name, self._count_query(target)).value)
+        self._set_weight(max(right, key=right.__getitem__), totals)
 
     def _learn_weights(self, schedule: BudgetSchedule, target: str, n_rows: float) -> None:
         """Ask for the weights of curves and lines, and set them and the intercept.
@@ -374,9 +401,12 @@ class PrivateClassifier(AdditiveModel):
             return  # All curves are flat and no column is a number: there is nothing to weigh.
         queries = WeightQueries(schedule, rows, np.exp(self.intercept_), n_rows)
         if n_classes == 2:
-            found = queries.learn_odds(target, self._levels[1])
+            found, sd = queries.learn_odds(target, self._levels[1])
             weights = dict(zip(rows.scores, found, strict=False))
             self.weights_ = np.array([weights.get(name, 0.0) for name in self.curves_])
+            spreads = dict(zip(rows.scores, sd, strict=False))
+            self.weights_sd_ = np.array([spreads.get(name, 0.0) for name in self.curves_])
+            self.curves_, self.slopes_sd_ = rows.curves, sd[len(weights) : -1]
             mean = math.fsum(weights[name] * rows.means[name] for name in weights)
             # Half for each class, so that probabilities are those of the difference.
             slopes = np.outer(found[len(weights) :], [-0.5, 0.5])
@@ -386,7 +416,8 @@ class PrivateClassifier(AdditiveModel):
             means = [curve.shares @ curve.values for curve in self.curves_.values()]
             intercept = self.intercept_ - MANY_CLASSES_WEIGHT * np.sum(means, axis=0)
             self.intercept_ = intercept
-            slopes = queries.learn_lines(self._curves_query(target))
+            slopes, sd = queries.learn_lines(self._curves_query(target))
+            self.slopes_sd_ = sd[:-1]
         self.lines_, self.slopes_ = rows.lines, slopes[:-1]
         self.intercept_ = intercept + CONSTANT * slopes[-1]
 

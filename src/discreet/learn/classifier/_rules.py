@@ -6,13 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from discreet.errors import ParameterError
 from discreet.learn._bins import grid_level
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from discreet._types import Floats
     from discreet.privacy.budget_split import Privacy
 
-TWO_STAGES, FEW_NUMBERS_STAGES, MANY_CLASSES_STAGES = 60.0, 150.0, 50.0
+TWO_STAGES, FEW_NUMBERS_STAGES, MANY_CLASSES_STAGES = 40.0, 150.0, 50.0
 """Least signal for a second stage of two classes, if half of the columns are numbers and if fewer are; and of
 more classes, times two over their number."""
 SIGNAL_OF_A_COLUMN, ROWS_OF_A_COLUMN = 1.5, 25.0
@@ -41,7 +44,11 @@ LINEAR_PART, SMOOTH_PART, ROUGH_PART, SMOOTH_LENGTH = 0.45, 0.35, 0.2, 0.25
 """Parts of a number's curve that are a line, smooth and rough; and the part of the range that is alike."""
 LARGEST_WEIGHT, CAUTION = 0.6, 12.0
 """Weight of every curve in one stage of two classes at most, as columns repeat each other; and the signal
-that halves it. With more classes it is 1: curves then have to stand up to the prior of common classes."""
+that halves it. With more classes, of which none has half of the rows, it is 1: curves then have to stand up
+to the prior of common classes."""
+TRIED_WEIGHTS, TRIAL_SHARE, LARGEST_TRIAL_SD = (0.6, 1.0), 0.05, 0.02
+"""Weights of curves in one stage, between which counts of right rows decide; the share of the promise for the
+counts; and the noise on one, as a part of the rows, above which they are not asked for."""
 UNBALANCED = 0.15
 """Share by which a vote is better than a guess, from which on there is enough to lose for full caution."""
 AVERAGE_WEIGHT, MANY_CLASSES_WEIGHT = 0.5, 0.35
@@ -54,8 +61,15 @@ PRIOR_WIDTH = 0.5
 """Standard deviation of weights about their start in the second stage."""
 FEW_LINES_SCALE = 0.35
 """Length of a number's standard deviation in a row where fewer than half of the columns are numbers."""
+BENT_PART = 0.3
+"""Part of a number's curve, as variance over the rows, that its line must leave to be weighed beside it."""
+LEAST_LINEAR_PART = 0.2
+"""Part of all curves that lines and levels of categories must explain for a second stage."""
 CONSTANT = 0.5
 """Last coordinate of every row in the second stage."""
+
+MOST_CELLS_OF_A_COLUMN, MOST_CELLS_IN_ALL = 2000, 10**6
+"""Largest number of cells times classes, of one column and of all columns together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,14 @@ class PublicFacts:
         return self.lines and 2 * self.signal / self.n_classes >= MANY_CLASSES_STAGES
 
     @property
+    def affords_trials(self) -> bool:
+        """Whether a few counts of right rows are precise enough to choose the weight of curves by them."""
+        if not self.gaussian or math.isinf(self.mu):
+            return False
+        sd = math.sqrt(len(TRIED_WEIGHTS) / TRIAL_SHARE) / self.mu
+        return sd <= LARGEST_TRIAL_SD * self.n_rows
+
+    @property
     def score_half_width(self) -> float:
         """Half width of the score's interval at its widest, as a share of the rows."""
         noise = self.score_sd / self.n_rows if math.isfinite(self.n_rows) else 0.0
@@ -146,7 +168,8 @@ def make_plan(facts: PublicFacts, *, wants_score: bool, count_share: float | Non
     """
     scored = wants_score and facts.score_half_width <= WIDEST_SCORE
     stages = 2 if facts.affords_second_stage else 1
-    model = 1.0 - (SCORE_SHARE if scored else 0.0)
+    tried = stages == 1 and facts.affords_trials
+    model = 1.0 - (SCORE_SHARE if scored else 0.0) - (TRIAL_SHARE if tried else 0.0)
     first = model * (FIRST_SHARE if stages == 2 else 1.0)
     if count_share is None:
         count_share = count_share_for(facts.n_rows, facts.mu * math.sqrt(first))
@@ -156,18 +179,43 @@ def make_plan(facts: PublicFacts, *, wants_score: bool, count_share: float | Non
         shares["products"] = second * PRODUCTS_SHARE
         for name in gradient_names():
             shares[name] = second * (1 - PRODUCTS_SHARE) / ROUNDS
+    if tried:
+        shares |= dict.fromkeys(trial_names(), TRIAL_SHARE / len(TRIED_WEIGHTS))
     if scored:
         shares["score"] = SCORE_SHARE
     level = grid_level(facts.signal * math.sqrt(first / model), facts.n_classes)
     return Plan(stages, level, scored, shares)
 
 
-def largest_weight(n_classes: int) -> float:
-    """Return the weight of all curves in one stage where nothing has to be lost by caution."""
-    return LARGEST_WEIGHT if n_classes == 2 else 1.0
+def check_cells(sizes: Mapping[str, int]) -> None:
+    """Refuse columns with too many cells times classes, by their number in each column."""
+    name, largest = max(sizes.items(), key=lambda item: item[1])
+    total = sum(sizes.values())
+    if largest <= MOST_CELLS_OF_A_COLUMN and total <= MOST_CELLS_IN_ALL:
+        return
+    where, found, most = (
+        (f"column {name!r}", largest, MOST_CELLS_OF_A_COLUMN)
+        if largest > MOST_CELLS_OF_A_COLUMN
+        else ("all columns", total, MOST_CELLS_IN_ALL)
+    )
+    raise ParameterError(
+        f"cells times classes of PrivateClassifier must be at most {most:,}, and are {found:,} in {where}. "
+        "List fewer levels, or leave columns out."
+    )
 
 
-def curve_weight(signal: float, totals: Floats) -> float:
+def largest_weight(totals: Floats) -> float:
+    """Return the weight of all curves in one stage where nothing has to be lost by caution.
+
+    Parameters
+    ----------
+    totals : array of shape (n_classes,)
+        Number of rows of each class, as far as it is known.
+    """
+    return LARGEST_WEIGHT if len(totals) == 2 or totals.max() > totals.sum() / 2 else 1.0
+
+
+def curve_weight(signal: float, totals: Floats, largest: float) -> float:
     """Return the weight of all curves in one stage, the smaller the more a good vote has to lose.
 
     Parameters
@@ -176,16 +224,22 @@ def curve_weight(signal: float, totals: Floats) -> float:
         Number of rows over the noise on one cell.
     totals : array of shape (n_classes,)
         Number of rows of each class, as far as it is known.
+    largest : float
+        Weight where nothing has to be lost by caution.
     """
     better = float(totals.max() / totals.sum()) - 1 / len(totals)
     caution = CAUTION * min(max(better / UNBALANCED, 0.0), 1.0)
-    largest = largest_weight(len(totals))
     return largest if math.isinf(signal) else min(largest, signal / (signal + caution))
 
 
 def gradient_names() -> list[str]:
     """Return the names of the passes that ask for gradients."""
     return [f"gradient {i + 1}" for i in range(ROUNDS)]
+
+
+def trial_names() -> list[str]:
+    """Return the names of the passes that count the right rows under each weight that is tried."""
+    return [f"weight {weight:g}" for weight in TRIED_WEIGHTS]
 
 
 def count_share_for(n_rows: float, mu: float) -> float:
@@ -218,8 +272,10 @@ def expectation(facts: PublicFacts, privacy: Privacy) -> str:
     return f"{rows} expect the effect of each column to be found."
 
 
-def describe_plan(facts: PublicFacts, plan: Plan, privacy: Privacy, *, wants_score: bool, floor: bool) -> str:
-    """Return what to expect of the model and what was asked, in words, from public facts.
+def describe_plan(
+    facts: PublicFacts, plan: Plan, privacy: Privacy, *, wants_score: bool, floor: bool, again: bool = False
+) -> str:
+    """Return what to expect of the model and what was asked, in words.
 
     Parameters
     ----------
@@ -233,9 +289,15 @@ def describe_plan(facts: PublicFacts, plan: Plan, privacy: Privacy, *, wants_sco
         Whether the score is wanted.
     floor : bool
         Whether curves fall back to the most common class where noise explains them.
+    again : bool
+        Whether the second stage was left out by the noisy curves, and the tables were asked for again.
     """
     words = [expectation(facts, privacy)]
-    if plan.stages == 2:
+    if again:
+        words.append(
+            "One stage: curves of the columns, counted twice, as they are too bent for lines to help."
+        )
+    elif plan.stages == 2:
         words.append("Two stages: curves of the columns, then their weights.")
     else:
         words.append("One stage: curves of the columns, all with the same weight.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from discreet.learn._centering import spectral_edge
 from discreet.learn.classifier._rules import (
     AVERAGE_WEIGHT,
+    BENT_PART,
     CONSTANT,
     FEW_LINES_SCALE,
     PRIOR_WIDTH,
@@ -19,6 +20,7 @@ from discreet.learn.classifier._rules import (
     gradient_names,
 )
 from discreet.query import ClassGradients, GradientSums, Gram
+from discreet.query.features import LONGEST_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,9 +49,14 @@ class StageRows:
 
     Attributes
     ----------
+    curves : dict of str to Curve
+        Curve of each column; for two classes that of a number less the line that fits it best, so that no
+        coordinate repeats another, and flat if it is not worth a coordinate.
+    slopes : dict of str to float
+        For two classes, the log-odds for each unit of a number's line, by its curve; empty for more classes.
     scores : dict of str to tuple of float
-        For two classes and columns whose curve is not flat, the log-odds of each cell less their mean; empty
-        for more classes.
+        For two classes and columns whose curve is worth a coordinate, the log-odds of each cell less their
+        mean; empty for more classes.
     means : dict of str to float
         For the same columns, the mean that was subtracted.
     edges : dict of str to tuple of float
@@ -61,6 +68,8 @@ class StageRows:
         Estimated mean square length of the vectors, to whose root they are cut.
     """
 
+    curves: dict[str, Curve]
+    slopes: dict[str, float]
     scores: dict[str, tuple[float, ...]]
     means: dict[str, float]
     edges: dict[str, tuple[float, ...]]
@@ -70,18 +79,6 @@ class StageRows:
     @classmethod
     def from_curves(cls, curves: Mapping[str, Curve], cells: Bins, n_classes: int) -> StageRows:
         """Return the vectors of rows, from noisy curves and so public by now."""
-        scores: dict[str, tuple[float, ...]] = {}
-        means: dict[str, float] = {}
-        square = 0.0
-        for name, curve in curves.items() if n_classes == 2 else ():
-            odds = curve.values[:, 1] - curve.values[:, 0]
-            mean = float(np.rint(curve.shares @ odds * LATTICE) / LATTICE)
-            odds = np.clip(np.rint((odds - mean) * LATTICE) / LATTICE, -_LARGEST_ODDS, _LARGEST_ODDS)
-            variance = float(curve.shares @ odds**2)
-            if variance > _LEAST_VARIANCE:
-                means[name] = mean
-                scores[name] = tuple(odds.tolist())
-                square += variance
         columns = cells.layout.schema.columns
         numbers = [column for column in columns if column.is_number]
         # Few lines among many categories only make rows long.
@@ -90,8 +87,30 @@ class StageRows:
             column.name: _line_of(column, cells.edges[column.name], curves[column.name].shares, scale)
             for column in numbers
         }
-        square += scale**2 * len(lines)
-        return cls(scores, means, cells.edges_of(list(scores)), lines, square)
+        square = scale**2 * len(lines)
+        left, slopes = dict(curves), {}
+        scores: dict[str, tuple[float, ...]] = {}
+        means: dict[str, float] = {}
+        for column in columns if n_classes == 2 else ():
+            name, curve = column.name, curves[column.name]
+            total = _variance(curve)
+            if name in lines:
+                places = line_places(column, cells.edges[name], lines[name], len(curve.values))
+                left[name], slopes[name] = _subtract_line(curve, places)
+                curve = left[name]
+            odds = curve.values[:, 1] - curve.values[:, 0]
+            mean = float(np.rint(curve.shares @ odds * LATTICE) / LATTICE)
+            odds = np.clip(np.rint((odds - mean) * LATTICE) / LATTICE, -_LARGEST_ODDS, _LARGEST_ODDS)
+            variance = float(curve.shares @ odds**2)
+            # What a line leaves of a curve is mostly noise, unless it is much of it or more than its noise.
+            least = min(BENT_PART * total, float(curve.shares @ (curve.sd**2).sum(axis=1)))
+            if variance > max(_LEAST_VARIANCE, least if name in lines else 0.0):
+                means[name] = mean
+                scores[name] = tuple(odds.tolist())
+                square += variance
+            else:
+                left[name] = replace(curve, values=np.zeros_like(curve.values))
+        return cls(left, slopes, scores, means, cells.edges_of(list(scores)), lines, square)
 
     @property
     def size(self) -> int:
@@ -130,18 +149,98 @@ def _line_of(column: Column, edges: Sequence[float], shares: Floats, scale: floa
     scale : float
         Length that a standard deviation is to have in a row.
     """
+    middles, widths = _cell_places(column, edges)
+    known = shares[: len(widths)] / shares[: len(widths)].sum()
+    mean = float(known @ middles)
+    variance = float(known @ (middles - mean) ** 2) + 0.5 * float(known @ widths**2) / 12
+    units = scale / max(math.sqrt(variance), _LEAST_SPREAD)
+    return float(np.rint(min(max(mean, 0.0), 1.0) * LATTICE) / LATTICE), float(np.rint(units * 64) / 64)
+
+
+def _cell_places(column: Column, edges: Sequence[float]) -> tuple[Floats, Floats]:
+    """Return the middle and the width of each cell of a number, as fractions of its range."""
     lower, upper = column.range
     ends = np.array([(edge - lower) / column.width for edge in (lower, *edges, upper)])
     # Whole numbers are at the beginning of their cells or between, never at the end.
     step = 0.0 if column.type == "number" else 1 / column.width
-    width = np.maximum([b - a - step for a, b in itertools.pairwise(ends)], 0.0)
-    width[-1] += step
-    middles = ends[:-1] + width / 2
-    known = shares[: len(width)] / shares[: len(width)].sum()
-    mean = float(known @ middles)
-    variance = float(known @ (middles - mean) ** 2) + 0.5 * float(known @ width**2) / 12
-    units = scale / max(math.sqrt(variance), _LEAST_SPREAD)
-    return float(np.rint(min(max(mean, 0.0), 1.0) * LATTICE) / LATTICE), float(np.rint(units * 64) / 64)
+    widths = np.maximum([b - a - step for a, b in itertools.pairwise(ends)], 0.0)
+    widths[-1] += step
+    return ends[:-1] + widths / 2, widths
+
+
+def line_places(column: Column, edges: Sequence[float], line: tuple[float, float], n_cells: int) -> Floats:
+    """Return where the middle of each cell of a number is on its line; 0 for the cell of missing values.
+
+    Parameters
+    ----------
+    column : Column
+        Declaration of the number.
+    edges : sequence of float
+        Where its cells begin, without the first.
+    line : tuple of float
+        Origin of the line as a fraction of the range, and the number of units in the range.
+    n_cells : int
+        Number of cells, that of missing values included.
+    """
+    origin, units = line
+    middles, _ = _cell_places(column, edges)
+    places = np.zeros(n_cells)
+    places[: len(middles)] = np.clip((middles - origin) * units, -LONGEST_LINE, LONGEST_LINE)
+    return places
+
+
+def linear_part(curves: Mapping[str, Curve], cells: Bins) -> float:
+    """Return the part of all curves that lines of numbers and levels of categories explain.
+
+    Parameters
+    ----------
+    curves : mapping of str to Curve
+        Noisy curve of each column, for any number of classes.
+    cells : Bins
+        Cells of each column.
+
+    Notes
+    -----
+    Parts are variances over the rows, added up over columns and classes. Where it is small, as on shells
+    around a middle, neither lines nor weights add to curves of columns that do not repeat each other.
+    """
+    total, explained = 0.0, 0.0
+    for column in cells.layout.schema.columns:
+        curve = curves[column.name]
+        values = curve.values - curve.shares @ curve.values
+        variance = float((curve.shares @ values**2).sum())
+        total += variance
+        if column.is_number:
+            edges = cells.edges[column.name]
+            places = line_places(column, edges, _line_of(column, edges, curve.shares, 1.0), len(values))
+            spread = places - curve.shares @ places
+            square = max(float(curve.shares @ spread**2), _LEAST_VARIANCE)
+            variance = float((((curve.shares * spread) @ values) ** 2).sum()) / square
+        explained += variance
+    return explained / total if total else 1.0
+
+
+def _subtract_line(curve: Curve, places: Floats) -> tuple[Curve, float]:
+    """Return a curve of two classes less the line that fits its log-odds best, and the slope of that.
+
+    Parameters
+    ----------
+    curve : Curve
+        Curve of a number.
+    places : array of shape (n_cells,)
+        Place of each cell on the line, 0 for missing values.
+    """
+    odds = curve.values[:, 1] - curve.values[:, 0]
+    # Missing values are at the origin, which is the mean: they say nothing about the slope.
+    spread = places - curve.shares @ places
+    slope = float((curve.shares * spread) @ odds) / max(float(curve.shares @ spread**2), _LEAST_VARIANCE)
+    return replace(curve, values=curve.values - np.outer(slope * places, [-0.5, 0.5])), slope
+
+
+def _variance(curve: Curve) -> float:
+    """Return the variance over the rows of a curve of two classes, in log-odds."""
+    odds = curve.values[:, 1] - curve.values[:, 0]
+    return float(curve.shares @ (odds - curve.shares @ odds) ** 2)
 
 
 @dataclass(frozen=True)
@@ -165,8 +264,8 @@ class WeightQueries:
     prior: Floats
     n_rows: float
 
-    def learn_odds(self, target: str, positive: Any) -> Floats:
-        """Return the weights of curves, lines and the constant for the log-odds of two classes.
+    def learn_odds(self, target: str, positive: Any) -> tuple[Floats, Floats]:
+        """Return the weights of curves, lines and the constant for the log-odds of two classes, and their sd.
 
         Parameters
         ----------
@@ -176,7 +275,8 @@ class WeightQueries:
             Level of the target that counts as 1.
         """
         rows = self.rows
-        start = np.array([AVERAGE_WEIGHT] * len(rows.scores) + [0.0] * (len(rows.lines) + 1))
+        # That of half of each curve, of which its line is a part.
+        start = AVERAGE_WEIGHT * np.array([1.0] * len(rows.scores) + [*rows.slopes.values(), 0.0])
         # The prior is the same for all rows, so it is asked about as part of the last weight.
         offset = np.zeros(rows.size)
         offset[-1] = math.log(self.prior[1] / self.prior[0]) / CONSTANT
@@ -187,7 +287,7 @@ class WeightQueries:
 
         return self._descend(start, query)
 
-    def learn_lines(self, model: Mapping[str, Any]) -> Floats:
+    def learn_lines(self, model: Mapping[str, Any]) -> tuple[Floats, Floats]:
         """Return the weights of lines and the constant for each of several classes, curves held fixed.
 
         Parameters
@@ -197,8 +297,10 @@ class WeightQueries:
 
         Returns
         -------
-        array of shape (n_lines + 1, n_classes)
+        weights : array of shape (n_lines + 1, n_classes)
             Weights, the constant's last.
+        sd : array of shape (n_lines + 1,)
+            Standard deviation of each of them.
         """
         rows = self.rows
 
@@ -208,8 +310,8 @@ class WeightQueries:
 
         return self._descend(np.zeros((rows.size, len(self.prior))), query)
 
-    def _descend(self, start: Floats, query: Callable[[Floats], Aggregate]) -> Floats:
-        """Return weights by noisy gradients: the mean of the last three rounds.
+    def _descend(self, start: Floats, query: Callable[[Floats], Aggregate]) -> tuple[Floats, Floats]:
+        """Return weights by noisy gradients, the mean of the last three rounds, and their sd.
 
         Parameters
         ----------
@@ -225,7 +327,8 @@ class WeightQueries:
         all others. These, times ``min(1/4, 1.3 v)`` with ``v`` the mean variance of a class, are the
         curvature ``H`` by which weights are pulled back to their start, ``sd**2 / (H tau**2) + 1 / tau**2``,
         with ``sd`` the noise on the mean of all gradients and ``tau`` the width of their prior. Steps divide
-        by a curvature that is larger by half of the edge.
+        by a curvature that is larger by half of the edge. The standard deviation of a weight is that of the
+        noise that the steps add up and of the number of rows, along the same directions.
         """
         answer = self.schedule.ask("products", Gram(**self.rows.query_arguments, with_sums=False))
         values, vectors = np.linalg.eigh(np.asarray(answer.value))
@@ -234,7 +337,7 @@ class WeightQueries:
         factor = min(0.25, 1.3 * float(np.mean(self.prior * (1 - self.prior))))
         shape = (-1, *[1] * (start.ndim - 1))
         known, steps = (known * factor).reshape(shape), (steps * factor).reshape(shape)
-        weights, visited = start, []
+        weights, visited, sd, penalty = start, [], 0.0, known
         for name in gradient_names():
             answer = self.schedule.ask(name, query(weights))
             # Gradients of several classes have a row for each class.
@@ -245,7 +348,34 @@ class WeightQueries:
             weights = weights + vectors @ (step / (steps + penalty))
             weights = np.clip(weights, -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
             visited.append(weights)
-        return np.asarray(np.mean(visited[-_KEPT_ROUNDS:], axis=0))
+        spread = _mean_step(known, steps, penalty) ** 2 @ np.full(ROUNDS, ROUNDS * sd**2)
+        spread = spread + (known / (known + penalty) ** 2).ravel()
+        return np.mean(visited[-_KEPT_ROUNDS:], axis=0), np.sqrt(vectors**2 @ spread)
+
+
+def _mean_step(known: Floats, steps: Floats, penalty: Floats) -> Floats:
+    """Return by how much the noise on each gradient moves the mean of the last rounds.
+
+    Parameters
+    ----------
+    known, steps, penalty : array
+        Curvature of the problem and of the steps along each direction, and the pull back to the start.
+
+    Returns
+    -------
+    array of shape (n_directions, n_rounds)
+        Factor of each round's noise.
+    """
+    known, steps, penalty = known.ravel(), steps.ravel(), penalty.ravel()
+    moved = np.zeros((len(known), ROUNDS))
+    total = np.zeros_like(moved)
+    for i in range(ROUNDS):
+        # A step takes back a part of what earlier noise has moved.
+        moved *= (1 - (known + penalty) / (steps + penalty))[:, None]
+        moved[:, i] = 1 / (steps + penalty)
+        if i >= ROUNDS - _KEPT_ROUNDS:
+            total += moved / _KEPT_ROUNDS
+    return total
 
 
 def _curvatures(values: Floats, edge: float, trace: float) -> tuple[Floats, Floats]:

@@ -160,16 +160,15 @@ def column_effects(model: PrivateClassifier, drawn: Sequence[int]) -> list[Colum
     two = len(model.classes_) == 2
     scores = scores[:, 1:] - scores[:, :1] if two else scores[:, list(drawn)]
     result, at = [], 0
-    for column, asked, weight in zip(columns, points, model.weights_.tolist(), strict=True):
+    for column, asked in zip(columns, points, strict=True):
         mine = scores[at : at + len(asked)]
         at += len(asked)
-        curve = model.curves_[column.name]
-        # With two classes what speaks for one speaks against the other, so that their errors add up.
-        sd = curve.sd.sum(axis=1, keepdims=True) if two else curve.sd[:, list(drawn)]
+        shares, sd = model.curves_[column.name].shares, model.effect_sd(column.name)
+        sd = sd if two else sd[:, list(drawn)]
         first, last = _ends_of_cells(asked, mine, len(sd))
         middle = (first + last) / 2
-        center = [math.fsum(curve.shares * middle[:, k]) for k in range(middle.shape[1])]
-        result.append(_make_effect(column, model, first - center, last - center, abs(weight) * sd))
+        center = [math.fsum(shares * middle[:, k]) for k in range(middle.shape[1])]
+        result.append(_make_effect(column, model, first - center, last - center, sd))
     return result
 
 
