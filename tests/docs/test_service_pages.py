@@ -80,13 +80,40 @@ def _least() -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "postgres.yaml"])
+@pytest.mark.parametrize("name", ["config.yaml", "postgres.yaml", "compose-config.yaml"])
 def test_the_example_configurations_are_right(name: str) -> None:
     found = Config.load(EXAMPLES / name)
     assert found.secure
     assert found.seed is None
     assert found.slots is not None
     assert all(entry.analyst_limit is not None for entry in found.datasets.values())
+
+
+def test_the_compose_file_fits_the_files_that_it_names() -> None:
+    found = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())
+    service, proxy, database = (found["services"][name] for name in ("discreet", "proxy", "database"))
+    config = Config.load(EXAMPLES / "compose-config.yaml")
+    assert (EXAMPLES / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+    # The proxy reaches the service on 127.0.0.1, and the port that is published is the proxy's.
+    assert proxy["network_mode"] == "service:discreet"
+    nginx = (EXAMPLES / "nginx.conf").read_text()
+    assert f"proxy_pass http://{config.listen};" in nginx
+    assert [port.split(":")[1] for port in service["ports"]] == re.findall(r"listen (\d+) ssl", nginx)
+    for mount in proxy["volumes"]:
+        source, target = mount.split(":")[:2]
+        assert target in nginx or (EXAMPLES / source).is_file()
+    user = database["environment"]["POSTGRES_USER"]
+    place = f"postgresql://{user}@database/{database['environment']['POSTGRES_DB']}#"
+    addresses = [str(config.access), *(str(entry.ledger) for entry in config.datasets.values())]
+    assert all(address.startswith(place) for address in addresses)
+    mounted = [mount.split(":")[1] for mount in service["volumes"]]
+    image = (EXAMPLES / "Containerfile").read_text()
+    assert [place for place in mounted if place.startswith("/var")] == re.findall(r'"(/var/[^"]+)"', image)
+    assert set(found["networks"]) == set(service["networks"])
+    assert database["networks"] == ["inside"]
+    assert found["networks"]["inside"]["internal"] is True
+    named = {mount.split(":")[0] for one in (service, database) for mount in one["volumes"]}
+    assert set(found["volumes"]) == {name for name in named if not name.startswith(".")}
 
 
 def test_an_example_with_a_wrong_key_would_be_found(tmp_path: Path) -> None:
