@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
 
 BATCH = 2**17
-"""Number of rows that are drawn, or handed on, at once."""
+"""Number of rows that are drawn at once."""
+_BATCH_CELLS = 2**20  # that are handed on at once
 
 
 def narrow_type(largest: int) -> np.dtype[np.unsignedinteger]:
@@ -20,10 +21,10 @@ def narrow_type(largest: int) -> np.dtype[np.unsignedinteger]:
     return np.min_scalar_type(largest)
 
 
-def split_rows(n: int) -> Iterator[slice]:
-    """Yield the places of `n` rows, a batch at a time."""
-    for start in range(0, n, BATCH):
-        yield slice(start, min(start + BATCH, n))
+def split_rows(n: int, size: int = BATCH) -> Iterator[slice]:
+    """Yield the places of `n` rows, a batch of some size at a time."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,5 +73,5 @@ class DrawnColumns(Mapping[str, "AnyArray"]):
     def batches(self) -> Iterator[dict[str, AnyArray]]:
         """Yield the rows in batches, in their order."""
         n = max((len(column.cells) for column in self._columns.values()), default=0)
-        for rows in split_rows(n):
+        for rows in split_rows(n, _BATCH_CELLS // max(len(self), 1) + 1):
             yield {name: column.expand(rows) for name, column in self._columns.items()}
