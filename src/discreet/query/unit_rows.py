@@ -70,12 +70,11 @@ def row_digests(curation: Curation, salt: str, batch: Batch, rows: Bools | None 
     mask = np.ones(batch.n_rows, bool) if rows is None else rows
     arrays = curation.encode(batch)
     names = [name for name in curation.exact_identifiers() if name in arrays]  # without ids
-    integers = np.column_stack([exact_words(arrays[name][mask]) for name in names]).tolist()
-    start = f"{salt}:".encode()
-    return [
-        hashlib.md5(start + text + b":" + ",".join(map(str, row)).encode(), usedforsecurity=False).digest()
-        for text, row in zip(batch.id_texts[mask], integers, strict=True)
-    ]
+    integers = [exact_words(arrays[name][mask]).tolist() for name in names]
+    # One format for all parts of a row: this is called for every row of people who have too many.
+    form = f"{salt}:".encode().replace(b"%", b"%%") + b"%b:" + b",".join([b"%d"] * len(names))
+    rows_of_cells = zip(batch.id_texts[mask], *integers, strict=True)
+    return [hashlib.md5(form % row, usedforsecurity=False).digest() for row in rows_of_cells]
 
 
 def count_used_rows(table: Table, schema: Schema) -> int:
