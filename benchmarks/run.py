@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NOT_BENCHMARKS = {
-    "run", "measure", "peers", "sulq_tables", "noise_aware_tables",
+    "run", "measure", "large", "peers", "sulq_tables", "noise_aware_tables",
     "synthetic", "synthetic_cost", "synthetic_hidden", "synthetic_peers", "synthetic_worker",
 }  # fmt: skip
 

@@ -166,7 +166,7 @@ def refusal(text: str) -> str | None:
 
 
 @pytest.mark.parametrize("sql", [False, True])
-@pytest.mark.parametrize("count", [300, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.slow)])
 def test_drawn_queries_are_read_from_what_is_written_of_them(count: int, sql: bool) -> None:
     texts = Texts(f"queries {sql}")
     read = 0
