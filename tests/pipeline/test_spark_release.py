@@ -18,6 +18,8 @@ from discreet import ApproxDP, Column, Ledger, Schema, load_release, publish, ve
 from discreet.errors import ParameterError, SourceError
 from discreet.pipeline.options import Output, RunOptions, SparkOptions
 from discreet.release.spark import table
+from discreet.release.synthetic import columns
+from discreet.tables import parquet_parts
 from discreet.tables.table import ROWS
 from tests.servers import cannot_start, no_spark
 from tests.workers import InProcessSession, select
@@ -251,7 +253,11 @@ def test_a_synthetic_release_has_nothing_to_resume(tmp_path: Path) -> None:
         )
 
 
-def test_a_synthetic_table_is_made_from_answers_of_spark(spark: Any, tmp_path: Path) -> None:
+def test_a_synthetic_table_is_made_in_parts_from_answers_of_spark(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_parts, "PART_ROWS", 1)
+    monkeypatch.setattr(columns, "BATCH", 2**15)
     result = publish(
         spark.read.parquet(str(_write_files(tmp_path / "files"))),
         out=tmp_path / "made",
@@ -262,6 +268,9 @@ def test_a_synthetic_table_is_made_from_answers_of_spark(spark: Any, tmp_path: P
         ledger=tmp_path / "made.ledger",
     )
     assert "failed" not in _statuses(result.public).values()
+    parts = sorted((result.public / "data.parquet").iterdir())
+    assert [path.name for path in parts] == [f"part-{i:05d}.parquet" for i in range(3)]
+    assert len(load_release(result.folder).data["age"]) == result.statement.what.rows_published
     with Ledger.open(tmp_path / "made.ledger") as book:
         assert len(list(book.history())) > 1
 
@@ -270,6 +279,7 @@ COMMAND = """
 import sys
 from discreet.cli.main import main
 from discreet.release.spark import table
+from discreet.tables import parquet_parts
 table.part_batches = lambda n_rows: 1
 sys.argv = ["discreet", *sys.argv[1:]]
 main()

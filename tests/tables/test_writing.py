@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from discreet.errors import DiscreetError, ParameterError, SchemaError, SourceError
 from discreet.schema import Column, Schema, unclipped_column
-from discreet.tables import Field, check_target, open_table, write_table
+from discreet.tables import Field, check_target, open_table, parquet_parts, write_table
 from discreet.tables.temporary import lock
 from discreet.tables.writers import row_group_size
 from tests.tables.people import ENCODED, SCHEMA, same, unprivileged
@@ -413,3 +413,34 @@ def test_a_wide_table_is_written_within_the_memory_of_the_engine(
     ).fetchall()
     assert [rows for _, rows in sizes[:-1]] == [row_group_size(400)] * (len(sizes) - 1)
     assert row_group_size(400) < row_group_size(20) == 122_880
+
+
+@pytest.mark.parametrize(("n_batches", "sizes"), [(0, [0]), (5, [15]), (6, [18]), (13, [18, 18, 3])])
+def test_parts_hold_the_batches_in_order(
+    n_batches: int, sizes: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_parts, "PART_ROWS", 16)
+    schema = Schema(columns=[Column("x", lower=0, upper=100)])
+    batches = ({"x": np.arange(3.0) + 3 * i} for i in range(n_batches))
+    assert parquet_parts.write_parts(tmp_path / "t.parquet", schema, batches) == 3 * n_batches
+    names = sorted(path.name for path in (tmp_path / "t.parquet").iterdir())
+    assert names == [f"part-{i:05d}.parquet" for i in range(len(sizes))]
+    found = [duckdb.read_parquet(str(tmp_path / "t.parquet" / name)).fetchall() for name in names]
+    assert [len(part) for part in found] == sizes
+    assert [value for part in found for (value,) in part] == list(map(float, range(3 * n_batches)))
+
+
+def test_parts_that_cannot_be_finished_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_parts, "PART_ROWS", 16)
+    schema = Schema(columns=[Column("x", lower=0, upper=100)])
+
+    def failing() -> Iterator[dict[str, AnyArray]]:
+        for i in range(20):
+            yield {"x": np.array([float(i)])}
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        parquet_parts.write_parts(tmp_path / "t.parquet", schema, failing())
+    assert not list(tmp_path.iterdir())

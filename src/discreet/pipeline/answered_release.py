@@ -125,7 +125,8 @@ def publish_answers(
             risk = _plan_stages.assess_risk(releasing, plan, sums.n_rows, run.attack_records, report, prior)
         risk = _plan_stages.check_risk(risk, run.accept_risk)
         with stages.stage("release") as report:
-            publication = releasing.publish_database(sums, public / DATA)
+            in_parts = getattr(sums, "is_distributed", False)
+            publication = releasing.publish_database(sums, public / DATA, in_parts=in_parts)
             write_answers(public, releasing)
             write_prior(public, prior)
             paid = f"{len(publication.receipts)} questions charged, each before its first draw"

@@ -124,6 +124,11 @@ class QueryExecutor(StoredAnswers):
         """Seconds in which the engine adds one row to one sum: a public constant, to estimate work."""
         return self._engine.row_seconds
 
+    @property
+    def is_distributed(self) -> bool:
+        """Whether the rows are on several machines, so that what is made of them is written in parts."""
+        return self._engine.distributed
+
     def accounts(self, owner: str | None) -> list[Account]:
         """Return every budget that a charge to an owner is taken from."""
         return list(self.ledger.charged_accounts(owner).values())

@@ -1,25 +1,31 @@
-"""Parts of a table in Parquet files: runs of rows that separate processes read."""
+"""Parts of a table in Parquet files: runs of rows that separate processes read, and files that hold them."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from discreet.errors import SourceError
 from discreet.tables.duckdb import connect, identifier, quote_path
 from discreet.tables.files import ParquetSource
 from discreet.tables.sources import DuckSource
 from discreet.tables.table import ROWS, Table
+from discreet.tables.writers import write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from discreet._types import AnyArray
     from discreet.schema import Schema
     from discreet.tables.table import Batch
+    from discreet.tables.writers import Batches, Layout
 
+PART_ROWS = 16 * ROWS
+"""Number of rows in a part of a table that is not very long: about a million."""
 _POSITION = "file_row_number"
 """Name by which DuckDB calls the position of a row in its file."""
 
@@ -143,3 +149,45 @@ class ParquetRows(DuckSource):
         ]
         relation = f"({' UNION ALL '.join(selects)})"
         super().__init__(connection, relation, label=parts.label, names=parts.names)
+
+
+def write_parts(target: str | Path, layout: Layout, batches: Batches) -> int:
+    """Write batches to the files part-00000.parquet and so on of a new folder; return the number of rows.
+
+    Parameters
+    ----------
+    target : path
+        Folder that is made; removed again if something fails.
+    layout : Schema or sequence of Field or Column
+        Columns to write, as for :func:`~discreet.tables.write_table`.
+    batches : iterable of mappings of str to array
+        Batches, read once and one at a time; a part ends with the batch that has its last row.
+    """
+    folder = Path(target)
+    folder.mkdir()
+    try:
+        arriving, number, n_rows = iter(batches), 0, 0
+        first = next(arriving, None)
+        # A table without rows has one part too, which has its columns.
+        while first is not None or not number:
+            n_rows += write_table(folder / part_name(number), layout, _take_part(first, arriving))
+            first, number = next(arriving, None), number + 1
+    except BaseException:
+        # Also when interrupted: a folder that lacks parts must not be taken for the table.
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return n_rows
+
+
+def _take_part(first: Mapping[str, AnyArray] | None, arriving: Iterator[Any]) -> Iterator[Any]:
+    """Yield batches until there are as many rows as a part has."""
+    batch, n_rows = first, 0
+    while batch is not None:
+        yield batch
+        n_rows += len(next(iter(batch.values())))
+        batch = next(arriving, None) if n_rows < PART_ROWS else None
+
+
+def part_name(number: int) -> str:
+    """Return the name of a part in the folder of a table."""
+    return f"part-{number:05d}.parquet"

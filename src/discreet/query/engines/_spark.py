@@ -52,6 +52,7 @@ class SparkEngine(Engine):
     docs/explanation/theorems/sulq-sensitivity.md.
     """
 
+    distributed: ClassVar[bool] = True
     sql: ClassVar[SqlText] = SqlText({"TEXT": "STRING"})
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from discreet.errors import SourceError
+from discreet.tables.parquet_parts import PART_ROWS
 from discreet.tables.spark import installed_version
 from discreet.tables.table import ROWS
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from discreet.tables.parquet_parts import ParquetParts
 
 T = TypeVar("T", bound="SourceJob")
-_BATCHES = 16
-"""Batches in a part of a table that is not very long: about a million rows."""
 _RUNS = 256
 _MOST_RUNS = 1 << 20
 """Largest number of runs of rows that pass from parts that are read to parts that are written."""
@@ -36,7 +35,7 @@ _MOST_RUNS = 1 << 20
 
 def part_batches(n_rows: int) -> int:
     """Return the number of batches in a part, which follows from the number of rows alone."""
-    batches = _BATCHES
+    batches = PART_ROWS // ROWS
     while (n_rows / (batches * ROWS)) ** 2 > _MOST_RUNS:
         batches *= 2
     return batches

@@ -15,7 +15,7 @@ from discreet.query.unit_rows import kept_rows
 from discreet.release.base import ORDER
 from discreet.release.spark._job import DrawJob, JobFile, SourceJob, WriteJob, part_batches
 from discreet.release.spark._tasks import SOURCE_CHANGED, draw_batches, run_task
-from discreet.tables.parquet_parts import ParquetParts
+from discreet.tables.parquet_parts import ParquetParts, part_name
 from discreet.tables.spark import (
     check_installed,
     is_spark_source,
@@ -215,7 +215,7 @@ class PartitionedTable:
             )
         target.mkdir()
         for result in written:
-            (self.folder / result["name"]).rename(target / f"part-{result['part']:05d}.parquet")
+            (self.folder / result["name"]).rename(target / part_name(result["part"]))
         self._drawn = job
         return n_rows
 

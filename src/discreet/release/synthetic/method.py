@@ -34,6 +34,7 @@ from discreet.release.synthetic.rows import draw_rows, sampling_seed
 from discreet.release.synthetic.selection import NoiseBudget
 from discreet.release.synthetic.synthesis import sampling_stream, synthesize
 from discreet.tables import Field, check_target, write_table
+from discreet.tables.parquet_parts import write_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -329,6 +330,7 @@ class SyntheticRelease(ReleaseMethod):
         owner: str | None = None,
         replace: bool = False,
         public: Any = None,
+        in_parts: bool = False,
     ) -> Publication:
         """Make a table from noisy sums alone and write it to a file.
 
@@ -342,6 +344,8 @@ class SyntheticRelease(ReleaseMethod):
             Name that is charged beside the total; None charges the total alone.
         public : frame, path, URL or mapping of names to arrays, optional
             Table with the columns declared public, as for :meth:`release_database`.
+        in_parts : bool
+            Whether `target` becomes a folder of Parquet files of about a million rows; it must not exist.
 
         Returns
         -------
@@ -350,15 +354,23 @@ class SyntheticRelease(ReleaseMethod):
         """
         check_target(target, replace=replace)
         made = self.release_database(sums, owner=owner, public=public)
-        return self._write(made, target, sums.n_rows, replace=replace)
+        return self._write(made, target, sums.n_rows, replace=replace, in_parts=in_parts)
 
     def _write(
-        self, made: SyntheticTable, target: str | Path, n_read: int | None, *, replace: bool
+        self,
+        made: SyntheticTable,
+        target: str | Path,
+        n_read: int | None,
+        *,
+        replace: bool,
+        in_parts: bool = False,
     ) -> Publication:
         """Write a table with the declared types of its columns, and return what is known of it."""
-        fields = published_fields(made.schema, typed=True)
+        fields, batches = published_fields(made.schema, typed=True), made.batches()
         return Publication(
-            n_rows=write_table(target, fields, made.batches(), replace=replace),
+            n_rows=write_parts(target, fields, batches)
+            if in_parts
+            else write_table(target, fields, batches, replace=replace),
             n_read=n_read,
             schema=made.schema,
             promises=made.promises,
