@@ -144,3 +144,20 @@ def test_a_floor_without_a_column_and_text_for_an_aggregate_are_answered() -> No
     database = discreet.Database({"age": [1.0], "sick": [0]}, schema=SCHEMA)
     with pytest.raises(ParameterError, match=r"Give text to query\(\) or preview\(\)"):
         database.ask("count", privacy=discreet.PureDP(1))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: discreet.ApproxDP(1), "ApproxDP needs delta too, by position or by name."),
+        (lambda: discreet.Database({"age": [1.0]}), "Database needs schema too, by position or by name."),
+        (
+            lambda: discreet.Database({"age": [1.0]}, shema=SCHEMA),
+            "Database has no argument 'shema'. Did you mean 'schema'?",
+        ),
+    ],
+)
+def test_an_argument_that_is_missing_is_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    assert str(caught.value) == message

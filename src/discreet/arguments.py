@@ -30,7 +30,7 @@ _OTHER_NAMES = {
 
 
 class CheckedArguments(ABCMeta):
-    """Metaclass whose classes raise ``ArgumentError`` for an argument that their constructor does not have.
+    """Metaclass whose classes raise ``ArgumentError`` for an unknown or missing argument of a constructor.
 
     Notes
     -----
@@ -52,9 +52,12 @@ class CheckedArguments(ABCMeta):
             return super().__call__(*args, **kwargs)
         except TypeError:
             unknown, known = _unknown_arguments(cls, kwargs)
-            if not unknown:
+            missing = [] if unknown else _missing_arguments(cls, args, kwargs)
+            if not (unknown or missing):
                 raise
         # Outside the handler, so that the traceback does not show Python's own message as its context.
+        if missing:
+            raise ArgumentError(f"{cls.__name__} needs {' and '.join(missing)} too, by position or by name.")
         raise ArgumentError(
             _refusal(f"{cls.__name__} has", unknown[0], kwargs, known, getattr(cls, "accepts", ()))
         )
@@ -124,6 +127,23 @@ def _unknown_arguments(called: Callable[..., Any], given: dict[str, Any]) -> tup
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return [], known
     return [name for name in given if name not in known], known
+
+
+def _missing_arguments(called: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> list[str]:
+    """Return the names without a default that a call gives no value."""
+    import inspect
+
+    try:
+        bound = inspect.signature(called).bind_partial(*args, **given).arguments
+    except TypeError:  # too many arguments by position: Python's own message says so
+        return []
+    return [
+        name
+        for name, parameter in inspect.signature(called).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        and name not in bound
+    ]
 
 
 def _refusal(

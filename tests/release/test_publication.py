@@ -6,8 +6,10 @@ import dataclasses
 from datetime import date
 
 import numpy as np
+import pytest
 
-from discreet import Column, PureDP, Schema
+from discreet import Column, ErrorFloor, GaussianRelease, PureDP, Schema
+from discreet.errors import ParameterError
 from discreet.release import Release
 from discreet.release.synthetic import SyntheticTable
 from discreet.release.synthetic.columns import DrawnColumns, NarrowColumn
@@ -40,3 +42,17 @@ def test_a_release_becomes_a_frame_of_declared_types_and_has_a_short_text() -> N
     # Noised numbers stay numbers: rounding them would change their law.
     assert made.to_pandas()["n"].dtype == np.float64
     assert repr(made) == "<Release: 2 rows, 3 columns; epsilon = 1 (replace-one, person)>"
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_the_release_of_a_frame_is_a_frame_of_the_same_library(library: str) -> None:
+    frames = pytest.importorskip(library)
+    columns = [Column("age", type="integer", lower=0, upper=99), Column("job", values=("a", "b"))]
+    method = GaussianRelease(privacy=ErrorFloor(age=9), schema=Schema(columns=columns), random_state=1)
+    rows = {"age": [20, 40, 60, 80] * 10, "job": ["a", "b"] * 20}
+    released = method.release(frames.DataFrame(rows))
+    assert isinstance(released.frame, frames.DataFrame)
+    assert list(released.frame.columns) == ["age", "job"]
+    assert set(released.frame["job"]) <= {"a", "b", "other"}
+    with pytest.raises(ParameterError, match="to_pandas"):
+        method.release(rows).frame  # noqa: B018

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from discreet.arguments import CheckedArguments
 from discreet.errors import ParameterError
 from discreet.query.aggregates import Histogram
 from discreet.query.costs import CostedTable
@@ -30,7 +31,7 @@ class VerbOptions(TypedDict, total=False):
     owner: str | None
 
 
-class PrivateTable(CostedTable, ABC):
+class PrivateTable(CostedTable, metaclass=CheckedArguments):
     """Private table that answers aggregates and text queries with noise.
 
     The one interface of :class:`~discreet.query.database.Database` and of

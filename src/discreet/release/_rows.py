@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -85,6 +86,15 @@ def count_rows(columns: Encoded) -> int:
 def is_matrix(X: Any) -> bool:
     """Return whether a table is given as an array or a list of rows."""
     return isinstance(X, np.ndarray | list)
+
+
+def frame_library(X: Any) -> Literal["pandas", "polars"] | None:
+    """Return the library of a data frame; None for other rows. No library is imported for it."""
+    for name in ("pandas", "polars"):
+        library = sys.modules.get(name)
+        if library is not None and isinstance(X, library.DataFrame):
+            return name
+    return None
 
 
 def read_bare_matrix(X: Any, y: AnyArray | None, bounds: Any) -> tuple[Schema, Encoded, None]:

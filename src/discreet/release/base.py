@@ -23,6 +23,7 @@ from discreet.query.unit_rows import LABEL, check_matrix_allowed, ledger_salt, l
 from discreet.release._rows import (
     count_rows,
     draw_in_memory,
+    frame_library,
     is_matrix,
     read_bare_matrix,
     read_limited,
@@ -260,6 +261,7 @@ class ReleaseMethod(metaclass=CheckedArguments):
             receipt=receipt,
             summary=plan.columns,
             commitment=stream.commitment,
+            library=frame_library(X),
         )
 
     def publish(

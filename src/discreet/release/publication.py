@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from discreet import formatting
+from discreet.errors import ParameterError
 from discreet.noise_law import NoiseLaw
 from discreet.schema import Schema, unclipped_column
 from discreet.tables import Field, write_table
@@ -168,6 +169,8 @@ class Release:
     commitment : str
         SHA-256 of the key of the noise, in hexadecimal: shows an auditor who is given the key that it was
         this one.
+    library : {"pandas", "polars"} or None
+        Library of the frame that was released; None if the rows came as anything else.
 
     Privacy
     -------
@@ -194,6 +197,17 @@ class Release:
     receipt: Receipt
     summary: tuple[ColumnSummary, ...]
     commitment: str
+    library: Literal["pandas", "polars"] | None = None
+
+    @property
+    def frame(self) -> Any:
+        """The table with its names, as a frame of the library that the rows came in."""
+        if self.library is None:
+            raise ParameterError(
+                "frame of a release is there if a frame of pandas or polars was released, and the rows were "
+                "none. Use to_pandas() or to_polars()."
+            )
+        return self.to_pandas() if self.library == "pandas" else self.to_polars()
 
     @property
     def data(self) -> Floats:
