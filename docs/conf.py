@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from importlib.metadata import version as installed
@@ -52,6 +53,15 @@ html_theme_options = {
     "secondary_sidebar_items": {"**": ["page-toc"], "howto/cookbook": []}
     | {f"explanation/theorems/{path.stem}": [] for path in THEOREMS.glob("*.md")},
 }
+# Other versions are the neighbors of this one's folder; DISCREET_DOCS_VERSIONS lists all, the newest first.
+# The menu of versions needs the address of the site, so a site built without it has none.
+VERSIONS = os.environ.get("DISCREET_DOCS_VERSIONS", version).split()
+if html_baseurl:
+    html_theme_options |= {
+        "switcher": {"json_url": f"{html_baseurl}/_static/versions.json", "version_match": version},
+        "check_switcher": False,
+        "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
+    }
 html_show_sourcelink = False
 napoleon_custom_sections = [("Privacy", "notes_style"), ("Reference", "notes_style")]
 napoleon_use_rtype = False
@@ -105,8 +115,17 @@ def _link_pages(app: Sphinx, what: str, name: str, thing: object, options: objec
         lines[i] = re.sub(r"(?:``)?\bdocs/([\w/.-]+?)\.md\b(?:``)?", r":doc:`/\1`", whole)
 
 
+def _write_versions(app: Sphinx, problem: Exception | None) -> None:
+    """Write the list that the menu of versions reads, the newest first."""
+    if problem is None and html_baseurl:
+        site = html_baseurl.rpartition("/")[0]
+        listed = [{"version": name, "url": f"{site}/{name}/"} for name in VERSIONS]
+        Path(app.outdir, "_static", "versions.json").write_text(json.dumps(listed), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
-    """Register the renderer of formulas, and links from docstrings."""
+    """Register the renderer of formulas, links from docstrings, and the list of versions."""
+    app.connect("build-finished", _write_versions)
     app.connect("autodoc-process-docstring", _link_pages)
     for field in PyObject.doc_field_types:
         if field.name == "variable":

@@ -23,7 +23,7 @@ from discreet import (
 )
 
 # %%
-# (First somebody has to publish it. This part is the curator's.)
+# First someone has to publish it. This part is the curator's.
 
 table = datasets.load("census")
 names = ["age", "education_num", "marital_status", "hours_per_week", "income"]

@@ -2,7 +2,7 @@
 Audit a claim
 =============
 
-Somebody claims that a program is differentially private. An attack cannot prove this, but it can refute it,
+Someone claims that a program is differentially private. An attack cannot prove this, but it can refute it,
 with a stated probability of a false alarm.
 """
 

@@ -2,8 +2,8 @@
 A synthetic table
 =================
 
-Rows of nobody: a few counts are asked with noise, and rows are drawn from the answers. All that is
-published has one epsilon, here 1.
+Rows that belong to no one: a few counts are asked with noise, and rows are drawn from the answers. Everything
+published is covered by one epsilon, here 1.
 """
 
 import matplotlib.pyplot as plt
