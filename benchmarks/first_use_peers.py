@@ -179,7 +179,13 @@ def run(name: str, rows: Path) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = json.loads(child.stdout.strip().splitlines()[-1])
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([python, "-c", FIRST_MEAN[name]], env=environment, check=False, capture_output=True)
+    done = subprocess.run(
+        [python, "-c", FIRST_MEAN[name]],
+        cwd=rows.parent,  # where Spark leaves its warehouse
+        env=environment,
+        check=False,
+        capture_output=True,
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     found["first mean"] = None if done.returncode else spent
