@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import (
+    DataError,
     DiscreetError,
     EngineFailed,
     LedgerError,
@@ -58,7 +59,7 @@ from discreet.server.middleware import HostMiddleware, ServiceMiddleware
 from discreet.server.monitoring import LOGGING, METRICS_FOLDER, Metrics, RouteTemplates, log
 from discreet.server.pages import router
 from discreet.server.pages.page import PageRequest
-from discreet.server.service import Service
+from discreet.server.service import Service, check_change
 from discreet.tables import open_table
 from discreet.tables.temporary import temporary_folder
 
@@ -211,6 +212,44 @@ def _check_ledger(config: Config, entry: DatasetConfig, schema: Schema) -> None:
     recognize_table(entry, schema).require(new_ledger=entry.new_ledger)
 
 
+def reload(service: Service, by: str) -> dict[str, list[str]]:
+    """Read the configuration again, open the data sets that it adds, and retire those that it lacks.
+
+    With several processes each is replaced by a new one in turn, after what it is being asked.
+
+    Parameters
+    ----------
+    service : Service
+        Service whose configuration file is read again.
+    by : str
+        Name of the operator, for the audit log.
+
+    Returns
+    -------
+    dict of str to list of str
+        Names of the data sets that were ``added`` and ``retired``.
+
+    Raises
+    ------
+    DiscreetError
+        Nothing was changed; the message says why, and the way out.
+    """
+    if service.config_file is None:
+        raise ParameterError("The service must have been started with a configuration file, and was not.")
+    try:
+        config = check(service.config_file)
+        if config.workers == 1:
+            return service.change_datasets(config, by)
+    except DataError as problem:
+        raise ParameterError(str(problem)) from None  # an operator is told what is wrong with a new table
+    check_change(service.config, config)
+    before, after = service.config.datasets.keys(), config.datasets.keys()
+    for name in sorted(before - after):
+        service.audit_log.write("retire", dataset=name, who=by)
+    os.kill(int(os.environ[PARENT]), signal.SIGHUP)
+    return {"added": sorted(after - before), "retired": sorted(before - after)}
+
+
 class _Routes(FastAPI):
     """The routes alone: exceptions reach `ServiceMiddleware`, which sends all errors in one shape."""
 
@@ -296,7 +335,9 @@ def worker() -> ServiceMiddleware:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
-    app = make_app(Service(Config.load(os.environ[CONFIG])))
+    service = Service(Config.load(os.environ[CONFIG]))
+    service.config_file = Path(os.environ[CONFIG])
+    app = make_app(service)
     freeze_objects()
     return app
 
@@ -333,6 +374,7 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
     log("reading", datasets=sorted(config.datasets))
     try:
         service = Service(config)
+        service.config_file = Path(path)
     except BaseException:
         # Also when interrupted: the port becomes free for the next attempt.
         listener.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from discreet.batching import Step, run_one
@@ -21,6 +23,7 @@ from discreet.server.api.bodies import (
 from discreet.server.audit_log import AnswerEvent
 from discreet.server.dataset import RequestDatabase
 from discreet.server.errors import (
+    NOT_FOUND,
     STOPPED,
     UNAUTHORIZED,
     ApiException,
@@ -32,7 +35,7 @@ from discreet.server.training import make_model, with_target
 from discreet.server.work import Planning, declare_work, texts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from discreet.batching import QueryTask
     from discreet.privacy import Promise, Receipt
@@ -72,6 +75,29 @@ class QueryService:
         self.dataset = dataset
         self.access = access
         self.audit_log = audit_log
+        self._use = threading.Condition()
+        self._running = 0
+        self._retired = False
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Return a context that keeps the table open, or refuse a question about one that was retired."""
+        with self._use:
+            if self._retired:
+                raise ApiException(NOT_FOUND)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._use:
+                self._running -= 1
+                self._use.notify_all()
+
+    def retire(self) -> None:
+        """Refuse new questions, and return once those that run have ended."""
+        with self._use:
+            self._retired = True
+            self._use.wait_for(lambda: not self._running)
 
     @property
     def name(self) -> str:
@@ -111,23 +137,24 @@ class QueryService:
         caller, request, key
             As for :meth:`ask`. A model is trained in one step, without interruption by other tasks.
         """
-        try:
-            self._check_running()
-            self.audit_log.require()
-            match request:
-                case requests.AggregateRequest():
-                    response, receipts = yield from self._answer_aggregate(caller, request, key)
-                case requests.TrainRequest():
-                    response, receipts = self._train(caller, request)
-                case _:
-                    response, receipts = yield from self._answer_query(caller, request, key)
-            self._check_access(caller)
-        except (DiscreetError, ApiException) as error:
-            self.record_refusal(caller, api_error_from(error).code, describe_request(request))
-            raise
-        event = AnswerEvent(self.name, caller.name, response["question"], receipts, response["cached"])
-        yield Step(self.audit_log.write_answers, event)
-        return response
+        with self._in_use():
+            try:
+                self._check_running()
+                self.audit_log.require()
+                match request:
+                    case requests.AggregateRequest():
+                        response, receipts = yield from self._answer_aggregate(caller, request, key)
+                    case requests.TrainRequest():
+                        response, receipts = self._train(caller, request)
+                    case _:
+                        response, receipts = yield from self._answer_query(caller, request, key)
+                self._check_access(caller)
+            except (DiscreetError, ApiException) as error:
+                self.record_refusal(caller, api_error_from(error).code, describe_request(request))
+                raise
+            event = AnswerEvent(self.name, caller.name, response["question"], receipts, response["cached"])
+            yield Step(self.audit_log.write_answers, event)
+            return response
 
     def planning_task(self, request: Any) -> QueryTask[None]:
         """Return the task that reads the texts of a request one by one, so that others may go first."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import DiscreetError
+from discreet.errors import DiscreetError, ParameterError
 from discreet.server.access import AccessStore
 from discreet.server.audit_log import ServiceLog
 from discreet.server.callers import Caller
@@ -16,6 +17,9 @@ from discreet.server.dataset_service import DatasetService
 from discreet.server.errors import FORBIDDEN, NOT_FOUND, ApiException
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from discreet.privacy import Promise
     from discreet.server.callers import Role
     from discreet.server.config import Config
@@ -34,7 +38,9 @@ class Service:
     Attributes
     ----------
     config : Config
-        Configuration that the service was made with.
+        Configuration that is in effect.
+    config_file : path or None
+        File that it was read from, which an operator may have read again; None if it was not read.
     datasets : dict of str to DatasetService
         Operations on each table, by its name.
     access : AccessStore
@@ -53,21 +59,83 @@ class Service:
     def __init__(self, config: Config) -> None:
         """Open access store, audit log and data sets; close what was opened if one of them fails."""
         self.config = config
-        schemas = {name: load_schema(entry) for name, entry in config.datasets.items()}
+        self.config_file: Path | None = None
+        self._changing = threading.Lock()
+        self._retiring: list[threading.Thread] = []
+        self.datasets: dict[str, DatasetService] = {}
         with ExitStack() as resources:
             self.access = resources.enter_context(closing(AccessStore(config.access)))
             self.audit_log = ServiceLog(config.audit_log)
             self.tokens = TokenAdmin(self.access, self.audit_log, self._set_limit)
-            self.datasets: dict[str, DatasetService] = {}
+            self.datasets = self._open(config, config.datasets)
+            self._resources = resources.pop_all()
+
+    def _open(self, config: Config, names: Iterable[str]) -> dict[str, DatasetService]:
+        """Open data sets of a configuration, all or none, and log that they are served."""
+        schemas = {name: load_schema(config.datasets[name]) for name in names}
+        opened: dict[str, DatasetService] = {}
+        with ExitStack() as resources:
             for name, schema in schemas.items():
                 dataset = Dataset(config, config.datasets[name], schema, self.audit_log)
-                self.datasets[name] = resources.enter_context(
+                opened[name] = resources.enter_context(
                     closing(DatasetService(dataset, self.access, self.audit_log, config, self.tokens))
                 )
                 self.audit_log.write_start(
                     name, dataset.ledger, schema=dataset.schema.digest, seeded=config.seed is not None
                 )
-            self._resources = resources.pop_all()
+            resources.pop_all()
+        return opened
+
+    def change_datasets(self, config: Config, by: str) -> dict[str, list[str]]:
+        """Open the data sets that a new configuration adds, and retire those that it no longer has.
+
+        A retired data set answers what it is being asked, then its table is closed; its ledger stays.
+
+        Parameters
+        ----------
+        config : Config
+            New configuration; apart from added and removed data sets it must be the one that is in effect.
+        by : str
+            Name of the operator, for the audit log.
+
+        Returns
+        -------
+        dict of str to list of str
+            Names of the data sets that were ``added`` and ``retired``.
+
+        Raises
+        ------
+        DiscreetError
+            Nothing was changed: a new data set cannot be opened, or something else differs.
+        """
+        with self._changing:
+            check_change(self.config, config)
+            added = [name for name in config.datasets if name not in self.datasets]
+            retired = [name for name in self.datasets if name not in config.datasets]
+            opened = self._open(config, added)
+            try:
+                for name in retired:
+                    self.audit_log.write("retire", dataset=name, who=by)
+            except BaseException:
+                # Also when interrupted: the service stays as it was.
+                for one in opened.values():
+                    one.close()
+                raise
+            leaving = [self.datasets[name] for name in retired]
+            kept = {name: one for name, one in self.datasets.items() if name not in retired}
+            self.datasets, self.config = kept | opened, config
+            for one in leaving:
+                thread = threading.Thread(target=self._retire, args=(one,), name=f"retire {one.name}")
+                thread.start()
+                self._retiring = [thread, *(earlier for earlier in self._retiring if earlier.is_alive())]
+        return {"added": added, "retired": retired}
+
+    def _retire(self, leaving: DatasetService) -> None:
+        """Wait for the questions that run, anchor the audit log a last time, and close the data set."""
+        leaving.retire()
+        with contextlib.suppress(DiscreetError):  # the next start says what is wrong with log or ledger
+            self.audit_log.anchor(leaving.name, leaving.dataset.ledger)
+        leaving.close()
 
     def _set_limit(self, by: str, dataset: str, name: str, limit: Promise) -> None:
         self.datasets[dataset].allocations.set_limit(by, "analyst", name, limit)
@@ -121,4 +189,26 @@ class Service:
         """Anchor the audit log, and close all data sets and the access store."""
         with contextlib.suppress(DiscreetError):  # the next start says what is wrong with log or ledger
             self.anchor_log()
+        for thread in self._retiring:
+            thread.join()
+        for one in self.datasets.values():
+            one.close()
         self._resources.close()
+
+
+def check_change(old: Config, new: Config) -> None:
+    """Refuse a configuration that differs in more than data sets that were added or removed."""
+    for key in type(old).model_fields:
+        if key not in ("datasets", "people") and getattr(old, key) != getattr(new, key):
+            raise ParameterError(
+                f"{key} of the configuration must stay the same while the service runs, and differs. Put it "
+                "back, or restart the service."
+            )
+    for kind in ("people", "datasets"):
+        before, after = getattr(old, kind), getattr(new, kind)
+        for name in before.keys() & after.keys():
+            if before[name] != after[name]:
+                raise ParameterError(
+                    f"{kind}.{name} of the configuration must stay the same while the service runs, and "
+                    "differs. Put it back, or restart the service."
+                )

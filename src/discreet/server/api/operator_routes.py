@@ -8,7 +8,15 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads annotation
 from starlette.responses import Response
 
 from discreet.server.api import responses
-from discreet.server.api.route import documented_route, json_response, middleware_of
+from discreet.server.api.route import (
+    READ_CODES,
+    curator_errors,
+    documented_route,
+    dump,
+    json_response,
+    middleware_of,
+)
+from discreet.server.errors import FORBIDDEN, ApiException
 
 if TYPE_CHECKING:
     from fastapi.routing import APIRoute
@@ -32,10 +40,31 @@ async def ready(request: Request) -> Response:
     return json_response(b'{"status": "ready"}')
 
 
+async def reload(request: Request) -> Response:
+    """Read the configuration again, for data sets that were added or removed."""
+    from discreet.server.app import reload  # which makes the application of these routes
+
+    service, caller = middleware_of(request).service, request.state.caller
+    if not caller.is_operator:
+        raise ApiException(FORBIDDEN)
+
+    def work() -> bytes:
+        with curator_errors():
+            return dump(reload(service, caller.name))
+
+    return json_response(await middleware_of(request).run_long(work))
+
+
 def operator_routes() -> list[APIRoute]:
     """Return the routes of this module, in the order of the document."""
     return [
         documented_route("/metrics", metrics, "Counts for Prometheus", role="operator"),
+        documented_route(
+            "/v1/reload", reload, "Add and retire data sets",
+            description="Reads the configuration again. Data sets that it adds are opened; those that it "
+            "lacks answer what they are being asked and are closed. If anything is wrong, nothing changes.",
+            method="POST", role="operator", codes=READ_CODES, model=responses.ReloadResponse,
+        ),
         documented_route("/health", health, "Whether the process lives", model=responses.StatusResponse),
         documented_route(
             "/ready", ready, "Whether ledger and engine answer",

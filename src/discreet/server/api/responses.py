@@ -357,6 +357,13 @@ class TokenResponse(ResponseModel, title="Ordered"):
     revoked: int | None = None
 
 
+class ReloadResponse(ResponseModel, title="Reloaded"):
+    """Names of the data sets that were added and retired."""
+
+    added: list[str]
+    retired: list[str]
+
+
 class TokenListResponse(ResponseModel, title="TokensMade"):
     """New tokens by name; they are shown once."""
 
