@@ -7,7 +7,8 @@ a model of noisy answers, ``synthesis`` runs all of it, ``rows`` draws the table
 answers everything is deterministic: ``arithmetic`` says how.
 """
 
-from discreet.release.synthetic.method import SyntheticRelease, SyntheticTable
+from discreet.release.synthetic.columns import SyntheticTable
+from discreet.release.synthetic.method import SyntheticRelease
 from discreet.release.synthetic.plan import SyntheticPlan
 from discreet.release.synthetic.repetition import regenerate
 

@@ -330,3 +330,8 @@ def _equal_ratios(end: float) -> list[float]:
             power = power * root if i >> bit & 1 else power
         powers.append(power)
     return powers
+
+
+def plain_edges(edges: Sequence[Any]) -> tuple[Any, ...]:
+    """Return edges as plain JSON values: dates as text."""
+    return tuple(edge.isoformat() if isinstance(edge, datetime.date) else edge for edge in edges)

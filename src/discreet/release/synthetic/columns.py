@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discreet.release.publication import Release
+from discreet.tables import Field
+
 if TYPE_CHECKING:
     from discreet._types import AnyArray, Floats
+    from discreet.release.publication import Encoded
 
 BATCH = 2**17
 """Number of rows that are drawn at once."""
@@ -75,3 +79,19 @@ class DrawnColumns(Mapping[str, "AnyArray"]):
         n = max((len(column.cells) for column in self._columns.values()), default=0)
         for rows in split_rows(n, _BATCH_CELLS // max(len(self), 1) + 1):
             yield {name: column.expand(rows) for name, column in self._columns.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SyntheticTable(Release):
+    """A table of no one's rows, with the types and bounds that were declared."""
+
+    columns: DrawnColumns
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Fields of the columns in a file, with their declared types."""
+        return tuple(Field.from_column(c) for c in self.schema.released if c.name in self.columns)
+
+    def batches(self) -> Iterable[Encoded]:
+        """Return the published columns in batches of rows, however many there are."""
+        return self.columns.batches()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,7 +19,9 @@ from discreet.query.execution import QueryExecutor
 from discreet.query.unit_rows import check_matrix_allowed
 from discreet.release._rows import is_matrix, read_matrix
 from discreet.release.base import ALWAYS_OPEN, ReleaseMethod, collect_parameters
-from discreet.release.publication import Publication, Release, published_fields
+from discreet.release.publication import Publication, published_fields
+from discreet.release.synthetic.cells import plain_edges
+from discreet.release.synthetic.columns import SyntheticTable
 from discreet.release.synthetic.plan import (
     SyntheticReleasePlan,
     make_plan,
@@ -33,18 +33,17 @@ from discreet.release.synthetic.questions import Questions, check_service
 from discreet.release.synthetic.rows import draw_rows, sampling_seed
 from discreet.release.synthetic.selection import NoiseBudget
 from discreet.release.synthetic.synthesis import sampling_stream, synthesize
-from discreet.tables import Field, check_target, write_table
+from discreet.tables import check_target, write_table
 from discreet.tables.parquet_parts import write_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from discreet._types import AnyArray
     from discreet.noise import Stream
     from discreet.query import NoisySums
     from discreet.release.base import Watch
-    from discreet.release.publication import Encoded
     from discreet.release.synthetic.columns import DrawnColumns
     from discreet.release.synthetic.plan import SyntheticPlan
     from discreet.schema import Column, Schema
@@ -65,22 +64,6 @@ AGAIN = (
     "further releases of the same table: what they ask anew is charged, adds up in the ledger, and averages "
     "noise out. More rows, or other rows, from the same tables.json cost nothing"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SyntheticTable(Release):
-    """A table of no one's rows, with the types and bounds that were declared."""
-
-    columns: DrawnColumns
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Fields of the columns in a file, with their declared types."""
-        return tuple(Field.from_column(c) for c in self.schema.released if c.name in self.columns)
-
-    def batches(self) -> Iterable[Encoded]:
-        """Return the published columns in batches of rows, however many there are."""
-        return self.columns.batches()
 
 
 class SyntheticRelease(ReleaseMethod):
@@ -196,7 +179,7 @@ class SyntheticRelease(ReleaseMethod):
         self.privacy = promise
         self.draw = draw
         self.target = target
-        self.cells = None if cells is None else {name: _plain_edges(edges) for name, edges in cells.items()}
+        self.cells = None if cells is None else {name: plain_edges(edges) for name, edges in cells.items()}
         self.n_records = n_records
         self.shares = None if shares is None else dict(shares)
         self.anyway = anyway
@@ -506,11 +489,6 @@ class SyntheticRelease(ReleaseMethod):
         key = sampling_seed(receipt, self._digest, seed)
         stream = sampling_stream("rows", self._digest, key, size)
         return draw_rows(made, size, where or {}, stream)
-
-
-def _plain_edges(edges: Sequence[Any]) -> tuple[Any, ...]:
-    """Return edges as plain JSON values: dates as text."""
-    return tuple(edge.isoformat() if isinstance(edge, datetime.date) else edge for edge in edges)
 
 
 def _decode(column: Column, values: AnyArray) -> AnyArray:

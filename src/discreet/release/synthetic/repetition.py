@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from discreet._types import AnyArray
-    from discreet.release.synthetic.method import SyntheticTable
+    from discreet.release.synthetic.columns import SyntheticTable
 
 
 def regenerate(
