@@ -476,7 +476,7 @@ class ExactTables(PrivateClassifier):
 
         schedule.ask = peek  # type: ignore[method-assign]
         try:
-            return super()._learn_curves(schedule, *rest)
+            return super()._learn_curves(schedule, *rest, **options)
         finally:
             schedule.ask = ask  # type: ignore[method-assign]
 
