@@ -283,13 +283,16 @@ class WriteOperation(Generic[T]):
 
     Attributes
     ----------
-    check : callable
-        Function that raises if the transaction is of another ledger.
+    identity : str
+        Identity of the ledger that was opened.
+    shown : str
+        Address of the ledger without secrets, for the message.
     operation : callable
         Function of a transaction that writes inside it and returns the result.
     """
 
-    check: Callable[[Transaction], None]
+    identity: str
+    shown: str
     operation: Callable[[Transaction], T]
 
     @property
@@ -299,8 +302,17 @@ class WriteOperation(Generic[T]):
 
     def __call__(self, transaction: Transaction) -> T:
         """Execute the operation and return its result."""
-        self.check(transaction)
+        check_identity(transaction, self.identity, self.shown)
         return self.operation(transaction)
+
+
+def check_identity(transaction: Transaction, identity: str, shown: str) -> None:
+    """Raise LedgerTampered if the transaction is of another ledger than the one that was opened."""
+    if transaction.head()[0] != identity:
+        raise LedgerTampered(
+            f"the ledger {shown} must be the one that was opened, and is another: it was replaced. Open it "
+            "anew if that was meant."
+        )
 
 
 def check_receipt(transaction: Transaction, receipt: Receipt, seq: int) -> None:

@@ -287,7 +287,7 @@ class Ledger(LedgerReader):
 
     def _operation(self, write: Callable[[Transaction], T]) -> WriteOperation[T]:
         """Return an operation that runs on the ledger that was opened, and on no other."""
-        return WriteOperation(self._check_identity, write)
+        return WriteOperation(self.identity, self._store.shown, write)
 
     def _write(self, write: Callable[[Transaction], T]) -> T:
         return unwrap(self.execute([self._operation(write)])[0])

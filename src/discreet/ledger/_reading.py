@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from discreet.errors import LedgerError, LedgerTampered
 from discreet.ledger._account import Account, ChargeTotals
 from discreet.ledger._allocations import read_groups
-from discreet.ledger._charges import check_receipt
+from discreet.ledger._charges import check_identity, check_receipt
 from discreet.ledger._verification import check_record
 from discreet.ledger.records import (
     Entry,
@@ -304,12 +304,7 @@ class LedgerReader:
         return receipt.seq
 
     def _check_identity(self, transaction: Transaction) -> None:
-        identity, _, _ = transaction.head()
-        if identity != self.identity:
-            raise LedgerTampered(
-                f"the ledger {self.shown} must be the one that was opened, and is another: it "
-                "was replaced. Open it anew if that was meant."
-            )
+        check_identity(transaction, self.identity, self.shown)
 
     # A ledger is an identity: a copy would record charges that no one reads.
     def __copy__(self) -> Self:
