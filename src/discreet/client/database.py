@@ -18,6 +18,7 @@ from discreet.client._arguments import (
     to_floats,
 )
 from discreet.client._history import HistoryReader
+from discreet.client.jobs import JobMethods
 from discreet.client.responses import ResponseReader
 from discreet.client.transport import open_transport
 from discreet.errors import DiscreetError, ParameterError
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 Body = TypeVar("Body")
 
 
-class RemoteDatabase(PrivateTable):
+class RemoteDatabase(JobMethods, PrivateTable):
     """A private table behind a service: queries and learners of a database, without its rows.
 
     Parameters

@@ -148,19 +148,33 @@ class ResponseReader:
         error = values.get("error") if values is not None else None
         if not isinstance(error, dict) or not isinstance(error.get("code"), str):
             return self._from_intermediary(status, _seconds(headers))
+        return self.read_error(error, lost=status == 500, wait=_seconds(headers))
+
+    def read_error(
+        self, error: Mapping[str, Any], *, lost: bool = False, wait: float | None = None
+    ) -> FailedAttempt:
+        """Return what an error of the service means.
+
+        Parameters
+        ----------
+        error : mapping
+            Error as the service sent it.
+        lost, wait
+            As for :class:`FailedAttempt`.
+        """
         details = error.get("details")
         message, hint = (
             part if isinstance(part, str) else "" for part in (error.get("message"), error.get("hint"))
         )
-        code = error["code"]
+        code = str(error.get("code"))
         return FailedAttempt(
             code=code,
             message=shorten(message, _MAX_MESSAGE),
             hint=shorten(hint, _MAX_MESSAGE) if hint else "",
             details=details if isinstance(details, dict) else {},
             retry=code in _RETRY_CODES,
-            lost=status == 500,
-            wait=_seconds(headers),
+            lost=lost,
+            wait=wait,
         )
 
     def no_response(self, seconds: float | None, *, lost: bool) -> FailedAttempt:

@@ -112,6 +112,10 @@ class Transport:
         with self._key(path, content) as key:
             return self._send("POST", path, content=content, key=key)
 
+    def delete(self, path: str) -> dict[str, Any]:
+        """Return the response to a DELETE request, which is free and may be sent again."""
+        return self._send("DELETE", path)
+
     def close(self) -> None:
         """Close all connections. May be called again."""
         with self._lock:

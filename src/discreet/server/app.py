@@ -271,7 +271,8 @@ def make_app(service: Service) -> ServiceMiddleware:
         yield
         for task in tasks:
             task.cancel()
-        # No connection is open by now: running jobs end, then the ledger is closed.
+        # No connection is open by now: what runs ends, then the ledger is closed.
+        await middleware.jobs.close()
         middleware.close()
         service.close()
         log("stop")
@@ -379,6 +380,7 @@ def serve(path: str | os.PathLike[str], *, ready: Callable[[str, Service], None]
         # Also when interrupted: the port becomes free for the next attempt.
         listener.close()
         raise
+    service.jobs.end_all()
     _listen(listener, config)
     scheme = "https" if config.tls is not None else "http"
     host, port = listener.getsockname()[:2]

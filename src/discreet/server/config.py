@@ -238,6 +238,11 @@ class Config(ConfigPart):
             return self.host == "localhost"
 
     @property
+    def jobs(self) -> Path:
+        """File of the jobs, beside the audit log."""
+        return self.audit_log.with_name(f"{self.audit_log.name}.jobs")
+
+    @property
     def secure(self) -> bool:
         """Whether browsers connect over HTTPS."""
         return self.tls is not None or self.behind_proxy

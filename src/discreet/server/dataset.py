@@ -307,14 +307,14 @@ class RequestDatabase:
     schema : Schema
         Schema with the target of this request.
     before : callable
-        Function called before every aggregate but the first, for which the caller was just authenticated; it
-        raises if the caller may not ask any more.
+        Function called before every aggregate, with the number of those that were answered and the number of
+        all that are planned; it raises if the caller may not ask any more.
     """
 
-    def __init__(self, database: Database, schema: Schema, *, before: Callable[[], None]) -> None:
+    def __init__(self, database: Database, schema: Schema, *, before: Callable[[int, int], None]) -> None:
         self._database = database
         self._before = before
-        self._began = False
+        self._answered = 0
         self.schema = schema
 
     def ask(self, question: Aggregate, **options: Any) -> Answer:
@@ -323,10 +323,10 @@ class RequestDatabase:
 
     def ask_task(self, question: Aggregate, **options: Any) -> QueryTask[Answer]:
         """Return the task that answers an aggregate, if the caller still may ask."""
-        if self._began:
-            self._before()
-        self._began = True
-        return (yield from self._database.ask_task(question, **options))
+        self._before(self._answered, self._answered + 1 + len(options.get("plan", ())))
+        answer = yield from self._database.ask_task(question, **options)
+        self._answered += 1
+        return answer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)

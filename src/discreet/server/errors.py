@@ -35,6 +35,7 @@ STATUS = {
     "method-not-allowed": 405,
     "budget-exceeded": 409,
     "key-reused": 409,
+    "canceled": 409,
     "too-large": 413,
     "unsupported-media": 415,
     "invalid": 422,
@@ -45,6 +46,7 @@ STATUS = {
     "work-limited": 429,
     "failed": 500,
     "engine-failed": 503,
+    "interrupted": 503,
     "ledger-unavailable": 503,
 }
 """HTTP status of each error code."""
@@ -128,6 +130,22 @@ BUSY = ApiError(
     message="Too many questions are being answered at once. Nothing was charged.",
     hint="Ask again in a moment.",
     headers={"Retry-After": "1"},
+)
+TOO_MANY_JOBS = ApiError(
+    code="busy",
+    message="You have as many unfinished jobs as one analyst may have. Nothing was charged.",
+    hint="Wait until one has ended, or cancel one.",
+    headers={"Retry-After": "5"},
+)
+CANCELED = ApiError(
+    code="canceled",
+    message="This job was canceled. What was charged until then stays charged.",
+    hint="Answers that were paid for are free: ask the same again to get them.",
+)
+INTERRUPTED = ApiError(
+    code="interrupted",
+    message="The service was stopped before this job had ended. What was charged until then stays charged.",
+    hint="Ask the same again: answers that were paid for are free.",
 )
 ENGINE_FAILED = ApiError(
     code="engine-failed",

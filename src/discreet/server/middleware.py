@@ -34,6 +34,7 @@ from discreet.server.errors import (
     method_not_allowed,
     rate_limited,
 )
+from discreet.server.job_runner import JobRunner
 from discreet.server.limits import RateLimiter
 from discreet.server.monitoring import RouteTemplates, log, log_failure
 from discreet.server.work import WorkBudget
@@ -175,6 +176,7 @@ class ServiceMiddleware:
             )
             for kind, threads in _THREADS.items()
         }
+        self.jobs = JobRunner(service.jobs, metrics)
         self._request_ids: list[int] = []
         headers = dict(HEADERS)
         if service.config.secure:
@@ -333,7 +335,9 @@ class ServiceMiddleware:
         except TimeoutError:
             raise ApiException(BUSY) from None
 
-    async def run_query(self, task: QueryTask[T], model: WorkModel, characters: int) -> T:
+    async def run_query(
+        self, task: QueryTask[T], model: WorkModel, characters: int, *, deadline: bool = True
+    ) -> T:
         """Run a query task on the worker pool; refuse it while too many wait, of its caller or of all.
 
         Parameters
@@ -344,14 +348,25 @@ class ServiceMiddleware:
             Work of questions to its data set.
         characters : int
             Length of the request, from which its work is estimated before it is read.
+        deadline : bool
+            Whether its caller waits, for so many seconds as a request may take.
         """
         work = model.estimate_reading(characters)
         run = self._workers.run(_caller_name(), task, work=work, light=model.light)
-        return await self._await_with_timeout(run)
+        return await (self._await_with_timeout(run) if deadline else run)
 
-    async def run_long(self, work: Callable[[], T]) -> T:
-        """Run long work on a thread of its own; refuse it while there are too many."""
-        return await self._await_with_timeout(self._long_pool.run(_caller_name(), work))
+    async def run_long(self, work: Callable[[], T], *, deadline: bool = True) -> T:
+        """Run long work on a thread of its own; refuse it while there are too many.
+
+        Parameters
+        ----------
+        work : callable
+            Function without arguments to run.
+        deadline : bool
+            As for :meth:`run_query`.
+        """
+        run = self._long_pool.run(_caller_name(), work)
+        return await (self._await_with_timeout(run) if deadline else run)
 
     async def _await_with_timeout(self, awaitable: Awaitable[T]) -> T:
         try:

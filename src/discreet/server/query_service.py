@@ -35,7 +35,8 @@ from discreet.server.training import make_model, with_target
 from discreet.server.work import Planning, declare_work, texts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeAlias
 
     from discreet.batching import QueryTask
     from discreet.privacy import Promise, Receipt
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from discreet.server.audit_log import ServiceLog
     from discreet.server.callers import Caller
     from discreet.server.dataset import Dataset
+
+    Watch: TypeAlias = Callable[[int, int], None]
 
 _MAX_QUESTION = 500  # characters of a refused question that the audit log keeps
 
@@ -104,7 +107,9 @@ class QueryService:
         """Name of the data set."""
         return self.dataset.name
 
-    def ask(self, caller: Caller, request: Any, *, key: str | None = None) -> dict[str, Any]:
+    def ask(
+        self, caller: Caller, request: Any, *, key: str | None = None, watch: Watch | None = None
+    ) -> dict[str, Any]:
         """Answer a request.
 
         Parameters
@@ -116,6 +121,9 @@ class QueryService:
         key : str, optional
             Idempotency key: a request sent again with the same key is never charged twice. Models have none:
             training one again asks the same queries again, which are free as long as the rows are the same.
+        watch : callable, optional
+            Function called before each aggregate with the number of those that were answered and of all that
+            are planned, which are public; it raises to end the request. None for none.
 
         Returns
         -------
@@ -127,27 +135,29 @@ class QueryService:
         DiscreetError, ApiException
             As :func:`~discreet.server.errors.api_error_from` reads them.
         """
-        return run_one(self.ask_task(caller, request, key=key))
+        return run_one(self.ask_task(caller, request, key=key, watch=watch))
 
-    def ask_task(self, caller: Caller, request: Any, *, key: str | None = None) -> QueryTask[dict[str, Any]]:
+    def ask_task(
+        self, caller: Caller, request: Any, *, key: str | None = None, watch: Watch | None = None
+    ) -> QueryTask[dict[str, Any]]:
         """Return the task of a request, which is run in one batch with those of other callers.
 
         Parameters
         ----------
-        caller, request, key
+        caller, request, key, watch
             As for :meth:`ask`. A model is trained in one step, without interruption by other tasks.
         """
         with self._in_use():
             try:
-                self._check_running()
+                self.check_running()
                 self.audit_log.require()
                 match request:
                     case requests.AggregateRequest():
-                        response, receipts = yield from self._answer_aggregate(caller, request, key)
+                        response, receipts = yield from self._answer_aggregate(caller, request, key, watch)
                     case requests.TrainRequest():
-                        response, receipts = self._train(caller, request)
+                        response, receipts = self._train(caller, request, watch)
                     case _:
-                        response, receipts = yield from self._answer_query(caller, request, key)
+                        response, receipts = yield from self._answer_query(caller, request, key, watch)
                 self._check_access(caller)
             except (DiscreetError, ApiException) as error:
                 self.record_refusal(caller, api_error_from(error).code, describe_request(request))
@@ -214,7 +224,7 @@ class QueryService:
         return answer
 
     def _answer_query(
-        self, caller: Caller, request: Any, key: str | None
+        self, caller: Caller, request: Any, key: str | None, watch: Watch | None
     ) -> QueryTask[tuple[dict[str, Any], Sequence[Receipt]]]:
         """Return the task of a count, sum, mean, histogram or text query: its response and its receipts."""
         dataset = self.dataset
@@ -223,7 +233,7 @@ class QueryService:
         yield declare_work(dataset.query_work(query))
         try:
             result = yield from query_task(
-                self._request_database(caller, dataset.schema),
+                self._request_database(caller, dataset.schema, watch),
                 query,
                 privacy=privacy,
                 sd=sd,
@@ -240,7 +250,7 @@ class QueryService:
         return query_response(result, left), result.charges
 
     def _answer_aggregate(
-        self, caller: Caller, request: requests.AggregateRequest, key: str | None
+        self, caller: Caller, request: requests.AggregateRequest, key: str | None, watch: Watch | None
     ) -> QueryTask[tuple[dict[str, Any], Sequence[Receipt]]]:
         """Return the task of an aggregate: its response and its receipt."""
         dataset = self.dataset
@@ -250,12 +260,12 @@ class QueryService:
         aggregate, work = dataset.parse_aggregate(request, privacy)
         yield declare_work(work)
         try:
-            answer = yield from dataset.database.ask_task(
+            answer = yield from self._request_database(caller, dataset.schema, watch).ask_task(
                 aggregate,
                 privacy=privacy,
                 variance=request.variance,
                 owner=caller.name,
-                plan=plan,  # type: ignore[arg-type]
+                plan=plan,
                 refines=_refined_receipt(request),
                 request=key,
             )
@@ -281,7 +291,7 @@ class QueryService:
         return preview_response(request.question, cost, left, sd=sd, free=free)
 
     def _train(
-        self, caller: Caller, request: requests.TrainRequest
+        self, caller: Caller, request: requests.TrainRequest, watch: Watch | None
     ) -> tuple[dict[str, Any], Sequence[Receipt]]:
         """Train a model on paid answers; return its response and its receipts."""
         dataset = self.dataset
@@ -289,7 +299,7 @@ class QueryService:
         schema = with_target(dataset.schema, request.target)
         learner = make_model(request, schema, privacy)
         try:
-            learner.fit_database(self._request_database(caller, schema), owner=caller.name)
+            learner.fit_database(self._request_database(caller, schema, watch), owner=caller.name)
         except BudgetExceeded as error:
             affordable = affordable_request(privacy, None, error.scale)
             raise ApiException(budget_error(error, affordable)) from None
@@ -298,17 +308,25 @@ class QueryService:
         left = dataset.accounting.remaining_amounts(caller, learner.promises_, charged=charged)
         return model_response(request, learner, left), learner.receipts_
 
-    def _request_database(self, caller: Caller, schema: Schema) -> Any:
+    def _request_database(self, caller: Caller, schema: Schema, watch: Watch | None) -> Any:
         """Return the database for one request, which stops once its caller may no longer ask."""
-        return RequestDatabase(self.dataset.database, schema, before=lambda: self._check_access(caller))
 
-    def _check_running(self) -> None:
+        def before(answered: int, planned: int) -> None:
+            if answered:  # before the first one the caller was just authenticated
+                self._check_access(caller)
+            if watch is not None:
+                watch(answered, planned)
+
+        return RequestDatabase(self.dataset.database, schema, before=before)
+
+    def check_running(self) -> None:
+        """Refuse every request while a curator has stopped the data set."""
         if self.access.stop_record(self.name) is not None:
             raise ApiException(STOPPED)
 
     def _check_access(self, caller: Caller) -> None:
         """Refuse an authenticated caller if the data set is stopped or the caller may no longer ask."""
-        self._check_running()
+        self.check_running()
         if not self.access.is_valid(caller, self.name):
             raise ApiException(UNAUTHORIZED)
 

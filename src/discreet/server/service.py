@@ -15,6 +15,7 @@ from discreet.server.credentials import TokenAdmin
 from discreet.server.dataset import Dataset, load_schema
 from discreet.server.dataset_service import DatasetService
 from discreet.server.errors import FORBIDDEN, NOT_FOUND, ApiException
+from discreet.server.jobs import JobStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +48,8 @@ class Service:
         Tokens, grants, sessions and stop switches.
     audit_log : ServiceLog
         Hash-chained log of what happened.
+    jobs : JobStore
+        Requests that are answered while nobody waits.
     tokens : TokenAdmin
         Administration of tokens and grants.
 
@@ -66,6 +69,7 @@ class Service:
         with ExitStack() as resources:
             self.access = resources.enter_context(closing(AccessStore(config.access)))
             self.audit_log = ServiceLog(config.audit_log)
+            self.jobs = resources.enter_context(closing(JobStore(config.jobs)))
             self.tokens = TokenAdmin(self.access, self.audit_log, self._set_limit)
             self.datasets = self._open(config, config.datasets)
             self._resources = resources.pop_all()

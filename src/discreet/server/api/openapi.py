@@ -129,7 +129,9 @@ def reference_page(document: dict[str, Any]) -> str:
 def body_types(operation: dict[str, Any]) -> dict[str, Any]:
     """Return in a few words what an operation takes and gives; None for no body."""
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    answer = operation["responses"]["200"]["content"].get("application/json", {}).get("schema", {})
+    answer = (
+        next(iter(operation["responses"].values()))["content"].get("application/json", {}).get("schema", {})
+    )
     return {"takes": None if body is None else type_name(body), "gives": type_name(answer) or "text"}
 
 

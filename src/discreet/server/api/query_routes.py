@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Header
 from pydantic import TypeAdapter
@@ -22,15 +22,20 @@ from discreet.server.api.route import (
     read_json,
 )
 from discreet.server.errors import InvalidRequest
+from discreet.server.job_runner import WrittenAnswer
 from discreet.server.work import Planning
 
 if TYPE_CHECKING:
     from fastapi.routing import APIRoute
 
     from discreet.batching import QueryTask
+    from discreet.server.callers import Caller
+    from discreet.server.dataset_service import DatasetService
+    from discreet.server.middleware import ServiceMiddleware
+    from discreet.server.query_service import Watch
 
 _KEY: TypeAdapter[str] = TypeAdapter(requests.IdempotencyKey)
-_Key = Annotated[
+IdempotencyKeyHeader = Annotated[
     str | SkipJsonSchema[None],
     Header(
         alias="Idempotency-Key",
@@ -51,28 +56,68 @@ _QUERY_CODES = (
 )
 
 
-async def query(request: Request, target: AnalystDataset, key: _Key = None) -> Response:
+async def query(request: Request, target: AnalystDataset, key: IdempotencyKeyHeader = None) -> Response:
     """Answer a query, an aggregate or a model."""
     middleware, caller = middleware_of(request), request.state.caller
     body = await read_json(request)
 
-    def task() -> QueryTask[_WrittenAnswer | requests.TrainRequest]:
+    def task() -> QueryTask[WrittenAnswer | requests.TrainRequest]:
         query = requests.parse_request(requests.QUERY_REQUEST, body)
-        checked = None if key is None else _check_key(key)
+        checked = None if key is None else check_key(key)
         if isinstance(query, requests.TrainRequest):
             return query
-        answer = yield from target.ask_task(caller, query, key=checked)
-        return _WrittenAnswer.from_response(query.kind, answer)
+        return (yield from _written(target, caller, query, checked, None))
 
     result = await middleware.run_query(task(), target.dataset.work, len(body))
     if isinstance(result, requests.TrainRequest):
-        # Runs many queries one after the other, which would hold up a worker.
-        model = result
-        result = await middleware.run_long(
-            lambda: _WrittenAnswer.from_response(model.kind, target.ask(caller, model))
-        )
+        result = await answer_request(middleware, target, caller, result, len(body))
     middleware.metrics.count_answer(result.kind, result.cached)
     return json_response(result.content)
+
+
+async def answer_request(
+    middleware: ServiceMiddleware,
+    target: DatasetService,
+    caller: Caller,
+    query: Any,
+    characters: int,
+    *,
+    key: str | None = None,
+    watch: Watch | None = None,
+    deadline: bool = True,
+) -> WrittenAnswer:
+    """Answer a request that was parsed, on the threads for its kind.
+
+    Parameters
+    ----------
+    middleware : ServiceMiddleware
+        Owner of the threads.
+    target, caller, query, key, watch
+        Data set that is asked, and what its :meth:`~discreet.server.query_service.QueryService.ask` takes.
+    characters : int
+        Length of the request, from which its work is estimated.
+    deadline : bool
+        Whether the caller waits, for so many seconds as a request may take.
+    """
+    if isinstance(query, requests.TrainRequest):
+        # Runs many queries one after the other, which would hold up a worker.
+        return await middleware.run_long(
+            lambda: _write(query.kind, target.ask(caller, query, watch=watch)), deadline=deadline
+        )
+    task = _written(target, caller, query, key, watch)
+    return await middleware.run_query(task, target.dataset.work, characters, deadline=deadline)
+
+
+def _written(
+    target: DatasetService, caller: Caller, query: Any, key: str | None, watch: Watch | None
+) -> QueryTask[WrittenAnswer]:
+    """Return the task that answers a request and writes the answer as JSON."""
+    answer = yield from target.ask_task(caller, query, key=key, watch=watch)
+    return _write(query.kind, answer)
+
+
+def _write(kind: str, answer: dict[str, Any]) -> WrittenAnswer:
+    return WrittenAnswer(dump(answer), kind, answer["cached"])
 
 
 async def preview(request: Request, target: AnalystDataset) -> Response:
@@ -95,19 +140,8 @@ async def preview(request: Request, target: AnalystDataset) -> Response:
     return json_response(await middleware.run_in_thread(work))
 
 
-class _WrittenAnswer(NamedTuple):
-    """An answer as JSON, with what the metrics count of it."""
-
-    content: bytes
-    kind: str
-    cached: bool
-
-    @classmethod
-    def from_response(cls, kind: str, response: dict[str, Any]) -> _WrittenAnswer:
-        return cls(dump(response), kind, response["cached"])
-
-
-def _check_key(text: str) -> str:
+def check_key(text: str) -> str:
+    """Return an idempotency key, or refuse it."""
     try:
         return _KEY.validate_python(text)
     except ValueError:

@@ -84,6 +84,7 @@ def documented_route(
     as_csv : bool
         Whether the response can also be CSV.
     """
+    name = path.replace("{dataset}/", "").strip("/{}").replace("/{", "-").replace("/", "-")
     all_codes = [*codes, "failed"]
     if role:
         all_codes += ["malformed", "unauthorized", "forbidden", "invalid", "rate-limited"]
@@ -112,7 +113,7 @@ def documented_route(
         methods=[method],
         summary=summary,
         description=description or " ",  # else the docstring of the endpoint
-        operation_id=f"{method.lower()}-{path.replace('{dataset}/', '').strip('/').replace('/', '-')}",
+        operation_id=f"{method.lower()}-{name}",
         tags=[_TAGS[role]],
         response_model=model,
         response_description="The answer.",

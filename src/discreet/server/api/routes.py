@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from discreet.server.api.curator_routes import curator_routes
+from discreet.server.api.job_routes import job_routes
 from discreet.server.api.operator_routes import operator_routes
 from discreet.server.api.query_routes import query_routes
 from discreet.server.api.table_routes import table_routes
@@ -15,4 +16,4 @@ if TYPE_CHECKING:
 
 def api_routes() -> list[APIRoute]:
     """Return every route, in the order of the document."""
-    return [*table_routes(), *query_routes(), *curator_routes(), *operator_routes()]
+    return [*table_routes(), *query_routes(), *job_routes(), *curator_routes(), *operator_routes()]

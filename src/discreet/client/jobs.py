@@ -1,0 +1,206 @@
+"""Jobs of a service: long queries that are answered while nobody waits for the response."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from discreet.arguments import checked_arguments
+from discreet.client.responses import ResponseReader
+from discreet.errors import ServiceUnavailable
+from discreet.query.results import QueryResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from discreet.client.transport import Transport
+    from discreet.errors import DiscreetError
+    from discreet.privacy import Promise
+
+_OPEN = ("waiting", "running", "canceling")
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds between two looks at a job, growing by half
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """How far a job is.
+
+    Attributes
+    ----------
+    state : str
+        ``waiting``, ``running`` or ``canceling``; once it has ended ``done``, ``refused``, ``canceled`` or
+        ``interrupted``.
+    steps_done : int
+        Number of aggregates of its plan that were answered.
+    steps : int or None
+        Number of aggregates of its plan, which is public; None before it has begun.
+    question : str
+        Text of the query.
+
+    Examples
+    --------
+    >>> JobStatus("running", steps_done=3, steps=10, question="count by sex").has_ended
+    False
+    """
+
+    state: str
+    steps_done: int
+    steps: int | None
+    question: str
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will happen to the job."""
+        return self.state not in _OPEN
+
+
+class Job:
+    """A query that a service answers while nobody waits; made by :meth:`RemoteDatabase.start`.
+
+    Parameters
+    ----------
+    transport : Transport
+        Sender of requests to the service.
+    path : str
+        Path of the data set's jobs.
+    id : str
+        Id of the job, by which it is found again also from another program of the same caller.
+
+    Privacy
+    -------
+    It is charged as the query would be. Canceling refunds nothing; a job that ended without an answer left
+    its charges, and the same query again gets what they paid for without another charge.
+
+    Examples
+    --------
+    >>> import discreet
+    >>> census = discreet.connect("https://data.example.org")["census"]  # doctest: +SKIP
+    >>> job = census.start("mean(age) by sex", sd=2)  # doctest: +SKIP
+    >>> job.result(on_progress=print)  # doctest: +SKIP
+    """
+
+    def __init__(self, transport: Transport, path: str, id: str) -> None:
+        self._transport = transport
+        self._path = f"{path}/{id}"
+        self.id = id
+
+    def status(self) -> JobStatus:
+        """Return how far the job is. Free."""
+        return self._status(self._transport.get(self._path))
+
+    def cancel(self) -> JobStatus:
+        """Have the job end before its next aggregate; nothing is refunded. No effect once it has ended."""
+        return self._status(self._transport.delete(self._path))
+
+    def result(
+        self, timeout: float | None = None, *, on_progress: Callable[[JobStatus], None] | None = None
+    ) -> QueryResult:
+        """Wait for the job to end, and return its result. Free: it was charged when it ran.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait; None waits until it ends.
+        on_progress : callable, optional
+            Function that is called with the status whenever it has changed; None for none.
+
+        Raises
+        ------
+        ServiceUnavailable
+            It has not ended in time; it goes on, and can be waited for again.
+        ServiceError
+            It was canceled, or the service was stopped before it ended. Charges made until then remain.
+        BudgetExceeded, ParameterError
+            It was refused, as the query would have been.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        wait, last = _FIRST_WAIT, None
+        while True:
+            response = self._transport.get(self._path)
+            status = self._status(response)
+            if on_progress is not None and status != last:
+                on_progress(status)
+            last = status
+            if status.has_ended:
+                return self._result(response)
+            if end is not None and time.monotonic() >= end:
+                raise ServiceUnavailable(
+                    f"Job {self.id} must end within {timeout:g} seconds, and has not. It goes on: wait for "
+                    "it again, or cancel it.",
+                    may_be_charged=True,
+                )
+            time.sleep(wait if end is None else max(0.0, min(wait, end - time.monotonic())))
+            wait = min(_LONGEST_WAIT, 1.5 * wait)
+
+    def _status(self, response: Mapping[str, Any]) -> JobStatus:
+        try:
+            state, done, steps, question = (
+                response[name] for name in ("state", "steps_done", "steps", "question")
+            )
+        except KeyError:
+            raise self._unexpected_response() from None
+        return JobStatus(str(state), done, steps, str(question))
+
+    def _result(self, response: Mapping[str, Any]) -> QueryResult:
+        error, answer = response.get("error"), response.get("answer")
+        if isinstance(error, dict):
+            failure = ResponseReader(self._transport.url).read_error(error)
+            raise failure.error(attempts=1, pays=False, lost=False)
+        try:
+            return QueryResult.from_wire(answer)  # type: ignore[arg-type]
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise self._unexpected_response() from None
+
+    def _unexpected_response(self) -> DiscreetError:
+        failure = ResponseReader(self._transport.url).unexpected_response("a job that cannot be read")
+        return failure.error(attempts=1, pays=False, lost=False)
+
+    def __repr__(self) -> str:
+        return f"Job({self.id!r})"
+
+
+class JobMethods:
+    """Methods of a table behind a service that start and list jobs."""
+
+    _transport: Transport
+    _path: str
+
+    def _text_query_body(self, text: str, privacy: Promise | None, sd: float | None) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @checked_arguments
+    def start(
+        self,
+        text: str,
+        *,
+        privacy: Promise | None = None,
+        sd: float | None = None,
+        refines: str | Sequence[str] = (),
+    ) -> Job:
+        """Have a query answered without waiting for it, and return the job.
+
+        Parameters
+        ----------
+        text, privacy, sd, refines
+            As for :meth:`PrivateTable.query <discreet.query.PrivateTable.query>`.
+
+        Raises
+        ------
+        ServiceUnavailable
+            The caller has as many unfinished jobs as one may have.
+        """
+        body = self._text_query_body(text, privacy, sd)
+        if refines:
+            body["refines"] = [refines] if isinstance(refines, str) else list(refines)
+        response = self._transport.post(f"{self._path}/jobs", body, pays=True)
+        return self.job(str(response.get("id")))
+
+    def job(self, id: str) -> Job:
+        """Return a job of the holder of the token by its id."""
+        return Job(self._transport, f"{self._path}/jobs", id)
+
+    def jobs(self) -> list[Job]:
+        """Return the last jobs of the holder of the token, newest first. Free."""
+        response = self._transport.get(f"{self._path}/jobs")
+        return [self.job(str(entry["id"])) for entry in response.get("jobs", ())]
