@@ -66,12 +66,12 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """A gate before every charge: after it a job is asked whether it goes on."""
     made, plain = Gate(), RequestDatabase
 
-    def gated(database: Any, schema: Any, *, before: Callable[[int, int], None]) -> Any:
+    def gated(database: Any, schema: Any, *, before: Callable[[int, int], None], **more: Any) -> Any:
         def wait(answered: int, planned: int) -> None:
             before(answered, planned)
             made.wait(answered, planned)
 
-        return plain(database, schema, before=wait)
+        return plain(database, schema, before=wait, **more)
 
     monkeypatch.setattr(query_service, "RequestDatabase", gated)
     yield made

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from discreet.batching import Step
-from discreet.server import workers
 from discreet.server.errors import BUSY, ApiException
 from discreet.server.work import Planning, WorkBudget, declare_work
 from discreet.server.workers import WorkerPool
@@ -234,9 +234,9 @@ def test_a_heavy_query_pauses_after_its_plan_while_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(workers.time, "sleep", slept.append)  # type: ignore[attr-defined]
+    monkeypatch.setattr(time, "sleep", slept.append)
     ticks = iter(range(1000))
-    monkeypatch.setattr(workers.time, "thread_time", lambda: float(next(ticks)))  # type: ignore[attr-defined]
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(ticks)))
     counter, held = Counter(), Counter()
     counter.open.set()
     pool = WorkerPool(1, 1, share=9, most=99)
@@ -309,4 +309,31 @@ def test_who_sends_most_is_not_served_most() -> None:
     asyncio.run(crowd())
     # Of the first dozen after the one under way, ten are the others'.
     assert sum(who != "eve" for who in served[1:13]) >= 9
+    pool.close()
+
+
+def test_a_model_leaves_the_processor_to_others_for_what_it_computes_and_not_for_what_an_engine_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used: list[float] = [0.0]
+    slept: list[float] = []
+    monkeypatch.setattr(time, "thread_time", lambda: used[0])
+    monkeypatch.setattr(time, "sleep", slept.append)
+    pool = WorkerPool(1, 1, share=9, most=9)
+    pool._open.update("abcde")
+
+    def engine(items: Sequence[Any]) -> list[Any]:
+        used[0] += 100.0
+        return list(items)
+
+    def task() -> QueryTask[Any]:
+        used[0] += 2.0
+        return (yield Step(engine, "answer"))
+
+    run = pool.paced_runner()
+    used[0] += 1.0
+    assert run(task()) == "answer"
+    used[0] += 3.0
+    assert run(task()) == "answer"
+    assert slept == pytest.approx([4.0, 8.0, 12.0, 8.0])
     pool.close()

@@ -309,17 +309,29 @@ class RequestDatabase:
     before : callable
         Function called before every aggregate, with the number of those that were answered and the number of
         all that are planned; it raises if the caller may not ask any more.
+    run : callable
+        Function that runs the task of one aggregate and returns its answer.
     """
 
-    def __init__(self, database: Database, schema: Schema, *, before: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        schema: Schema,
+        *,
+        before: Callable[[int, int], None],
+        run: Callable[[QueryTask[Any]], Any] = run_one,
+    ) -> None:
+        """Start with no aggregate answered."""
         self._database = database
         self._before = before
+        self._run = run
         self._answered = 0
         self.schema = schema
 
     def ask(self, question: Aggregate, **options: Any) -> Answer:
         """Answer an aggregate, if the caller still may ask."""
-        return run_one(self.ask_task(question, **options))
+        answer: Answer = self._run(self.ask_task(question, **options))
+        return answer
 
     def ask_task(self, question: Aggregate, **options: Any) -> QueryTask[Answer]:
         """Return the task that answers an aggregate, if the caller still may ask."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from discreet.batching import QueryTask
     from discreet.server.callers import Caller
     from discreet.server.monitoring import Metrics
+    from discreet.server.query_service import RunTask
     from discreet.server.service import Service
     from discreet.server.work import WorkModel
 
@@ -367,6 +368,10 @@ class ServiceMiddleware:
         """
         run = self._long_pool.run(_caller_name(), work)
         return await (self._await_with_timeout(run) if deadline else run)
+
+    def paced_runner(self) -> RunTask:
+        """Return the function that runs the query tasks of one model, with pauses while others are served."""
+        return self._workers.paced_runner()
 
     async def _await_with_timeout(self, awaitable: Awaitable[T]) -> T:
         try:

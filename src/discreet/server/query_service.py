@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from discreet.server.dataset import Dataset
 
     Watch: TypeAlias = Callable[[int, int], None]
+    RunTask: TypeAlias = Callable[[QueryTask[Any]], Any]
 
 _MAX_QUESTION = 500  # characters of a refused question that the audit log keeps
 
@@ -108,7 +109,13 @@ class QueryService:
         return self.dataset.name
 
     def ask(
-        self, caller: Caller, request: Any, *, key: str | None = None, watch: Watch | None = None
+        self,
+        caller: Caller,
+        request: Any,
+        *,
+        key: str | None = None,
+        watch: Watch | None = None,
+        run: RunTask = run_one,
     ) -> dict[str, Any]:
         """Answer a request.
 
@@ -124,6 +131,8 @@ class QueryService:
         watch : callable, optional
             Function called before each aggregate with the number of those that were answered and of all that
             are planned, which are public; it raises to end the request. None for none.
+        run : callable
+            Function that runs the query tasks of a model, one after the other.
 
         Returns
         -------
@@ -135,16 +144,22 @@ class QueryService:
         DiscreetError, ApiException
             As :func:`~discreet.server.errors.api_error_from` reads them.
         """
-        return run_one(self.ask_task(caller, request, key=key, watch=watch))
+        return run_one(self.ask_task(caller, request, key=key, watch=watch, run=run))
 
     def ask_task(
-        self, caller: Caller, request: Any, *, key: str | None = None, watch: Watch | None = None
+        self,
+        caller: Caller,
+        request: Any,
+        *,
+        key: str | None = None,
+        watch: Watch | None = None,
+        run: RunTask = run_one,
     ) -> QueryTask[dict[str, Any]]:
         """Return the task of a request, which is run in one batch with those of other callers.
 
         Parameters
         ----------
-        caller, request, key, watch
+        caller, request, key, watch, run
             As for :meth:`ask`. A model is trained in one step, without interruption by other tasks.
         """
         with self._in_use():
@@ -155,7 +170,7 @@ class QueryService:
                     case requests.AggregateRequest():
                         response, receipts = yield from self._answer_aggregate(caller, request, key, watch)
                     case requests.TrainRequest():
-                        response, receipts = self._train(caller, request, watch)
+                        response, receipts = self._train(caller, request, watch, run)
                     case _:
                         response, receipts = yield from self._answer_query(caller, request, key, watch)
                 self._check_access(caller)
@@ -291,7 +306,7 @@ class QueryService:
         return preview_response(request.question, cost, left, sd=sd, free=free)
 
     def _train(
-        self, caller: Caller, request: requests.TrainRequest, watch: Watch | None
+        self, caller: Caller, request: requests.TrainRequest, watch: Watch | None, run: RunTask
     ) -> tuple[dict[str, Any], Sequence[Receipt]]:
         """Train a model on paid answers; return its response and its receipts."""
         dataset = self.dataset
@@ -299,7 +314,7 @@ class QueryService:
         schema = with_target(dataset.schema, request.target)
         learner = make_model(request, schema, privacy)
         try:
-            learner.fit_database(self._request_database(caller, schema, watch), owner=caller.name)
+            learner.fit_database(self._request_database(caller, schema, watch, run), owner=caller.name)
         except BudgetExceeded as error:
             affordable = affordable_request(privacy, None, error.scale)
             raise ApiException(budget_error(error, affordable)) from None
@@ -308,7 +323,9 @@ class QueryService:
         left = dataset.accounting.remaining_amounts(caller, learner.promises_, charged=charged)
         return model_response(request, learner, left), learner.receipts_
 
-    def _request_database(self, caller: Caller, schema: Schema, watch: Watch | None) -> Any:
+    def _request_database(
+        self, caller: Caller, schema: Schema, watch: Watch | None, run: RunTask = run_one
+    ) -> Any:
         """Return the database for one request, which stops once its caller may no longer ask."""
 
         def before(answered: int, planned: int) -> None:
@@ -317,7 +334,7 @@ class QueryService:
             if watch is not None:
                 watch(answered, planned)
 
-        return RequestDatabase(self.dataset.database, schema, before=before)
+        return RequestDatabase(self.dataset.database, schema, before=before, run=run)
 
     def check_running(self) -> None:
         """Refuse every request while a curator has stopped the data set."""

@@ -261,27 +261,57 @@ class WorkerPool:
 
     def _run_heavy(self, queued: _QueuedTask) -> Any:
         """Run one heavy task, with pauses while others are served; return its value or its Exception."""
+        try:
+            return self._run_paced(queued.task, lambda step: self._count_declared(queued, step))
+        except Exception as error:
+            # Whatever the task raised is its result.
+            return error
+
+    def _run_paced(self, task: QueryTask[T], declare: Callable[[Step], Any]) -> T:
+        """Run a task with pauses while others are served, and return its value.
+
+        Parameters
+        ----------
+        task : QueryTask
+            Stages of the query.
+        declare : callable
+            Function that takes the step with which the task declares its work, and returns its result.
+        """
         result: Any = None
         try:
             while True:
                 started = time.thread_time()
-                step = _advance(queued.task, result)
+                step = _advance(task, result)
                 if isinstance(step, Planning):
                     result = _execute(step)
                     self._pause(time.thread_time() - started)
                     continue
                 self._pause(time.thread_time() - started)
                 # The time of an engine depends on rows: no pause may follow from it.
-                result = (
-                    self._count_declared(queued, step) if isinstance(step, DeclareWork) else _execute(step)
-                )
+                result = declare(step) if isinstance(step, DeclareWork) else _execute(step)
         except StopIteration as end:
-            return end.value
-        except Exception as error:
-            # Whatever the task raised is its result.
-            return error
+            value: T = end.value
+            return value
         finally:
-            del result
+            del result  # an error's traceback holds this frame: leave no reference cycle
+
+    def paced_runner(self) -> Callable[[QueryTask[T]], T]:
+        """Return a function that runs one query task after the other on the thread of one model.
+
+        It pauses for the time that the model computed between two of them, which it did from answers that
+        were paid for, and for that of each query's own planning.
+        """
+        last = time.thread_time()
+
+        def run(task: QueryTask[T]) -> T:
+            nonlocal last
+            self._pause(time.thread_time() - last)
+            try:
+                return self._run_paced(task, lambda _: None)
+            finally:
+                last = time.thread_time()
+
+        return run
 
     def _pause(self, used: float) -> None:
         """Sleep so long after some seconds of work that others get their share of the processor."""

@@ -17,6 +17,7 @@ from discreet.server.api.route import (
     AnalystDataset,
     documented_route,
     dump,
+    dump_answer,
     json_response,
     middleware_of,
     read_json,
@@ -102,7 +103,8 @@ async def answer_request(
     if isinstance(query, requests.TrainRequest):
         # Runs many queries one after the other, which would hold up a worker.
         return await middleware.run_long(
-            lambda: _write(query.kind, target.ask(caller, query, watch=watch)), deadline=deadline
+            lambda: _write(query.kind, target.ask(caller, query, watch=watch, run=middleware.paced_runner())),
+            deadline=deadline,
         )
     task = _written(target, caller, query, key, watch)
     return await middleware.run_query(task, target.dataset.work, characters, deadline=deadline)
@@ -117,7 +119,7 @@ def _written(
 
 
 def _write(kind: str, answer: dict[str, Any]) -> WrittenAnswer:
-    return WrittenAnswer(dump(answer), kind, answer["cached"])
+    return WrittenAnswer(dump_answer(answer), kind, answer["cached"])
 
 
 async def preview(request: Request, target: AnalystDataset) -> Response:

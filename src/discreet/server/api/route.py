@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 READ_CODES = ("busy", "ledger-unavailable")
 DATASET = "/v1/datasets/{dataset}"
+_PART = 256  # cells that are written as JSON at once
 _TAGS = {"": "operations", "analyst": "analysts", "curator": "curators", "operator": "operations"}
 
 
@@ -151,7 +152,48 @@ def middleware_of(request: Request) -> ServiceMiddleware:
 
 def dump(value: Any) -> bytes:
     """Return a value as JSON in ASCII."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False).encode("ascii")
+    return _dumps(value).encode("ascii")
+
+
+def dump_answer(answer: dict[str, Any]) -> bytes:
+    """Return an answer as JSON in ASCII, a long one in parts.
+
+    All threads of the process wait while ``json`` writes one value: a tenth of a second for 60,000 cells.
+    """
+    cells = answer.get("cells")
+    if cells is not None and len(cells) <= _PART:
+        return dump(answer)
+    return "".join(_parts(answer)).encode("ascii")
+
+
+def _parts(value: Any) -> Iterator[str]:
+    """Yield the JSON text of a value in pieces, each written in a short time."""
+    if isinstance(value, dict) and value:
+        before = "{"
+        for name, one in value.items():
+            yield f"{before}{_dumps(name)}: "
+            yield from _parts(one)
+            before = ", "
+        yield "}"
+    elif isinstance(value, list) and value and isinstance(value[0], list):
+        before = "["
+        for one in value:
+            yield before
+            yield from _parts(one)
+            before = ", "
+        yield "]"
+    elif isinstance(value, list) and len(value) > _PART:
+        before = "["
+        for start in range(0, len(value), _PART):
+            yield before + _dumps(value[start : start + _PART])[1:-1]
+            before = ", "
+        yield "]"
+    else:
+        yield _dumps(value)
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, allow_nan=False)
 
 
 def json_response(content: bytes) -> Response:
