@@ -31,6 +31,11 @@ def completed(line: str) -> list[str]:
     [
         ("cou", ["count"]),
         ("COU", ["COUNT"]),
+        ("me", ["mean", "median"]),
+        ("mean(age), qu", ["mean(age), quantile", "mean(age), quarter"]),
+        ("mean(age, qu", ["mean(age, quarter"]),
+        ("count where age > 3, medi", []),
+        ("SELECT prop", ["SELECT proportion"]),
         ("count whe", ["count where", "count when"]),
         ("mean(ag", ["mean(age", "mean(agent"]),
         ("count where ho", []),
@@ -72,8 +77,9 @@ def test_any_line_can_be_completed(line: str) -> None:
 
 
 def test_every_word_that_begins_a_question_does() -> None:
+    arguments = {"quantile": "age, 0.9", "proportion": "age > 3", "ratio": "age, age"}
     for word in AGGREGATES:
-        assert parse_query(f"{word}(age)", SCHEMA)
+        assert parse_query(f"{word}({arguments.get(word, 'age')})", SCHEMA)
 
 
 def test_no_cell_of_the_table_is_offered() -> None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from discreet.query.language.lexer import Token
     from discreet.schema import Column, Schema
 
-AGGREGATES = ("count", "sum", "mean")
+AGGREGATES = ("count", "sum", "mean", "median", "quantile", "stddev", "variance", "proportion", "ratio")
 """Words that begin a question and say what is computed of the rows."""
 _CLAUSES = ("where", "by", "select", "from", "group by")
 _PARAMETERS = ("epsilon=", "delta=", "mu=", "rho=")
@@ -71,7 +71,9 @@ def _complete_word(typed: str, before: "Sequence[Token]", schema: "Schema") -> l
     words: list[str] = (
         [] if grouped else [*_CLAUSES, *(word.lower() for word in sorted(KEYWORDS | FUNCTIONS))]
     )
-    if not before or before[0].word == "SELECT":
+    clauses = {token.word for token in before if token.depth == 0} & {"WHERE", "BY", "FROM"}
+    follows = not before or before[0].word == "SELECT" or (before[-1].text == "," and before[-1].depth == 0)
+    if follows and not clauses:
         words = [*AGGREGATES, *words]
     if typed and typed.isupper():
         words = [word.upper() for word in words]
