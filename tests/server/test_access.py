@@ -15,7 +15,7 @@ import httpx
 import psycopg
 import pytest
 
-from discreet.errors import ParameterError, SourceError
+from discreet.errors import ParameterError, PromiseError, SourceError
 from discreet.ledger import Ledger
 from discreet.server.access import AccessStore
 from discreet.server.callers import Caller
@@ -483,8 +483,13 @@ def test_a_curator_makes_rotates_and_revokes_tokens(service: RunningService) -> 
     assert events[-2:] == ["token created", "token rotated"]
 
 
-def test_a_token_whose_limit_is_refused_is_not_left_behind(service: RunningService) -> None:
-    assert service.ask(COUNT, "ana").status_code == 200
+def test_a_token_whose_limit_is_refused_is_not_left_behind(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PromiseError("no limit can be set")
+
+    monkeypatch.setattr(Ledger, "set_owner_limit", refuse)
     service.backend.revoke_token("test", "ana")
     order = {"action": "create", "name": "ana", "limit": {"kind": "zcdp", "rho": 0.25}}
     response = service.client("cura").post("/v1/datasets/town/curator/tokens", json=order)

@@ -87,6 +87,8 @@ class BudgetSchedule:
         parameters, the schema, the public number of rows.
     owner : str, optional
         Name that is charged beside the total of the ledger; None charges the total alone.
+    planned : int, optional
+        As for :class:`~discreet.privacy.budget_split.BudgetSplit`.
 
     Attributes
     ----------
@@ -120,7 +122,13 @@ class BudgetSchedule:
     """
 
     def __init__(
-        self, sums: NoisySums, privacy: Privacy, shares: Mapping[str, float], *, owner: str | None = None
+        self,
+        sums: NoisySums,
+        privacy: Privacy,
+        shares: Mapping[str, float],
+        *,
+        owner: str | None = None,
+        planned: int | None = None,
     ) -> None:
         """Split the promise over the passes; nothing is charged yet.
 
@@ -138,7 +146,9 @@ class BudgetSchedule:
                 "privacy of a learner must be a promise where a database is asked, was NoPromise: it answers "
                 "with noise alone. Use fit on rows to learn without a promise."
             )
-        self._shares = BudgetSplit(privacy, shares, unit=sums.schema.unit, neighbors=sums.neighbors)
+        self._shares = BudgetSplit(
+            privacy, shares, unit=sums.schema.unit, neighbors=sums.neighbors, planned=planned
+        )
         self.split = self._shares.split
         self.promises = (self._shares.whole,)
 

@@ -37,6 +37,9 @@ class BudgetSplit:
         facts alone: parameters, the schema, the public number of rows.
     unit, neighbors : str
         Protected unit and neighbor relation of the table, as in its schema.
+    planned : int, optional
+        Number of queries that were planned at first, where some were merged since; None if none were. The
+        promise allows for the samplers of all of them.
 
     Attributes
     ----------
@@ -66,7 +69,13 @@ class BudgetSplit:
     """
 
     def __init__(
-        self, privacy: Privacy, weights: Mapping[str, float], *, unit: str, neighbors: Neighbors
+        self,
+        privacy: Privacy,
+        weights: Mapping[str, float],
+        *,
+        unit: str,
+        neighbors: Neighbors,
+        planned: int | None = None,
     ) -> None:
         """Normalize the weights, and compute the promise of all queries with their samplers."""
         exact_weights = {name: Fraction(float(weight)) for name, weight in weights.items()}
@@ -79,7 +88,7 @@ class BudgetSplit:
         self._parts = {name: weight / total for name, weight in exact_weights.items()}
         self.split = {name: float(part) for name, part in self._parts.items()}
         self._common: dict[str, Any] = {"unit": unit, "neighbors": neighbors}
-        draws = len(weights) * _MOST_ENTRIES
+        draws = (len(weights) if planned is None else planned) * _MOST_ENTRIES
         self.whole: Promise
         if isinstance(privacy, NoPromise):
             self.whole = privacy

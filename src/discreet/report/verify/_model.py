@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
 
+_MOST_PASSES = 1000  # more than any learner plans
 _SAMPLER_DELTA = 1e-9  # largest delta of a pure promise, from the error of the sampler
 
 
@@ -251,6 +252,7 @@ def _promise_on_sums(
     # Only what is public about the sums is needed to split a promise.
     public: Any = SimpleNamespace(schema=schema, neighbors=schema.neighbors)
     passes = BudgetSchedule(public, learner.privacy, shares)
+    passes = BudgetSchedule(public, learner.privacy, shares, planned=_planned_passes(statement, passes))
     wrong += [describe_difference(*d) for d in differences(shares, passes.split, "passes")]
     wrong += [describe_difference(*d) for d in differences(shares, dict(learner.split_), "passes")]
     curation = Curation.from_schema(schema)
@@ -267,6 +269,19 @@ def _promise_on_sums(
             for d in differences(part.receipt["promises"], true, f"passes[{part.name}]")
         ]
     return passes.promises, wrong
+
+
+def _planned_passes(statement: ModelStatement, passes: BudgetSchedule) -> int:
+    """Return how many passes the stated promise allows for, at least those that were made.
+
+    Passes may be merged once earlier answers are known. The promise still allows for the samplers of all that
+    were planned, so that it holds however the answers fall out; a larger number only weakens it.
+    """
+    made = len(passes.split)
+    stated = sum(float(promise.get("total_variation", 0.0)) for promise in statement.numbers.promises)
+    for_made = sum(promise.total_variation for promise in passes.promises)
+    planned = round(stated / for_made * made) if for_made else made
+    return max(made, min(planned, _MOST_PASSES))
 
 
 def _promise_on_rows(
