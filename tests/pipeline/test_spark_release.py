@@ -257,7 +257,7 @@ def test_a_synthetic_table_is_made_in_parts_from_answers_of_spark(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_parts, "PART_ROWS", 1)
-    monkeypatch.setattr(columns, "BATCH", 2**15)
+    monkeypatch.setattr(columns, "_BATCH_CELLS", len(SCHEMA.columns) * 2**15)
     result = publish(
         spark.read.parquet(str(_write_files(tmp_path / "files"))),
         out=tmp_path / "made",
