@@ -1,6 +1,6 @@
 """``python -m discreet``: the command line."""
 
-from discreet.cli import main
+from discreet.cli.main import run
 
 if __name__ == "__main__":
-    main()
+    run()

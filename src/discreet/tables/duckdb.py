@@ -21,6 +21,9 @@ MEMORY_LIMIT = "512MB"
 """Memory that a DuckDB instance may use."""
 _MOST_THREADS = 4  # each holds a row group or a text buffer; more would not fit the memory limit
 
+_SMALL_FILES = 1 << 22
+"""Bytes up to which files are scanned by one thread, in an instance that is open already."""
+
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Return a DuckDB instance in memory that reads only the files it is given.
@@ -48,7 +51,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def connect_shared() -> duckdb.DuckDBPyConnection:
-    """Return a connection to the instance in which this process scans small tables in memory.
+    """Return a connection to the instance in which this process scans small files and tables in memory.
 
     Opening an instance takes longer than scanning such a table. The shared one stores nothing: what a
     connection registers is its own and ends with it. It starts no threads, which a forked process would lose.
@@ -56,10 +59,17 @@ def connect_shared() -> duckdb.DuckDBPyConnection:
     return open_cursor(_shared_instance(os.getpid()))
 
 
+def connect_for(files: Iterable[Path]) -> duckdb.DuckDBPyConnection:
+    """Return a connection that scans files: to the shared instance if they are small, or to a new one."""
+    return connect_shared() if sum(file.stat().st_size for file in files) <= _SMALL_FILES else connect()
+
+
 @cache
 def _shared_instance(_: int) -> duckdb.DuckDBPyConnection:
     connection = connect()
     connection.execute("SET GLOBAL threads = 1")
+    # A file that was replaced must be read anew, even within the resolution of its time.
+    connection.execute("SET GLOBAL enable_external_file_cache = false")
     return connection
 
 

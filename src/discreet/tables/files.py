@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discreet.errors import SourceError
-from discreet.tables.duckdb import check_readable, connect, identifier, literal, quote_path, split_table_name
+from discreet.tables.duckdb import (
+    check_readable,
+    connect,
+    connect_for,
+    identifier,
+    literal,
+    quote_path,
+    split_table_name,
+)
 from discreet.tables.foreign_files import EXCEL, STATISTICS, SheetSource, StatisticsSource
 from discreet.tables.sources import DuckSource, Source
 from discreet.tables.text_files import CsvSource
@@ -41,7 +49,7 @@ class ParquetSource(DuckSource):
         for file in files:
             _check_marks(file, label if len(files) == 1 else f"The file {str(file)!r}")
         parts = "=" in str(files[0].parent.relative_to(path)) if path.is_dir() else False
-        connection, file_names = connect(), ", ".join(map(quote_path, files))
+        connection, file_names = connect_for(files), ", ".join(map(quote_path, files))
         relation = f"read_parquet([{file_names}], hive_partitioning={'true' if parts else 'false'})"
         super().__init__(connection, relation, label=label)
         own = [self._read_names(connection, quote_path(file)) for file in files]

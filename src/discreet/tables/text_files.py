@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
 from discreet.schema.dialect import DELIMITERS, Dialect, TableDraft
-from discreet.tables.duckdb import check_readable, connect, literal, quote_path
+from discreet.tables.duckdb import check_readable, connect_for, literal, quote_path
 from discreet.tables.pipes import BLOCK, pipe_from, write_all
 from discreet.tables.sniffing import draft_fields, looks_like_data, sniff_dialect
 from discreet.tables.sources import DuckSource, read_texts, withhold
@@ -87,7 +87,7 @@ class CsvSource(DuckSource):
         plain = self._codec == "utf-8-sig" and self.dialect.header and self.dialect.header_row == 1
         self._piped = not plain or self.dialect.skip_blank_rows
         self.skips_ragged = False
-        super().__init__(connect(), self._clause(quote_path(path)), label=label, names=names)
+        super().__init__(connect_for([path]), self._clause(quote_path(path)), label=label, names=names)
 
     def check_schema(self, schema: Schema) -> None:
         """Raise ParameterError if the file was opened in another dialect than this schema declares."""
