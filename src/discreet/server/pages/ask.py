@@ -21,8 +21,7 @@ from discreet.query.intervals import interval_width
 from discreet.query.results import QueryResult
 from discreet.server.api import requests
 from discreet.server.errors import NOT_FOUND, ApiError, ApiException, api_error_from
-from discreet.server.pages.answer import AnswerView, answer_view
-from discreet.server.pages.answer_files import csv_file, svg_file
+from discreet.server.pages.answer import AnswerView, answer_view, csv_file, svg_file
 from discreet.server.pages.budget import budget_view, cost_in_currency, price_view
 from discreet.server.pages.columns import column_views, examples
 from discreet.server.pages.forms import AskForm, FieldError
