@@ -148,6 +148,15 @@ def seconds(value: float) -> str:
     return f"{value:.1f}{NO_BREAK}s" if value < 100 else f"{value / 60:.0f}{NO_BREAK}min"
 
 
+def duration(seconds: float) -> str:
+    """Return a duration as a whole number of its largest unit, in words."""
+    for unit, noun in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= unit:
+            return count_noun(int(seconds // unit), noun)
+    whole = round(seconds)
+    return count_noun(whole, "second") if whole else "less than a second"
+
+
 def date(text: str) -> str:
     """Return a time given in ISO 8601 as text to the minute; any other text is only made printable."""
     day, mark, time = text.partition("T")

@@ -103,6 +103,11 @@ class Visitor:
         assert response.status_code == status, response.text[:2000]
         return read(response.text)
 
+    @staticmethod
+    def read(response: httpx.Response) -> Element:
+        """Read the page in a response."""
+        return read(response.text)
+
     def csrf(self) -> str:
         """Return what forms of this session carry."""
         return (

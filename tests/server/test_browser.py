@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from discreet.server.jobs import OPEN
 from tests.report.chromium import AXE, PROGRAM, Browser, browser
 from tests.server.conftest import running
+from tests.server.test_jobs import Gate, created, gate
 from tests.server.test_pages_hostile import hostile_files
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ pytestmark = [
         reason="Chromium is NOT TESTED: found none on the path (scripts, layout of the service's pages)",
     ),
 ]
+
+__all__ = ["gate"]
 
 READY = "document.getElementById('price').className === 'price ready'"
 
@@ -281,6 +286,27 @@ def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(
     assert page.run("location.pathname") == "/datasets/town"
 
 
+def test_a_job_is_followed_without_loading_its_page_again(
+    page: Browser, service: RunningService, gate: Gate
+) -> None:
+    enter(page, service, "ana")
+    page.visit(f"{service.url}/datasets/town/jobs")
+    page.choose("#model", "kmeans")
+    assert page.run("getComputedStyle(document.querySelector('.target-field')).display") == "none"
+    page.write("#model-options", "n_clusters = 2")
+    page.follow(".train button")
+    gate.came.acquire()
+    page.wait("document.querySelector('progress') !== null")
+    page.run("window.stayed = true")
+    if AXE is not None:
+        assert page.violations() == []
+    gate.open.set()
+    page.wait("document.querySelector('[data-state]').dataset.state === 'done'")
+    assert page.run("window.stayed") is True
+    assert page.run("document.querySelector('button.copy').hidden") is False
+    assert page.complaints() == []
+
+
 def test_hostile_names_run_nothing_also_while_the_script_works_with_them(
     page: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -316,6 +342,12 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
         service.ask({"kind": "sentence", "text": text, "privacy": {"kind": "zcdp", "rho": 0.5}})
     service.ask({"kind": "sentence", "text": "count where x", "privacy": {"kind": "zcdp", "rho": 0.5}})
     receipts = [entry.receipt.id for entry in service.backend.dataset.ledger.entries("ana")]
+    client = service.client()
+    kmeans = {"kind": "kmeans", "privacy": {"kind": "zcdp", "rho": 0.1}}
+    heavy = {"kind": "count", "where": "age > 40", "privacy": {"kind": "zcdp", "rho": 400.0}}
+    jobs = [created(client, body)["id"] for body in (kmeans, heavy)]
+    while any(job.state in OPEN for job in service.whole.jobs.jobs_of("town", "ana")):
+        time.sleep(0.01)
     places = [
         "/login",
         "/",
@@ -324,6 +356,8 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
         "/datasets/nowhere",
         *(f"/datasets/town/answers/{one}" for one in receipts),
         "/datasets/town/history",
+        "/datasets/town/jobs",
+        *(f"/datasets/town/jobs/{one}" for one in jobs),
         "/datasets/town/curator/analysts/ana",
         "/datasets/town/curator",
     ]

@@ -387,4 +387,6 @@ def describe_request(request: Any) -> str:
         case requests.HistogramRequest():
             return f"histogram of {', '.join(request.columns)}"
     words = str(request.kind) + (f" of {request.expression}" if hasattr(request, "expression") else "")
-    return words + (f" where {request.where}" if request.where else "")
+    words += f" where {request.where}" if request.where else ""
+    groups = [group if isinstance(group, str) else group.column for group in request.by]
+    return words + (f" by {', '.join(groups)}" if groups else "")

@@ -71,13 +71,38 @@ class JobsResponse(responses.ResponseModel, title="Jobs"):
 async def create_job(request: Request, target: AnalystDataset, key: IdempotencyKeyHeader = None) -> Response:
     """Accept a request as a job."""
     middleware, caller, body = middleware_of(request), request.state.caller, await read_json(request)
-    store, checked = middleware.service.jobs, None if key is None else check_key(key)
+    checked = None if key is None else check_key(key)
+    job = await start_job(request, target, body, key=checked)
+    store = middleware.service.jobs
+    content = await middleware.run_in_thread(
+        lambda: dump(job_fields(find_job(store, target, caller.name, job)))
+    )
+    location = f"/v1/datasets/{target.name}/jobs/{job}"
+    return Response(content, 202, media_type="application/json", headers={"location": location})
+
+
+async def start_job(request: Request, target: DatasetService, body: bytes, *, key: str | None) -> str:
+    """Record a question as a job, have it answered in its turn, and return its id.
+
+    Parameters
+    ----------
+    request : Request
+        Request of the caller, who alone will find the job.
+    target : DatasetService
+        Data set that is asked.
+    body : bytes
+        Question as the API takes it, written as JSON.
+    key : str or None
+        Idempotency key: sent again with the same question, it finds the job that it created.
+    """
+    middleware, caller = middleware_of(request), request.state.caller
 
     def create() -> tuple[Any, str, bool]:
         query = requests.parse_request(requests.QUERY_REQUEST, body)
         digest = hashlib.sha256(body).digest()
         question = describe_request(query)
-        made = store.create(target.name, caller.name, query.kind, question, key=checked, digest=digest)
+        store = middleware.service.jobs
+        made = store.create(target.name, caller.name, query.kind, question, key=key, digest=digest)
         return query, *made
 
     query, job, new = await middleware.run_in_thread(create)
@@ -86,13 +111,11 @@ async def create_job(request: Request, target: AnalystDataset, key: IdempotencyK
             job,
             caller.name,
             lambda watch: answer_request(
-                middleware, target, caller, query, len(body), key=checked, watch=watch, deadline=False
+                middleware, target, caller, query, len(body), key=key, watch=watch, deadline=False
             ),
             request_id=request.state.request_id,
         )
-    content = await middleware.run_in_thread(lambda: dump(_fields(_find(store, target, caller.name, job))))
-    location = f"/v1/datasets/{target.name}/jobs/{job}"
-    return Response(content, 202, media_type="application/json", headers={"location": location})
+    return job
 
 
 async def jobs(request: Request, target: AnalystDataset) -> Response:
@@ -101,7 +124,7 @@ async def jobs(request: Request, target: AnalystDataset) -> Response:
     store = middleware.service.jobs
 
     def work() -> bytes:
-        return dump({"jobs": [_fields(job) for job in store.jobs_of(target.name, caller.name)]})
+        return dump({"jobs": [job_fields(job) for job in store.jobs_of(target.name, caller.name)]})
 
     return json_response(await middleware.run_in_thread(work))
 
@@ -121,12 +144,13 @@ async def cancel_job(request: Request, target: AnalystDataset, name: _JobId) -> 
 
     def work() -> bytes:
         store.cancel(target.name, caller.name, name)
-        return dump(_fields(_find(store, target, caller.name, name)))
+        return dump(job_fields(find_job(store, target, caller.name, name)))
 
     return json_response(await middleware.run_in_thread(work))
 
 
-def _find(store: JobStore, target: DatasetService, caller: str, name: str) -> StoredJob:
+def find_job(store: JobStore, target: DatasetService, caller: str, name: str) -> StoredJob:
+    """Return a job of a caller; any other id is reported as not found."""
     found = store.find(target.name, caller, name)
     if found is None:
         raise ApiException(NOT_FOUND)
@@ -135,16 +159,16 @@ def _find(store: JobStore, target: DatasetService, caller: str, name: str) -> St
 
 def _write(store: JobStore, target: DatasetService, caller: str, name: str) -> bytes:
     """Return a job with its answer as JSON; the answer is withheld while the data set is stopped."""
-    found = _find(store, target, caller, name)
+    found = find_job(store, target, caller, name)
     answer = None
     if found.state == "done":
         target.check_running()
         answer = store.answer(name)
     # The answer is JSON already, of up to some megabytes.
-    return dump(_fields(found))[:-1] + b', "answer": ' + (answer or b"null") + b"}"
+    return dump(job_fields(found))[:-1] + b', "answer": ' + (answer or b"null") + b"}"
 
 
-def _fields(found: StoredJob) -> dict[str, Any]:
+def job_fields(found: StoredJob) -> dict[str, Any]:
     """Return a job as the response describes it, without its answer."""
     error = None if found.error is None else json.loads(found.error)
     if found.state == "interrupted":

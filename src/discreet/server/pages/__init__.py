@@ -3,7 +3,8 @@
 ``forms`` parses what a browser sends; ``page`` turns a request into a page, and has login and static files;
 ``budget``, ``columns`` and ``answer`` present budgets, columns and answers as text and charts; ``history``
 recalls past answers by their receipts; ``trial`` answers from dummy rows; ``completion`` suggests words;
-``catalogue`` lists data sets; ``ask`` and ``curator`` are the pages of analysts and curators.
+``catalogue`` lists data sets, ``jobs`` long questions and models; ``ask`` and ``curator`` are the pages of
+analysts and curators.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from discreet.server.pages import ask, catalogue, completion, curator, history, page
+from discreet.server.pages import ask, catalogue, completion, curator, history, jobs, page
 from discreet.server.pages.page import page_endpoint
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ def router(service: Service) -> APIRouter:
         ("/answers/{receipts}", "GET", ask.answer_page),
         ("/answers/{receipts}/answer.{ending}", "GET", ask.answer_file),
         ("/history", "GET", history.history_page),
+        ("/jobs", "GET", jobs.jobs_page),
+        ("/jobs", "POST", jobs.train),
+        ("/jobs/{job}", "GET", jobs.job_page),
+        ("/jobs/{job}/answer.{ending}", "GET", jobs.job_file),
+        ("/jobs/{job}/cancel", "POST", jobs.cancel),
     ):
         add(f"/datasets/{{dataset}}{path}", method, handler, "analyst")
     for path, method, handler in (

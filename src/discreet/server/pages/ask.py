@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,16 +13,16 @@ from starlette.responses import JSONResponse
 
 from discreet import formatting
 from discreet.errors import NOTHING_CHARGED, DiscreetError
-from discreet.noise import Stream
 from discreet.privacy.rounding import four_digits
 from discreet.query.intervals import interval_width
 from discreet.query.results import QueryResult
 from discreet.server.api import requests
+from discreet.server.api.job_routes import start_job
 from discreet.server.errors import NOT_FOUND, ApiError, ApiException, api_error_from
 from discreet.server.pages.answer import AnswerView, answer_view, csv_file, svg_file
 from discreet.server.pages.budget import budget_view, cost_in_currency, price_view
 from discreet.server.pages.columns import column_views, examples
-from discreet.server.pages.forms import AskForm, FieldError
+from discreet.server.pages.forms import AskForm, FieldError, FieldMessage, new_key, request_key
 from discreet.server.pages.history import (
     caller_budget,
     history_lines,
@@ -43,7 +41,8 @@ if TYPE_CHECKING:
     from discreet.server.pages.history import PastAnswer
 
 _RECENT = 12  # charges that the page lists
-_KEY = re.compile(r"[0-9a-f]{32}")
+LONG_WORK = 2.0
+"""Estimated seconds of work from which on the page offers to answer a query as a job."""
 
 
 _EXACTNESS = {
@@ -52,14 +51,6 @@ _EXACTNESS = {
     "mu": "its price: μ (Gaussian noise)",
     "epsilon": "its price: ε (Laplace noise)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FieldMessage:
-    """Message and hint about a wrong field of a form."""
-
-    message: str
-    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +80,8 @@ async def ask(page_request: PageRequest) -> Response:
     match fields.get("do"):
         case "ask":
             return await _submit(page_request, form, fields)
+        case "job":
+            return await _start_job(page_request, form, fields)
         case "try":
             return await page_request.middleware.run_long(lambda: _trial_page(page_request, form))
     return await page_request.run_in_thread(lambda: _ask_page(page_request, form, with_price=True))
@@ -117,7 +110,7 @@ async def _submit(
         request = form.request(page_request.target.dataset.schema)
         if refines:
             request["refines"] = list(refines)
-        key = _request_key(fields.get("key", ""), request)
+        key = request_key(fields.get("key", ""), request)
         answer = await page_request.middleware.run_query(
             page_request.target.ask_task(page_request.caller, _parse(request), key=key),
             page_request.target.dataset.work,
@@ -135,6 +128,21 @@ async def _submit(
             lambda: _ask_page(page_request, form, with_price=True, answer=card())
         )
     return redirect(await page_request.run_in_thread(partial(_answer_address, page_request, answer)))
+
+
+async def _start_job(page_request: PageRequest, form: AskForm, fields: Mapping[str, str]) -> Response:
+    """Start the query of a form as a job and redirect to its page, or show the form with the error."""
+    try:
+        request = form.request(page_request.target.dataset.schema)
+        # What can be refused before a row is read is refused here, at the field.
+        await page_request.run_in_thread(
+            lambda: page_request.target.preview(page_request.caller, _parse(request))
+        )
+        body, key = json.dumps(request).encode(), request_key(fields.get("key", ""), request)
+        job = await start_job(page_request.http, page_request.target, body, key=key)
+    except (FieldError, DiscreetError, ApiException) as error:
+        return await page_request.run_in_thread(partial(_error_page, page_request, form, error))
+    return redirect(f"{page_request.base}/jobs/{job}")
 
 
 def _answer_address(page_request: PageRequest, answer: Mapping[str, Any]) -> str:
@@ -224,10 +232,9 @@ def _ask_page(
     messages = dict(errors or {})
     if with_price and not messages:
         try:
-            preview = service.preview(
-                page_request.caller, _parse(form.request(page_request.target.dataset.schema))
-            )
-            price = price_view(preview, budget)
+            request = _parse(form.request(page_request.target.dataset.schema))
+            preview = service.preview(page_request.caller, request)
+            price = price_view(preview, budget, work=_long_work(page_request, request))
         except (FieldError, DiscreetError, ApiException) as error:
             messages, status = _field_messages(page_request, error)
     return page_request.render(
@@ -242,7 +249,7 @@ def _ask_page(
         columns=columns,
         examples=examples(columns),
         exactness=list(_EXACTNESS.items()),
-        key=_new_key(),
+        key=new_key(),
         rows_words=_rows_text(page_request),
         recent=history_lines(past_answers(page_request, most=_RECENT), budget, page_request.base),
     )
@@ -256,7 +263,7 @@ def _preview(page_request: PageRequest, form: AskForm) -> dict[str, Any]:
     except (FieldError, DiscreetError, ApiException) as error:
         messages, _ = _field_messages(page_request, error)
         return {"errors": {name: dataclasses.asdict(one) for name, one in messages.items()}, "price": None}
-    view = price_view(preview, caller_budget(page_request))
+    view = price_view(preview, caller_budget(page_request), work=_long_work(page_request, request))
     parts = AskForm.from_query(page_request.target.dataset.parse_query(request), form)
     return {
         "errors": {},
@@ -265,6 +272,13 @@ def _preview(page_request: PageRequest, form: AskForm) -> dict[str, Any]:
         "sql": view.sql,
         "parts": dataclasses.asdict(parts),
     }
+
+
+def _long_work(page_request: PageRequest, request: Any) -> float:
+    """Return the estimated seconds of a query that takes long enough for a job; 0 for any other."""
+    dataset = page_request.target.dataset
+    seconds = dataset.query_work(dataset.parse_query(request))
+    return seconds if seconds >= LONG_WORK else 0.0
 
 
 def _trial_page(page_request: PageRequest, form: AskForm) -> Response:
@@ -329,17 +343,6 @@ def _parse(request: Mapping[str, Any]) -> Any:
     return requests.parse_request(requests.QUERY_REQUEST, json.dumps(request).encode())
 
 
-def _new_key() -> str:
-    return Stream().words(2).tobytes().hex()
-
-
-def _request_key(sent: str, request: Mapping[str, Any]) -> str:
-    """Return an idempotency key, the same for a form that is sent twice and another for a changed form."""
-    page_key = sent if _KEY.fullmatch(sent) else _new_key()
-    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
-    return f"page-{page_key}-{digest[:32]}"
-
-
 def _fresh_form(page_request: PageRequest) -> AskForm:
     """Return an empty form with a cost of one hundredth of the budget."""
     budget = budget_view(page_request.target.budget(page_request.caller), (False, None))
@@ -374,7 +377,7 @@ def _refine_form(page_request: PageRequest, past: PastAnswer) -> RefineForm | No
     exact = "epsilon" if kinds == {"pure-dp"} else "rho"
     paid = cost_in_currency(exact, past.answer["cost"]) or float(caller_budget(page_request).usual)
     return RefineForm(
-        key=_new_key(),
+        key=new_key(),
         receipts=",".join(past.receipts),
         question=str(past.asked),
         exact=exact,

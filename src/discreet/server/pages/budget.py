@@ -213,6 +213,8 @@ class PriceView:
         The query as it was parsed, as a sentence and as SQL.
     amount : float
         Cost in the currency of the budget; 0 if it is in another one.
+    work : str
+        Sentence about the time that the answer takes; empty if it is short.
     """
 
     margin: str
@@ -222,15 +224,28 @@ class PriceView:
     question: str
     sql: str
     amount: float
+    work: str
 
 
-def price_view(price: Mapping[str, Any], budget: BudgetView) -> PriceView:
-    """Return the presentation of a preview as the API returns it."""
+def price_view(price: Mapping[str, Any], budget: BudgetView, *, work: float = 0.0) -> PriceView:
+    """Return the presentation of a preview.
+
+    Parameters
+    ----------
+    price : mapping
+        Preview as the API returns it.
+    budget : BudgetView
+        Budget from which the answer would be paid.
+    work : float
+        Estimated seconds of work; 0 if they need not be mentioned.
+    """
+    is_free = price.get("free") or not price["cost"]
     return PriceView(
         margin=_margin(price),
         amount=budget.price(price["cost"]),
         question=price["question"],
         sql=price["sql"],
+        work=f"It takes about {formatting.duration(work)} of work." if work and not is_free else "",
         **_price_texts(price, budget),
     )
 

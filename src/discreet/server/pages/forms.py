@@ -1,12 +1,16 @@
-"""The form of a query: parsed from the body of a POST or from an earlier query, turned into a request."""
+"""Forms of queries and models: parsed from the body of a POST, turned into the body of a request."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from discreet.errors import ExpressionRefused, ParameterError
+from discreet.noise import Stream
 from discreet.query.intervals import interval_width
 from discreet.query.language import parse
 from discreet.query.language.query import build_query
@@ -20,9 +24,27 @@ if TYPE_CHECKING:
 
 VERBS = ("count", "sum", "mean", "median", "stddev")
 """Statistics that the form offers; all others are written as SQL."""
+MODELS = {
+    "classifier": "classifier",
+    "id3": "decision tree (ID3)",
+    "perceptron": "perceptron",
+    "pca": "principal components",
+    "kmeans": "clusters (k-means)",
+}
+"""Models that a service trains, with their names on pages."""
+_PREDICTING = ("classifier", "id3", "perceptron")
 PROMISES = {"epsilon": ("pure-dp", "epsilon"), "rho": ("zcdp", "rho"), "mu": ("gaussian-dp", "mu")}
+_KEY = re.compile(r"[0-9a-f]{32}")
 _MAX_FIELDS = 100
 _MAX_LENGTH = 20_000  # characters of one field; the query language has a lower limit of its own
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMessage:
+    """Message and hint about a wrong field of a form."""
+
+    message: str
+    hint: str
 
 
 class FieldError(Exception):
@@ -147,12 +169,7 @@ class AskForm:
 
     def _exactness(self) -> dict[str, Any]:
         """Return the part of the request that says how exact the answer is, as sd or as a promise."""
-        try:
-            amount = float(self.amount.strip().replace(",", ""))
-        except ValueError:
-            amount = float("nan")
-        if not 0 < amount < float("inf"):
-            raise FieldError("amount", "Give a number above 0.", "0.01")
+        amount = _positive_number(self.amount)
         if self.exact == "margin":
             if self.source == "sentence" and self.verb not in ("count", "sum"):
                 raise FieldError(
@@ -161,10 +178,101 @@ class AskForm:
                     "Choose its price.",
                 )
             return {"sd": amount / interval_width("gaussian")}
-        if self.exact not in PROMISES:
-            raise FieldError("amount", "Choose what the number means.", "the price, or the margin of error")
-        kind, name = PROMISES[self.exact]
-        return {"privacy": {"kind": kind, name: amount}}
+        return {"privacy": _promise(self.exact, amount)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelForm:
+    """The fields of the form that trains a model, as text.
+
+    Attributes
+    ----------
+    model : str
+        Kind of the model, as a request names it.
+    target : str
+        Column that the model predicts; ignored by models that predict none.
+    options : str
+        Parameters of the model as ``name = value``, one per line or separated by semicolons.
+    exact : {"epsilon", "rho", "mu"}
+        Quantity that ``amount`` gives.
+    amount : str
+        Cost of the model, as a number above 0.
+    """
+
+    model: str = "classifier"
+    target: str = ""
+    options: str = ""
+    exact: str = "rho"
+    amount: str = ""
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, str], default: ModelForm) -> ModelForm:
+        """Return a form with the given fields, and those of the default for the rest."""
+        names = [item.name for item in fields(cls)]
+        return replace(default, **{name: values[name][:_MAX_LENGTH] for name in names if name in values})
+
+    def request(self) -> dict[str, Any]:
+        """Return the request body for the model in the form.
+
+        Raises
+        ------
+        FieldError
+            A field cannot be read; the first such field is named.
+        """
+        if self.model not in MODELS:
+            raise FieldError("model", "Choose a model from the list.", "classifier")
+        request = {
+            "kind": self.model,
+            "privacy": _promise(self.exact, _positive_number(self.amount)),
+            "parameters": self._parameters(),
+        }
+        return request | ({"target": self.target} if self.model in _PREDICTING and self.target else {})
+
+    def _parameters(self) -> dict[str, Any]:
+        """Return the options as parameters; a value that is no JSON is a text."""
+        parameters = {}
+        for part in self.options.replace("\n", ";").split(";"):
+            name, mark, value = (text.strip() for text in part.partition("="))
+            if not part.strip():
+                continue
+            if not (name and mark and value):
+                raise FieldError("options", "Write each option as name = value.", "n_clusters = 4")
+            try:
+                parameters[name] = json.loads(value)
+            except ValueError:
+                parameters[name] = value
+        return parameters
+
+
+def _positive_number(text: str) -> float:
+    """Return the number in the field of an amount, or refuse it."""
+    try:
+        amount = float(text.strip().replace(",", ""))
+    except ValueError:
+        amount = float("nan")
+    if not 0 < amount < float("inf"):
+        raise FieldError("amount", "Give a number above 0.", "0.01")
+    return amount
+
+
+def _promise(currency: str, amount: float) -> dict[str, Any]:
+    """Return the promise of a request that costs an amount of a currency."""
+    if currency not in PROMISES:
+        raise FieldError("amount", "Choose what the number means.", "the price, or the margin of error")
+    kind, name = PROMISES[currency]
+    return {"kind": kind, name: amount}
+
+
+def new_key() -> str:
+    """Return a random key for a form, by which it is recognized when it is sent twice."""
+    return Stream().words(2).tobytes().hex()
+
+
+def request_key(sent: str, request: Mapping[str, Any]) -> str:
+    """Return an idempotency key, the same for a form that is sent twice and another for a changed form."""
+    page_key = sent if _KEY.fullmatch(sent) else new_key()
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+    return f"page-{page_key}-{digest[:32]}"
 
 
 def parse_form(body: bytes) -> dict[str, str]:

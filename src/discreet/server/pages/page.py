@@ -275,11 +275,15 @@ class PageRequest:
         links = [("/", "Data sets"), ("/docs", "API")]
         path = section = self.http.url.path
         if self._target is not None:
-            links[1:1] = [(self.base, "Ask"), (f"{self.base}/history", "History")]
+            links[1:1] = [
+                (self.base, "Ask"),
+                (f"{self.base}/jobs", "Jobs"),
+                (f"{self.base}/history", "History"),
+            ]
             if caller.may("curator", self.target.name):
-                links.insert(3, (f"{self.base}/curator", "Curator"))
+                links.insert(-1, (f"{self.base}/curator", "Curator"))
             part = path.removeprefix(self.base).partition("/")[2].partition("/")[0]
-            section = f"{self.base}/{part}" if part in ("history", "curator") else self.base
+            section = f"{self.base}/{part}" if part in ("history", "jobs", "curator") else self.base
         return tuple(NavItem(href, text, section == href) for href, text in links)
 
 

@@ -4,48 +4,82 @@
   "use strict";
   document.documentElement.classList.add("scripted");
 
-  for (const button of document.querySelectorAll("button.copy")) {
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      const text = document.getElementById(button.dataset.copy).textContent;
-      try {
-        await navigator.clipboard.writeText(text);
-        button.textContent = "Copied";
-      } catch {
-        // Without permission to use the clipboard: select the text, so that the keyboard copies it.
-        getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
-        button.textContent = "Selected: press Ctrl+C";
-      }
-      setTimeout(() => { button.textContent = "Copy"; }, 2000);
-    });
-  }
-
-  // Headings of a table of numbers become buttons that sort its rows: by the number, or as they first stood.
-  for (const table of document.querySelectorAll("table.sortable")) {
-    const body = table.tBodies[0], rows = [...body.rows];
-    const heads = [...table.tHead.rows[table.tHead.rows.length - 1].querySelectorAll("th:not([data-unsorted])")];
-    const numberOf = (row, i) => {
-      const order = row.cells[i].dataset.order;
-      return order === undefined ? rows.indexOf(row) : order === "" ? -Infinity : Number(order);
-    };
-    for (const head of rows.length > 1 ? heads : []) {
-      const sorter = document.createElement("button");
-      sorter.type = "button";
-      const axis = head.querySelector("svg");
-      sorter.append(...[...head.childNodes].filter((node) => node !== axis));
-      head.prepend(sorter);
-      sorter.addEventListener("click", () => {
-        const isNumber = head.classList.contains("number");
-        const now = head.getAttribute("aria-sort");
-        const next = now === null ? (isNumber ? "descending" : "ascending") : now === "ascending" ? "descending" : "ascending";
-        for (const other of heads) other.removeAttribute("aria-sort");
-        head.setAttribute("aria-sort", next);
-        const sign = next === "ascending" ? 1 : -1;
-        const at = head.cellIndex;
-        body.append(...[...rows].sort((a, b) => sign * (numberOf(a, at) - numberOf(b, at)) || 0));
+  // Copy buttons and sortable tables, also those of a part of the page that was loaded later.
+  function enhance(root) {
+    for (const button of root.querySelectorAll("button.copy")) {
+      button.hidden = false;
+      button.addEventListener("click", async () => {
+        const text = document.getElementById(button.dataset.copy).textContent;
+        try {
+          await navigator.clipboard.writeText(text);
+          button.textContent = "Copied";
+        } catch {
+          // Without permission to use the clipboard: select the text, so that the keyboard copies it.
+          getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
+          button.textContent = "Selected: press Ctrl+C";
+        }
+        setTimeout(() => { button.textContent = "Copy"; }, 2000);
       });
     }
+
+    // Headings of a table of numbers become buttons that sort its rows: by the number, or as they first stood.
+    for (const table of root.querySelectorAll("table.sortable")) {
+      const body = table.tBodies[0], rows = [...body.rows];
+      const heads = [...table.tHead.rows[table.tHead.rows.length - 1].querySelectorAll("th:not([data-unsorted])")];
+      const numberOf = (row, i) => {
+        const order = row.cells[i].dataset.order;
+        return order === undefined ? rows.indexOf(row) : order === "" ? -Infinity : Number(order);
+      };
+      for (const head of rows.length > 1 ? heads : []) {
+        const sorter = document.createElement("button");
+        sorter.type = "button";
+        const axis = head.querySelector("svg");
+        sorter.append(...[...head.childNodes].filter((node) => node !== axis));
+        head.prepend(sorter);
+        sorter.addEventListener("click", () => {
+          const isNumber = head.classList.contains("number");
+          const now = head.getAttribute("aria-sort");
+          const next = now === null ? (isNumber ? "descending" : "ascending") : now === "ascending" ? "descending" : "ascending";
+          for (const other of heads) other.removeAttribute("aria-sort");
+          head.setAttribute("aria-sort", next);
+          const sign = next === "ascending" ? 1 : -1;
+          const at = head.cellIndex;
+          body.append(...[...rows].sort((a, b) => sign * (numberOf(a, at) - numberOf(b, at)) || 0));
+        });
+      }
+    }
   }
+  enhance(document);
+
+  // Jobs that have not ended are followed: their numbers in place, everything once a state has changed.
+  const FIRST_WAIT = 1000, LONGEST_WAIT = 10000;
+  const statesOf = (page) => [...page.querySelectorAll("[data-state]")].map((one) => one.id + one.dataset.state).join();
+  async function followJobs(wait) {
+    if (!document.querySelector("[data-open]")) return;
+    let next = Math.min(LONGEST_WAIT, 1.25 * wait);
+    if (!document.hidden) {
+      try {
+        const answer = await fetch(location.href, { credentials: "same-origin" });
+        if (answer.redirected || answer.status === 404) { location.reload(); return; }
+        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+        if (answer.ok && statesOf(fresh) !== statesOf(document)) {
+          const followed = document.querySelector("[data-follow]");
+          followed.replaceChildren(...fresh.querySelector("[data-follow]").childNodes);
+          enhance(followed);
+          next = FIRST_WAIT;
+        } else if (answer.ok) {
+          const parts = fresh.querySelectorAll("[data-live]");
+          document.querySelectorAll("[data-live]").forEach((part, i) => {
+            if (parts[i] && part.innerHTML !== parts[i].innerHTML) part.replaceChildren(...parts[i].childNodes);
+          });
+        }
+      } catch {
+        next = LONGEST_WAIT;  // the network is away for a moment
+      }
+    }
+    setTimeout(followJobs, next, next);
+  }
+  setTimeout(followJobs, FIRST_WAIT, FIRST_WAIT);
 
   // On a narrow screen the list of columns would take most of the page.
   const fold = document.querySelector(".columns-fold");
@@ -56,7 +90,7 @@
   const field = (name) => form.elements[name];
   const price = document.getElementById("price");
   const step = document.getElementById("step");
-  const button = document.getElementById("ask-button");
+  const button = document.getElementById("ask-button"), jobButton = document.getElementById("job-button");
   const slider = document.getElementById("slider");
   const limit = Number(slider.dataset.limit);
   const DECADES = 4, STEPS = Number(slider.max);
@@ -141,8 +175,9 @@
       const lead = makeElement("p", "", "price-lead");
       if (preview.price.margin) lead.append(makeElement("strong", preview.price.margin), ", ");
       lead.append(preview.price.cost);
-      price.replaceChildren(lead, makeElement("p", preview.price.after, "under"));
+      price.replaceChildren(lead, makeElement("p", `${preview.price.after} ${preview.price.work}`.trim(), "under"));
       price.classList.add("ready");
+      jobButton.hidden = !preview.price.work;
       button.textContent = preview.price.button;
       syncInputs(preview);
       if (preview.price.amount > 0) {
@@ -155,6 +190,7 @@
         : "The price is shown as soon as the question can be read.", "under"));
       price.classList.remove("ready");
       button.textContent = "Ask";
+      jobButton.hidden = true;
       step.replaceChildren();
     }
   }
