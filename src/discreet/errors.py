@@ -13,6 +13,7 @@
     ├── InsufficientInformation (ValueError) a release has too little information about its label
     ├── NoiseError          (RuntimeError)  drawing would repeat or reveal random numbers
     ├── SourceError         (RuntimeError)  a table cannot be reached, read or written
+    │   └── WorkersFailed                   workers of Spark ended before a result; run it again
     ├── BudgetExceeded      (RuntimeError)  the ledger's limit would be passed; nothing was charged
     ├── LedgerError         (RuntimeError)  the ledger cannot be used
     │   ├── NotALedger                      the file or database is something else
@@ -177,6 +178,10 @@ class NoiseError(DiscreetError, RuntimeError):
 
 class SourceError(DiscreetError, RuntimeError):
     """A table cannot be reached, read or written."""
+
+
+class WorkersFailed(SourceError):
+    """Workers of Spark ended before their results were there, which says nothing about the table."""
 
 
 NOTHING_CHARGED = "Nothing was charged."

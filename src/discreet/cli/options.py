@@ -123,6 +123,9 @@ NewLedger = Annotated[
         help="Charge this ledger although the table was charged to another one; what is published says so.",
     ),
 ]
+SparkMaster = Annotated[
+    str | None, typer.Option(help="Cluster, such as spark://host:7077. [default: as Spark is configured]")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 

@@ -18,6 +18,7 @@ from discreet.cli.options import (
     LedgerFlags,
     MethodFlags,
     ReleaseRequest,
+    SparkMaster,
     expand_flags,
     open_service,
     passphrase_for,
@@ -79,9 +80,7 @@ class ReleaseFileFlags:
         Literal["process", "spark"],
         typer.Option(help="Draw in this process, or on the workers of Spark, for tables beyond one machine."),
     ] = "process"
-    spark_master: Annotated[
-        str | None, typer.Option(help="Cluster, such as spark://host:7077. [default: as Spark is configured]")
-    ] = None
+    spark_master: SparkMaster = None
     resume: Annotated[
         bool,
         typer.Option(

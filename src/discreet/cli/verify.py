@@ -8,7 +8,7 @@ import typer
 
 from discreet.cli.console import Console
 from discreet.cli.ledger import open_existing_ledger
-from discreet.cli.options import PASSPHRASE, TABLE, Json, passphrase_for
+from discreet.cli.options import PASSPHRASE, TABLE, Json, SparkMaster, passphrase_for
 
 
 def verify(
@@ -31,14 +31,25 @@ def verify(
         str | None,
         typer.Option(help="The ledger that was charged, to check what the statement says about it."),
     ] = None,
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark", help="Read the parts of a table on the workers of Spark, which must see FOLDER."
+        ),
+    ] = False,
+    spark_master: SparkMaster = None,
     json: Json = False,
 ) -> None:
     """Check every number of a release, and whether the file is consistent with its statement; exit 0 or 1."""
+    from discreet.errors import ParameterError
     from discreet.pipeline.sources import resolve_source
     from discreet.report.folder.folder import read_bytes
     from discreet.report.folder.keys import unseal_key
     from discreet.report.verify import verify as check
+    from discreet.tables.spark import open_session
 
+    if spark_master is not None and not spark:
+        raise ParameterError("--spark-master is for --spark, which was not given. Add it, or leave it out.")
     unsealed = None
     if key is not None:
         pem = None if private_key is None else read_bytes(private_key)
@@ -53,6 +64,7 @@ def verify(
             source=None if source is None else resolve_source(source),
             public_key=None if public_key is None else read_bytes(public_key),
             ledger=opened_ledger,
+            spark=open_session(spark_master) if spark else None,
             progress=lambda name: console.progress(name, 0.0),
         )
         console.close()

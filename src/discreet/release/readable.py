@@ -170,7 +170,9 @@ def readable_columns(planned: ReleasePlan | Publication) -> tuple[ReadableColumn
     )
 
 
-def write_readable(data: Path, target: Path, columns: Sequence[ReadableColumn]) -> None:
+def write_readable(
+    data: Path, target: Path, columns: Sequence[ReadableColumn], *, header: bool = True
+) -> None:
     """Write the readable copy of a published Parquet file as CSV, in the same order of rows.
 
     Parameters
@@ -182,11 +184,13 @@ def write_readable(data: Path, target: Path, columns: Sequence[ReadableColumn]) 
         cells empty.
     columns : sequence of ReadableColumn
         Columns in the order of the file.
+    header : bool
+        Whether the first line has the names of the columns.
     """
     cells = ", ".join(f"{column.expression} AS {identifier(column.name)}" for column in columns)
     files = ", ".join(map(quote_path, sorted(data.iterdir()) if data.is_dir() else [data]))
     rows = f"SELECT {cells} FROM read_parquet([{files}], hive_partitioning=false)"  # noqa: S608 - quoted
-    options = "FORMAT csv, HEADER true, DELIMITER ',', COMPRESSION none, USE_TMP_FILE false"
+    options = f"FORMAT csv, HEADER {header}, DELIMITER ',', COMPRESSION none, USE_TMP_FILE false"
     with contextlib.closing(connect()) as connection:
         if is_wide(len(columns)):
             # Each thread holds rows that wait for their turn.

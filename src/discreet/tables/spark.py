@@ -160,10 +160,15 @@ def probe_workers(session: Any, *, readable: Sequence[Path] = (), writable: Sequ
                 f"{own} on them, or ship an environment with spark.archives: "
                 "docs/howto/other-engines.md."
             )
-        if found["version"] != own:
+        if found["discreet"] != own:
             raise SourceError(
-                f"Spark's workers run discreet {found['version']}, this process {own}. They must be equal: "
+                f"Spark's workers run discreet {found['discreet']}, this process {own}. They must be equal: "
                 "noise would be drawn otherwise. Install the same version on both."
+            )
+        if found["duckdb"] != metadata.version("duckdb"):
+            raise SourceError(
+                f"Spark's workers run DuckDB {found['duckdb']}, this process {metadata.version('duckdb')}. "
+                "They must be equal: files would have other bytes. Install the same version on both."
             )
         for action, path in found["refused"]:
             raise SourceError(
@@ -173,6 +178,37 @@ def probe_workers(session: Any, *, readable: Sequence[Path] = (), writable: Sequ
             )
     if name:
         _probed.add(name)
+
+
+def run_on_workers(session: Any, task: Callable[[int], str | bytes], n_tasks: int, kind: str) -> list[Any]:
+    """Return the results of a task for each number below `n_tasks`, in no certain order.
+
+    Parameters
+    ----------
+    session : SparkSession
+        Session whose workers run the tasks.
+    task : callable
+        Function of the number of a task; Spark carries it to its workers, so it must be picklable.
+    n_tasks : int
+        Number of tasks, which Spark runs in as many partitions.
+    kind : {"string", "binary"}
+        Type of a result: a text, or bytes.
+
+    Raises
+    ------
+    Exception
+        One of :func:`spark_failures`; its text may quote rows.
+    """
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield pa.RecordBatch.from_pydict({"result": [task(number)]})
+
+    rows = session.range(0, n_tasks, 1, n_tasks).mapInArrow(run, f"result {kind}").collect()
+    return [row["result"] for row in rows]
 
 
 def installed_version() -> str:
@@ -202,13 +238,15 @@ def _make_probe(readable: Sequence[str], writable: Sequence[str]) -> Callable[[I
             pass
         needed = ("discreet", "numpy", "duckdb", "cryptography")
         missing = next((name for name in needed if importlib.util.find_spec(name) is None), None)
-        try:
-            version = importlib.metadata.version("discreet")
-        except importlib.metadata.PackageNotFoundError:
-            version = "unknown"
+        versions = {}
+        for name in ("discreet", "duckdb"):
+            try:
+                versions[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                versions[name] = "unknown"
         refused = [("read", path) for path in readable if not os.access(path, os.R_OK)]
         refused += [("write to", path) for path in writable if not os.access(path, os.W_OK | os.X_OK)]
-        found = {"missing": missing, "version": version, "refused": refused}
+        found = {"missing": missing, "refused": refused, **versions}
         yield pa.RecordBatch.from_pydict({"found": [json.dumps(found)]})
 
     return probe

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,13 @@ from discreet.tables.spark import (
     open_session,
     probe_workers,
     quote_name,
+    run_on_workers,
     spark_failures,
 )
 from discreet.tables.table import ROWS, open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
 
     from discreet.noise import Stream
     from discreet.release.base import Watch
@@ -253,14 +254,13 @@ class PartitionedTable:
     def _run(self, name: str, job: SourceJob, n_tasks: int) -> list[dict[str, Any]]:
         """Run one kind of task for every part; return the results in the order of the parts."""
         file = JobFile.write(job, self.folder, f"{name}.job")
-        task = _make_task(name, file)
         try:
-            rows = self.session.range(0, n_tasks, 1, n_tasks).mapInArrow(task, "result string").collect()
+            texts = run_on_workers(self.session, partial(run_task, name, file), n_tasks, "string")
         except spark_failures() as problem:
             # What Spark says may quote rows.
             failure = type(problem).__name__
         else:
-            results = [json.loads(row["result"]) for row in rows]
+            results = [json.loads(text) for text in texts]
             for result in results:
                 if "error" in result:
                     raise (DataError if name == "check" else SourceError)(result["error"])
@@ -273,16 +273,3 @@ class PartitionedTable:
             "may quote rows, and the logs of the workers name the place. If the release was paid for, run "
             "the same command with --resume."
         )
-
-
-def _make_task(name: str, file: JobFile) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function that a worker runs on the numbers of parts."""
-
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield pa.RecordBatch.from_pydict({"result": [run_task(name, file, number)]})
-
-    return run

@@ -10,11 +10,13 @@ same. That needs the version of the engine that wrote them; in another one, only
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import stat
 import tempfile
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
 import duckdb
 
@@ -45,11 +47,14 @@ from discreet.tables.duckdb import connect, quote_path
 from discreet.tables.writers import row_group_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from discreet.release import ReleasePlan
+    from discreet.release.readable import ReadableColumn
     from discreet.report.folder.folder import FolderFiles
+    from discreet.report.verify._parts import PublishedParts
     from discreet.report.verify._result import Checks
+    from discreet.schema import Schema
 
 T = TypeVar("T", Statement, ModelStatement)
 _MOST_ENTRIES = 100
@@ -92,19 +97,18 @@ def _check_parts(folder: Path, wrong: list[str]) -> bool:
     return not odd
 
 
-def check_hashes(folder: Path, checks: Checks, files: FolderFiles) -> None:
+def check_hashes(folder: Path, checks: Checks, files: FolderFiles, parts: PublishedParts) -> None:
     """Check that every file has the hash in ``SHA256SUMS``."""
     with checks.attempt("hashes"):
         content = read_bytes(folder / SUMS)
         hashes = read_sums(content)
-        parts = part_names(folder)
-        present = {name for name in files.known if (folder / name).exists()} - {SUMS, SIGNATURE}
-        present = present - ({DATA} if parts else set()) | set(parts)
+        present = {name for name in (*files.known, *parts.names) if (folder / name).is_file()}
+        present -= {SUMS, SIGNATURE}
         wrong = [f"{name} is not listed in {SUMS}." for name in sorted(present - set(hashes))]
         for name, digest in sorted(hashes.items()):
             if name not in present:
                 wrong.append(f"{name} is listed in {SUMS} and not there.")
-            elif digest_of(folder / name) != digest:
+            elif parts.digest(name) != digest:
                 wrong.append(f"{name} was changed: it is not the file that was hashed.")
         if sums_text(hashes).encode("ascii") != content:
             wrong.append(f"{SUMS} is not written the way lists of hashes are: it was edited.")
@@ -193,7 +197,7 @@ _AROUND = 12
 _BLOCK = 1 << 20
 
 
-def check_container(folder: Path, statement: Statement, plan: ReleasePlan, checks: Checks) -> None:
+def check_container(parts: PublishedParts, statement: Statement, plan: ReleasePlan, checks: Checks) -> None:
     """Check that the files of data are, byte for byte, what the release writes for their cells.
 
     Privacy
@@ -201,10 +205,9 @@ def check_container(folder: Path, statement: Statement, plan: ReleasePlan, check
     Reads published files alone. What can still be hidden is in the cells and in their order.
     """
     with checks.attempt("bytes"):
-        paths = [folder / name for name in part_names(folder) or [DATA]]
         written, here = statement.implementation.versions.get("duckdb", ""), duckdb.__version__
         if written != here:
-            wrong = [fault for path in paths for fault in _parquet_faults(path)]
+            wrong = [fault for faults in parts.map(_parquet_faults) for fault in faults]
             if wrong:
                 checks.settle("bytes", wrong, "")
                 return
@@ -216,46 +219,102 @@ def check_container(folder: Path, statement: Statement, plan: ReleasePlan, check
                 "Verify with that version.",
             )
             return
-        wrong = []
-        with tempfile.TemporaryDirectory(prefix="discreet-") as name:
-            room = Path(name)
-            schema, typed = plan.schema, plan.typed
-            for path in paths:
-                batches = published_batches(path, schema, typed=typed)
-                write_table(room / DATA, published_fields(schema, typed=typed), batches, replace=True)
-                if digest_of(room / DATA) != digest_of(path):
-                    wrong.append(
-                        f"{path.name} is not what the release writes for its cells: something is beside them."
-                    )
+        again = parts.map(partial(_write_again, schema=plan.schema, typed=plan.typed))
+        wrong = [
+            f"{Path(name).name} is not what the release writes for its cells: something is beside them."
+            for name, digest in zip(parts.names, again, strict=True)
+            if parts.digest(name) != digest
+        ]
         checks.settle("bytes", wrong, "Written again, the cells give the same file, byte for byte.")
 
 
-def check_readable(folder: Path, plan: ReleasePlan, checks: Checks) -> None:
+def _write_again(path: Path, *, schema: Schema, typed: bool) -> str:
+    """Return the SHA-256 of the file that the release writes for the cells of a file."""
+    with tempfile.TemporaryDirectory(prefix="discreet-") as name:
+        again = Path(name) / DATA
+        batches = published_batches(path, schema, typed=typed)
+        write_table(again, published_fields(schema, typed=typed), batches)
+        return digest_of(again)
+
+
+def check_readable(parts: PublishedParts, folder: Path, plan: ReleasePlan, checks: Checks) -> None:
     """Check that the readable copy is, byte for byte, what its rule makes of the published cells.
 
     Privacy
     -------
     Reads published files alone.
     """
-    with checks.attempt(READABLE), tempfile.TemporaryDirectory(prefix="discreet-") as name:
-        again = Path(name) / READABLE
-        write_readable(folder / DATA, again, readable_columns(plan))
-        wrong = []
-        if digest_of(again) != digest_of(folder / READABLE):
-            line = _first_other_line(again, folder / READABLE)
-            wrong.append(f"{READABLE} is not the clamped and rounded copy of {DATA}: line {line} differs.")
+    with checks.attempt(READABLE):
+        line = _first_other_line(folder / READABLE, parts, readable_columns(plan))
+        wrong = [f"{READABLE} is not the clamped and rounded copy of {DATA}: line {line} differs."]
         checks.settle(
             READABLE,
-            wrong,
+            wrong if line else [],
             f"It is {DATA} again, clamped to the declared ranges and rounded to public steps.",
         )
 
 
-def _first_other_line(one: Path, other: Path) -> int:
-    """Return the number of the first line in which two files differ, one after the end of the shorter one."""
-    with one.open("rb") as here, other.open("rb") as there:
-        pairs = enumerate(zip_longest(_lines(here), _lines(there)), 1)
-        return next(number for number, (line, its_line) in pairs if line != its_line)
+class ReadablePart(NamedTuple):
+    """Stretch of the readable copy that holds the rows of one file of the table.
+
+    Attributes
+    ----------
+    n_bytes, n_lines : int
+        Length of the stretch, in bytes and in lines.
+    digest : str
+        SHA-256 of its bytes.
+    """
+
+    n_bytes: int
+    n_lines: int
+    digest: str
+
+
+def _first_other_line(copy: Path, parts: PublishedParts, columns: Sequence[ReadableColumn]) -> int:
+    """Return the number of the first line of a readable copy that is not as it must be; 0 if there is none.
+
+    Each part says how many bytes its rows have in the copy, so that the copy is read once, in a stretch for
+    each; only the part with the first difference is written again here, to find the line.
+    """
+    headers = [place == 0 for place in range(len(parts.names))]
+    line = 1
+    with copy.open("rb") as file:
+        for place, part in enumerate(parts.map(partial(_describe_readable, columns=columns), headers)):
+            start = file.tell()
+            if _digest_next(file, part.n_bytes) != part.digest:
+                file.seek(start)
+                with tempfile.TemporaryDirectory(prefix="discreet-") as name:
+                    again = Path(name) / READABLE
+                    write_readable(parts.paths[place], again, columns, header=headers[place])
+                    with again.open("rb") as rows:
+                        pairs = enumerate(zip_longest(_lines(rows), _lines(file)), line)
+                        return next(number for number, (one, other) in pairs if one != other)
+            line += part.n_lines
+        return line if file.read(1) else 0
+
+
+def _describe_readable(path: Path, header: bool, *, columns: Sequence[ReadableColumn]) -> ReadablePart:
+    """Return what the readable copy holds for one file of the table."""
+    with tempfile.TemporaryDirectory(prefix="discreet-") as name:
+        written = Path(name) / READABLE
+        write_readable(path, written, columns, header=header)
+        n_bytes = n_lines = 0
+        digest = hashlib.sha256()
+        with written.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+                n_bytes += len(block)
+                n_lines += block.count(b"\n")
+        return ReadablePart(n_bytes, n_lines, digest.hexdigest())
+
+
+def _digest_next(file: BinaryIO, n_bytes: int) -> str:
+    """Return the SHA-256 of the next bytes of a file, of fewer where it ends before."""
+    digest = hashlib.sha256()
+    while n_bytes and (block := file.read(min(n_bytes, _BLOCK))):
+        digest.update(block)
+        n_bytes -= len(block)
+    return digest.hexdigest()
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

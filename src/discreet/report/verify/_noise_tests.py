@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -101,6 +101,8 @@ class Tails:
 class ColumnTest(ABC):
     """Test of one published column, batch by batch, against what its noise law allows.
 
+    Each file of a table in parts has a test of its own; :meth:`merge` joins them.
+
     Attributes
     ----------
     column : str
@@ -115,6 +117,10 @@ class ColumnTest(ABC):
     @abstractmethod
     def update(self, values: AnyArray) -> None:
         """Add some published cells."""
+
+    @abstractmethod
+    def merge(self, later: Self) -> None:
+        """Add the cells of the same test of later rows."""
 
     @abstractmethod
     def faults(self, u: float) -> list[str]:
@@ -149,6 +155,16 @@ class AdditiveTest(ColumnTest):
         self._pair_squares += float(np.dot(apart, apart)) / 2
         self._least = min(self._least, float(y.min()))
         self._most = max(self._most, float(y.max()))
+
+    def merge(self, later: Self) -> None:
+        """Add sums, and take the farther extremes."""
+        self._n += later._n
+        self._sum += later._sum
+        self._squares += later._squares
+        self._pairs += later._pairs
+        self._pair_squares += later._pair_squares
+        self._least = min(self._least, later._least)
+        self._most = max(self._most, later._most)
 
     def faults(self, u: float) -> list[str]:
         """Return how mean, extremes and spread violate the bounds from range and noise."""
@@ -213,6 +229,10 @@ class ShareTest(ColumnTest):
         """Count codes; cells that are no code are reported by another check."""
         codes = values[(values >= 0) & (values < len(self._names))].astype(np.int64)
         self._counts += np.bincount(codes, minlength=len(self._names))
+
+    def merge(self, later: Self) -> None:
+        """Add counts."""
+        self._counts += later._counts
 
     def faults(self, u: float) -> list[str]:
         """Return the levels whose share is outside what the law allows, by Chernoff's bound."""
@@ -280,6 +300,10 @@ class CountTest(ColumnTest):
         codes = values[(values >= 0) & (values < len(self._shares))].astype(np.int64)
         self._counts += np.bincount(codes, minlength=len(self._shares))
 
+    def merge(self, later: Self) -> None:
+        """Add counts."""
+        self._counts += later._counts
+
     def faults(self, u: float) -> list[str]:
         """Return a fault if the counts are not those of the public shares."""
         if (self._counts == apportion(self._shares, int(self._counts.sum()))).all():
@@ -332,6 +356,8 @@ class RepeatTest:
         Names of the numeric columns with noise.
     chance : float
         Bound on the probability that two rows agree in these columns; 1 if none is known.
+    start : int
+        Number of rows of the table before the first one that is added.
 
     Notes
     -----
@@ -339,11 +365,11 @@ class RepeatTest:
     whatever the true rows. The test fails where this is below 10^-9.
     """
 
-    def __init__(self, columns: Sequence[str], chance: float) -> None:
+    def __init__(self, columns: Sequence[str], chance: float, start: int = 0) -> None:
         self.columns = columns
         self.chance = chance
         self._prints: list[Words] = []
-        self._n = 0
+        self._rows_left = max(MOST_ROWS - start, 0)
 
     @property
     def is_informative(self) -> bool:
@@ -352,9 +378,11 @@ class RepeatTest:
 
     def update(self, batch: Mapping[str, AnyArray]) -> None:
         """Store two 64-bit fingerprints of each row without missing numbers."""
-        if not self.is_informative or self._n >= MOST_ROWS:
+        if not self.is_informative or not self._rows_left:
             return
-        matrix = np.column_stack([batch[name] for name in self.columns]).astype(np.float64)
+        numbers = [batch[name][: self._rows_left] for name in self.columns]
+        self._rows_left -= len(numbers[0])
+        matrix = np.column_stack(numbers).astype(np.float64)
         words = matrix[~np.isnan(matrix).any(axis=1)].view(np.uint64)
         prints = np.zeros((len(words), 2), np.uint64)
         for j in range(words.shape[1]):
@@ -362,15 +390,19 @@ class RepeatTest:
                 mixed = (prints[:, i] ^ words[:, j]) * np.uint64(multiplier)
                 prints[:, i] = mixed ^ (mixed >> np.uint64(29 + i))
         self._prints.append(prints)
-        self._n += len(words)
+
+    def merge(self, later: Self) -> None:
+        """Add the fingerprints of later rows."""
+        self._prints += later._prints
 
     def faults(self) -> list[str]:
         """Return a fault if more rows repeat than an honest file has once in 10^9."""
-        if not self._n:
+        n_rows = sum(map(len, self._prints))
+        if not n_rows:
             return []
         _, counts = np.unique(np.concatenate(self._prints), axis=0, return_counts=True)
         pairs = int((counts // 2).sum())
-        expected = self._n**2 * self.chance / 2
+        expected = n_rows**2 * self.chance / 2
         if not pairs or pairs * math.log(expected) - math.lgamma(pairs + 1) >= math.log(FAILURE):
             return []
         repeated = int((counts - 1).sum())

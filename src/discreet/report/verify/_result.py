@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from discreet.errors import DiscreetError
+from discreet.errors import DiscreetError, WorkersFailed
 from discreet.formatting import printable
 
 if TYPE_CHECKING:
@@ -136,13 +136,18 @@ class CheckRunner:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        """Add a failure for an exception; a foreign text is withheld, as it may quote the file."""
-        if problem is None or not isinstance(problem, Exception):
+        """Add a failure for an exception; that Spark's workers are gone says nothing about the folder."""
+        if not isinstance(problem, Exception) or isinstance(problem, WorkersFailed):
             return False
-        ours = isinstance(problem, DiscreetError)
-        withheld = f"It could not be checked: reading it stopped with {type(problem).__name__}."
-        self.checks.add(self.name, "failed", str(problem) if ours else withheld)
+        self.checks.add(self.name, "failed", describe_failure(problem))
         return True
+
+
+def describe_failure(problem: Exception) -> str:
+    """Return why a check could not be completed; a foreign text is withheld, as it may quote the file."""
+    if isinstance(problem, DiscreetError):
+        return str(problem)
+    return f"It could not be checked: reading it stopped with {type(problem).__name__}."
 
 
 _SHOWN = 3

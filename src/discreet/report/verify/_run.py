@@ -55,6 +55,7 @@ from discreet.report.verify._model import (
     model_charge_faults,
     model_schema_faults,
 )
+from discreet.report.verify._parts import PublishedParts
 from discreet.report.verify._result import Checks, Verification
 from discreet.report.verify._risk import check_risk
 from discreet.report.verify.cells import check_classifier, check_data, first_difference
@@ -83,6 +84,7 @@ def verify(
     source: Any = None,
     public_key: bytes | None = None,
     ledger: Ledger | None = None,
+    spark: Any = None,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
     """Check a public folder without trusting its author.
@@ -100,6 +102,10 @@ def verify(
     ledger : Ledger, optional
         Ledger that was charged, to check what the statement says about it; without it, that is not
         checkable.
+    spark : SparkSession, optional
+        Session whose workers read the parts of a released table, for one that this machine is too small for.
+        They must see the folder under the same path. None: this process reads them one after the other. A
+        replay, and the rows of a synthetic table, are made by this process in any case.
     progress : callable, optional
         Function that is called with the name of each check before it runs.
 
@@ -144,9 +150,14 @@ def verify(
                 "key and source of verify are for a released table, and this folder holds a model: its noise "
                 "cannot be drawn again. Leave them out."
             )
-        _ModelVerifier(folder, public_key, ledger, checks).run()
+        if spark is not None:
+            raise ParameterError(
+                "spark of verify is for a released table, and this folder holds a model, which has no parts. "
+                "Leave it out."
+            )
+        _ModelVerifier(folder, public_key, ledger, spark, checks).run()
     else:
-        _TableVerifier(folder, public_key, ledger, checks, key, source).run()
+        _TableVerifier(folder, public_key, ledger, spark, checks, key, source).run()
     return Verification(folder=str(folder), checks=tuple(checks.results))
 
 
@@ -162,6 +173,8 @@ class _Verifier(ABC, Generic[T]):
         Ed25519 public key of the curator in PEM; None if the signature is not checked.
     ledger : Ledger or None
         Ledger that was charged; None if it is not available.
+    spark : SparkSession or None
+        Session whose workers read the parts of a table; None for this process.
     checks : Checks
         Collection that takes the result of every check.
     """
@@ -172,7 +185,9 @@ class _Verifier(ABC, Generic[T]):
     folder: Path
     public_key: bytes | None
     ledger: Ledger | None
+    spark: Any
     checks: Checks
+    parts: PublishedParts = field(init=False)
     statement: T = field(init=False)
     schema: Schema = field(init=False)
 
@@ -193,10 +208,13 @@ class _Verifier(ABC, Generic[T]):
                 return
 
     def _check_files(self) -> bool:
-        return check_files(self.folder, self.checks, self.files)
+        if not check_files(self.folder, self.checks, self.files):
+            return False
+        self.parts = PublishedParts(self.folder, self.spark)
+        return True
 
     def _check_hashes(self) -> None:
-        check_hashes(self.folder, self.checks, self.files)
+        check_hashes(self.folder, self.checks, self.files, self.parts)
 
     def _check_signature(self) -> None:
         check_signature(self.folder, self.public_key, self.checks, self.kind)
@@ -276,10 +294,10 @@ class _TableVerifier(_Verifier[Statement]):
             check_ledger(self.statement.composition, receipts, self.ledger, self.checks)
 
     def _check_data(self) -> None:
-        rows = check_data(self.folder, self.statement, self.plan, self.checks)
+        rows = check_data(self.parts, self.folder, self.statement, self.plan, self.checks)
         if rows is not None:
-            check_container(self.folder, self.statement, self.plan, self.checks)
-            check_readable(self.folder, self.plan, self.checks)
+            check_container(self.parts, self.statement, self.plan, self.checks)
+            check_readable(self.parts, self.folder, self.plan, self.checks)
             check_classifier(self.folder, self.plan, self.checks)
             self._check_attacks(rows)
 

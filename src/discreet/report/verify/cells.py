@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from itertools import zip_longest
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +20,6 @@ from discreet.report.folder.folder import (
     CLASSIFIER,
     DATA,
     DATA_FILES,
-    digest_of,
     is_part,
     part_names,
     read_bytes,
@@ -29,39 +30,43 @@ from discreet.report.verify._noise_tests import FAILURE, RepeatTest, column_test
 from discreet.tables.files import ParquetSource
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from discreet._types import AnyArray
     from discreet.release import ReleasePlan
     from discreet.report.statement.documents import Statement
     from discreet.report.verify._noise_tests import ColumnTest
+    from discreet.report.verify._parts import PublishedParts
     from discreet.report.verify._result import Checks
     from discreet.schema import Schema
 
 
 def check_data(
-    folder: Path, statement: Statement, plan: ReleasePlan, checks: Checks
+    parts: PublishedParts, folder: Path, statement: Statement, plan: ReleasePlan, checks: Checks
 ) -> dict[str, AnyArray] | None:
-    """Check the table against the plan, batch by batch; return its first rows, None if it cannot be read."""
+    """Check the table against the plan, file by file; return its first rows, None if it cannot be read."""
     with checks.attempt("data files"):
         wrong = [
             f"{name} is not the file that the statement speaks of."
             for name, digest in sorted(statement.files.items())
             if not (name in DATA_FILES or is_part(name))
             or not (folder / name).is_file()
-            or digest_of(folder / name) != digest
+            or parts.digest(name) != digest
         ]
         present = {name for name in DATA_FILES if (folder / name).is_file()} | set(part_names(folder))
         wrong += [
             f"The statement does not speak of {name}." for name in sorted(present - set(statement.files))
         ]
         checks.settle("data files", wrong, "They are the ones that the statement speaks of.")
-    with checks.attempt("columns"), contextlib.closing(ParquetSource(folder / DATA)) as source:
+    with checks.attempt("columns"):
         fields = published_fields(plan.schema, typed=plan.typed)
-        actual = list(zip(source.names, source.sql_types, strict=True))
         expected = [(field.name, field.sql_type) for field in fields]
+        looks = list(parts.map(_read_footer))
         wrong = [
-            f"Column {place} is {_column(have)} and must be {_column(want)}."
+            f"Column {place}{f' of {name}' if is_part(name) else ''} is {_column(have)} and must be "
+            f"{_column(want)}."
+            for name, (actual, _) in zip(parts.names, looks, strict=True)
             for place, (have, want) in enumerate(zip_longest(actual, expected), 1)
             if have != want
         ]
@@ -70,44 +75,100 @@ def check_data(
         )
         if wrong:
             return None
-        n_rows, stated = source.count(), statement.what.rows_published
+        counts = [n_rows for _, n_rows in looks]
+        n_rows, stated = sum(counts), statement.what.rows_published
         wrong = [] if n_rows == stated else [f"The table has {n_rows} rows, and the statement says {stated}."]
         checks.settle("row count", wrong, f"The table has {n_rows} rows.")
     with checks.attempt("cells"):
-        return _check_cells(folder / DATA, plan, checks)
+        return _check_cells(parts, counts, plan, checks)
     return None
+
+
+def _read_footer(path: Path) -> tuple[list[tuple[str, str]], int]:
+    """Return name and type of each column of a file, and its number of rows."""
+    with contextlib.closing(ParquetSource(path)) as source:
+        return list(zip(source.names, source.sql_types, strict=True)), source.count()
 
 
 def _column(look: tuple[str, str] | None) -> str:
     return "none" if look is None else f"{look[0][:60]!r} ({look[1][:20]})"
 
 
-def _check_cells(path: Path, plan: ReleasePlan, checks: Checks) -> dict[str, AnyArray]:
+@dataclass(slots=True)
+class CellSummary:
+    """What the cells of consecutive rows of a table show, in the memory of a batch.
+
+    Attributes
+    ----------
+    misfits : dict of str to str
+        Column that holds a cell that the mechanism cannot publish, and what that is.
+    tests : list of ColumnTest
+        Tests of the columns.
+    repeats : RepeatTest
+        Test of repeated rows.
+    first : list of dict of str to array
+        Those of the rows that are among the first of the table, for the attacks.
+    """
+
+    misfits: dict[str, str]
+    tests: list[ColumnTest]
+    repeats: RepeatTest
+    first: list[dict[str, AnyArray]]
+
+    @classmethod
+    def from_file(cls, path: Path, start: int, plan: ReleasePlan) -> CellSummary:
+        """Read a file of a table in one pass; `start` is the number of rows in the files before it."""
+        made = cls(
+            misfits={},
+            tests=[
+                test
+                for summary in plan.columns
+                for test in column_tests(plan.schema.column(summary.column), summary)
+            ],
+            repeats=RepeatTest(plan.noised_columns(), plan.repeat_chance(), start),
+            first=[],
+        )
+        for batch in published_batches(path, plan.schema, typed=plan.typed):
+            made._add_misfits(plan.misfits(batch) | _clear_column_misfits(batch, plan))
+            for test in made.tests:
+                test.update(batch[test.column])
+            made.repeats.update(batch)
+            if start < ATTACKED_ROWS:
+                made.first.append({name: values[: ATTACKED_ROWS - start] for name, values in batch.items()})
+            start += len(next(iter(batch.values())))
+        return made
+
+    def merge(self, later: CellSummary) -> None:
+        """Add the rows of the next file."""
+        self._add_misfits(later.misfits)
+        for test, its in zip(self.tests, later.tests, strict=True):
+            test.merge(its)
+        self.repeats.merge(later.repeats)
+        self.first += later.first
+
+    def _add_misfits(self, misfits: Mapping[str, str]) -> None:
+        for name, why in misfits.items():
+            self.misfits.setdefault(name, why)
+
+
+def _check_cells(
+    parts: PublishedParts, counts: list[int], plan: ReleasePlan, checks: Checks
+) -> dict[str, AnyArray]:
     """Check support, moments and repeated rows in one pass; return the first rows, for the attacks."""
-    tests = [
-        test for summary in plan.columns for test in column_tests(plan.schema.column(summary.column), summary)
-    ]
-    repeats = RepeatTest(plan.noised_columns(), plan.repeat_chance())
-    misfits: dict[str, str] = {}
-    first: list[dict[str, AnyArray]] = []
-    n_read = 0
-    for batch in published_batches(path, plan.schema, typed=plan.typed):
-        for name, why in (plan.misfits(batch) | _clear_column_misfits(batch, plan)).items():
-            misfits.setdefault(name, why)
-        for test in tests:
-            test.update(batch[test.column])
-        repeats.update(batch)
-        if n_read < ATTACKED_ROWS:
-            first.append({name: values[: ATTACKED_ROWS - n_read] for name, values in batch.items()})
-        n_read += len(next(iter(batch.values())))
-    wrong = [f"Column {name!r} holds {why}." for name, why in misfits.items()]
+    starts = [0, *accumulate(counts[:-1])]
+    summaries = parts.map(partial(CellSummary.from_file, plan=plan), starts)
+    cells = next(summaries)
+    for summary in summaries:
+        cells.merge(summary)
+    wrong = [f"Column {name!r} holds {why}." for name, why in cells.misfits.items()]
     checks.settle(
         "cells", wrong, "Every cell is one that the mechanism can publish (support, lattice, levels)."
     )
-    _check_moments(tests, checks)
-    if repeats.is_informative:
-        checks.settle("repeated rows", repeats.faults(), "No rows repeat that noise keeps from repeating.")
-    return {c.name: np.concatenate([part[c.name] for part in first]) for c in plan.schema.released}
+    _check_moments(cells.tests, checks)
+    if cells.repeats.is_informative:
+        faults = cells.repeats.faults()
+        checks.settle("repeated rows", faults, "No rows repeat that noise keeps from repeating.")
+    return {c.name: np.concatenate([some[c.name] for some in cells.first]) for c in plan.schema.released}
 
 
 def _check_moments(tests: list[ColumnTest], checks: Checks) -> None:
