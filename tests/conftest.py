@@ -83,7 +83,7 @@ def _small_checks(request: pytest.FixtureRequest) -> Iterator[None]:
             patched.setattr("discreet.evaluation._models.TREES", 10)
         attacks = ("audit", "broken", "evaluation", "golden")
         if request.path.parent.name not in attacks and "risk" not in request.path.stem:
-            patched.setattr("discreet.audit._boosted_trees.ROUNDS", 5)
+            patched.setattr("discreet.audit._learned_guess.ROUNDS", 5)
             patched.setattr("discreet.pipeline._plan_stages._MOST_PEOPLE", 50)
             for module in ("pipeline._plan_stages", "report.verify._risk", "evaluation.ways"):
                 patched.setattr(f"discreet.{module}.measure_risk", RISKS)

@@ -4,8 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from discreet.audit._boosted_trees import bin_features, boost_classes, boost_residuals
-from discreet.audit._learned_guess import GuessFeatures, learned_levels
+from discreet.audit._learned_guess import (
+    GuessFeatures,
+    bin_features,
+    boost_classes,
+    boost_residuals,
+    learned_levels,
+)
 
 N = 3_000
 KNOWN, UNKNOWN = np.arange(N // 2), np.arange(N // 2, N)

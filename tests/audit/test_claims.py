@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.audit import attack_claims
-from discreet.audit._claims import _covered_parts, _ExtremeRows
+from discreet.audit._suite import _covered_parts, _ExtremeRows
 from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP, ErrorFloor, PureDP

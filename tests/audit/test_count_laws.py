@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from discreet.audit._count_laws import binomial_chance, binomial_tail, poisson_quantile
+from discreet.audit._row_risk import binomial_chance, binomial_tail, poisson_quantile
 
 
 def test_binomial_chance_is_that_of_scipy() -> None:

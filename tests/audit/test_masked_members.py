@@ -10,9 +10,9 @@ import pytest
 
 from discreet import ApproxDP, Column, MaskedRelease, NoPromise, PureDP, Schema
 from discreet.audit import MemberComparison, attack_members, attack_published, max_roc_area
-from discreet.audit._masked_shadows import MaskedShadow
 from discreet.audit._members import roc_area
-from discreet.audit._units import UnitRows
+from discreet.audit._shadow_tables import MaskedShadow
+from discreet.audit.targets import UnitRows
 from discreet.noise import Stream
 from discreet.query.dummy import rows_from_schema
 

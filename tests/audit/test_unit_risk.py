@@ -13,7 +13,7 @@ from discreet.audit._row_risk import RowScores
 from discreet.audit._shadow_tables import ShadowTable
 from discreet.audit._table_risk import TableScores
 from discreet.audit._unit_risk import UnitScores
-from discreet.audit._units import UnitRows
+from discreet.audit.targets import UnitRows
 from discreet.noise import Stream
 from discreet.privacy import ApproxDP
 from discreet.release import GaussianRelease, SyntheticRelease

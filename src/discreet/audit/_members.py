@@ -17,9 +17,8 @@ import numpy as np
 from scipy import special
 
 from discreet.audit._guess import FAILURE, AttackRecord, max_roc_area
-from discreet.audit._masked_shadows import MaskedShadow
-from discreet.audit._shadow_tables import ShadowTable
-from discreet.audit._units import UnitRows
+from discreet.audit._shadow_tables import MaskedShadow, ShadowTable
+from discreet.audit.targets import UnitRows
 from discreet.errors import DiscreetError, ParameterError, PromiseError
 from discreet.formatting import percent
 from discreet.noise import permutation

@@ -15,9 +15,8 @@ import scipy
 from discreet.audit._guess import FAILURE, Reidentification, share_interval
 from discreet.audit._mixture import log_sum_exp
 from discreet.audit._real_rows import check_aligned
-from discreet.audit._units import UnitRows
 from discreet.audit.channel import cell_log_likelihood
-from discreet.audit.targets import MOST_ROWS, plan_targets
+from discreet.audit.targets import MOST_ROWS, UnitRows, plan_targets
 from discreet.errors import DataError, DiscreetWarning
 from discreet.noise import permutation
 from discreet.noise.stream import Stream, stream_or_fresh

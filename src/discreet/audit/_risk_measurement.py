@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scipy import special
 
 from discreet.audit._guess import FAILURE
-from discreet.audit._made_table_risk import attack_made_tables
-from discreet.audit._made_up_people import LAWS, PEOPLE, Game
+from discreet.audit._made_up_people import LAWS, PEOPLE, Game, describe_prior
 from discreet.audit._members import promise_of_exchange
-from discreet.audit._public_prior import describe_prior
 from discreet.audit._reidentification import score_linkage, score_membership
 from discreet.audit._row_risk import RowScores
-from discreet.audit._table_risk import MOST_ROWS, TableScores
+from discreet.audit._table_risk import MOST_ROWS, TableScores, attack_made_tables
 from discreet.audit._unit_risk import MOST_ALIKE, MOST_DIFFERENT, UnitScores
 from discreet.audit.risk import LIMITS, AttackRisk, Risk, judge, state_attack
 from discreet.errors import DiscreetError, DiscreetWarning
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from discreet._types import Floats
-    from discreet.audit._public_prior import PublicPrior
+    from discreet.audit._made_up_people import PublicPrior
     from discreet.audit.risk import RiskAttack
     from discreet.noise_law import Law
     from discreet.release import ReleaseMethod, ReleasePlan

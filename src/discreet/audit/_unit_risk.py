@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.audit._count_laws import binomial_chance, binomial_tail
 from discreet.audit._mixture import log_sum_exp
-from discreet.audit._row_risk import DRAWS
+from discreet.audit._row_risk import DRAWS, binomial_chance, binomial_tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
