@@ -25,8 +25,8 @@ from discreet.noise import Stream
 from discreet.noise_law import GaussianLaw, ResponseLaw
 from discreet.privacy.calibration import response_epsilon
 from discreet.query.dummy import ONE_IN, rows_from_schema
-from discreet.release._randomized_response import Response
 from discreet.release.invariant.plan import encoded_rows
+from discreet.release.mechanism import Response
 from tests.pipeline.people import PEOPLE
 from tests.statistical import ALPHA
 from tests.statistical.checks import chi_square

@@ -17,7 +17,7 @@ from discreet.noise import BoxDensity, Stream, product_density
 from discreet.noise_law import JointBoundedLaw
 from discreet.noise_law._kinds import law_from_dict
 from discreet.privacy import NoPromise, floors
-from discreet.release._joint_bounded import JointBoundedNumbers, uniform_mean_square
+from discreet.release._bounded_numbers import JointBoundedNumbers, uniform_mean_square
 from discreet.release.mechanism import uniform_prior
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from discreet.query.intervals import (
     sum_intervals,
     two_sided_width,
 )
-from discreet.release.statistics import TableStatistics, _means
+from discreet.release.statistics import TableStatistics, _estimates
 from discreet.release.statistics._column_counts import cell_ends
 from discreet.release.synthetic import SyntheticRelease
 from tests.release.redrawn_tables import CELLS, N_ROWS, SCHEMA, covered, redraw, true_rows
@@ -135,7 +135,7 @@ def test_means_that_forget_what_is_inside_cells_would_be_seen(monkeypatch: pytes
         low, high = honest(axis)
         return (low + high) / 2, (low + high) / 2
 
-    monkeypatch.setattr(_means, "cell_ends", middles)
+    monkeypatch.setattr(_estimates, "cell_ends", middles)
     found = [mean_coverage(TableStatistics(redraw(PRIVACIES["10"], seed))) for seed in range(60)]
     assert np.mean(found) < 0.9
 

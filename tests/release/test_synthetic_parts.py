@@ -17,7 +17,7 @@ from discreet.errors import ParameterError
 from discreet.noise import Stream
 from discreet.privacy import GaussianDP, PureDP
 from discreet.query.curation import LEAST_MAGNITUDE
-from discreet.release.synthetic import values
+from discreet.release.synthetic import rows
 from discreet.release.synthetic.arithmetic import (
     add_along,
     add_up,
@@ -37,10 +37,10 @@ from discreet.release.synthetic.projection import (
     shrink,
 )
 from discreet.release.synthetic.questions import NoisyTable
+from discreet.release.synthetic.rows import draw_values
 from discreet.release.synthetic.sampling import apportion, draw_levels, fit_weights, resample
 from discreet.release.synthetic.selection import NoiseBudget, choose_edges, expected_fluctuation, find_tree
 from discreet.release.synthetic.tree import TreeModel, estimate_edge, estimate_one_way, estimate_rows
-from discreet.release.synthetic.values import draw_values
 
 DRAWS = Stream.from_seed(3).generator()
 
@@ -431,5 +431,5 @@ def test_a_long_tail_is_not_filled_with_noise(monkeypatch: pytest.MonkeyPatch) -
     fine[tail] = 300.0 * (tail == tail[0]) + np.where(tail % 2 == 0, 100.0, -100.0)
     codes, counts = np.full(300, 3), NoisyTable(("x",), fine, 100.0)
     assert draw_values(cells, codes, counts, stream()).expand().mean() < 150
-    monkeypatch.setattr(values, "_LEAST_CELLS", 5)
+    monkeypatch.setattr(rows, "_LEAST_CELLS", 5)
     assert draw_values(cells, codes, counts, stream()).expand().mean() > 180

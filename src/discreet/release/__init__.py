@@ -2,9 +2,9 @@
 
 ``base`` reads, charges and draws for every method, ``publication`` has the results, ``keystream`` the
 randomness of batches. ``gaussian``, ``_laplace``, ``_bounded`` and ``_input_perturbation`` add noise to
-numbers, by the rules of ``table`` and ``mechanism``; ``_randomized_response`` randomizes the rest.
-``coarse``, ``invariant``, ``masked`` and ``synthetic`` are methods of
-their own; ``spark`` draws row-wise ones on many machines. ``METHODS`` lists all methods by name.
+numbers, by the rules of ``table`` and ``mechanism``, whose randomized response does the rest.
+``coarse``, ``invariant``, ``masked`` and ``synthetic`` are methods of their own; ``spark`` draws row-wise
+ones on many machines. ``METHODS`` lists all methods by name.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ from discreet.privacy.bounded import (
     in_range_law,
 )
 from discreet.privacy.calibration import group_epsilon
-from discreet.release._in_range import InRangeNumbers
-from discreet.release._joint_bounded import JointBoundedNumbers, check_joint
+from discreet.release._bounded_numbers import InRangeNumbers, JointBoundedNumbers, check_joint
 from discreet.release.base import check_noise
 from discreet.release.mechanism import (
     NumberMechanism,

@@ -16,9 +16,15 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.noise.whitening import same_bits
 from discreet.noise_law import Additive, Clear
 from discreet.privacy import ApproxDP, ColumnFloor, ErrorFloor, PureDP
-from discreet.release._randomized_response import LevelList, Response, level_lists, response_promise
 from discreet.release.base import ReleaseMethod, parameter_names
-from discreet.release.mechanism import NumberMechanism, uniform_prior
+from discreet.release.mechanism import (
+    LevelList,
+    NumberMechanism,
+    Response,
+    level_lists,
+    response_promise,
+    uniform_prior,
+)
 from discreet.release.publication import ColumnSummary, ReleasePlan
 
 if TYPE_CHECKING:

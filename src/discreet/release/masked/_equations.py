@@ -17,7 +17,7 @@ import numpy as np
 
 from discreet.noise.linear_algebra import least_squares, norm, product, row_space, symmetric_eigen
 from discreet.privacy.roots import find_root
-from discreet.release.masked._starts import linear_program_start, tilted_shares, tilted_start
+from discreet.release.masked._points import linear_program_start, tilted_shares, tilted_start
 from discreet.release.masked.encoding import model_shares, public_ball
 from discreet.release.masked.existence import blocks, sample_ball
 from discreet.release.masked.losses import LOGISTIC
