@@ -12,7 +12,7 @@ import pytest
 from discreet import Column, GaussianRelease, NoiseAwareClassifier, Schema, load_release
 from discreet.errors import DiscreetError, SourceError
 from discreet.noise_law import ResponseLaw, SampledLaw
-from discreet.report.folder._data_package import data_package
+from discreet.report.folder._metadata import data_package
 from discreet.report.folder.folder import DATA, STATEMENT, SUMS, write_sums
 from discreet.report.folder.loading import noise_law_of
 from tests.contracts.cases import SCHEMA

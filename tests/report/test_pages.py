@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from discreet import Column, GaussianRelease, Schema
-from discreet.report.folder._data_package import data_package
+from discreet.report.folder._metadata import data_package
 from discreet.report.pages import render
 from discreet.report.pages._attacks import guess_table
 from discreet.report.pages.render import statement_page, write_report

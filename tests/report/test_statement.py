@@ -19,10 +19,10 @@ from discreet.privacy import GaussianDP, NoPromise, PureDP
 from discreet.query import Database
 from discreet.release import LaplaceRelease
 from discreet.report.statement import documents as statement_module
-from discreet.report.statement._sentences import DEPLOYMENT, SAMPLERS, THEOREMS, total_sentence
 from discreet.report.statement.build import build_statement
 from discreet.report.statement.documents import STATEMENT_SCHEMA, About, Statement, statement_schema
 from discreet.report.statement.model import _total_sentence
+from discreet.report.statement.sentences import DEPLOYMENT, SAMPLERS, THEOREMS, total_sentence
 from discreet.report.statement.table import TableSubject
 from tests.contracts.cases import OF_NOBODY, ROWS, SCHEMA
 from tests.report.published import CREATED, METHODS, TUNING, publish

@@ -32,7 +32,7 @@ from discreet.report.folder.folder import (
     write_public,
 )
 from discreet.report.folder.folder import write_sums as hash_files
-from discreet.report.statement.composition import describe_total
+from discreet.report.statement.build import describe_total
 from discreet.report.verify import verify
 from discreet.schema import Column, Schema
 from tests.cli.run import discreet

@@ -141,7 +141,7 @@ ALLOWED = {
     "release.masked.plan:_round_weights": "over the weights of a private model, which were paid for",
     "release.statistics._model_rows:ModelRows.correlation": "over made-up rows that were published",
     "release.statistics._published_counts:_merge": "over the variances of noise",
-    "report.statement._sentences:attacker_sentence": "the smaller of two formulas, for a sentence",
+    "report.statement.sentences:attacker_sentence": "the smaller of two formulas, for a sentence",
     "report.verify._noise_tests:RepeatTest.faults": "a stranger checks the published file",
     "report.verify.cells:_find_differences": "a stranger checks the published file",
 }

@@ -225,7 +225,7 @@ def _show_plan(console: Console, plan: "ModelPlan") -> None:
 
 def _show(console: Console, result: "PublishedModel") -> None:
     """Print the promises of a model and where its folders are."""
-    from discreet.report.statement.quotation import quote_promise
+    from discreet.report.statement.sentences import quote_promise
 
     statement = result.statement
     quality = statement.quality

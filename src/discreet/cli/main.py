@@ -31,7 +31,7 @@ from discreet.cli import (
     verify,
 )
 from discreet.cli.console import EXIT_SCHEMA, Ended, describe_unexpected, write_out
-from discreet.cli.risk import EXIT_RISK
+from discreet.cli.summary import EXIT_RISK
 from discreet.lazy_names import DeferredModules, HiddenModule
 
 EXIT_OTHER, EXIT_BROKEN, EXIT_BUDGET = 1, 3, 4

@@ -23,8 +23,7 @@ from discreet.cli.options import (
     open_service,
     passphrase_for,
 )
-from discreet.cli.risk import EXIT_RISK, print_risk
-from discreet.cli.summary import print_floors, print_promise, print_rows
+from discreet.cli.summary import EXIT_RISK, print_floors, print_promise, print_risk, print_rows
 
 if TYPE_CHECKING:
     from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing, SparkOptions
@@ -283,7 +282,7 @@ def print_dry_run(console: Console, table: str, request: ReleaseRequest, options
 
 def print_release(console: Console, result: "Published") -> None:
     """Print the promises of a release and where its folders are."""
-    from discreet.report.statement.quotation import quote_promise
+    from discreet.report.statement.sentences import quote_promise
 
     statement = result.statement
     print_risk(console, result.risk)

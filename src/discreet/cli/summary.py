@@ -1,4 +1,4 @@
-"""Short output about a release or a model, within 80 columns: floors of columns, and the promise."""
+"""Short output about a release or a model, within 80 columns: floors of columns, promise and risk."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.cli.console import Console
 
 if TYPE_CHECKING:
+    from discreet.audit import AttackRisk, Risk
     from discreet.formatting import Rounding
     from discreet.pipeline.result import Row
     from discreet.report.statement.documents import Statement
@@ -16,6 +17,9 @@ _MOST_ROWS = 5  # lines of a table of columns
 _CHANCE = "of guesses"  # the unit of rows of discreet.pipeline.result about lists
 _NO_BREAK = "\u00a0"
 _ROUNDING: "tuple[Rounding, ...]" = ("nearest", "nearest", "down")
+EXIT_RISK = 5
+"""Exit code of a release that is stopped because attackers would gain too much."""
+_HEADINGS = ("attack", "knows", "right", "without the row", "at most", "")
 
 
 def print_rows(console: Console, rows: "Sequence[Row]") -> None:
@@ -114,3 +118,37 @@ def print_promise(console: Console, notes: Sequence[str], promise: str) -> None:
     for note in notes:
         console.paragraph(note)
     console.paragraph(f"Promise: {promise}")
+
+
+def print_risk(console: "Console", risk: "Risk") -> None:
+    """Print the best attack of each kind in a table, what it gains in a sentence, and the verdict."""
+    worst = [
+        risk.worst("linkage"),
+        risk.worst("membership"),
+        risk.worst("attribute inference"),
+    ]
+    found = [one for one in worst if one is not None]
+    if found:
+        console.line()
+        console.table(
+            "What does an attacker gain? (made-up people)", _HEADINGS, map(_format_attack, found), left=2
+        )
+    console.paragraph(risk.sentence)
+    console.paragraph(f"May it be published? {risk.verdict.capitalize()}. {risk.why}")
+    if risk.accepted is not None:
+        console.paragraph(f"The risk is accepted: {risk.accepted}")
+
+
+def _format_attack(one: "AttackRisk") -> tuple[str, ...]:
+    """Return the cells of one line of the table."""
+    from discreet.formatting import count_noun, name, small_percent
+
+    cells = (
+        one.attack if one.column is None else f"{one.attack}: {name(one.column)}",
+        count_noun(one.known, "column"),
+        small_percent(one.success),
+        small_percent(one.baseline),
+        small_percent(one.threshold),
+        "ABOVE" if one.is_above else "",
+    )
+    return tuple(cell.replace("\u00a0", " ") for cell in cells)

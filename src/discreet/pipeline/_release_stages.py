@@ -29,7 +29,7 @@ from discreet.release.masked.plan import MaskedPlan
 from discreet.release.synthetic import SyntheticRelease
 from discreet.report.folder.loading import ATTACKED_ROWS, published_batches
 from discreet.report.noisy_tables import read_tables
-from discreet.report.statement.composition import USUAL_DELTA
+from discreet.report.statement.build import USUAL_DELTA
 from discreet.tables import open_table
 
 if TYPE_CHECKING:

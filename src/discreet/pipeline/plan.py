@@ -31,8 +31,7 @@ from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema,
 from discreet.pipeline.table_registry import open_charged_ledger
 from discreet.release import SyntheticRelease
 from discreet.release.invariant.plan import InvariantPlan, encoded_rows
-from discreet.report.statement.build import promised_blocks
-from discreet.report.statement.composition import total_cost
+from discreet.report.statement.build import promised_blocks, total_cost
 from discreet.report.statement.table import TableSubject
 from discreet.tables import open_table
 

@@ -20,7 +20,7 @@ from discreet.noise_law import (
     SyntheticLaw,
     law_from_dict,
 )
-from discreet.report.folder._data_package import caution, readable_type, rows_kind
+from discreet.report.folder._metadata import caution, readable_type, rows_kind
 from discreet.tables.duckdb import identifier, literal
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from discreet import learn
 from discreet.errors import DiscreetError, ParameterError, SourceError
 from discreet.file_system import BINARY, NO_FOLLOW, NON_BLOCKING
-from discreet.report.folder._data_package import data_package
-from discreet.report.folder._metadata import croissant, model_card
+from discreet.report.folder._metadata import croissant, data_package, model_card
 from discreet.report.folder._readme import readme
 from discreet.report.noisy_tables import read_tables
 from discreet.report.pages.render import model_page, statement_page

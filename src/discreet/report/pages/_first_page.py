@@ -13,7 +13,7 @@ from discreet.privacy import NoPromise, promise_from_dict
 from discreet.report.pages._columns import is_protected
 from discreet.report.pages._learning import original_scores
 from discreet.report.pages.tables import SummaryTile
-from discreet.report.statement.quotation import quote_promise
+from discreet.report.statement.sentences import quote_promise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """HTML pages of a release: the internal report and the public statement.
 
 Each is one file without references to a network: style, script and pictures are inside, and a content
-security policy forbids everything else.
+security policy forbids everything else. A glossary explains words of differential privacy and of attacks.
 """
 
 from __future__ import annotations
@@ -18,17 +18,7 @@ from markupsafe import Markup
 from discreet import formatting
 from discreet.arguments import checked_arguments
 from discreet.audit import Risk
-from discreet.report.pages import (
-    _attacks,
-    _code_example,
-    _columns,
-    _declared,
-    _first_page,
-    _glossary,
-    _learning,
-    _model,
-    _quality,
-)
+from discreet.report.pages import _attacks, _columns, _declared, _first_page, _learning, _model, _quality
 from discreet.report.pages.tables import SHOWN, badge, name_markup, verdict_badge
 
 if TYPE_CHECKING:
@@ -40,6 +30,29 @@ if TYPE_CHECKING:
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _CURVES_SHOWN = 4
+WORDS = {
+    "epsilon": (
+        "Bounds how much the data of one person can change what is published: no result becomes more than "
+        "exp(ε) times as probable. 0 would be no change at all; about 1 is strong, above 8 it says little."
+    ),
+    "delta": "Probability, chosen far below 1 / rows, with which the bound of ε may fail.",
+    "floor": (
+        "Least error of any guess of a cell by somebody who knows only the published file and the prior, on "
+        "average over the prior."
+    ),
+    "prior": (
+        "What an attacker is assumed to know before: here, that every value of the declared range or list is "
+        "equally probable."
+    ),
+    "linkage": "Finding a person's row in the published file from values of that person.",
+    "membership": "Telling whether a person is in the table at all.",
+    "attribute inference": "Guessing a value of a person from the file and the person's other values.",
+    "randomized response": "Each cell is kept with a known probability, or replaced by another listed value.",
+    "mechanism": "The random noise that was added to the cells of a column.",
+    "ledger": "The curator's record of every charge for this table; what it lists adds up.",
+}
+"""Explanation of each word, as pages show it in place and list it at their end."""
+_SHOWN = {"epsilon": "ε (epsilon)", "delta": "δ (delta)", "floor": "error floor"}
 
 
 @checked_arguments
@@ -97,7 +110,7 @@ def statement_page(statement: Statement, measured: MeasuredTables | None = None)
         "statement.html.j2",
         script="",
         **_common_values(statement),
-        example=_code_example.code_example(statement),
+        example=_declared.code_example(statement),
         measured=None if measured is None else _quality.measured_view(measured),
     )
 
@@ -167,7 +180,7 @@ def _common_values(statement: Statement, findings: Findings | None = None) -> di
         "facts": _declared.facts(statement),
         "page": _first_page.first_page(statement, risk, findings),
         "risks": _attacks.risk_table(risk),
-        "words": _glossary.glossary(),
+        "words": glossary(),
         "columns": _columns.protected_columns(statement, guesses),
         "clear": _columns.clear_columns(statement),
         "promises": _declared.promise_table(statement),
@@ -235,7 +248,7 @@ def _environment() -> jinja2.Environment:
         "up": lambda value: formatting.number(value, rounding="up"),
         "verdict": verdict_badge,
     }
-    environment.globals |= {"badge": badge, "SHOWN": SHOWN, "term": _glossary.term}
+    environment.globals |= {"badge": badge, "SHOWN": SHOWN, "term": term}
     return environment
 
 
@@ -244,3 +257,13 @@ def _finalize(value: Any) -> Any:
     if value is None:
         raise AssertionError("a template prints None")
     return formatting.printable(value) if type(value) is str else value
+
+
+def term(word: str, shown: str | None = None) -> Markup:
+    """Return a word with its explanation, which a pointer shows and the end of the page lists."""
+    return Markup('<abbr title="{}">{}</abbr>').format(WORDS[word], shown or word)
+
+
+def glossary() -> list[tuple[str, str]]:
+    """Return all words with their explanations."""
+    return [(_SHOWN.get(word, word), text) for word, text in WORDS.items()]

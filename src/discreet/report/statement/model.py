@@ -10,9 +10,13 @@ from discreet import learn
 from discreet.formatting import format_factor, number, percent, printable
 from discreet.privacy import Receipt
 from discreet.privacy.receipt import installed_versions
-from discreet.report.statement._sentences import LARGE_EPSILON, SAMPLERS
-from discreet.report.statement.build import VERSIONED, arithmetic_of, describe_randomness
-from discreet.report.statement.composition import compose_charges, total_cost
+from discreet.report.statement.build import (
+    VERSIONED,
+    arithmetic_of,
+    compose_charges,
+    describe_randomness,
+    total_cost,
+)
 from discreet.report.statement.documents import Definition, Theorem
 from discreet.report.statement.model_documents import (
     ModelComposition,
@@ -24,6 +28,7 @@ from discreet.report.statement.model_documents import (
     Pass,
     Trained,
 )
+from discreet.report.statement.sentences import LARGE_EPSILON, SAMPLERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

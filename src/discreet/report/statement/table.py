@@ -13,20 +13,15 @@ from discreet.privacy.receipt import installed_versions
 from discreet.release import Publication
 from discreet.release.publication import published_fields
 from discreet.release.readable import ReadableColumn
-from discreet.report.statement._sentences import (
-    DEPLOYMENT,
-    LATTICES,
-    SAMPLERS,
-    THEOREMS,
-    TIMING,
-    TIMING_OF_QUESTIONS,
-    attacker_sentence,
-    column_sentence,
-    floors_sentence,
-    total_sentence,
+from discreet.report.statement.build import (
+    LARGEST_DELTA,
+    VERSIONED,
+    arithmetic_of,
+    compose_charges,
+    describe_randomness,
+    sentence_from,
+    total_cost,
 )
-from discreet.report.statement.build import VERSIONED, arithmetic_of, describe_randomness, sentence_from
-from discreet.report.statement.composition import LARGEST_DELTA, compose_charges, total_cost
 from discreet.report.statement.documents import (
     ColumnNumbers,
     Composition,
@@ -37,6 +32,18 @@ from discreet.report.statement.documents import (
     Statement,
     Theorem,
     What,
+)
+from discreet.report.statement.sentences import (
+    DEPLOYMENT,
+    LATTICES,
+    SAMPLERS,
+    THEOREMS,
+    TIMING,
+    TIMING_OF_QUESTIONS,
+    attacker_sentence,
+    column_sentence,
+    floors_sentence,
+    total_sentence,
 )
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from discreet.errors import LedgerError
 from discreet.ledger.records import charge_hash
 from discreet.privacy import NoPromise
 from discreet.privacy.receipt import canonical
-from discreet.report.statement.composition import earlier_charge
+from discreet.report.statement.build import earlier_charge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

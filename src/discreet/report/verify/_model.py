@@ -26,8 +26,7 @@ from discreet.report.folder.folder import (
     read_bytes,
 )
 from discreet.report.folder.model_files import read_archive
-from discreet.report.statement.build import promised_blocks
-from discreet.report.statement.composition import USUAL_DELTA, total_cost
+from discreet.report.statement.build import USUAL_DELTA, promised_blocks, total_cost
 from discreet.report.statement.model import (
     ModelSubject,
     describe_quality,

@@ -17,8 +17,7 @@ from discreet.privacy import Receipt, promise_from_dict
 from discreet.privacy.receipt import canonical
 from discreet.release import method_from_dict
 from discreet.report.folder.folder import DATA
-from discreet.report.statement.build import promised_blocks
-from discreet.report.statement.composition import describe_total, includes_answers
+from discreet.report.statement.build import describe_total, includes_answers, promised_blocks
 from discreet.report.statement.documents import PRODUCT, Statement
 from discreet.report.statement.table import TableSubject, release_name, table_implementation
 from discreet.report.verify._ledger import (
