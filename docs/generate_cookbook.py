@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from discreet import ZCDP, ApproxDP, Database, Ledger, datasets
 from discreet.cli.answers import show_plan, show_values
 from discreet.cli.console import Console
+from discreet.pipeline.query import QuerySession
 from discreet.pipeline.query_plan import plan_queries
-from discreet.pipeline.query_session import QuerySession
 from discreet.pipeline.question_file import decode_questions
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from discreet.cli.console import Console
 from discreet.cli.line_editor import LineEditor, append_history, history_path, read_history
 from discreet.cli.prompt import HELP, Prompt
 from discreet.ledger import Ledger
-from discreet.pipeline.query_session import QuerySession
+from discreet.pipeline.query import QuerySession
 from discreet.privacy import ApproxDP, PureDP
 from discreet.schema import Schema
 from tests.cli.run import discreet

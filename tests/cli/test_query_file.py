@@ -14,8 +14,8 @@ import pytest
 
 from discreet.errors import EngineFailed, ParameterError, SourceError
 from discreet.ledger import Ledger
+from discreet.pipeline.query import QuerySession
 from discreet.pipeline.query_plan import plan_queries, run_plan
-from discreet.pipeline.query_session import QuerySession
 from discreet.pipeline.question_file import decode_questions, read_questions, split_questions
 from discreet.privacy import ApproxDP, GaussianDP, PureDP
 from tests.cli.run import Done, discreet

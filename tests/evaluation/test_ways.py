@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from discreet import ApproxDP, Column, PureDP, Schema
-from discreet.evaluation.compared_rows import ComparedRows
-from discreet.evaluation.made_up_rows import related_rows
+from discreet.evaluation.compared_rows import ComparedRows, related_rows
 from discreet.evaluation.way_choice import best_way, choose_way
 from discreet.evaluation.ways import TITLES, Way, WayName, measure_ways
 from discreet.noise import Stream

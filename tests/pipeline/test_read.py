@@ -8,7 +8,7 @@ import pytest
 
 from discreet import Column, Database, Ledger, PureDP, Schema, read
 from discreet.errors import BudgetExceeded, DataError, SchemaError
-from discreet.pipeline.query_session import QuerySession
+from discreet.pipeline.query import QuerySession
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 from scipy import special
 
 from discreet.noise import Stream
-from discreet.pipeline.private_bounds import bounds_question
+from discreet.pipeline.draft import bounds_question
 from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.range_cells import RangeCells, estimate_range, noise_limit

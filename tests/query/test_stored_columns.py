@@ -10,7 +10,7 @@ import pytest
 
 from discreet import Column, Database, GaussianDP, Ledger, Schema
 from discreet.errors import DataError, ParameterError, SourceError
-from discreet.pipeline.query_session import QuerySession
+from discreet.pipeline.query import QuerySession
 from discreet.query.engines import _duckdb, _kept_copy
 from discreet.query.language.query import parse_query
 from discreet.tables import Table, open_table, write_table

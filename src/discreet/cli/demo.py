@@ -97,7 +97,7 @@ def _print_table(console: Console, result: "Published", promise: str, more: str 
 
 def _answer_question(console: Console) -> dict[str, Any]:
     """Answer one question about the rows."""
-    from discreet.pipeline.query_session import QuerySession
+    from discreet.pipeline.query import QuerySession
     from discreet.privacy import ApproxDP
 
     _print_step(console, f"2. One answer: {QUESTION}")

@@ -19,7 +19,7 @@ from discreet.cli.options import make_promise
 
 if TYPE_CHECKING:
     from discreet.ledger import Account
-    from discreet.pipeline.query_session import QuerySession
+    from discreet.pipeline.query import QuerySession
     from discreet.privacy import Promise
     from discreet.query.results import QueryResult
     from discreet.schema import Column

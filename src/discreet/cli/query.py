@@ -23,7 +23,7 @@ from discreet.cli.console import Console, write_out
 from discreet.cli.options import LedgerFlags, PromiseFlags, expand_flags
 
 if TYPE_CHECKING:
-    from discreet.pipeline.query_session import QuerySession
+    from discreet.pipeline.query import QuerySession
     from discreet.pipeline.question_file import WrittenQuestion
 
 DELTA = 1e-6
@@ -147,7 +147,7 @@ def query(
     Repeating a query on the same rows is free and returns the same answer. All declared groups are answered,
     including empty ones. Intervals are at 95 % and for the noise alone, not for sampling from a population.
     """
-    from discreet.pipeline.query_session import QuerySession
+    from discreet.pipeline.query import QuerySession
 
     output.check()
     questions = None if file.file is None else _read_file(file.file, question, refine)

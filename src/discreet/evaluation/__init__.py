@@ -4,6 +4,6 @@
 for releases that allow more, and ``scores`` for the measures. ``columns`` compares the columns, ``distances``
 a synthetic table with the rows it was made from. ``samples`` holds the rows that are compared. ``what_if``
 plans a release with more or less noise, ``sample_size`` estimates the rows that a learner needs. ``ways``
-tries the ways to publish a table on the same ``compared_rows``, with ``made_up_rows`` and
-``question_noise``, and ``way_choice`` recommends one of them.
+tries the ways to publish a table on the same ``compared_rows``, with ``question_noise``, and ``way_choice``
+recommends one of them.
 """

@@ -3,12 +3,12 @@
 Reading order: ``release`` has the order of the stages of a release, ``_plan_stages`` those before its charge
 and ``_release_stages`` the others; ``model`` and ``training`` do the same for a model. ``options`` turns a
 request into a release method, ``sources`` finds schema and ledger of a table, and ``table_registry``
-recognizes a table by its path or its rows. ``_stages`` times and logs the stages, ``_output`` builds the
-folder and keeps the key, ``result`` holds what a job returns, ``progress`` has a bar for notebooks. ``ways``
-compares ways to publish before any of them is taken. ``plan`` and ``published_folder`` are parts of a job
-that also run alone: a plan with more and less noise, a dry run, attacks on a published folder, the internal
-report. ``query`` answers one query on a file, ``query_session`` several, ``query_plan`` those of a
-``question_file`` together. Names are loaded at first use: drafting a schema needs no learner.
+recognizes a table by its path or its rows. ``_stages`` times and logs the stages, with a bar for notebooks,
+``_output`` builds the folder and keeps the key, ``result`` holds what a job returns. ``ways`` compares ways
+to publish before any of them is taken. ``plan`` and ``published_folder`` are parts of a job that also run
+alone: a plan with more and less noise, a dry run, attacks on a published folder, the internal report.
+``query`` answers queries on a file, ``query_plan`` those of a ``question_file`` together. ``draft`` writes a
+schema. Names are loaded at first use: drafting a schema needs no learner.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discreet.pipeline._stages import ProgressBar
     from discreet.pipeline.model import PublishedModel, load_model, publish_model
     from discreet.pipeline.options import KeyEscrow, Output, RunOptions, Signing, SparkOptions
-    from discreet.pipeline.progress import ProgressBar
-    from discreet.pipeline.query import preview_table_query, query_table
-    from discreet.pipeline.query_session import read
+    from discreet.pipeline.query import preview_table_query, query_table, read
     from discreet.pipeline.release import publish
     from discreet.pipeline.result import Published, Row
 
@@ -46,7 +45,7 @@ __all__ = [
 _HOME = {
     "KeyEscrow": "options",
     "Output": "options",
-    "ProgressBar": "progress",
+    "ProgressBar": "_stages",
     "Published": "result",
     "PublishedModel": "model",
     "Row": "result",
@@ -58,7 +57,7 @@ _HOME = {
     "publish": "release",
     "publish_model": "model",
     "query_table": "query",
-    "read": "query_session",
+    "read": "query",
 }
 
 

@@ -17,7 +17,7 @@ from discreet.query.text_query import is_free
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from discreet.pipeline.query_session import QuerySession
+    from discreet.pipeline.query import QuerySession
     from discreet.pipeline.question_file import WrittenQuestion
     from discreet.privacy import Promise
     from discreet.query.previews import Preview

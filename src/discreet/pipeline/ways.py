@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.evaluation.compared_rows import ComparedRows
-from discreet.evaluation.made_up_rows import MADE_UP, related_rows
+from discreet.evaluation.compared_rows import MADE_UP, ComparedRows, related_rows
 from discreet.evaluation.way_choice import choose_way
 from discreet.evaluation.ways import add_risks, measure_ways
 from discreet.formatting import count_noun
