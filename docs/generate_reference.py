@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from typer.main import get_command
 
 from discreet.cli.main import app
-from discreet.pipeline.options import FOR_EPSILON, FOR_FLOORS, method_options
+from discreet.pipeline.methods import FOR_EPSILON, FOR_FLOORS, method_options
 from discreet.pipeline.training import model_options, model_summary, trainable_models
 from discreet.release import METHODS
 from discreet.server.api.openapi import body_types, openapi_document, schema_fields

@@ -8,7 +8,7 @@ import pytest
 
 from discreet import ApproxDP, Column, ErrorFloor, GaussianRelease, PureDP, Schema
 from discreet.errors import ParameterError, PromiseError
-from discreet.pipeline.options import (
+from discreet.pipeline.methods import (
     build_promise,
     check_floors,
     choose_method,

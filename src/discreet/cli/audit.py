@@ -7,10 +7,11 @@ import typer
 
 from discreet.cli import options
 from discreet.cli.console import Console
-from discreet.cli.options import MethodFlags, expand_flags
+from discreet.cli.method_flags import MethodCommand, MethodFlags
+from discreet.cli.options import expand_flags
 from discreet.cli.summary import print_rows
 
-Command = options.MethodCommand
+Command = MethodCommand
 
 
 @expand_flags

@@ -73,7 +73,7 @@ class TrainingFlags:
     ) -> "tuple[Schema, Any, dict[str, Any]]":
         """Return the schema of a table or service, the promise, and the parameters of the model."""
         from discreet.errors import ParameterError
-        from discreet.pipeline.options import read_pairs
+        from discreet.pipeline.methods import read_pairs
         from discreet.pipeline.training import check_parameter_names
 
         parameters = read_pairs("--set", self.more or [])

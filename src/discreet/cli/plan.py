@@ -7,7 +7,8 @@ import typer
 
 from discreet.cli import options
 from discreet.cli.console import Console
-from discreet.cli.options import MethodFlags, ReleaseRequest, expand_flags, open_service
+from discreet.cli.method_flags import MethodCommand, MethodFlags, ReleaseRequest
+from discreet.cli.options import expand_flags, open_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from discreet.report.findings import WhatIf
     from discreet.schema import Schema
 
-Command = options.MethodCommand
+Command = MethodCommand
 
 _QUESTIONS = {
     "fine": "counts in fine cells",

@@ -12,12 +12,11 @@ import typer
 
 from discreet.cli import options
 from discreet.cli.console import Console
+from discreet.cli.method_flags import MethodCommand, MethodFlags, ReleaseRequest
 from discreet.cli.options import (
     PASSPHRASE,
     AboutFlags,
     LedgerFlags,
-    MethodFlags,
-    ReleaseRequest,
     SparkMaster,
     expand_flags,
     open_service,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from discreet.pipeline.result import Published
 
 SIGN_PASSWORD = "DISCREET_SIGN_PASSWORD"  # noqa: S105 - the name of an environment variable
-Command = options.MethodCommand
+Command = MethodCommand
 _SECRET = re.compile(r"(://)[^/?#]*@|([?&])[^=&#]*pass[^=&#]*=[^&#]*", re.IGNORECASE)
 
 

@@ -1,14 +1,14 @@
 """Jobs from a table to a folder: a release, a model, their plans, and queries on a file.
 
 Reading order: ``release`` has the order of the stages of a release, ``_plan_stages`` those before its charge
-and ``_release_stages`` the others; ``model`` and ``training`` do the same for a model. ``options`` turns a
-request into a release method, ``sources`` finds schema and ledger of a table, and ``table_registry``
-recognizes a table by its path or its rows. ``_stages`` times and logs the stages, with a bar for notebooks,
-``_output`` builds the folder and keeps the key, ``result`` holds what a job returns. ``ways`` compares ways
-to publish before any of them is taken. ``plan`` and ``published_folder`` are parts of a job that also run
-alone: a plan with more and less noise, a dry run, attacks on a published folder, the internal report.
-``query`` answers queries on a file, ``query_plan`` those of a ``question_file`` together. ``draft`` writes a
-schema. Names are loaded at first use: drafting a schema needs no learner.
+and ``_release_stages`` the others; ``model`` and ``training`` do the same for a model. ``options`` groups
+what a job is given, ``methods`` turns a request into a release method, ``sources`` finds schema and ledger of
+a table, and ``table_registry`` recognizes a table by its path or its rows. ``_stages`` times and logs the
+stages, with a bar for notebooks, ``_output`` builds the folder and keeps the key, ``result`` holds what a job
+returns. ``ways`` compares ways to publish before any of them is taken. ``plan`` and ``published_folder`` are
+parts of a job that also run alone: a plan with more and less noise, a dry run, attacks on a published folder,
+the internal report. ``query`` answers queries on a file, ``query_plan`` those of a ``question_file``
+together. ``draft`` writes a schema. Names are loaded at first use: drafting a schema needs no learner.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from discreet.evaluation.samples import PairedSample
 from discreet.formatting import count_noun
 from discreet.noise import Stream
 from discreet.pipeline._stages import READABLE, check_every_cell
-from discreet.pipeline.options import check_floors
+from discreet.pipeline.methods import check_floors
 from discreet.pipeline.sources import describe_source, resolve_source
 from discreet.query.unit_rows import count_used_rows
 from discreet.release.spark import PartitionedTable

@@ -12,7 +12,8 @@ from discreet.ledger.audit_log import AuditLog
 from discreet.pipeline import _plan_stages, _release_stages
 from discreet.pipeline._output import INTERNAL, PUBLIC, build_folder, check_target_folder, load_signing_key
 from discreet.pipeline._stages import Stages, describe_tuning, parse_about
-from discreet.pipeline.options import Output, RunOptions, check_floors, check_one_target, resolve_method
+from discreet.pipeline.methods import check_floors, check_one_target, resolve_method
+from discreet.pipeline.options import Output, RunOptions
 from discreet.pipeline.result import Published, build_notes, select_sentences
 from discreet.release import SyntheticRelease
 from discreet.release.readable import readable_columns, write_readable

@@ -16,8 +16,7 @@ from discreet.noise import Stream
 from discreet.pipeline import _plan_stages
 from discreet.pipeline._release_stages import usual_delta
 from discreet.pipeline._stages import Stages
-from discreet.pipeline.options import (
-    ATTACK_RECORDS,
+from discreet.pipeline.methods import (
     check_declared,
     check_one_target,
     choose_method,
@@ -26,6 +25,7 @@ from discreet.pipeline.options import (
     resolve_method,
     resolve_promise,
 )
+from discreet.pipeline.options import ATTACK_RECORDS
 from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger

@@ -24,10 +24,7 @@ from discreet.pipeline._output import (
 from discreet.pipeline._spark import check_answers_alone, open_database, open_parts, publish_parts
 from discreet.pipeline._stages import Stages, close_ledger, describe_tuning, log_failure, parse_about
 from discreet.pipeline.answered_release import make_answering_method, publish_answers
-from discreet.pipeline.options import (
-    Output,
-    RunOptions,
-    SparkOptions,
+from discreet.pipeline.methods import (
     check_declared,
     check_one_target,
     choose_method,
@@ -36,6 +33,7 @@ from discreet.pipeline.options import (
     resolve_method,
     resolve_promise,
 )
+from discreet.pipeline.options import Output, RunOptions, SparkOptions
 from discreet.pipeline.result import Published, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
