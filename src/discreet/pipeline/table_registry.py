@@ -34,14 +34,7 @@ from discreet.file_system import lock_file
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
 from discreet.ledger.records import draw_key
-from discreet.pipeline.sources import (
-    describe_source,
-    find_ledger,
-    is_bundled,
-    log_path,
-    resolve_source,
-    source_path,
-)
+from discreet.pipeline import sources
 from discreet.tables import open_table
 
 if TYPE_CHECKING:
@@ -58,6 +51,10 @@ _SAME = 0.75  # share of rows that must agree
 _FEWEST = 8  # rows that must agree, unless there are fewer
 _MISSING = 0x7FF8_0000_0000_0000  # the bits of a missing cell
 _ODD = (0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB)  # multipliers of SplitMix64
+STATE = "DISCREET_STATE"
+"""Environment variable that names the folder of the list of known tables."""
+_TABLES, _KEY = "tables.json", "tables.key"
+_LOG = ".audit.jsonl"
 
 
 def fingerprint_table(source: Any, schema: Schema, key: bytes) -> tuple[str, ...]:
@@ -171,12 +168,6 @@ def _level_bits(level: Any) -> int:
         return int(np.float64(level).view(np.uint64))  # a code that may be declared as a number as well
     except ValueError:
         return int.from_bytes(hashlib.blake2b(str(level).encode(), digest_size=8).digest())
-
-
-STATE = "DISCREET_STATE"
-"""Environment variable that names the folder of the list of known tables."""
-_TABLES, _KEY = "tables.json", "tables.key"
-_LOG = ".audit.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +319,7 @@ class Recognition:
     def __init__(self, source: Any, schema: Schema, identity: str | None) -> None:
         """Look the table up by its path, by the audit logs beside it and by its rows."""
         self._source, self._schema = source, schema
-        self._path = source_path(source)
+        self._path = sources.source_path(source)
         self._stamp = _stamp(self._path)
         self._registry = Registry.from_environment()
         self._rows: tuple[str, ...] | None = None
@@ -340,13 +331,13 @@ class Recognition:
             key, tables = b"", []
         known = [table for table in tables if table.path is not None and table.path == self._path]
         self._by_path = bool(known)
-        self._settled = is_bundled(source) or any(
+        self._settled = sources.is_bundled(source) or any(
             table.ledger == identity and table.stamp == self._stamp for table in known
         )
         if self._settled:
             return
         if tables:
-            self._rows = fingerprint_table(resolve_source(source), schema, key)
+            self._rows = fingerprint_table(sources.resolve_source(source), schema, key)
             known += [
                 table for table in tables if table not in known and is_same_table(table.rows, self._rows)
             ]
@@ -370,9 +361,9 @@ class Recognition:
         gone = "" if "://" in first or Path(first).exists() else ", which is not there any more"
         more = f" and {len(self.others) - 1} more" if len(self.others) > 1 else ""
         raise OtherLedger(
-            f"{describe_source(self._source)} is known by its {'path' if self._by_path else 'rows'}: it was "
-            f"charged to the ledger {first!r}{more}{gone}, and what was charged there would not be counted. "
-            f"Nothing was charged. Go on with --ledger {first} (ledger= in Python, ledger: in the "
+            f"{sources.describe_source(self._source)} is known by its {'path' if self._by_path else 'rows'}: "
+            f"it was charged to the ledger {first!r}{more}{gone}, and what was charged there would not be "
+            f"counted. Nothing was charged. Go on with --ledger {first} (ledger= in Python, ledger: in the "
             "configuration of a service), or open another one knowingly with --new-ledger (new_ledger=True, "
             "new_ledger: true): its record and what is published will say so.",
             ledgers=tuple(self.others.values()),
@@ -393,7 +384,7 @@ class Recognition:
         except (OSError, ValueError) as problem:
             self._warn(problem)
             return
-        self._rows = fingerprint_table(resolve_source(self._source), self._schema, key)
+        self._rows = fingerprint_table(sources.resolve_source(self._source), self._schema, key)
 
     def note(self, ledger: Ledger) -> None:
         """Add the table to the list under a ledger, and note the other ledgers in that ledger's record."""
@@ -421,8 +412,8 @@ class Recognition:
         why = problem.strerror if isinstance(problem, OSError) else "it holds something else"
         warnings.warn(
             f"The list of known tables in {str(self._registry.folder)!r} cannot be used ({why}), so "
-            f"{describe_source(self._source)} gets another ledger unnoticed if it is moved or renamed. Mend "
-            f"the folder, or name another in {STATE}.",
+            f"{sources.describe_source(self._source)} gets another ledger unnoticed if it is moved or "
+            f"renamed. Mend the folder, or name another in {STATE}.",
             DiscreetWarning,
             stacklevel=5,
         )
@@ -462,7 +453,7 @@ def open_charged_ledger(
         if ledger.url != ":memory:":
             Recognition(source, schema, ledger.identity).note(ledger)
         return ledger
-    place = find_ledger(source, schema, ledger)
+    place = sources.find_ledger(source, schema, ledger)
     if place == ":memory:":
         return Ledger.open(place)
     identity = Ledger.identity_at(place)
@@ -473,9 +464,11 @@ def open_charged_ledger(
         recognition.read_rows()
     opened = Ledger.open(place)
     recognition.note(opened)
-    path = source_path(source)
+    path = sources.source_path(source)
     if log and identity is None and path is not None:
-        AuditLog(log_path(opened)).write("table", table=path, dataset=schema.dataset, ledger=opened.identity)
+        AuditLog(sources.log_path(opened)).write(
+            "table", table=path, dataset=schema.dataset, ledger=opened.identity
+        )
     return opened
 
 
@@ -501,7 +494,5 @@ def _ledgers_beside(path: str | None) -> dict[str, str]:
                 with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                     content = json.loads(line)
                     if Path(content["table"]).name == table.name and isinstance(content["ledger"], str):
-                        ledgers[content["ledger"]] = str(
-                            log.with_name(log.name.removesuffix(_LOG) + ".ledger")
-                        )
+                        ledgers[content["ledger"]] = f"{log.parent / log.name.removesuffix(_LOG)}.ledger"
     return ledgers
