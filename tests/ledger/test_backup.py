@@ -21,7 +21,7 @@ from discreet.errors import (
     NotALedger,
     ParameterError,
 )
-from discreet.ledger import Ledger, _opening
+from discreet.ledger import Ledger, backup
 from discreet.privacy.promises import PureDP
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def test_a_record_that_went_two_ways_is_refused_from_where_they_part(
 def test_a_twin_that_does_not_look_for_what_would_be_forgotten_is_caught_by_the_check(
     ledger: Ledger, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_opening, "_check_earlier", lambda *_: None)
+    monkeypatch.setattr(backup, "_check_earlier", lambda *_: None)
     rows, _ = ledger.backup(tmp_path / "copy")
     ledger.charge(TENTH)
     # the totals of the backup would say less than the record of the ledger: the check says so
@@ -244,7 +244,7 @@ def test_a_file_that_appears_meanwhile_is_not_written_over(
     def late(transaction: Transaction) -> None:
         (tmp_path / "copy").write_text("somebody else's")
 
-    monkeypatch.setattr(_opening, "check_record", late)
+    monkeypatch.setattr(backup, "check_record", late)
     with pytest.raises(LedgerError, match="must be a file that does not exist yet"):
         ledger.backup(tmp_path / "copy")
     assert (tmp_path / "copy").read_text() == "somebody else's"
@@ -302,8 +302,8 @@ def test_a_backup_is_one_moment_while_others_charge(
                 time.sleep(0.001)
             copy_rows(*args, **kwargs)
 
-        copy_rows = _opening.copy_rows
-        monkeypatch.setattr(_opening, "copy_rows", copy_after_charge)
+        copy_rows = backup.copy_rows
+        monkeypatch.setattr(backup, "copy_rows", copy_after_charge)
         threads = [threading.Thread(target=charging, args=(name,)) for name in "ab"]
         for thread in threads:
             thread.start()

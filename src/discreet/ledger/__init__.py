@@ -1,7 +1,7 @@
 """The ledger of a data set: every charge, stored so that no crash, copy or race can lose it.
 
 ``_ledger`` has the public class :class:`Ledger`, ``_reading`` the part of it that reads, and ``_opening``
-creates, opens, backs up and restores it. ``_charges`` has the operations that write to it, under the limits
+creates and opens it; ``backup`` makes copies of it and restores them. ``_charges`` has the operations that write to it, under the limits
 of ``_caps``, which ``_allocations`` changes for owners and groups; ``_account`` says what they leave.
 ``records`` defines the rows of its record and reads charges back from them; ``_verification`` replays the
 record for ``Ledger.check``.

@@ -16,10 +16,11 @@ from discreet.ledger._charges import (
     check_texts,
     make_charge,
 )
-from discreet.ledger._opening import BindDataset, OpenDataset, back_up, make_caps, open_ledger, open_store
-from discreet.ledger._opening import restore as restore_backup
+from discreet.ledger._opening import BindDataset, OpenDataset, make_caps, open_ledger, open_store
 from discreet.ledger._reading import LedgerReader
 from discreet.ledger._store import unwrap
+from discreet.ledger.backup import back_up
+from discreet.ledger.backup import restore as restore_backup
 from discreet.ledger.records import (
     LogAnchor,
     find_anchor,

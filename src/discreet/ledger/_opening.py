@@ -1,23 +1,15 @@
-"""Creating, opening, backing up and restoring a ledger.
-
-A backup is a ledger in one SQLite file, whatever database it was made from. Restoring only adds rows: an
-existing ledger must be an earlier state of the same record, so that no charge is lost.
-"""
+"""Creating and opening a ledger, with the limits that are fixed then."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
-import warnings
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from discreet.errors import DiscreetWarning, LedgerError, LedgerTampered, ParameterError
+from discreet.errors import LedgerError, LedgerTampered
 from discreet.ledger._caps import Caps, Rule, read_caps, write_caps
 from discreet.ledger._sqlite import Memory, SqliteFile
-from discreet.ledger._verification import check_record
 from discreet.ledger.postgres_schema import is_postgres
 from discreet.ledger.records import (
     DATASET_MARK,
@@ -29,18 +21,13 @@ from discreet.ledger.records import (
     dataset_scope,
     missing_row_error,
 )
-from discreet.ledger.transaction import ReadSet
 from discreet.privacy.composition import Spending
 from discreet.privacy.receipt import canonical, product_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from discreet.ledger._store import Store
     from discreet.ledger.transaction import Transaction
     from discreet.privacy.promises import Promise
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,168 +177,3 @@ def _check_limit(name: str, given: Caps | None, fixed: dict[str, Any] | None) ->
             f"{'none' if caps is None else caps.description}, got {given.description}. Leave it out, or open "
             "another ledger."
         )
-
-
-def back_up(source: Store, path: str, timeout: float = 30.0) -> tuple[int, str]:
-    """Write a consistent copy of a ledger to a new file, check it, and return its head."""
-    copy = SqliteFile(path, timeout)
-    exists_error = LedgerError(
-        f"path of Ledger.backup must be a file that does not exist yet, and {copy.shown} does. "
-        "Choose another name: a backup never writes over an older one."
-    )
-    if Path(copy.url).exists():
-        raise exists_error
-    head = (0, "")
-
-    def fill(target: Transaction) -> None:
-        nonlocal head
-        with source.read() as transaction:
-            _, seq, digest = transaction.head()
-            copy_rows(transaction, target, after=0)
-        check_record(target)
-        head = seq, digest
-
-    if not copy.create(fill, source.secret()):
-        raise exists_error
-    return head
-
-
-def restore(backup: Store, to: Store, head: tuple[int, str] | None) -> None:
-    """Restore a backup to a place without a ledger, or with an earlier state of the same record."""
-    if not to.lasting:
-        raise ParameterError(
-            f"to of Ledger.restore must be a file or a URL, got {to.url!r}. A ledger in memory ends with its "
-            "process, and its charges with it."
-        )
-    if not backup.exists():
-        raise LedgerError(
-            f"backup of Ledger.restore must be a ledger, and there is none at {backup.shown}. "
-            "Give the file that Ledger.backup wrote."
-        )
-    with backup.read() as transaction:
-        try:
-            check_record(transaction)
-        except LedgerTampered as error:
-            raise LedgerTampered(
-                f"backup of Ledger.restore must be intact, and {backup.shown} is not: {error}"
-            ) from error
-        if head is not None:
-            _check_head(transaction, backup, *head)
-        key = _key(backup, to)
-        created = False
-        if not to.exists():
-
-            def fill(target: Transaction) -> None:
-                copy_rows(transaction, target, after=0)
-                check_record(target)
-
-            created = to.create(fill, key)
-        if not created:
-
-            def add(target: Transaction) -> None:
-                _check_earlier(transaction, target, backup, to)
-                copy_rows(transaction, target, after=target.head()[1])
-                check_record(target)
-
-            to.write(add)
-            if key is not None:
-                to.secret(key)
-
-
-def copy_rows(source: Transaction, target: Transaction, *, after: int) -> None:
-    """Copy all rows past number `after`, with answers, totals and marks, from a source to a target."""
-    identity, seq, _ = source.head()
-    for rows in _iter_chunks(source.record(after)):
-        for row in rows:
-            target.insert(row)
-            if row.seq == seq:
-                target.put_head(identity, row)
-            if '"type":"answer"' in row.body:
-                key = row.content["key"]
-                answer = source.answer(key)
-                if answer is not None:
-                    target.put_answer(key, answer)
-        target.flush()
-    for scope, (caps, spent) in source.totals().items():
-        target.put_total(scope, caps, spent)
-    payers = source.execute("SELECT question, owner, seq FROM questions WHERE seq > ?", after)
-    for chunk in _iter_chunks(payers):
-        target.preload([ReadSet(questions=tuple(question for question, _, _ in chunk))])
-        for question, owner, paid_seq in chunk:
-            target.put_paid(question, owner, paid_seq)
-        target.flush()
-    for mark, mark_seq in source.marks().items():
-        if mark_seq > after:
-            target.put_mark(mark, mark_seq)
-
-
-def _iter_chunks(entries: Iterable[T]) -> Iterator[list[T]]:
-    """Yield lists of a thousand entries, so that not all are held in memory."""
-    rest = iter(entries)
-    while chunk := list(itertools.islice(rest, 1000)):
-        yield chunk
-
-
-def _check_head(transaction: Transaction, backup: Store, seq: int, digest: str) -> None:
-    row = transaction.row(seq)
-    if row is not None and row.hash == digest:
-        return
-    _, last, _ = transaction.head()
-    lost = f"rows {last + 1} to {seq} are not in it" if row is None else f"its row {seq} is another"
-    raise LedgerError(
-        f"head of Ledger.restore must be a row of the backup {backup.shown}, and {lost}: charges would be "
-        "forgotten. Take a newer backup."
-    )
-
-
-def _check_earlier(transaction: Transaction, target: Transaction, backup: Store, to: Store) -> None:
-    """Raise LedgerError if the backup lacks rows of the target."""
-    identity, seq, _ = target.head()
-    if identity != transaction.head()[0]:
-        raise LedgerError(
-            f"to of Ledger.restore must be an earlier state of the ledger in {backup.shown}, and "
-            f"{to.shown} is another ledger: its rows 1 to {seq} would be forgotten. Choose another place."
-        )
-    shared = _count_shared_rows(transaction, target, seq)
-    if shared < seq:
-        raise LedgerError(
-            f"to of Ledger.restore must be an earlier state of the ledger in {backup.shown}, and rows "
-            f"{shared + 1} to {seq} of {to.shown} are not in the backup: these would be forgotten. Keep the "
-            "ledger as it is, or take a newer backup."
-        )
-
-
-def _count_shared_rows(one: Transaction, other: Transaction, most: int) -> int:
-    """Return the number of leading rows that two records share, by bisection.
-
-    Equal hashes at one row imply that all rows before it are equal.
-    """
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        first_row, second_row = one.row(middle), other.row(middle)
-        if first_row is not None and second_row is not None and first_row.hash == second_row.hash:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _key(backup: Store, to: Store) -> bytes | None:
-    """Return the backup's key under which questions are named; None if the backup has none."""
-    key = backup.known_secret()
-    existing = to.known_secret()
-    if key is not None and existing is not None and key != existing:
-        raise LedgerError(
-            f"the key beside {to.shown} must be the backup's, and is another. Put it out of the way if it "
-            "belongs to no ledger that is still used."
-        )
-    if key is None and existing is None:
-        warnings.warn(
-            f"There is no key beside {backup.shown}, so questions that were paid for before will not be "
-            "recognized and are charged again. Put the file that ends in .version-key there, and restore "
-            "once more before the ledger is used.",
-            DiscreetWarning,
-            stacklevel=4,
-        )
-    return key
