@@ -160,7 +160,9 @@ def test_every_command_exists_with_its_options(place: str, arguments: list[str])
 
 
 def test_there_are_commands_of_every_sort() -> None:
-    assert {arguments[0] for _, arguments in commands()} == {"init", "serve", "token", "ledger", "audit-log"}
+    assert {arguments[0] for _, arguments in commands()} == {
+        "init", "serve", "service", "token", "ledger", "audit-log",
+    }  # fmt: skip
     assert {place for place, _ in commands()} == {
         "run-the-service.md", "first-service.md", "discreet.service", "prometheus.yml", "Containerfile",
         "health check",

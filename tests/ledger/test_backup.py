@@ -322,6 +322,45 @@ def test_a_backup_is_one_moment_while_others_charge(
                 assert copy.head == head
 
 
+def test_a_first_charge_does_not_wait_for_a_backup(tmp_path: Path) -> None:
+    path = str(tmp_path / "ledger")
+    Ledger.open(path).close()
+    with Ledger.open(path) as ledger, backup.snapshot(ledger) as state:
+        for _ in range(2):  # each is a process that has not charged yet
+            with Ledger.open(path, timeout=0.05) as other:
+                other.charge(TENTH)
+        assert state.back_up(str(tmp_path / "copy")) == state.head == (1, state.identity)
+    with Ledger.open(path) as ledger:
+        ledger.check()
+        assert ledger.spent().charges == 2
+
+
+def test_rows_that_a_backup_would_add_are_counted_and_other_rows_refused(tmp_path: Path) -> None:
+    def missing(copy: str, place: str) -> int:
+        return backup.count_missing_rows(tmp_path / copy, tmp_path / place)
+
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        ledger.charge(TENTH)
+        ledger.backup(tmp_path / "early")
+        ledger.backup(tmp_path / "fork")
+        ledger.charge(TENTH)
+        ledger.backup(tmp_path / "late")
+    with Ledger.open(tmp_path / "fork") as fork:
+        fork.charge(TENTH, what="charged to the backup")
+        fork.charge(TENTH)
+    assert missing("late", "nowhere") == 3
+    assert missing("late", "ledger") == 0
+    assert missing("late", "early") == 1
+    assert missing("early", "ledger") == -1
+    with pytest.raises(LedgerError, match="from row 3 on"):
+        missing("late", "fork")
+    with pytest.raises(LedgerError, match=r"rows 3 to 3 of .* are not in the backup"):
+        missing("fork", "ledger")
+    Ledger.open(tmp_path / "another").close()
+    with pytest.raises(LedgerError, match="another ledger"):
+        missing("late", "another")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("at", ["row", "total"])
 def test_a_restore_that_is_killed_leaves_the_target_as_it_was(

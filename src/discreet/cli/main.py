@@ -27,6 +27,7 @@ from discreet.cli import (
     release,
     report,
     serve,
+    service,
     token,
     verify,
 )
@@ -77,6 +78,7 @@ app.command(cls=learn.Command)(learn.learn)
 app.command()(report.report)
 app.command()(verify.verify)
 app.command()(serve.serve)
+app.add_typer(service.app, name="service")
 app.add_typer(token.app, name="token")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(audit_log.app, name="audit-log")

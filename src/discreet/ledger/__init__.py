@@ -1,13 +1,12 @@
 """The ledger of a data set: every charge, stored so that no crash, copy or race can lose it.
 
 ``_ledger`` has the public class :class:`Ledger`, ``_reading`` the part of it that reads, and ``_opening``
-creates and opens it; ``backup`` makes copies of it and restores them. ``_charges`` has the operations that write to it, under the limits
-of ``_caps``, which ``_allocations`` changes for owners and groups; ``_account`` says what they leave.
-``records`` defines the rows of its record and reads charges back from them; ``_verification`` replays the
-record for ``Ledger.check``.
-``transaction`` buffers what one transaction reads and writes; ``_store`` is the interface to a database, and
-``_sqlite`` (with ``_journal``) and ``_postgres`` implement it. ``audit_log`` is the hash-chained log of
-events that is kept beside a ledger.
+creates and opens it; ``backup`` makes copies of it and restores them. ``_charges`` has the operations that
+write to it, under the limits of ``_caps``, which ``_allocations`` changes for owners and groups; ``_account``
+says what they leave. ``records`` defines the rows of its record and reads charges back from them;
+``_verification`` replays the record for ``Ledger.check``. ``transaction`` buffers what one transaction reads
+and writes; ``_store`` is the interface to a database, and ``_sqlite`` (with ``_journal``) and ``_postgres``
+implement it. ``audit_log`` is the hash-chained log of events that is kept beside a ledger.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from discreet.ledger._charges import (
 from discreet.ledger._opening import BindDataset, OpenDataset, make_caps, open_ledger, open_store
 from discreet.ledger._reading import LedgerReader
 from discreet.ledger._store import unwrap
-from discreet.ledger.backup import back_up
 from discreet.ledger.backup import restore as restore_backup
+from discreet.ledger.backup import snapshot
 from discreet.ledger.records import (
     LogAnchor,
     find_anchor,
@@ -433,7 +433,8 @@ class Ledger(LedgerReader):
         A copy that is charged instead of the ledger is a second budget for the same people: keep it to
         :meth:`restore` it and for nothing else.
         """
-        return back_up(self._store, os.fspath(path))
+        with snapshot(self) as state:
+            return state.back_up(os.fspath(path))
 
     @classmethod
     def restore(

@@ -195,6 +195,9 @@ class SqliteFile(PooledStore[_OpenFile]):
     def _begin_writing(self, connection: sqlite3.Connection) -> None:
         """Take the write lock, with a mark in the main file that says that it needs its journal."""
         connection.execute("BEGIN IMMEDIATE")
+        if self._mark is None:
+            # Where another process has marked the file, nobody need wait for those who read an earlier state.
+            self._mark = self._header()[1]
         while (mark := require_open(connection, self._mark, self._timeout)) is not None:
             self._mark = mark
             connection.execute("BEGIN IMMEDIATE")

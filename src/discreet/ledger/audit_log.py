@@ -15,8 +15,8 @@ import hashlib
 import json
 import os
 import platform
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from discreet.errors import SourceError
 from discreet.file_system import BINARY, lock_file
@@ -149,6 +149,20 @@ class AuditLog:
                 os.close(new)
         return old
 
+    @contextmanager
+    def snapshot(self) -> Iterator[LogSnapshot]:
+        """Return a context with the present files of the log; no line is added until its first release."""
+        assert self.path is not None
+        with ExitStack() as opened:
+            held = opened.enter_context(ExitStack())
+            held.enter_context(_open_locked(self.path))
+            files = {}
+            rotated = [path for path in rotated_files(self.path) if not path.samefile(self.path)]
+            for path in (*rotated, self.path):
+                file = opened.enter_context(path.open("rb"))
+                files[path.name.removeprefix(self.path.name)] = file, os.fstat(file.fileno()).st_size
+            yield LogSnapshot(files, held.close)
+
     def begin(self, **facts: Any) -> None:
         """Append the event "begin" with user name, machine and versions."""
         self.write("begin", who=_user_name(), versions=installed_versions(_LIBRARIES), **facts)
@@ -172,6 +186,36 @@ class AuditLog:
         """Write a copy of the whole log, earlier runs included, to a file."""
         content = b"".join(self._lines_in_memory) if self.path is None else self.path.read_bytes()
         target.write_bytes(content)
+
+
+class LogSnapshot(NamedTuple):
+    """Files of a log at one moment.
+
+    Attributes
+    ----------
+    files : mapping of str to (file, int)
+        Open files by what their names add to that of the log, oldest first, each with its size then.
+    release : callable
+        Function that lets other processes add lines again.
+    """
+
+    files: Mapping[str, tuple[BinaryIO, int]]
+    release: Callable[[], None]
+
+    def copy(self, path: Path) -> None:
+        """Write the lines of that moment to a log at another path, with its rotated files beside it."""
+        for suffix, (file, size) in self.files.items():
+            rest = size
+            with path.with_name(path.name + suffix).open("xb") as target:
+                while part := file.read(min(rest, 1 << 20)):
+                    target.write(part)
+                    rest -= len(part)
+
+
+def rotated_files(path: Path) -> list[Path]:
+    """Return the files beside a log that have its name and the number of a line, oldest first."""
+    names = (name for name in path.parent.glob(f"{path.name}.*") if name.suffix[1:].isdigit())
+    return sorted(names, key=lambda name: int(name.suffix[1:]))
 
 
 def _user_name() -> str:

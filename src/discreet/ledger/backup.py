@@ -6,47 +6,81 @@ existing ledger must be an earlier state of the same record, so that no charge i
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from discreet.errors import DiscreetWarning, LedgerError, LedgerTampered, ParameterError
+from discreet.ledger._opening import open_store
 from discreet.ledger._sqlite import SqliteFile
 from discreet.ledger._verification import check_record
 from discreet.ledger.transaction import ReadSet
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Iterator
 
+    from discreet.ledger import Ledger
     from discreet.ledger._store import Store
     from discreet.ledger.transaction import Transaction
 
 T = TypeVar("T")
+_TIMEOUT = 30.0  # seconds to wait for other writers
 
 
-def back_up(source: Store, path: str, timeout: float = 30.0) -> tuple[int, str]:
-    """Write a consistent copy of a ledger to a new file, check it, and return its head."""
-    copy = SqliteFile(path, timeout)
-    exists_error = LedgerError(
-        f"path of Ledger.backup must be a file that does not exist yet, and {copy.shown} does. "
-        "Choose another name: a backup never writes over an older one."
-    )
-    if Path(copy.url).exists():
-        raise exists_error
-    head = (0, "")
+class LedgerSnapshot:
+    """State of a ledger at one moment; a backup of it can be written while others go on charging.
 
-    def fill(target: Transaction) -> None:
-        nonlocal head
-        with source.read() as transaction:
-            _, seq, digest = transaction.head()
-            copy_rows(transaction, target, after=0)
-        check_record(target)
-        head = seq, digest
+    Parameters
+    ----------
+    store : Store
+        Store of the ledger.
+    transaction : Transaction
+        Transaction that reads one consistent state, from this moment on.
 
-    if not copy.create(fill, source.secret()):
-        raise exists_error
-    return head
+    Attributes
+    ----------
+    identity : str
+        Hash of the ledger's first row.
+    head : tuple of (int, str)
+        Number and hash of the last row.
+    """
+
+    def __init__(self, store: Store, transaction: Transaction) -> None:
+        self._store, self._transaction = store, transaction
+        # The first statement fixes the state that is read.
+        self.identity, rows, digest = transaction.head()
+        self.head = rows, digest
+
+    def back_up(self, path: str) -> tuple[int, str]:
+        """Write the copy to a new file, check it, and return its head."""
+        copy = SqliteFile(path, _TIMEOUT)
+        exists_error = LedgerError(
+            f"path of Ledger.backup must be a file that does not exist yet, and {copy.shown} does. "
+            "Choose another name: a backup never writes over an older one."
+        )
+        if Path(copy.url).exists():
+            raise exists_error
+
+        def fill(target: Transaction) -> None:
+            copy_rows(self._transaction, target, after=0)
+            check_record(target)
+
+        if not copy.create(fill, self._store.secret()):
+            raise exists_error
+        return self.head
+
+
+@contextlib.contextmanager
+def snapshot(ledger: Ledger) -> Iterator[LedgerSnapshot]:
+    """Return a context that holds the present state of a ledger while others go on charging."""
+    store = ledger._store
+    # The first charge of a process marks the file as open, and would wait for readers of an earlier state.
+    store.write(lambda _: None)
+    with store.read() as transaction:
+        yield LedgerSnapshot(store, transaction)
 
 
 def restore(backup: Store, to: Store, head: tuple[int, str] | None) -> None:
@@ -62,15 +96,7 @@ def restore(backup: Store, to: Store, head: tuple[int, str] | None) -> None:
             "Give the file that Ledger.backup wrote."
         )
     with backup.read() as transaction:
-        try:
-            check_record(transaction)
-        except LedgerTampered as error:
-            raise LedgerTampered(
-                f"backup of Ledger.restore must be intact, and {backup.shown} is not: {error}"
-            ) from error
-        if head is not None:
-            _check_head(transaction, backup, *head)
-        key = _key(backup, to)
+        key = _check_backup(transaction, backup, to, head)
         created = False
         if not to.exists():
 
@@ -89,6 +115,62 @@ def restore(backup: Store, to: Store, head: tuple[int, str] | None) -> None:
             to.write(add)
             if key is not None:
                 to.secret(key)
+
+
+def count_missing_rows(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> int:
+    """Return how many rows restoring a backup would add to the ledger at a place; change nothing.
+
+    Parameters
+    ----------
+    path : str or path
+        File that :meth:`Ledger.backup` wrote.
+    place : str or path
+        Path or URL of the ledger, which need not exist.
+
+    Returns
+    -------
+    int
+        Number of rows; 0 or less if the ledger has all rows of the backup.
+
+    Raises
+    ------
+    LedgerError
+        The ledger is another one or has other rows, or the backup is not intact.
+    """
+    with (
+        contextlib.closing(open_store(path, _TIMEOUT)) as backup,
+        contextlib.closing(open_store(place, _TIMEOUT)) as to,
+        backup.read() as transaction,
+    ):
+        _check_backup(transaction, backup, to, None)
+        _, rows, _ = transaction.head()
+        if not to.exists():
+            return rows
+        with to.read() as target:
+            _, present, _ = target.head()
+            if present <= rows:
+                _check_earlier(transaction, target, backup, to)
+            elif (shared := _count_shared_rows(transaction, target, rows)) < rows:
+                raise LedgerError(
+                    f"the ledger {to.shown} must be a state of the ledger in {backup.shown}, and differs "
+                    f"from it from row {shared + 1} on. Keep it as it is, and restore to another place."
+                )
+    return rows - present
+
+
+def _check_backup(
+    transaction: Transaction, backup: Store, to: Store, head: tuple[int, str] | None
+) -> bytes | None:
+    """Check that a backup is intact and has a row that was noted, and return its key."""
+    try:
+        check_record(transaction)
+    except LedgerTampered as error:
+        raise LedgerTampered(
+            f"backup of Ledger.restore must be intact, and {backup.shown} is not: {error}"
+        ) from error
+    if head is not None:
+        _check_head(transaction, backup, *head)
+    return _key(backup, to)
 
 
 def copy_rows(source: Transaction, target: Transaction, *, after: int) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from discreet.errors import SourceError
 from discreet.file_system import lock_file, unlock_file
-from discreet.ledger.audit_log import ROTATED, START, hash_line
+from discreet.ledger.audit_log import ROTATED, START, hash_line, rotated_files
 from discreet.ledger.records import LogAnchor
 
 if TYPE_CHECKING:
@@ -157,12 +157,6 @@ def log_identity(path: Path) -> str | None:
     with ExitStack() as opened:
         files = _open_files(path, opened)
         return _identity(files[-1]) if files else None
-
-
-def rotated_files(path: Path) -> list[Path]:
-    """Return the files beside a log that have its name and the number of a line, oldest first."""
-    names = (name for name in path.parent.glob(f"{path.name}.*") if name.suffix[1:].isdigit())
-    return sorted(names, key=lambda name: int(name.suffix[1:]))
 
 
 def missing_lines(path: Path) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
 
     import psycopg
 
-_FORMAT = 2
-_MARK = f"discreet access, format {_FORMAT}"
+FORMAT = 2
+"""Version of the tables; a change of them needs a new number and a step in ``server.upgrade``."""
+
+_KIND = "discreet access, format "
+_MARK = f"{_KIND}{FORMAT}"
 _TIMEOUT = 10.0  # seconds to wait for another writer, and for a server
 _SILENCE = 5000  # milliseconds after which PostgreSQL ends the transaction of a writer that vanished
 _TABLES = """
@@ -48,7 +52,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     expires REAL NOT NULL{rowid});
 CREATE TABLE IF NOT EXISTS stops (dataset TEXT PRIMARY KEY, who TEXT NOT NULL, since REAL NOT NULL);
 """
-_SQLITE_TABLES = _TABLES.format(version="", number="INTEGER PRIMARY KEY", bytes="BLOB", rowid="")
+SQLITE_TABLES = _TABLES.format(version="", number="INTEGER PRIMARY KEY", bytes="BLOB", rowid="")
 # SQLite numbers rows by itself, in the column rowid.
 _POSTGRES_TABLES = _TABLES.format(
     version=", version BIGINT NOT NULL",
@@ -76,9 +80,18 @@ class AccessDatabase(ABC):
     ----------
     shown : str
         Its address without secrets, for messages.
+    tables : tuple of str
+        Names of the tables; rows of later ones refer to rows of earlier ones.
+    keep_numbers : str
+        Words of an INSERT that gives the numbers of rows itself, as a copy does.
+    after_numbers : tuple of str
+        Statements after which the numbers of new rows follow those that were given.
     """
 
     shown: str
+    tables = tuple(re.findall(r"EXISTS (\w+)", _TABLES))
+    keep_numbers = ""
+    after_numbers: tuple[str, ...] = ()
 
     @abstractmethod
     def rows(self, statement: str, *values: object) -> Sequence[tuple[Any, ...]]:
@@ -108,18 +121,97 @@ class AccessDatabase(ABC):
             "full disk, or for another process that holds it."
         )
 
-    def _foreign(self, what: str) -> SourceError:
-        return SourceError(
-            f"access {self.shown!r} must be a store of tokens, and is {what}. Choose another place in the "
-            "configuration."
+
+def _foreign(shown: str, what: str) -> SourceError:
+    return SourceError(
+        f"access {shown!r} must be a store of tokens, and is {what}. Nothing was changed; choose another "
+        "place in the configuration."
+    )
+
+
+def check_format(key: str, shown: str, written: int, known: int) -> None:
+    """Refuse a store in a format that this version does not write, before anything in it is changed.
+
+    Parameters
+    ----------
+    key : str
+        Key of the configuration that names the store.
+    shown : str
+        Its address without secrets.
+    written, known : int
+        Format that the store has, and the one that this version writes.
+
+    Raises
+    ------
+    SourceError
+        The formats differ; the message says what to do.
+    """
+    if written < known:
+        raise SourceError(
+            f"{key} {shown!r} must have format {known}, and has {written}, that of an earlier version. "
+            "Nothing was changed; stop the service and run `discreet service upgrade`."
+        )
+    if written > known:
+        raise SourceError(
+            f"{key} {shown!r} must have format {known} or less, and has {written}, that of a later version. "
+            "Nothing was changed; install the version of discreet that wrote it, or a later one."
         )
 
-    def _check_format(self, written: object) -> None:
-        if written != _FORMAT:
-            raise SourceError(
-                f"access {self.shown!r} must have format {_FORMAT}, and has {written}: it was written by "
-                "another version. Use that one."
-            )
+
+def read_format(address: str | os.PathLike[str]) -> int | None:
+    """Return the format of an access store without changing it; None if there is none.
+
+    Raises
+    ------
+    SourceError
+        Something else is there, or it cannot be read.
+    """
+    text = os.fspath(address)
+    return _read_postgres_format(text) if is_postgres(text) else _read_sqlite_format(Path(text))
+
+
+def _read_sqlite_format(path: Path) -> int | None:
+    """Return the format in a file; None if there is no file, or none that was finished."""
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            return None
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            rows = file.execute("SELECT format FROM about").fetchall()
+    except OSError as problem:
+        raise SourceError(
+            f"access {str(path)!r} must be a file that can be read, and is not ({problem.strerror}). Choose "
+            "another place in the configuration."
+        ) from None
+    except sqlite3.Error:
+        raise _foreign(str(path), "something else") from None
+    # A process that was killed while it made the file left the table without its row.
+    return int(rows[0][0]) if rows else None
+
+
+def _read_postgres_format(url: str) -> int | None:
+    address = SchemaAddress.parse(url, default="access", where="access")
+    try:
+        with address.connect(_TIMEOUT) as connection:
+            mark = address.mark(connection)
+    except driver().Error as problem:
+        raise unreachable_error(address.shown, problem) from None
+    return None if mark is None else _parse_mark(address.shown, mark)
+
+
+def _parse_mark(shown: str, mark: str) -> int:
+    """Return the format in the mark of a schema, or refuse a schema that holds something else."""
+    number = mark.removeprefix(_KIND)
+    if not (mark.startswith(_KIND) and number.isdigit()):
+        raise _foreign(shown, mark or "something else")
+    return int(number)
+
+
+def unreachable_error(shown: str, problem: Exception) -> SourceError:
+    """Return the error for a database that does not answer, with the first line of the driver's message."""
+    return SourceError(
+        f"access {shown!r} must be a database that can be reached and written, and is not now "
+        f"({first_line(problem)}). Look at the server, and at access of the configuration."
+    )
 
 
 def open_access_database(address: str | os.PathLike[str]) -> AccessDatabase:
@@ -176,6 +268,9 @@ class _SqliteAccess(AccessDatabase):
 
     def _open_file(self) -> sqlite3.Connection:
         """Create the file and its tables where they are missing, and return the writing connection."""
+        written = _read_sqlite_format(self._path)
+        if written is not None:
+            check_format("access", self.shown, written, FORMAT)
         try:
             # With its mode before anything is in it; SQLite creates its helper files with the same mode.
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -186,18 +281,14 @@ class _SqliteAccess(AccessDatabase):
             ) from None
         connection = self._connect()
         try:
-            connection.executescript(_SQLITE_TABLES)
+            connection.executescript(SQLITE_TABLES)
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
                 if connection.execute("SELECT count(*) FROM about").fetchone()[0] == 0:
-                    connection.execute("INSERT INTO about VALUES (?, 0)", (_FORMAT,))
-            self._check_format(connection.execute("SELECT format FROM about").fetchone()[0])
+                    connection.execute("INSERT INTO about VALUES (?, 0)", (FORMAT,))
         except sqlite3.DatabaseError:
             connection.close()
-            raise self._foreign("something else") from None
-        except SourceError:
-            connection.close()
-            raise
+            raise self._unwritable() from None
         return connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -225,6 +316,11 @@ class _SqliteAccess(AccessDatabase):
 class _PostgresAccess(AccessDatabase):
     """A schema of its own, with one connection for reading and one for writing, opened again if they end."""
 
+    keep_numbers = "OVERRIDING SYSTEM VALUE "
+    after_numbers = (
+        "SELECT setval(pg_get_serial_sequence('tokens', 'id'), (SELECT coalesce(max(id), 1) FROM tokens))",
+    )
+
     def __init__(self, url: str) -> None:
         self._address = SchemaAddress.parse(url, default="access", where="access")
         self.shown = self._address.shown
@@ -242,11 +338,11 @@ class _PostgresAccess(AccessDatabase):
                 mark = self._address.mark(connection)
                 if mark is None:
                     self._address.create(connection, _MARK, _POSTGRES_TABLES)
-                    connection.execute("INSERT INTO about VALUES (%s, 0, 0)", (_FORMAT,))
-                elif mark != _MARK:
-                    raise self._foreign(mark or "something else")
+                    connection.execute("INSERT INTO about VALUES (%s, 0, 0)", (FORMAT,))
+                else:
+                    check_format("access", self.shown, _parse_mark(self.shown, mark), FORMAT)
         except self._psycopg.Error as problem:
-            raise self._unreachable(problem) from None
+            raise unreachable_error(self.shown, problem) from None
 
     def rows(self, statement: str, *values: object) -> Sequence[tuple[Any, ...]]:
         """Return the rows of a SELECT, over a new connection if the server ended the one before."""
@@ -264,7 +360,7 @@ class _PostgresAccess(AccessDatabase):
                 self._reader = self._address.connect(_TIMEOUT, autocommit=True)
                 return self._reader.execute(with_placeholders(statement), values).fetchall()
             except self._psycopg.Error as problem:
-                raise self._unreachable(problem) from None
+                raise unreachable_error(self.shown, problem) from None
 
     def version(self) -> object:
         return self.rows("SELECT version FROM about")[0][0]
@@ -300,14 +396,8 @@ class _PostgresAccess(AccessDatabase):
             self._writer.execute(f"SET idle_in_transaction_session_timeout = {_SILENCE}".encode())
             self._writer.execute(count)
         except self._psycopg.Error as problem:
-            raise self._unreachable(problem) from None
+            raise unreachable_error(self.shown, problem) from None
         return self._writer
-
-    def _unreachable(self, problem: Exception) -> SourceError:
-        return SourceError(
-            f"access {self.shown!r} must be a database that can be reached and written, and is not now "
-            f"({first_line(problem)}). Look at the server, and at access of the configuration."
-        )
 
     def close(self) -> None:
         with self._write_lock, self._lock:

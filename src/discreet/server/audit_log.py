@@ -24,22 +24,23 @@ from discreet.errors import (
     ParameterError,
     SourceError,
 )
-from discreet.ledger.audit_log import ROTATED, AuditLog
+from discreet.ledger.audit_log import ROTATED, AuditLog, rotated_files
 from discreet.ledger.log_verification import (
     check_log,
     log_identity,
     missing_lines,
     read_last_lines,
-    rotated_files,
     verify_log,
 )
 from discreet.privacy.receipt import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from discreet.ledger import Ledger
+    from discreet.ledger.audit_log import LogSnapshot
     from discreet.ledger.records import LogAnchor
     from discreet.privacy import Receipt
 
@@ -388,6 +389,10 @@ class ServiceLog:
         assert last is not None
         for ledger in ledgers:
             ledger.anchor_log(last)
+
+    def snapshot(self) -> AbstractContextManager[LogSnapshot]:
+        """Return a context with the present files of the log; no line is added until its first release."""
+        return self._log.snapshot()
 
     def rotate(self) -> Path | None:
         """Begin a new file of the log; return where the old one is now, or None if it had no line."""

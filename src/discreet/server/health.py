@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ipaddress
+import socket
 import ssl
 import threading
 import time
@@ -59,6 +60,31 @@ def probe(config: Config) -> None:
             f"The service must be ready, and is not (status {status}). A ledger or an engine does not "
             "answer: see its log."
         )
+
+
+def require_stopped(config: Config) -> None:
+    """Refuse to go on while something listens at the address of a service.
+
+    Parameters
+    ----------
+    config : Config
+        Configuration of the service; with port 0, which is another one at every start, nothing is known.
+
+    Raises
+    ------
+    ParameterError
+        The service runs.
+    """
+    if config.port == 0:
+        return
+    try:
+        socket.create_connection((_local_address(config.host), config.port), timeout=_SECONDS).close()
+    except OSError:
+        return
+    raise ParameterError(
+        f"The service must be stopped first, and something listens at {config.listen}. Stop it, and start it "
+        "again afterwards."
+    )
 
 
 def _connection(config: Config) -> http.client.HTTPConnection:

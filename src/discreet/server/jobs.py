@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from discreet.errors import KeyReused, SourceError
 from discreet.noise import Stream
+from discreet.server.access_database import check_format
 from discreet.server.errors import TOO_MANY_JOBS, ApiException
 
 if TYPE_CHECKING:
@@ -29,13 +30,16 @@ OPEN: tuple[State, ...] = ("waiting", "running", "canceling")
 
 _MOST_OPEN = 8  # jobs of one caller that wait or run
 _KEPT = 20  # jobs of one caller on one data set that are kept, with their answers
+FORMAT = 1
+"""Version of the tables; a change of them needs a new number and a step in ``server.upgrade``."""
+
 _TABLES = """
-CREATE TABLE IF NOT EXISTS jobs (
+CREATE TABLE jobs (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, dataset TEXT NOT NULL, caller TEXT NOT NULL,
     kind TEXT NOT NULL, question TEXT NOT NULL, request_key TEXT, request_digest BLOB,
     process INTEGER NOT NULL, state TEXT NOT NULL, done INTEGER NOT NULL, planned INTEGER,
     created REAL NOT NULL, ended REAL, error TEXT, answer BLOB);
-CREATE INDEX IF NOT EXISTS of_caller ON jobs (caller, dataset);
+CREATE INDEX of_caller ON jobs (caller, dataset);
 """
 _COLUMNS = "id, dataset, kind, question, state, done, planned, created, ended, error"
 _UNENDED = "state IN ('waiting', 'running', 'canceling')"
@@ -97,15 +101,28 @@ class JobStore:
         """Open the file, and create it if it does not exist."""
         self.path = Path(path)
         self._lock = threading.Lock()
+        written = read_format(self.path)
+        if written is not None:
+            check_format("jobs", str(self.path), written, FORMAT)
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             # No job is lost that matters: after a power failure its answers are still in the ledger.
             self._connection.executescript(
-                "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=10000;" + _TABLES
+                "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=10000;"
             )
         except (OSError, sqlite3.Error):
             raise self._unusable() from None
+        if written is None:
+            self._create()
+
+    def _create(self) -> None:
+        """Create the tables, unless another process just did."""
+        with self._transaction() as cursor:
+            if not cursor.execute("PRAGMA user_version").fetchone()[0]:
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    cursor.execute(statement)
+                cursor.execute(f"PRAGMA user_version = {FORMAT}")
 
     def create(
         self, dataset: str, caller: str, kind: str, question: str, *, key: str | None, digest: bytes
@@ -278,6 +295,34 @@ class JobStore:
         with contextlib.suppress(SourceError), self._transaction() as cursor:
             self._interrupt(cursor, "process = ?", os.getpid())
         self._connection.close()
+
+
+def read_format(path: Path) -> int | None:
+    """Return the format of a file of jobs without changing it; None if there is none.
+
+    The first version of the tables had no number: it is format 0.
+
+    Raises
+    ------
+    SourceError
+        Something else is there.
+    """
+    if not path.exists() or path.stat().st_size == 0:
+        return None
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            ((written,),) = file.execute("PRAGMA user_version").fetchall()
+            names = {name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.Error:
+        names, written = {""}, 0
+    if not names and not written:
+        return None  # a process that was killed before it made the tables
+    if "jobs" not in names:
+        raise SourceError(
+            f"jobs {str(path)!r} must be a file of jobs, and is something else. Nothing was changed; move it "
+            "away."
+        )
+    return int(written)
 
 
 def _is_alive(process: int) -> bool:

@@ -1,0 +1,273 @@
+"""Restoring a service from a backup: what is missing is put back, and nothing is set back.
+
+A ledger gets the rows that it lacks and keeps those that it has; an audit log or a store that is there is
+kept. Everything is checked before the first file is written.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import LedgerTampered, ParameterError, SourceError
+from discreet.file_system import sync_to_disk
+from discreet.ledger import Ledger
+from discreet.ledger.audit_log import rotated_files
+from discreet.ledger.backup import count_missing_rows
+from discreet.ledger.log_verification import verify_log
+from discreet.ledger.postgres_schema import is_postgres
+from discreet.server import access_database, jobs
+from discreet.server.access import AccessStore
+from discreet.server.access_copy import fill_access
+from discreet.server.audit_log import ServiceLog
+from discreet.server.backup import ACCESS, JOBS, LOG, LedgerCopy, Manifest
+from discreet.tables.temporary import temporary_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from discreet.server.config import Config
+
+__all__ = ["Restored", "restore_service"]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did.
+
+    Attributes
+    ----------
+    ledgers : dict of str to int
+        Number of rows that the ledger of each data set got from the backup; 0 where it had them all.
+    log, access, jobs : bool
+        Whether the audit log and the two stores were put back; False where they were there, or where the
+        backup has none.
+    revoked : list of str
+        Changes since the backup that the audit log knows, and that were made again: what was revoked,
+        withdrawn or stopped.
+    """
+
+    ledgers: dict[str, int]
+    log: bool
+    access: bool
+    jobs: bool
+    revoked: list[str]
+
+
+def restore_service(folder: Path, config: Config, *, by: str, digest: str | None = None) -> Restored:
+    """Restore what a service lacks from a backup.
+
+    Parameters
+    ----------
+    folder : path
+        Folder that :func:`~discreet.server.backup.back_up_service` wrote.
+    config : Config
+        Configuration of the service, which must not run; it says where everything belongs.
+    by : str
+        Name of who does this, for the audit log.
+    digest : str, optional
+        SHA-256 of the manifest that was kept elsewhere; another backup is refused. None compares nothing.
+
+    Raises
+    ------
+    DiscreetError
+        Nothing was restored, and the message says why: the backup is damaged, or a ledger or log has rows or
+        lines that are not in the backup and that no later state of it could have.
+
+    Privacy
+    -------
+    No charge is forgotten: a ledger is missing, or an earlier or later state of the one in the backup, and an
+    audit log that is there must name no row that the restored ledger lacks.
+    """
+    manifest = Manifest.load(folder)
+    if digest is not None and digest != manifest.digest:
+        raise SourceError(
+            f"the manifest of {str(folder)!r} must have the SHA-256 {digest}, and has {manifest.digest}: "
+            "this is another backup. Nothing was restored."
+        )
+    _check_formats(manifest)
+    ledgers = _match(manifest, config)
+    missing = {address: count_missing_rows(folder / copy.file, address) for address, copy in ledgers.items()}
+    log_is_there = _check_log(folder, manifest, config, ledgers, missing)
+    # Nothing was written so far.
+    try:
+        if not log_is_there:
+            _copy_log(folder, config)
+        restored_jobs = manifest.jobs_format is not None and not config.jobs.exists()
+        if restored_jobs:
+            _copy_file(folder / JOBS, config.jobs)
+    except OSError as problem:
+        raise SourceError(
+            f"the folder of {str(config.audit_log)!r} must be one that can be written, and is not "
+            f"({problem.strerror}). Make room, and restore again: what is there already is kept."
+        ) from None
+    for address, copy in ledgers.items():
+        if missing[address] > 0:
+            Ledger.restore(folder / copy.file, address).close()
+    revoked = None if manifest.access_format is None else _restore_access(folder / ACCESS, manifest, config)
+    _compare(config, ledgers, {address: address for address in ledgers})
+    ServiceLog(config.audit_log).write("restored", who=by, backup=manifest.digest, made=manifest.created)
+    rows = {
+        name: max(0, missing[entry.ledger])
+        for name, entry in config.datasets.items()
+        if entry.ledger in missing
+    }
+    restored_log = not log_is_there and manifest.log_lines > 0
+    return Restored(rows, restored_log, revoked is not None, restored_jobs, revoked or [])
+
+
+def _compare(config: Config, ledgers: Mapping[str, LedgerCopy], places: Mapping[str, str | Path]) -> None:
+    """Check the audit log against ledgers, each at the place where it is read."""
+    log = ServiceLog(config.audit_log)
+    for address, copy in ledgers.items():
+        with Ledger.open(places[address]) as ledger:
+            for name in copy.datasets:
+                if name in config.datasets:
+                    log.compare(name, ledger)
+
+
+def _check_formats(manifest: Manifest) -> None:
+    """Refuse a backup whose stores have another format than this version writes."""
+    stores = {
+        "access": (manifest.access_format, access_database.FORMAT),
+        "jobs": (manifest.jobs_format, jobs.FORMAT),
+    }
+    for key, (written, known) in stores.items():
+        if written not in (None, known):
+            raise SourceError(
+                f"{key} of the backup must have format {known}, and has {written}. Nothing was restored; "
+                f"restore with discreet {manifest.version}, which wrote it, then upgrade."
+            )
+
+
+def _match(manifest: Manifest, config: Config) -> dict[str, LedgerCopy]:
+    """Return the copy of each ledger that the configuration names, by its address there."""
+    copies = {name: copy for copy in manifest.ledgers for name in copy.datasets}
+    found: dict[str, LedgerCopy] = {}
+    places: dict[str, str] = {}
+    for name, entry in config.datasets.items():
+        copy = copies.get(name)
+        if copy is None:
+            continue
+        if (
+            found.setdefault(entry.ledger, copy) != copy
+            or places.setdefault(copy.file, entry.ledger) != entry.ledger
+        ):
+            raise ParameterError(
+                f"ledger of datasets.{name} in the configuration must be shared with the same data sets as "
+                f"in the backup, {', '.join(copy.datasets)}, and is not: budgets would be counted twice or "
+                "lost. Restore with the configuration in the backup."
+            )
+        _check_single(copy, entry.ledger)
+    if not found:
+        raise ParameterError(
+            f"datasets of the configuration must have one of those in the backup, {', '.join(copies)}, and "
+            "have none. Name another configuration, or another backup."
+        )
+    return found
+
+
+def _check_single(copy: LedgerCopy, address: str) -> None:
+    """Refuse to make a second ledger while the one that was backed up is still at its place."""
+    if "://" in copy.place or is_postgres(address) or Path(copy.place) == Path(address):
+        return
+    if Path(copy.place).exists() and Ledger.identity_at(copy.place) == copy.identity:
+        raise ParameterError(
+            f"the ledger must not be at two places, and {copy.place!r}, of which the backup has a copy, is "
+            f"still there beside {address!r}: its budget could be spent twice. Move it to the new place, or "
+            "name the old one in the configuration."
+        )
+
+
+def _check_log(
+    folder: Path,
+    manifest: Manifest,
+    config: Config,
+    ledgers: Mapping[str, LedgerCopy],
+    missing: Mapping[str, int],
+) -> bool:
+    """Return whether there is an audit log, which must then go on from the one in the backup."""
+    path = config.audit_log
+    if not path.exists() and not rotated_files(path):
+        return False
+    hashes: list[str] = []
+
+    def note(line: dict[str, Any]) -> None:
+        if line["seq"] == manifest.log_lines:
+            hashes.append(line["hash"])
+
+    verify_log(path, whole=True, on_line=note)
+    if manifest.log_lines and hashes != [manifest.log_hash]:
+        raise LedgerTampered(
+            f"audit_log {str(path)!r} must have line {manifest.log_lines}, the last one in the backup, or "
+            "not be there, and has not: it is an earlier state of the log, or another one. Nothing was "
+            "restored; move it away, and restore again."
+        )
+    places = {
+        address: folder / copy.file if missing[address] > 0 else address for address, copy in ledgers.items()
+    }
+    _compare(config, ledgers, places)
+    return True
+
+
+def _copy_log(folder: Path, config: Config) -> None:
+    """Put the files of the audit log back, the newest last."""
+    source = folder / LOG
+    if source.exists():
+        for path in (*rotated_files(source), source):
+            _copy_file(path, config.audit_log.with_name(config.audit_log.name + path.name.removeprefix(LOG)))
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """Copy a file, complete or not at all, with mode 0600."""
+    draft = target.with_name(f".{target.name}.restored")
+    shutil.copyfile(source, draft)
+    draft.chmod(0o600)
+    sync_to_disk(draft)
+    draft.rename(target)
+    sync_to_disk(target.parent)
+
+
+def _restore_access(copy: Path, manifest: Manifest, config: Config) -> list[str] | None:
+    """Restore an access store that has no rows; return what was restricted again, or None if it has some.
+
+    What the audit log says was revoked, withdrawn or stopped after the backup is so before the store is
+    filled, so that at no moment a token is valid again of which this is known.
+    """
+    with temporary_folder() as folder:
+        draft = folder / ACCESS
+        fill_access(copy, str(draft))
+        done = _restrict(draft, manifest, config)
+        return done if fill_access(draft, config.access) else None
+
+
+def _restrict(draft: Path, manifest: Manifest, config: Config) -> list[str]:
+    """Repeat the restrictions in the audit log that are later than the backup, and return them in words."""
+    changes: list[dict[str, Any]] = []
+
+    def note(line: dict[str, Any]) -> None:
+        if line["seq"] > manifest.log_lines and line["event"] in _RESTRICTIONS:
+            changes.append(line)
+
+    verify_log(config.audit_log, whole=True, on_line=note)
+    done = []
+    with closing(AccessStore(draft)) as access:
+        known = {token.name for token in access.tokens()}
+        for line in changes:
+            event, name, dataset = line["event"], line.get("name", ""), str(line.get("dataset"))
+            if event == "stop":
+                access.stop(dataset, line["who"])
+                done.append(f"{dataset} was stopped")
+            elif event == "withdrawn":
+                access.withdraw(name, dataset)
+                done.append(f"the role of {name} on {dataset} was withdrawn")
+            elif name in known:
+                access.revoke(name, line["at"])
+                done.append(f"the token of {name} was revoked or replaced")
+    return done
+
+
+_RESTRICTIONS = ("stop", "withdrawn", "token revoked", "token rotated")
