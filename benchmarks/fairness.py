@@ -1,9 +1,10 @@
 """How long 64 analysts wait while one more sends the heaviest questions that a service allows.
 
 The others ask counts that nobody asked before, sixteen of them on each of four data sets, one after the other
-and as fast as they are answered. In turns they are alone and beside one hostile analyst, who keeps 16
-requests open: 64 long expressions each, previews of them, tables of 60,000 cells, or models. Afterwards every
-answer must be in its ledger, charged once, and within the limit.
+and as fast as they are answered. In slices of a few seconds they are alone and beside one hostile analyst in
+turn, so that other work on the machine delays both alike. The hostile one keeps 16 requests open: 64 long
+expressions each, previews of them, tables of 60,000 cells, or models. Afterwards every answer must be in its
+ledger, charged once, and within the limit.
 """
 
 from __future__ import annotations
@@ -127,9 +128,9 @@ def towns(folder: Path, url: str | None) -> dict[str, dict[str, Any]]:
 
 
 def compare(
-    folder: Path, seconds: float, url: str | None, attacks: list[str], result: dict[str, Any]
+    folder: Path, slices: list[float], url: str | None, attacks: list[str], result: dict[str, Any]
 ) -> Iterator[None]:
-    """Measure the others alone and beside each attack, in turns within one run of the service.
+    """Measure the others alone and beside each attack, in slices that take turns.
 
     Yields after each attack, for saving, and once more when all answers were found in the ledgers: a result
     without "charges" was not checked.
@@ -160,12 +161,13 @@ def compare(
             ]
 
         for attack in attacks:
-            alone, beside = crowds(), crowds()
-            asked(alone, seconds)
+            alone, beside, statuses = crowds(), crowds(), []
             with ProcessPoolExecutor(1) as apart:  # its client must not slow down those of the others
-                hostile = apart.submit(attacked, service.port, eve, attack, seconds)
-                asked(beside, seconds)
-                statuses = hostile.result()
+                for seconds in slices:
+                    asked(alone, seconds)
+                    hostile = apart.submit(attacked, service.port, eve, attack, seconds)
+                    asked(beside, seconds)
+                    statuses += hostile.result()
             for i, name in enumerate(DATASETS):
                 spoken = [*alone[i].exchanges, *beside[i].exchanges]
                 said[name] += [replace(one, analyst=one.analyst + SHARE * i) for one in spoken]
@@ -188,11 +190,16 @@ def compare(
     yield
 
 
-def main(seconds: float, attacks: list[str], stores: list[str]) -> None:
+def main(
+    seconds: float = 60.0,
+    attacks: list[str] | None = None,
+    stores: tuple[str, ...] = STORES,
+    slice_seconds: float = 20.0,
+) -> None:
     """Measure both stores, and save after each attack: a run that is stopped keeps what it measured."""
     result: dict[str, Any] = {
         "analysts": SHARE * len(DATASETS), "datasets": len(DATASETS), "seconds": seconds, "open": OPEN,
-        "load": os.getloadavg()[0],
+        "slice_seconds": slice_seconds, "load": os.getloadavg()[0],
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         for name in stores:
@@ -202,14 +209,16 @@ def main(seconds: float, attacks: list[str], stores: list[str]) -> None:
             if name == "postgresql":
                 url = stack.enter_context(stack.enter_context(running_server()).database())
             result[name] = {}
-            for _ in compare(place, seconds, url, attacks, result[name]):
+            slices = [slice_seconds] * max(1, round(seconds / slice_seconds))
+            for _ in compare(place, slices, url, attacks or list(ATTACKS), result[name]):
                 save("fairness", result)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--attacks", nargs="*", default=list(ATTACKS))
+    parser.add_argument("--slice", type=float, default=20.0)
+    parser.add_argument("--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS))
     parser.add_argument("--stores", nargs="*", choices=STORES, default=STORES)
     options = parser.parse_args()
-    main(options.seconds, options.attacks, options.stores)
+    main(options.seconds, options.attacks, tuple(options.stores), options.slice)
