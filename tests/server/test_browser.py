@@ -261,11 +261,13 @@ def test_a_curator_lets_somebody_in_attacks_stops_and_starts_again(
     service.ask({"kind": "sentence", "text": "count where age > 40", "privacy": {"kind": "zcdp", "rho": 0.1}})
     enter(page, service, "cura")
     assert page.run("location.pathname") == "/datasets/town/curator"
-    page.write("#token-name", "zoe")
+    page.follow(".subplaces li:nth-child(2) a")
+    page.write("#token-names", "zoe")
     page.follow("button[value=create]")
     token = page.text("#fresh-token")
     assert page.run("document.querySelector('button.copy').hidden") is False
     service.backend.attack(patience=600)
+    page.follow(".subplaces li:first-child a")
     page.follow("form[action='/datasets/town/curator/attack'] button")
     assert "An attacker who knows everything" in page.text(".lead + .lead")
     with pytest.raises(RuntimeError, match="cannot be clicked"):
@@ -359,6 +361,7 @@ def test_every_page_fits_narrow_and_wide_screens_and_can_be_read_light_and_dark(
         "/datasets/town/jobs",
         *(f"/datasets/town/jobs/{one}" for one in jobs),
         "/datasets/town/curator/analysts/ana",
+        "/datasets/town/curator/people",
         "/datasets/town/curator",
     ]
     enter(page, service, "ana")

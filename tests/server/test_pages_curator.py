@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import threading
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,21 @@ import pytest
 from discreet.audit.reconstruction import Reconstructor
 from discreet.server.pages import curator as curator_pages
 from discreet.server.pages.curator import attack_view
+from tests.server.conftest import configured, lines_of
 from tests.server.markup import Element, Visitor, owes_nothing, read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
     from tests.server.conftest import RunningService
 
 ASKED = {"kind": "sentence", "text": "count where age > 40", "privacy": {"kind": "zcdp", "rho": 0.5}}
+
+
+PEOPLE = "/datasets/town/curator/people"
+PAGES = ("/datasets/town/curator", PEOPLE, "/datasets/town/curator/analysts/ben")
 
 
 def order(visitor: Visitor, **fields: str) -> Element:
@@ -25,16 +35,19 @@ def order(visitor: Visitor, **fields: str) -> Element:
     return read(response.text) if response.text else Element("", {})
 
 
+def valid_tokens(service: RunningService) -> list[dict[str, Any]]:
+    """Return the tokens that open something; those of a refused order are revoked."""
+    return [token for token in service.backend.tokens() if token["state"] == "valid"]
+
+
 def test_analysts_see_nothing_of_the_curators(service: RunningService) -> None:
     analyst = Visitor(service)
-    pages = [
-        analyst.client.get(path) for path in ("/datasets/town/curator", "/datasets/town/curator/analysts/ben")
-    ]
+    pages = [analyst.client.get(path) for path in PAGES]
     pages += [
         analyst.client.post(
             f"/datasets/town/curator/{what}", data={"csrf": analyst.csrf(), "stopped": "yes", "name": "eve"}
         )
-        for what in ("stop", "attack", "check", "tokens")
+        for what in ("stop", "attack", "check", "tokens", "allocations")
     ]
     assert {page.status_code for page in pages} == {403}
     assert len({page.text for page in pages}) == 1
@@ -52,15 +65,124 @@ def test_analysts_see_nothing_of_the_curators(service: RunningService) -> None:
 
 def test_a_new_token_is_shown_once_and_opens_the_door(service: RunningService) -> None:
     curator = Visitor(service, "cura")
-    page = order(curator, action="create", name="zoe", scope="analyst", days="30", limit="0.25")
+    page = order(curator, action="create", names="zoe", days="30", limit="0.25")
     token = page.one(id="fresh-token").text
     assert token.startswith("dsc_")
     owes_nothing(page)
-    assert token not in curator.client.get("/datasets/town/curator").text
+    assert token not in curator.client.get(PEOPLE).text
     service.tokens["zoe"] = token
     zoe = Visitor(service, "zoe")
     assert "ρ = 0.25" in zoe.get("/datasets/town").one("details", class_="amounts").text
     assert zoe.client.get("/datasets/town/curator").status_code == 403
+
+
+def test_tokens_for_many_names_are_shown_together_or_downloaded_and_kept_nowhere(
+    service: RunningService,
+) -> None:
+    curator = Visitor(service, "cura")
+    page = order(curator, action="create", names="zoe\n\n yan \n", days="30", limit="0.5")
+    owes_nothing(page)
+    made = dict(line.split(",") for line in page.one(id="fresh-token").text.splitlines())
+    assert list(made) == ["zoe", "yan"]
+    fields = {"csrf": curator.csrf(), "action": "download", "names": "xia\nwim", "days": "30"}
+    file = curator.client.post("/datasets/town/curator/tokens", data=fields)
+    assert file.headers["content-disposition"] == 'attachment; filename="tokens.csv"'
+    head, *rows = csv.reader(file.text.splitlines())
+    assert head == ["name", "token"]
+    made |= dict(rows)
+    for name, token in made.items():
+        service.tokens[name] = token
+        assert Visitor(service, name).client.get("/datasets/town").status_code == 200
+        assert token not in curator.client.get(PEOPLE).text
+    limits = {one["name"]: one["limit"] for one in service.backend.list_allocations()["analysts"]}
+    assert limits["zoe"]["rho"] == limits["yan"]["rho"] == 0.5
+
+
+def allocate(visitor: Visitor, **fields: str) -> httpx.Response:
+    """Order something about limits and groups."""
+    return visitor.client.post("/datasets/town/curator/allocations", data={"csrf": visitor.csrf(), **fields})
+
+
+def test_limits_and_groups_are_changed_and_recorded(service: RunningService) -> None:
+    curator = Visitor(service, "cura")
+    owes_nothing(curator.get(PEOPLE))
+    assert allocate(curator, action="join", name="ana", group="north").headers["location"].startswith(PEOPLE)
+    assert allocate(curator, action="limit", whom="group:north", amount="0.25").status_code == 303
+    assert allocate(curator, action="limit", whom="analyst:ana", amount="0.75").status_code == 303
+    page = curator.get(f"{PEOPLE}?done=limit")
+    owes_nothing(page)
+    assert "The limit was changed." in page.one("p", role="status").text
+    rows = {row.one("th").text: row.text for row in page.all("tr", role="row") if list(row.all("td"))}
+    assert "ρ = 0.25" in rows["north"]
+    assert "ana" in rows["north"]
+    assert "ρ = 0.75" in rows["ana"]
+    assert service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 0.5}}).status_code == 409
+    assert allocate(curator, action="leave", name="ana").status_code == 303
+    assert service.ask({**ASKED, "privacy": {"kind": "zcdp", "rho": 0.5}}).status_code == 200
+    assert allocate(curator, action="no-limit", whom="analyst:ana").status_code == 303
+    events = [line["event"] for line in lines_of(service.folder / "audit.jsonl")]
+    assert (events.count("limit set"), events.count("group set")) == (3, 2)
+    assert service.backend.check()["intact"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"action": "limit", "whom": "analyst:ana", "amount": ""}, "a number above 0"),
+        ({"action": "limit", "whom": "analyst:ana", "amount": "nan"}, "a number above 0"),
+        ({"action": "limit", "whom": "king:ana", "amount": "1"}, "of an analyst or a group"),
+        ({"action": "limit", "whom": "analyst:", "amount": "1"}, "printable"),
+        ({"action": "join", "name": "ana", "group": ""}, "printable"),
+        ({"action": "join", "name": "ana", "group": "total"}, "must not be"),
+    ],
+)
+def test_a_limit_or_group_that_cannot_be_set_says_why_and_changes_nothing(
+    shared_service: RunningService, fields: dict[str, str], words: str
+) -> None:
+    before = shared_service.backend.list_allocations()
+    curator = Visitor(shared_service, "cura")
+    response = allocate(curator, **fields)
+    assert response.status_code == 422
+    page = read(response.text)
+    assert words in page.one("div", class_="note", role="alert").text
+    owes_nothing(page)
+    foreign = curator.client.post("/datasets/town/curator/allocations", data={**fields, "csrf": "wrong"})
+    assert foreign.status_code == 403
+    assert shared_service.backend.list_allocations() == before
+
+
+def test_an_operator_sees_what_a_configuration_changes_before_it_does(
+    start: Callable[..., RunningService],
+) -> None:
+    service = start()
+    service.whole.config_file = configured(service.folder)
+    service.client("opal")
+    operator = Visitor(service, "opal")
+    page = operator.get("/")
+    owes_nothing(page)
+    assert "none is missing" in read(operator.send(page, "/reload#reload", do="check").text).text
+    village = {"table": "town.csv", "schema": "village.schema.yaml", "ledger": "village.ledger"}
+    text = (service.folder / "town.schema.yaml").read_text().replace("dataset: town", "dataset: village")
+    (service.folder / "village.schema.yaml").write_text(text)
+    configured(service.folder, others={"village": {**village, "limit": {"rho": 1.0}, "new_ledger": True}})
+    shown = read(operator.send(page, "/reload#reload", do="check").text)
+    owes_nothing(shown)
+    assert "village would be added." in shown.text
+    assert "village" not in service.whole.datasets
+    assert operator.client.post("/reload", data={"csrf": "wrong", "do": "change"}).status_code == 403
+    for who in ("ana", "cura"):
+        visitor = Visitor(service, who)
+        sent = visitor.client.post("/reload", data={"csrf": visitor.csrf(), "do": "change"})
+        assert sent.status_code == 403
+        assert "reload" not in visitor.client.get("/").text
+    assert "village" not in service.whole.datasets
+    done = read(operator.send(shown, "/reload#reload", do="change").text)
+    assert "Done. village added." in done.text
+    assert "village" in service.whole.datasets
+    (service.folder / "config.yaml").write_text("datasets: 3")
+    wrong = operator.send(done, "/reload#reload", do="change")
+    assert wrong.status_code == 422
+    assert "village" in service.whole.datasets
 
 
 def test_a_rotated_token_ends_the_old_one_and_its_sessions(service: RunningService) -> None:
@@ -75,24 +197,24 @@ def test_a_revoked_token_is_shown_as_such_and_opens_nothing(service: RunningServ
     curator, ben = Visitor(service, "cura"), Visitor(service, "ben")
     order(curator, action="revoke", name="ben")
     assert ben.client.get("/datasets/town").status_code == 303
-    (row,) = (
-        r
-        for r in curator.get("/datasets/town/curator").all("tr")
-        if r.text.startswith("ben") and "revoked" in r.text
-    )
+    (row,) = (r for r in curator.get(PEOPLE).all("tr") if r.text.startswith("ben") and "revoked" in r.text)
     assert not list(row.all("button"))
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"action": "create", "name": "ana"}, "without a valid token"),
-        ({"action": "create", "name": ""}, "printable"),
-        ({"action": "create", "name": "eve", "days": "many"}, "whole number"),
-        ({"action": "create", "name": "eve", "days": "0"}, "above 0"),
-        ({"action": "create", "name": "eve", "limit": "-1"}, "above 0"),
-        ({"action": "create", "name": "eve", "limit": "inf"}, "above 0"),
-        ({"action": "create", "name": "eve", "role": "king"}, "one of analyst, curator"),
+        ({"action": "create", "names": "ana"}, "without a valid token"),
+        ({"action": "create", "names": " \n"}, "one per line"),
+        ({"action": "create", "names": "zoe\ntotal"}, "must not be 'total'"),
+        ({"action": "create", "names": "zoe\nzoe"}, "must all differ"),
+        ({"action": "create", "names": "zoe\nana"}, "without a valid token"),
+        ({"action": "download", "names": "x" * 65}, "printable"),
+        ({"action": "create", "names": "eve", "days": "many"}, "whole number"),
+        ({"action": "create", "names": "eve", "days": "0"}, "above 0"),
+        ({"action": "create", "names": "eve", "limit": "-1"}, "above 0"),
+        ({"action": "create", "names": "eve", "limit": "inf"}, "above 0"),
+        ({"action": "create", "names": "eve", "role": "king"}, "one of analyst, curator"),
         ({"action": "rotate", "name": "nobody"}, "valid token"),
         ({"action": "revoke", "name": "nobody"}, "known"),
     ],
@@ -100,12 +222,12 @@ def test_a_revoked_token_is_shown_as_such_and_opens_nothing(service: RunningServ
 def test_an_order_that_cannot_be_carried_out_says_why_and_keeps_what_was_typed(
     shared_service: RunningService, fields: dict[str, str], words: str
 ) -> None:
-    before = shared_service.backend.tokens()
+    before = valid_tokens(shared_service)
     page = order(Visitor(shared_service, "cura"), **{"role": "analyst", "days": "30", "limit": "", **fields})
     assert words in page.one("div", class_="note", role="alert").text
-    assert shared_service.backend.tokens() == before
+    assert valid_tokens(shared_service) == before
     if fields["action"] == "create":
-        assert page.one(id="token-name").attributes["value"] == fields["name"]
+        assert page.one(id="token-names").text == fields["names"]
     owes_nothing(page)
 
 

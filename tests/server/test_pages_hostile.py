@@ -127,7 +127,9 @@ def test_hostile_people_are_text_on_the_curators_page(hostile: RunningService) -
     theirs = curator.get(link.attributes["href"])
     owes_nothing(theirs)
     assert WHO in theirs.one("h1").text
-    forms = [form for form in page.all("form", action="/datasets/town/curator/tokens") if form.text.strip()]
+    people = curator.get("/datasets/town/curator/people")
+    owes_nothing(people)
+    forms = [form for form in people.all("form", action="/datasets/town/curator/tokens") if form.text.strip()]
     assert WHO in {field.attributes["value"] for form in forms for field in form.all("input", name="name")}
 
 

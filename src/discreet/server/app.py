@@ -234,20 +234,35 @@ def reload(service: Service, by: str) -> dict[str, list[str]]:
     DiscreetError
         Nothing was changed; the message says why, and the way out.
     """
+    config, change = preview_reload(service)
+    if config.workers == 1:
+        try:
+            return service.change_datasets(config, by)
+        except DataError as problem:
+            raise ParameterError(str(problem)) from None  # an operator is told what is wrong with a new table
+    for name in change["retired"]:
+        service.audit_log.write("retire", dataset=name, who=by)
+    os.kill(int(os.environ[PARENT]), signal.SIGHUP)
+    return change
+
+
+def preview_reload(service: Service) -> tuple[Config, dict[str, list[str]]]:
+    """Return the checked configuration that a reload would read, and what it would add and retire.
+
+    Raises
+    ------
+    DiscreetError
+        The configuration cannot be taken as it is; the message says why, and the way out.
+    """
     if service.config_file is None:
         raise ParameterError("The service must have been started with a configuration file, and was not.")
     try:
         config = check(service.config_file)
-        if config.workers == 1:
-            return service.change_datasets(config, by)
     except DataError as problem:
         raise ParameterError(str(problem)) from None  # an operator is told what is wrong with a new table
     check_change(service.config, config)
     before, after = service.config.datasets.keys(), config.datasets.keys()
-    for name in sorted(before - after):
-        service.audit_log.write("retire", dataset=name, who=by)
-    os.kill(int(os.environ[PARENT]), signal.SIGHUP)
-    return {"added": sorted(after - before), "retired": sorted(before - after)}
+    return config, {"added": sorted(after - before), "retired": sorted(before - after)}
 
 
 class _Routes(FastAPI):

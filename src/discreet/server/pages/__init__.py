@@ -3,8 +3,8 @@
 ``forms`` parses what a browser sends; ``page`` turns a request into a page, and has login and static files;
 ``budget``, ``columns`` and ``answer`` present budgets, columns and answers as text and charts; ``history``
 recalls past answers by their receipts; ``trial`` answers from dummy rows; ``completion`` suggests words;
-``catalogue`` lists data sets, ``jobs`` long questions and models; ``ask`` and ``curator`` are the pages of
-analysts and curators.
+``catalogue`` lists data sets, ``jobs`` long questions and models; ``ask`` is the page of analysts, and
+``curator`` and ``people`` are those of curators.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from discreet.server.pages import ask, catalogue, completion, curator, history, jobs, page
+from discreet.server.pages import ask, catalogue, completion, curator, history, jobs, page, people
 from discreet.server.pages.page import page_endpoint
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def router(service: Service) -> APIRouter:
         routes.add_route(path, endpoint, methods=[method], include_in_schema=False)
 
     add("/", "GET", catalogue.catalogue_page)
+    add("/reload", "POST", catalogue.reload_configuration)
     add("/login", "GET", page.login_page)
     add("/login", "POST", page.login)
     add("/logout", "POST", page.logout)
@@ -70,7 +71,9 @@ def router(service: Service) -> APIRouter:
         ("/stop", "POST", curator.stop),
         ("/attack", "POST", curator.attack),
         ("/check", "POST", curator.check),
-        ("/tokens", "POST", curator.order_token),
+        ("/people", "GET", people.people_page),
+        ("/tokens", "POST", people.order_token),
+        ("/allocations", "POST", people.order_allocation),
     ):
         add(f"/datasets/{{dataset}}/curator{path}", method, handler, "curator")
     return routes

@@ -1,4 +1,4 @@
-"""The catalogue: all data sets that a caller may see, with what is public about them and their budgets."""
+"""The catalogue: all data sets that a caller may see; an operator adds and retires them there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet import formatting
+from discreet.errors import DiscreetError
+from discreet.server.errors import ONLY_OPERATORS, ApiError, ApiException, curator_error
 from discreet.server.pages.budget import WHOSE, account_bar, format_left, spent_share
 
 if TYPE_CHECKING:
@@ -57,10 +59,71 @@ def _count(number: int, noun: str) -> str:
 
 async def catalogue_page(page_request: PageRequest) -> Response:
     """Return the page with all data sets that the caller may see."""
-    caller = page_request.caller
+    return await page_request.run_in_thread(lambda: _page(page_request))
+
+
+async def reload_configuration(page_request: PageRequest) -> Response:
+    """Show an operator what reading the configuration again would change, or do it once that is confirmed."""
+    from discreet.server.app import preview_reload, reload  # which makes the application of these pages
+
+    fields = await page_request.form()
+    service, caller = page_request.service, page_request.caller
+    if not caller.is_operator:
+        raise ApiException(ONLY_OPERATORS)
 
     def work() -> Response:
-        cards = [catalogue_card(entry) for entry in page_request.service.catalogue(caller)]
-        return page_request.render("catalogue.html.j2", cards=cards)
+        try:
+            if fields.get("do") == "change":
+                changed = reload(service, caller.name)
+                return _page(page_request, notice=f"Done. {_describe_change(changed, 'added', 'retired')}")
+            _, planned = preview_reload(service)
+        except DiscreetError as error:
+            problem = curator_error(error)
+            return _page(page_request, problem=problem, status=problem.status)
+        words = _describe_change(planned, "would be added", "would be retired")
+        return _page(page_request, planned=words, changes=any(planned.values()))
 
-    return await page_request.run_in_thread(work)
+    return await page_request.middleware.run_long(work)
+
+
+def _describe_change(change: Mapping[str, list[str]], added: str, retired: str) -> str:
+    """Return which data sets a configuration adds and retires, as sentences."""
+    sentences = [
+        f"{formatting.list_names(change[key])} {words}."
+        for key, words in (("added", added), ("retired", retired))
+        if change[key]
+    ]
+    return " ".join(sentences) or "No data set is new, and none is missing."
+
+
+def _page(
+    page_request: PageRequest,
+    *,
+    status: int = 200,
+    notice: str = "",
+    problem: ApiError | None = None,
+    planned: str = "",
+    changes: bool = False,
+) -> Response:
+    """Return the catalogue; for an operator also the form that reads the configuration again.
+
+    Parameters
+    ----------
+    page_request : PageRequest
+        Request of the caller whose data sets are shown.
+    status, notice, problem
+        Status of the response, and what to tell about a change that was made or refused.
+    planned, changes : str and bool
+        What reading the configuration again would change, and whether there is anything to confirm.
+    """
+    cards = [catalogue_card(entry) for entry in page_request.service.catalogue(page_request.caller)]
+    return page_request.render(
+        "catalogue.html.j2",
+        status=status,
+        cards=cards,
+        is_operator=page_request.caller.is_operator,
+        notice=notice,
+        problem=problem,
+        planned=planned,
+        changes=changes,
+    )

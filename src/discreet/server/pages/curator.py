@@ -1,9 +1,8 @@
-"""Pages of a curator: tokens, spending, refusals, the reconstruction attack and the stop switch."""
+"""Pages of a curator: spending, refusals, the reconstruction attack, the ledger and the stop switch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from discreet import formatting
@@ -12,9 +11,7 @@ from discreet.formatting import currency_symbol, format_amounts, format_share
 from discreet.privacy.promises import describe_promise
 from discreet.report.charts import Mark, three_marks
 from discreet.report.charts.bars import spending_steps
-from discreet.server.api.curator_routes import describe_revoked, describe_stopped
-from discreet.server.callers import EVERY
-from discreet.server.dataset_config import Limit
+from discreet.server.api.curator_routes import describe_stopped
 from discreet.server.errors import ApiError, ApiException, curator_error
 from discreet.server.pages.budget import (
     account_bar,
@@ -69,19 +66,6 @@ class SpendingView:
     caption: str
     picture: Markup
     analysts: tuple[AnalystView, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenLine:
-    """A token as a row of a table; `here` if it is valid at this data set alone."""
-
-    name: str
-    role: str
-    state: tuple[str, str]
-    created: str
-    expires: str
-    valid: bool
-    here: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,24 +156,6 @@ def _analyst(name: str, account: Mapping[str, Any]) -> AnalystView:
         bar=account_bar(account),
         share="" if share is None else f"{format_share(share)} spent",
     )
-
-
-def token_lines(tokens: Sequence[Mapping[str, Any]]) -> list[TokenLine]:
-    """Return the table rows of all tokens, valid ones first."""
-    kinds = {"valid": "ok", "expired": "warn", "revoked": "plain"}
-    lines = [
-        TokenLine(
-            name=token["name"],
-            role=token["role"] or "nothing",
-            state=(kinds.get(token["state"], "plain"), token["state"]),
-            created=_day(token["created"]),
-            expires=_day(token["expires"]),
-            valid=token["state"] == "valid",
-            here=token["at"] != EVERY,
-        )
-        for token in tokens
-    ]
-    return sorted(lines, key=lambda line: not line.valid)
 
 
 def refusal_lines(refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -283,13 +249,6 @@ def _column_attack(k: int, column: Mapping[str, Any]) -> ColumnAttack:
     )
 
 
-def _day(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
-
-
-_TOKEN_FIELDS = {"name": "", "role": "analyst", "days": "90", "limit": ""}  # of an empty form
-
-
 async def curator_page(page_request: PageRequest) -> Response:
     """Return the overview of the data set."""
     return await page_request.run_in_thread(lambda: _page(page_request))
@@ -346,82 +305,11 @@ async def check(page_request: PageRequest) -> Response:
     return await page_request.run_in_thread(work)
 
 
-async def order_token(page_request: PageRequest) -> Response:
-    """Create, rotate or revoke a token; a new one is shown on the returned page only."""
-    fields = await page_request.form()
-    return await page_request.run_in_thread(lambda: _apply_token_order(page_request, fields))
-
-
 def _analyst_page(page_request: PageRequest, name: str) -> Response:
     lines = history_lines(
         past_answers(page_request, analyst=name), caller_budget(page_request), page_request.base
     )
     return page_request.render("analyst.html.j2", name=name, items=lines)
-
-
-def _apply_token_order(page_request: PageRequest, fields: Mapping[str, str]) -> Response:
-    """Carry out the action of a token form and return the page that follows."""
-    service, curator, name = page_request.target, page_request.caller.name, fields.get("name", "").strip()
-    try:
-        match fields.get("action"):
-            case "create":
-                limit = _limit(page_request, fields.get("limit", ""))
-                days = _days(fields.get("days", ""))
-                token = service.create_token(curator, name, _role(fields), days=days, limit=limit)
-            case "rotate":
-                token = service.rotate_token(curator, name)
-            case "grant":
-                service.grant(curator, name, _role(fields))
-                return redirect(f"{page_request.base}/curator#tokens-title")
-            case "withdraw":
-                service.withdraw(curator, name)
-                return redirect(f"{page_request.base}/curator#tokens-title")
-            case "revoke":
-                service.revoke_token(curator, name)
-                return redirect(f"{page_request.base}/curator#tokens-title")
-            case _:
-                return redirect(f"{page_request.base}/curator")
-    except (DiscreetError, ApiException) as error:
-        done = describe_revoked(service, name) if fields.get("action") == "revoke" else ""
-        problem = curator_error(error, done)
-        order = {key: fields.get(key, value) for key, value in _TOKEN_FIELDS.items()}
-        return _page(page_request, problem=problem, status=problem.status, order=order)
-    return _page(page_request, fresh={"name": name, "token": token})
-
-
-def _role(fields: Mapping[str, str]) -> Any:
-    return fields.get("role", "analyst")
-
-
-def _days(text: str) -> int:
-    cleaned = text.strip()
-    if not (cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 6):
-        raise _invalid("The days until a token expires must be a whole number.", "Give a number such as 90.")
-    return int(cleaned)
-
-
-def _limit(page_request: PageRequest, text: str) -> Any:
-    """Return the promise of an analyst's limit in the currency of the total; None for an empty text."""
-    cleaned = text.strip()
-    if not cleaned:
-        return None
-    try:
-        amount = float(cleaned)
-    except ValueError:
-        amount = float("nan")
-    if not 0 < amount < float("inf"):
-        raise _invalid("The limit of an analyst must be a number above 0.", "Or leave it empty.")
-    limit: dict[str, Any] = {_currency(page_request): amount}
-    return Limit(**limit).promise(page_request.target.dataset.schema)
-
-
-def _invalid(message: str, hint: str) -> ApiException:
-    return ApiException(ApiError(code="invalid", message=message, hint=hint))
-
-
-def _currency(page_request: PageRequest) -> str:
-    name, _ = account_currency(page_request.target.budget(page_request.caller)["total"])
-    return name or "rho"
 
 
 def _page(
@@ -430,10 +318,8 @@ def _page(
     status: int = 200,
     notice: str = "",
     problem: ApiError | None = None,
-    fresh: Mapping[str, str] | None = None,
-    order: Mapping[str, str] = _TOKEN_FIELDS,
 ) -> Response:
-    """Return the overview with the last attack, and with a notice, an error or a new token if given."""
+    """Return the overview with the last attack, and with a notice or an error if given."""
     service = page_request.target
     result = service.dataset.attack.last()
     overview, refusals = service.overview(), service.refusals()
@@ -443,14 +329,10 @@ def _page(
         status=status,
         notice=notice,
         problem=problem,
-        fresh=fresh,
         attack=None if result is None else attack_view(result),
         attack_row=0 if result is None else result["through_row"],
-        order=order,
-        letter=currency_symbol(_currency(page_request)),
         tiles=summary_tiles(overview, refusals, service.access.now()),
         spending=spending_view(overview, service.spending_history()),
-        tokens=token_lines(overview["tokens"]),
         refusals=refusal_lines(refusals),
         ledger={"rows": ledger["rows"], "head": ledger["head"]},
     )
