@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command
 
-from discreet.cli.main import app
+from discreet.cli.main import build_app
 from discreet.pipeline.methods import FOR_EPSILON, FOR_FLOORS, method_options
 from discreet.pipeline.training import model_options, model_summary, trainable_models
 from discreet.release import METHODS
@@ -160,7 +160,7 @@ def _cli_lines() -> Iterator[str]:
     for name in trainable_models():
         options = ", ".join(f"`{option}`" for option in model_options(name))
         yield f"| `{name}` | {_escaped(model_summary(name))} | {options} |"
-    for path, command in _commands(get_command(app), "discreet"):
+    for path, command in _commands(get_command(build_app()), "discreet"):
         yield from _section(path, command)
 
 

@@ -17,7 +17,7 @@ import yaml
 from starlette.routing import compile_path
 from typer.main import get_command
 
-from discreet.cli.main import app
+from discreet.cli.main import build_app
 from discreet.server import monitoring, pages
 from discreet.server.api import routes
 from discreet.server.config import Config, Limits, Tls
@@ -150,7 +150,7 @@ def commands() -> list[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize(("place", "arguments"), commands(), ids=lambda part: str(part)[:40])
 def test_every_command_exists_with_its_options(place: str, arguments: list[str]) -> None:
-    command: Any = get_command(app)
+    command: Any = get_command(build_app())
     rest = list(arguments)
     while hasattr(command, "commands"):
         assert rest[0] in command.commands, place

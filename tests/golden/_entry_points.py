@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
 import discreet
-from discreet.cli import app as typer_app
-from discreet.cli import main
+from discreet.cli import build_app, main
 from discreet.noise_law import ColumnLaw as column_law  # noqa: N813
 from discreet.noise_law import GaussianLaw as gaussian_law  # noqa: N813
 from discreet.noise_law import NoiseLaw as noise_law  # noqa: N813
@@ -68,6 +67,8 @@ def load_everything() -> None:
 
 
 # The command line.
+
+typer_app = build_app()
 
 
 class Done(NamedTuple):

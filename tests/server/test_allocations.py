@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from discreet.cli.main import app
+from discreet.cli.main import build_app
 from discreet.server.config import Config
 from discreet.server.dataset import load_schema, open_ledger
 from tests.server.conftest import configured, lines_of
@@ -137,7 +137,7 @@ def test_the_command_line_changes_limits_and_groups(service: RunningService) -> 
     run = CliRunner().invoke
 
     def command(*words: str) -> str:
-        done = run(app, ["token", *words, "--config", str(config)])
+        done = run(build_app(), ["token", *words, "--config", str(config)])
         assert done.exit_code == 0, done.output
         return str(done.output)
 

@@ -1,5 +1,5 @@
 """The command line: one module for each command, which imports heavy packages only when it runs."""
 
-from discreet.cli.main import app, main
+from discreet.cli.main import build_app, main
 
-__all__ = ["app", "main"]
+__all__ = ["build_app", "main"]
