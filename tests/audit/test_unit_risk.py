@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from discreet import Column, Schema
-from discreet.audit import attack_members, attack_records, measure_risk
+from discreet.audit import _unit_risk, attack_members, attack_records, measure_risk
 from discreet.audit._made_up_people import LAWS
 from discreet.audit._row_risk import RowScores
 from discreet.audit._shadow_tables import ShadowTable
@@ -58,6 +58,22 @@ def test_linkage_and_membership_agree_with_brute_force(place: int, different: in
         # The wrong twin, which attacks one row alone.
         linked = np.concatenate([one.link(known) for one in tables])
         assert single.link(known).mean() < linked.mean() - 6 * linked.std() / math.sqrt(len(linked))
+
+
+@pytest.mark.parametrize(("different", "copies"), [(1, 4), (4, 1)])
+def test_scores_that_are_left_out_are_no_part_of_a_chance(
+    different: int, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = a_schema()
+    plan = GaussianRelease(scale=0.15, schema=schema).plan(schema, 600)
+    single = RowScores.draw(plan, schema, LAWS[1], 600, Stream.from_seed(2), 200)
+    units, known = UnitScores.from_scores(single, different, copies), single.by_information
+    stated = units.link(known)
+    monkeypatch.setattr(_unit_risk, "_NEGLIGIBLE", -math.inf)
+    np.testing.assert_allclose(stated, units.link(known), rtol=1e-12)
+    # The wrong twin, which leaves out scores that some strangers do not reach.
+    monkeypatch.setattr(_unit_risk, "_NEGLIGIBLE", -0.5)
+    assert units.link(known).mean() < stated.mean() - 1e-3
 
 
 def test_more_rows_of_a_person_are_found_more_easily() -> None:

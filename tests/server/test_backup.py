@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.cli.main import app as commands
+from discreet.cli.main import build_app
 from discreet.errors import DiscreetError, LedgerError, LedgerTampered, ParameterError, SourceError
 from discreet.ledger import Ledger
 from discreet.ledger.audit_log import AuditLog
@@ -404,7 +404,7 @@ def test_lines_wait_for_a_snapshot_of_the_log_to_be_released(tmp_path: Path) -> 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Run a command in this process, and return what it printed."""
-    commands(list(arguments), standalone_mode=False)
+    build_app()(list(arguments), standalone_mode=False)
     return capsys.readouterr().out
 
 
@@ -442,7 +442,7 @@ def test_commands_that_replace_files_are_refused_while_the_service_listens(
         path = configured(tmp_path, listen=service.url.removeprefix("http://"))
         for arguments in (["restore", str(copied[1])], ["upgrade", "--backup", str(tmp_path / "b")]):
             with pytest.raises(ParameterError, match="must be stopped first"):
-                commands(["service", *arguments, "--config", str(path)], standalone_mode=False)
+                build_app()(["service", *arguments, "--config", str(path)], standalone_mode=False)
 
 
 # Formats.
@@ -558,7 +558,7 @@ def test_an_upgrade_that_fails_changes_nothing(old: tuple[Path, dict[str, str]],
         file.execute("CREATE TABLE grants (x)")
     changed = (path.parent / "access.db").read_bytes()
     with pytest.raises(SourceError, match="Nothing was changed"):
-        commands(
+        build_app()(
             ["service", "upgrade", "--config", str(path), "--backup", str(tmp_path / "old")],
             standalone_mode=False,
         )
@@ -578,7 +578,7 @@ def test_files_of_later_formats_are_refused_in_a_sentence(
     before = (folder / name).read_bytes()
     sentence = "of a later version" if store != "ledger" else "ledger of format 9"
     with pytest.raises(DiscreetError, match=sentence):
-        commands(
+        build_app()(
             ["service", "upgrade", "--config", str(folder / "config.yaml"), "--backup", str(tmp_path / "b")],
             standalone_mode=False,
         )

@@ -40,7 +40,7 @@ def log_sum_exp(logs: Floats, axis: int, *, keepdims: bool = False) -> Floats:
     """
     # scipy's logsumexp also takes signs, weights and complex numbers: five times slower on these arrays.
     if logs.shape[axis] <= _SHORT:
-        return _add_slices(list(np.moveaxis(logs, axis, 0)), axis, keepdims=keepdims)
+        return _add_slices(np.ascontiguousarray(np.moveaxis(logs, axis, 0)), axis, keepdims=keepdims)
     top = logs.max(axis=axis, keepdims=True)
     top[np.isneginf(top)] = 0.0
     with np.errstate(divide="ignore"):
@@ -48,7 +48,7 @@ def log_sum_exp(logs: Floats, axis: int, *, keepdims: bool = False) -> Floats:
     return np.asarray(total if keepdims else total.squeeze(axis))
 
 
-def _add_slices(slices: list[Floats], axis: int, *, keepdims: bool) -> Floats:
+def _add_slices(slices: Floats, axis: int, *, keepdims: bool) -> Floats:
     """Return :func:`log_sum_exp` over a short axis, slice by slice: reductions over it are slow."""
     top = slices[0].copy()
     for one in slices[1:]:
@@ -70,7 +70,9 @@ def _interpolate(places: Floats, lowest: float, highest: float, table: Floats) -
     last = len(table) - 1
     at = (places - lowest) * (last / (highest - lowest) if highest > lowest else 0.0)
     left = np.minimum(at.astype(np.int64), last - 1)
-    return np.asarray(table[left] + (at - left)[:, None] * np.diff(table, axis=0)[left])
+    steps = np.diff(table, axis=0).take(left, axis=0)
+    steps *= (at - left)[:, None]
+    return np.asarray(np.add(table.take(left, axis=0), steps, out=steps))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +112,11 @@ class Mixture:
         there = ~np.isnan(self.values) if self.target.column.is_number else np.ones(len(self.values), bool)
         values, place = np.unique(self.values[there], return_inverse=True)
         if not self.target.is_list and len(values) > _BINS:
-            parts = np.array_split(np.flatnonzero(there), _BINS)
-            values = np.array([self.values[part].mean() for part in parts])
-            place = np.repeat(np.arange(_BINS), [len(part) for part in parts])
+            held = self.values[there]
+            sizes = np.full(_BINS, len(held) // _BINS)
+            sizes[: len(held) % _BINS] += 1
+            values = np.add.reduceat(held, np.cumsum(sizes) - sizes) / sizes
+            place = np.repeat(np.arange(_BINS), sizes)
         weights = np.zeros((len(values), self.weights.shape[1]))
         np.add.at(weights, place, self.weights[there])
         if there.all() or not self.weights[~there].any():

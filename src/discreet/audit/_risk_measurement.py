@@ -35,7 +35,7 @@ from discreet.release.synthetic import SyntheticRelease
 from discreet.release.synthetic.synthesis import sampling_stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from discreet._types import Floats
     from discreet.audit._made_up_people import PublicPrior
@@ -116,7 +116,7 @@ def measure_risk(
         attacks, left_out = _attack_invariants(plan, game)
     else:
         measured = _RowRisk(plan, game)
-        attacks, left_out = measured.attacks(progress), measured.left_out
+        attacks, left_out = list(measured.attacks(progress)), measured.left_out
     risk = judge(attacks, left_out, gain_bound=_bound_gain(plan), people=people, row_level=plan.row_level)
     return replace(risk, advice=tuple(_advise(method, plan, game, risk)))
 
@@ -167,16 +167,17 @@ class _RowRisk:
                 f"attacked together, or {min(rows_each, MOST_ALIKE)} that are the same."
             )
 
-    def attacks(self, progress: Callable[[float], None]) -> list[AttackRisk]:
-        """Return the worst result of each attack over the laws of made-up people."""
+    def attacks(self, progress: Callable[[float], None]) -> Iterator[AttackRisk]:
+        """Yield the worst result of each attack over the laws of made-up people, the fastest first."""
         first = self._scores[0][1]
         public, protected = len(first.always_known), len(first.by_information)
         if not public + protected:
-            return []
+            return
         sizes = sorted({min(FEW, protected), math.ceil(protected / 2), protected})
         laws = range(len(self._scores))
-        found = [self._worst(self._link(place, k) for place in laws) for k in sizes]
-        found.append(self._worst(self._recognize(place) for place in laws))
+        for k in sizes:
+            yield self._worst(self._link(place, k) for place in laws)
+        yield self._worst(self._recognize(place) for place in laws)
         progress(0.3)
         guesses: list[AttackRisk] = []
         for done, (name, one) in enumerate(self._scores):
@@ -186,7 +187,7 @@ class _RowRisk:
         parts = [
             [one for one in guesses if (one.prior == "declared") is declared] for declared in (False, True)
         ]
-        return [*found, *(self._worst(part) for part in parts if part)]
+        yield from (self._worst(part) for part in parts if part)
 
     def linkage_of_last(self, columns: int) -> float:
         """Return the success of linkage by the columns that tell least, and those that are public."""

@@ -38,6 +38,8 @@ _CANDIDATES = 24
 """Expected number of strangers' rows that are looked at one by one where a cell is guessed."""
 _MOST_STATES = 4_000_000
 """Largest number of people times rows like theirs times values of a column that are looked at together."""
+_BLOCK = 1 << 16
+"""Number of likelihoods that are computed together: they stay in the cache of a processor."""
 _CLOSE = 0.05
 """Share of its range within which a guess at a number counts as right."""
 
@@ -186,6 +188,25 @@ class RowScores:
             factors += self.given_factor[j]
         return cells, factors
 
+    def _sums_without(self, unknown: int) -> tuple[Floats, Floats]:
+        """Return the sums over all columns but one, without adding up all others again."""
+        cells, factors = self._total
+        own, by_factor = self.given_cell[unknown], self.given_factor[unknown]
+        if np.isfinite(own).all() and np.isfinite(by_factor).all():
+            return cells - own, factors - by_factor
+        return self._sums([j for j in range(len(self.columns)) if j != unknown])
+
+    @cached_property
+    def _total(self) -> tuple[Floats, Floats]:
+        """The sums over all columns."""
+        return self._sums(range(len(self.columns)))
+
+    @cached_property
+    def _log_states(self) -> tuple[Floats, list[Floats]]:
+        """Log probability of each person's true cells given each factor: all together, and each column."""
+        logs = [log_states(one, own) for one, own in zip(self.columns, self.truth, strict=True)]
+        return np.asarray(sum(logs)), logs
+
     def link(self, known: Sequence[int]) -> Floats:
         """Return the chance that the likeliest row of the table is the person's, for each person.
 
@@ -238,41 +259,46 @@ class RowScores:
         most = max(_LEAST_PEOPLE, _MOST_STATES // (_CANDIDATES * len(column.states()[0])))
         if len(self.place) > most:
             return self.take(most).guess(unknown, stream)
-        known = [j for j in range(len(self.columns)) if j != unknown]
-        cells, factors = self._sums(known)
-        prior = known_prior([self.columns[j] for j in known], [self.truth[j] for j in known], column)
+        cells, factors = self._sums_without(unknown)
+        prior = mix_states(self._log_states[0] - self._log_states[1][unknown], column)
         scores = cells - _log_mean(factors)
         rows = _draw_strangers(scores, self.n_rows, stream.derive("which"))
         # The person's own row, and what stands there in strangers' rows that look like it.
-        shown = np.concatenate(
-            [self.published[unknown][:, :1], self._strangers(unknown, factors, rows, stream)], 1
-        )
-        look = np.concatenate([np.zeros((len(self.place), 1), np.int64), rows.draws], axis=1)
+        people = np.arange(len(self.place))[:, None]
+        pick = np.concatenate([people * DRAWS, self._strangers(factors, rows, stream)], axis=1)
+        shown = self.published[unknown].ravel()[pick]
+        look = np.concatenate([np.zeros_like(people), rows.draws], axis=1)
         score = np.take_along_axis(scores, look, axis=1)
         score[:, 1:][~rows.there] = -np.inf
         by_factor = np.take_along_axis(factors, look[:, :, None], axis=1)
         by_factor -= log_sum_exp(by_factor, 2, keepdims=True)
-        own = column.log_density(shown.ravel()).reshape(*shown.shape, -1)
-        expected = log_sum_exp(by_factor + own, axis=2)
-        ratio = column.log_given_states(shown) + (score - expected)[:, :, None]
-        posterior = update_prior(prior, log_sum_exp(ratio, axis=1), rows.others)
+        own = self.given_factor[unknown].reshape(-1, by_factor.shape[2])[pick]
+        score -= log_sum_exp(by_factor + own, axis=2)
+        likelihood = np.empty(prior.shape)
+        at_once = max(1, _BLOCK // (shown.shape[1] * prior.shape[1]))
+        for start in range(0, len(shown), at_once):
+            part = slice(start, start + at_once)
+            ratio = column.log_given_states(shown[part])
+            ratio += score[part, :, None]
+            likelihood[part] = log_sum_exp(ratio, axis=1)
+        posterior = update_prior(prior, likelihood, rows.others)
         return best_guess(posterior, column)[1], best_guess(prior, column)[1]
 
-    def _strangers(self, unknown: int, factors: Floats, rows: _Strangers, stream: Stream) -> AnyArray:
-        """Return published cells of strangers whose other cells are given: drawn by their hidden factor."""
+    def _strangers(self, factors: Floats, rows: _Strangers, stream: Stream) -> Ints:
+        """Return the drawn rows that have the cells of strangers, whose other cells tell a hidden factor."""
         logs = np.take_along_axis(factors, rows.draws[:, :, None], axis=1)
         below = np.cumsum(np.exp(logs - log_sum_exp(logs, 2, keepdims=True)), axis=2)
         pick = uniform_shares(rows.draws.size, stream.derive("factor")).reshape(rows.draws.shape)
         place = np.minimum((pick[:, :, None] > below).sum(axis=2), logs.shape[2] - 1)
-        pool = self.published[unknown]
-        cells = np.empty(rows.draws.shape, pool.dtype)
+        of_rows = np.repeat(self.place, DRAWS)
+        found = np.empty(rows.draws.shape, np.int64)
         at = uniform_shares(rows.draws.size, stream.derive("cell")).reshape(rows.draws.shape)
         for z in range(logs.shape[2]):
-            held, mine = pool[self.place == z].ravel(), place == z
+            held, mine = np.flatnonzero(of_rows == z), place == z
             if not len(held):
-                held = pool.ravel()  # nobody has this factor by chance
-            cells[mine] = held[np.floor(at[mine] * len(held)).astype(np.int64)]
-        return cells
+                held = np.arange(len(of_rows))  # nobody has this factor by chance
+            found[mine] = held[np.floor(at[mine] * len(held)).astype(np.int64)]
+        return found
 
 
 def tails(scores: Floats) -> tuple[Floats, Floats, Floats]:
@@ -342,30 +368,30 @@ def _draw_strangers(scores: Floats, n_rows: int, stream: Stream) -> _Strangers:
     count = np.where(mean > 0, count, 0).astype(np.int64)
     most = max(1, int(count.max(initial=0)))
     at = uniform_shares(people * most, stream.derive("row")).reshape(people, most) * mean[:, None]
-    place = np.minimum((at[:, :, None] > rate[:, None, :]).sum(axis=2), draws - 1)
+    place = np.array([own.searchsorted(wanted) for own, wanted in zip(rate, at, strict=True)])
+    place = np.minimum(place, draws - 1)
     there = np.arange(most) < count[:, None]
     return _Strangers(np.take_along_axis(order, place, axis=1), there, (n_rows - 1) * (1 - used / draws))
 
 
-def known_prior(known: Sequence[Mixture], cells: Sequence[AnyArray], column: Mixture) -> Floats:
+def log_states(column: Mixture, cells: AnyArray) -> Floats:
+    """Return the log probability of people's true cells in a column given each factor; (people, nodes)."""
+    values, shares = column.states()
+    return np.asarray(np.log(np.maximum(shares[nearest_state(cells, values)], 1e-300)))
+
+
+def mix_states(logs: Floats, column: Mixture) -> Floats:
     """Return the probability of each value of a column for people whose other cells are known.
 
     Parameters
     ----------
-    known : sequence of Mixture
-        Columns that are known of each person.
-    cells : sequence of array of shape (people,)
-        True cells of the people in those columns.
+    logs : array of shape (people, nodes)
+        Log probability of the known cells of each person given each factor.
     column : Mixture
         Column whose values are wanted.
     """
-    _, weights = column.states()
-    logs = np.zeros((len(cells[0]) if cells else 1, weights.shape[1]))
-    for one, own in zip(known, cells, strict=True):
-        values, shares = one.states()
-        logs += np.log(np.maximum(shares[nearest_state(own, values)], 1e-300))
     chances = np.exp(logs - log_sum_exp(logs, 1, keepdims=True))
-    return np.asarray(np.einsum("pz,vz->pv", chances, weights))
+    return np.asarray(np.einsum("pz,vz->pv", chances, column.states()[1]))
 
 
 def update_prior(prior: Floats, likelihood: Floats, others: Floats) -> Floats:
@@ -415,7 +441,8 @@ def best_guess(chances: Floats, column: Mixture) -> tuple[Ints, Floats, int]:
     zero = np.zeros((len(chances), 1))
     sums = np.cumsum(np.concatenate([zero, chances[:, :present]], axis=1), axis=1)
     index = np.arange(present)
-    window = sums[:, np.minimum(index + reach + 1, present)] - sums[:, np.maximum(index - reach, 0)]
+    window = sums.take(np.minimum(index + reach + 1, present), axis=1)
+    window -= sums.take(np.maximum(index - reach, 0), axis=1)
     window = np.concatenate([window, chances[:, present:]], axis=1)
     guess = np.argmax(window, axis=1)
     return guess, window[np.arange(len(window)), guess], reach

@@ -19,7 +19,7 @@ from discreet.audit._made_up_people import LAWS, PEOPLE, describe_prior, grid_ro
 from discreet.audit._members import attack_members, largest_success
 from discreet.audit._mixture import Mixture, log_sum_exp
 from discreet.audit._reidentification import decide_membership
-from discreet.audit._row_risk import best_guess, known_prior, nearest_state, update_prior
+from discreet.audit._row_risk import best_guess, log_states, mix_states, nearest_state, update_prior
 from discreet.audit.risk import AttackRisk, state_attack
 from discreet.audit.targets import noise_covariance, plan_targets
 from discreet.formatting import percent, small_percent
@@ -217,7 +217,8 @@ class TableScores:
         """
         column, n = self.columns[unknown], self.people
         known = [j for j in range(len(self.columns)) if j != unknown]
-        prior = known_prior([self.columns[j] for j in known], [self.truth[j][:n] for j in known], column)
+        none = np.zeros((n, column.weights.shape[1]))
+        prior = mix_states(sum((log_states(self.columns[j], self.truth[j][:n]) for j in known), none), column)
         logs = self.scores(known)[:n] + self._log_strangers(known) - self._log_strangers([*known, unknown])
         given = column.log_given_states(self.published[unknown])
         likelihood = np.stack([log_sum_exp(logs + one, axis=1) for one in given.T], axis=1)

@@ -18,7 +18,7 @@ from discreet.audit._row_risk import DRAWS, binomial_chance, binomial_tail
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from discreet._types import Floats
+    from discreet._types import Bools, Floats
     from discreet.audit._row_risk import RowScores
 
 MOST_DIFFERENT = 8
@@ -27,6 +27,8 @@ MOST_ALIKE = 64
 """Largest number of rows of a person that are attacked together where they are all the same."""
 _NODES = 16
 """Points of the quadrature over the place of a row among equal ones."""
+_NEGLIGIBLE = -50.0
+"""Log probability that no stranger scores more, below which a score is left out of a chance."""
 _THRESHOLDS = 32
 """Number of scores that are tried as thresholds for membership."""
 
@@ -101,23 +103,31 @@ class UnitScores:
 
         with m the rows of the person, of which i goes over all.
         """
-        levels = _Levels.from_scores(self.scores(known), self.given_cell[0].shape[2])
+        every = _Levels.from_scores(self.scores(known), self.given_cell[0].shape[2])
         others = max(self.n_rows - self.rows_each, 0)
+        # Below most scores there is always a stranger's row that scores more.
+        counts = others * np.log1p(-every.above) > _NEGLIGIBLE
+        levels = every.take(counts)
         high, low = np.log1p(-levels.above), np.log1p(-levels.at_least)
         rate = np.maximum(others * (high - low), 1e-12)
+        # Whose row it is goes first: sums over a long axis of short rows are slow.
+        own, own_ties = np.ascontiguousarray(levels.own.T), np.ascontiguousarray(levels.own_ties.T)
+        falling, reach = np.expm1(-rate), 1 - own
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         total = np.zeros(levels.above.shape)
         for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
             # Substituted so that the points lie where many strangers with the same score leave mass.
-            v = np.minimum(-np.log1p(node * np.expm1(-rate)) / rate, 1.0)
+            v = np.minimum(-np.log1p(node * falling) / rate, 1.0)
             strangers = others * np.log1p(-levels.at_least + (levels.at_least - levels.above) * (1 - v))
-            inside = 1 - levels.own + levels.own_ties * (1 - v[..., None])
+            inside = reach + own_ties * (1 - v)
             with np.errstate(divide="ignore"):
-                logs = self.copies * np.log(np.maximum(inside, 0.0)).sum(axis=2)
-            slope = self.copies * (levels.own_ties / np.maximum(inside, 1e-300)).sum(axis=2)
-            length = -np.expm1(-rate) / rate * np.exp(rate * v)
+                logs = self.copies * np.log(np.maximum(inside, 0.0)).sum(axis=0)
+            slope = self.copies * (own_ties / np.maximum(inside, 1e-300)).sum(axis=0)
+            length = -falling / rate * np.exp(rate * v)
             total += weight * length * slope * np.exp(logs + strangers)
-        return np.asarray(np.minimum((total * levels.weight).sum(axis=1), 1.0))
+        chances = np.zeros(every.above.shape)
+        chances[counts] = total * levels.weight
+        return np.asarray(np.minimum(chances.sum(axis=1), 1.0))
 
     def recognize(self, known: Sequence[int]) -> Floats:
         """Return the chance to say correctly whether each person is in the table, being so for half of them.
@@ -183,13 +193,26 @@ class _Levels:
         last = np.minimum.accumulate(np.where(ends, index, draws)[:, ::-1], axis=1)[:, ::-1]
         before = np.concatenate([np.zeros((people, 1)), total], axis=1)
         reached_before = np.concatenate([np.zeros((people, 1, different)), reached], axis=1)
-        own = np.take_along_axis(reached, last[:, :, None], axis=1)
+        # Gathered by rows of all people together, which is faster than along an axis.
+        person = np.arange(people)[:, None]
+        first, last = first + person * (draws + 1), last + person * draws
+        own = reached.reshape(-1, different).take(last, axis=0)
         return cls(
-            above=np.take_along_axis(before, first, axis=1),
-            at_least=np.take_along_axis(total, last, axis=1),
+            above=before.ravel().take(first),
+            at_least=total.ravel().take(last),
             own=own,
-            own_ties=own - np.take_along_axis(reached_before, first[:, :, None], axis=1),
-            weight=1 / (last - first + 1),
+            own_ties=own - reached_before.reshape(-1, different).take(first, axis=0),
+            weight=1 / (last - first + person + 1),
+        )
+
+    def take(self, scores: Bools) -> _Levels:
+        """Return some of the scores alone, those of all people one after another."""
+        return _Levels(
+            above=self.above[scores],
+            at_least=self.at_least[scores],
+            own=self.own[scores],
+            own_ties=self.own_ties[scores],
+            weight=self.weight[scores],
         )
 
 
