@@ -16,7 +16,6 @@ from discreet.lazy_names import load_on_use
 
 if TYPE_CHECKING:
     from discreet.noise._box import BoxDensity, product_density
-    from discreet.noise._pool import Pool
     from discreet.noise.bounded import BoundedDensity
     from discreet.noise.categorical import (
         permutation,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from discreet.noise.in_range import InRange
     from discreet.noise.samplers import (
         NormalSampler,
+        Pool,
         discrete_laplace,
         rounded_gaussian,
         rounded_laplace,
@@ -68,7 +68,6 @@ __getattr__ = load_on_use(
     __name__,
     {
         "_box": ("BoxDensity", "product_density"),
-        "_pool": ("Pool",),
         "bounded": ("BoundedDensity",),
         "categorical": (
             "permutation",
@@ -81,6 +80,7 @@ __getattr__ = load_on_use(
         "in_range": ("InRange",),
         "samplers": (
             "NormalSampler",
+            "Pool",
             "discrete_laplace",
             "rounded_gaussian",
             "rounded_laplace",
