@@ -14,9 +14,9 @@ import pytest
 from discreet.errors import EngineFailed
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
-from discreet.query import Database, Gram, Histogram, Sums, time_slots
+from discreet.query import Database, Gram, Histogram, Sums, execution
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.time_slots import Slots
+from discreet.query.execution import Slots
 from tests.query.people import people, people_schema
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ def test_a_slot_begins_before_the_wait_for_the_engine(
 def test_answers_that_wait_for_their_slot_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     # With a lock that is held through the slot, no two would ever wait at the same time.
     together = threading.Barrier(16)
-    monkeypatch.setattr(time_slots, "sleep", lambda _: together.wait(LONG))
+    monkeypatch.setattr(execution, "sleep", lambda _: together.wait(LONG))
     with Database(ROWS, schema=SCHEMA, slots=3600.0) as db, ThreadPoolExecutor(16) as pool:
         found = [pool.submit(counting(db, 20 + i)) for i in range(16)]
         for future in found:

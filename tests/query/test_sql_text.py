@@ -18,8 +18,8 @@ from discreet.query.curation import Curation
 from discreet.query.engines._duckdb import DuckDBEngine
 from discreet.query.engines._postgres import PostgresEngine
 from discreet.query.engines._spark import SparkEngine
-from discreet.query.engines._sql_text import SqlText
 from discreet.query.language import parse
+from discreet.query.language._sql import SqlText
 from discreet.schema import Column, Schema
 from tests.query.people import people_schema
 

@@ -14,10 +14,10 @@ from discreet.errors import EngineFailed, ParameterError
 from discreet.ledger import Ledger
 from discreet.privacy import GaussianDP
 from discreet.query import Database, Gram, Histogram, Sums
-from discreet.query import time_slots as module
+from discreet.query import execution as module
 from discreet.query.calibration import QueryNoise
 from discreet.query.engines._duckdb import DuckDBEngine
-from discreet.query.time_slots import Slots
+from discreet.query.execution import Slots
 from discreet.schema import Column, Schema
 
 if TYPE_CHECKING:

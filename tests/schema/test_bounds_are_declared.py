@@ -97,7 +97,7 @@ ALLOWED = {
     "learn.classifier._score:ModelScore.from_answer": "over class totals, which were paid for",
     "learn.classifier._rules:curve_weight": "over class totals, which were paid for",
     "learn.classifier._weights:WeightQueries._descend": "over the standard deviations of noise",
-    "query.prediction_passes:ClassGradientPass.parts": "over the scores of one row, of a public model",
+    "query.aggregates._predictions:ClassGradientPass.parts": "over the scores of one row, of a public model",
     "learn._naive_bayes:PrivateNaiveBayes._learn": "over the standard deviations of noise",
     "learn._naive_bayes:PrivateNaiveBayes._choose_query": "over the standard deviations of noise",
     "learn.arguments:declared_classes": "of rows only where nothing is promised",

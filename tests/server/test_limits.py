@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from discreet.batching import Step
-from discreet.query import time_slots
+from discreet.query import execution
 from discreet.query.aggregates import Dependence, DistinctUnits, Histogram, Marginals, NodeTables, TreeNode
 from discreet.server.errors import ApiException
 from discreet.server.limits import RateLimiter
@@ -320,7 +320,7 @@ def test_answers_leave_at_the_end_of_a_slot_and_repeats_at_once(
     assert service.ask(COUNT).status_code == 200
     assert time.monotonic() - began >= 0.4
     waits: list[float] = []
-    monkeypatch.setattr(time_slots, "sleep", waits.append)
+    monkeypatch.setattr(execution, "sleep", waits.append)
     assert service.ask(COUNT).json()["cached"]
     assert waits == []
 

@@ -17,9 +17,9 @@ from discreet.pipeline.sources import find_schema, resolve_source
 from discreet.pipeline.table_registry import Recognition
 from discreet.query import Database, Sums
 from discreet.query.aggregates import aggregate_from_dict
+from discreet.query.execution import Slots
 from discreet.query.language import parse
 from discreet.query.language.query import build_query, parse_query
-from discreet.query.time_slots import Slots
 from discreet.server.accounting import Accounting
 from discreet.server.allocations import Allocations
 from discreet.server.api import requests

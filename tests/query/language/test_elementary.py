@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from discreet.query.language import _elementary
+from discreet.query.language import _functions
 from discreet.query.language._program import Interval, Program, values
 
 STEPS = np.arange(2001)
@@ -46,13 +46,13 @@ def worst(arguments: Any, results: Any, exact: Any) -> float:
     ("lower", "upper"), [(-0.1, 0.1), (-1.0, 1.0), (-3.3, 12.0), (-200.0, 200.0), (5.0, 6.0), (-30.0, -29.5)]
 )
 def test_the_exponential_is_right_to_a_part_in_1e15(lower: float, upper: float) -> None:
-    arguments, results = computed(lower, upper, _elementary.exponential)
+    arguments, results = computed(lower, upper, _functions.exponential)
     assert worst(arguments, results, mpmath.exp) < 1e-15
     assert np.all(np.diff(results) >= 0)
 
 
 def test_the_exponential_of_very_negative_numbers_is_that_of_minus_200() -> None:
-    _, results = computed(-1e6, -200.0, _elementary.exponential)
+    _, results = computed(-1e6, -200.0, _functions.exponential)
     assert set(results) == {results[-1]}
     assert 0 < results[-1] < 1.4e-87
 
@@ -71,7 +71,7 @@ def test_the_exponential_of_very_negative_numbers_is_that_of_minus_200() -> None
     ],
 )
 def test_the_logarithm_is_right_to_a_part_in_1e15(lower: float, upper: float) -> None:
-    arguments, results = computed(lower, upper, _elementary.logarithm)
+    arguments, results = computed(lower, upper, _functions.logarithm)
     assert worst(arguments, results, mpmath.log) < 1e-15
     assert np.all(np.diff(results) >= 0)
 
@@ -83,7 +83,7 @@ def test_the_logarithm_is_right_to_a_part_in_1e15(lower: float, upper: float) ->
 def test_powers_are_right_and_lie_within_the_powers_of_the_ends(
     lower: float, upper: float, times: int
 ) -> None:
-    arguments, results = computed(lower, upper, lambda program, x: _elementary.power(program, x, times))
+    arguments, results = computed(lower, upper, lambda program, x: _functions.power(program, x, times))
     if upper >= 0.5:
         assert worst(arguments, results, lambda x: x**times) < 4e-16 * times
     if lower < 0 and times % 2 == 0:
@@ -91,11 +91,11 @@ def test_powers_are_right_and_lie_within_the_powers_of_the_ends(
 
 
 def test_tiny_powers_that_no_double_holds_are_zero_and_not_an_error() -> None:
-    _, results = computed(-1e-70, 2e-70, lambda program, x: _elementary.power(program, x, 8))
+    _, results = computed(-1e-70, 2e-70, lambda program, x: _functions.power(program, x, 8))
     assert np.abs(results).max() < 1e-300
 
 
 def test_a_polynomial_of_lower_degree_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_elementary, "_EXP_TERMS", _elementary._EXP_TERMS[:-3])
-    arguments, results = computed(-1.0, 1.0, _elementary.exponential)
+    monkeypatch.setattr(_functions, "_EXP_TERMS", _functions._EXP_TERMS[:-3])
+    arguments, results = computed(-1.0, 1.0, _functions.exponential)
     assert worst(arguments, results, mpmath.exp) > 1e-15

@@ -15,8 +15,8 @@ from sqlglot import exp
 from discreet.errors import SourceError
 from discreet.query.curation import TABLE, Curation, Version
 from discreet.query.engines._kept_copy import KeptCopy, KeptVersion
-from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches, stored_batches
+from discreet.query.language._sql import SqlText
 from discreet.tables import open_table
 from discreet.tables.arrow import ArrayStream, StreamBroken, read_stream
 from discreet.tables.duckdb import connect, literal, open_cursor, run_over

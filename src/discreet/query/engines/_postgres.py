@@ -23,8 +23,8 @@ from discreet.errors import (
 )
 from discreet.noise import Stream
 from discreet.query.curation import TABLE, Curation, Version
-from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, Tally, curated_batches
+from discreet.query.language._sql import SqlText
 from discreet.tables import open_table
 from discreet.tables.postgres import Address, read_copy
 from discreet.tables.sources import withhold

@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from discreet.errors import SchemaError, SourceError
 from discreet.query.curation import TABLE, Curation, Version
-from discreet.query.engines._sql_text import SqlText
 from discreet.query.engines.base import ROWS, Engine, KernelSum, missing_ids, repeated_ids
+from discreet.query.language._sql import SqlText
 from discreet.query.unit_rows import row_digests
 from discreet.tables import open_table
 from discreet.tables.cell_encoding import id_problem

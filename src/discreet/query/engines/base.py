@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
     from discreet._types import AnyArray, Ints, Words
-    from discreet.query.engines._sql_text import SqlText
     from discreet.query.engines.tasks import EngineCells, Kernel
+    from discreet.query.language._sql import SqlText
     from discreet.tables import Table
 
 T = TypeVar("T")

@@ -26,9 +26,8 @@ from discreet.query.language._date_nodes import (
     DateShift,
     DateTrunc,
 )
-from discreet.query.language._elementary import power
+from discreet.query.language._functions import apply_function, divide, power, remainder
 from discreet.query.language._normal_form import beyond_calendar, opposite
-from discreet.query.language._partial_operations import apply_function, divide, remainder
 from discreet.query.language._program import Interval, Program, TooWide, exponent
 from discreet.query.language.nodes import (
     Call,
