@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.arguments import nearest
 from discreet.errors import SchemaError
-from discreet.schema._dialect_document import (
-    dialect_document,
-    read_dialect,
-    read_text_format,
-    text_document,
-)
 from discreet.schema._document_shape import (
     FIELD_TYPES,
     OTHER_TYPE_WORDS,
     FieldBlock,
     FieldSettings,
     TableBlock,
+    dialect_document,
     find_unfilled,
+    read_dialect,
+    read_text_format,
+    text_document,
     unfilled_sentence,
     validate_shape,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.schema._dialect_document import dialect_document, draft_keys
+from discreet.schema._document_shape import dialect_document, draft_keys
 from discreet.schema.column_checks import NUMBERS
 from discreet.schema.name_hints import guess_range, guess_role
 from discreet.schema.notation import UNFILLED

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, overload
 
 import numpy as np
 
+from discreet import formatting
 from discreet.arguments import CheckedArguments, nearest
 from discreet.errors import DataError, ParameterError, SchemaError
 from discreet.schema.column import Column
@@ -29,6 +30,9 @@ Neighbors: TypeAlias = Literal["replace-one", "add-remove"]
 
 
 RowCount: TypeAlias = Literal["public", "private"]
+
+_LONGEST = 60  # characters of a list of values in a notebook
+_MOST_COLUMNS = 60  # that a notebook shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,9 +273,7 @@ class Schema(metaclass=CheckedArguments):
         return self._digest
 
     def _repr_html_(self) -> str:
-        from discreet.schema._notebook import draw_schema  # only a notebook draws
-
-        return draw_schema(self)
+        return _draw_schema(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of a schema file, of plain JSON values."""
@@ -356,3 +358,38 @@ class Schema(metaclass=CheckedArguments):
             dialect=dialect,
             missing_values=missing_values,
         )
+
+
+def _draw_schema(schema: Schema) -> str:
+    """Return the columns of a schema as an HTML table, the first sixty of them."""
+    from discreet.html_tables import write_cell, write_heading, write_html  # only a notebook draws
+
+    head = [write_heading(text) for text in ("column", "type", "may hold", "role", "missing")]
+    body = [
+        [
+            write_heading(formatting.name(column.name), "row"),
+            write_cell(column.type or ""),
+            write_cell(_describe_values(column)),
+            write_cell(column.role),
+            write_cell("no" if column.required else "yes"),
+        ]
+        for column in schema.columns[:_MOST_COLUMNS]
+    ]
+    more = len(schema.columns) - _MOST_COLUMNS
+    rows = formatting.count_noun(schema.max_rows_per_unit or 1, "row")
+    protected = f"Promises are for each {schema.unit} ({schema.neighbors}), with at most {rows}."
+    notes = [f"… {formatting.count_noun(more, 'more column')}." if more > 0 else "", protected]
+    return write_html(schema.title or schema.dataset or "Schema", head, body, filter(None, notes))
+
+
+def _describe_values(column: Column) -> str:
+    """Return the declared range or list of a column, shortened."""
+    if column.values is not None:
+        return formatting.shorten(", ".join(map(str, column.values)), _LONGEST)
+    if column.lower is None or column.upper is None:
+        return ""
+    bounds = [
+        formatting.number(bound) if isinstance(bound, int | float) else str(bound)
+        for bound in (column.lower, column.upper)
+    ]
+    return formatting.append_unit(" to ".join(bounds), column.measure)
