@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from discreet.tables.batch_stream import prefetch
+from discreet.tables.sources import prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from discreet.query.calibration import NoiseSource, QueryNoise
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
+_MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, and all callers wait
 
 
 class Slots:
@@ -96,9 +97,6 @@ class Slots:
                 passed = monotonic() - start
                 # Counted from the start and not by the clock: when a query was sent is no secret.
                 sleep(max(0.0, math.floor(passed / length + 1) * length - passed))
-
-
-_MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, and all callers wait
 
 
 class QueryOptions(TypedDict, total=False):

@@ -15,6 +15,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet.schema.dialect import FieldDraft
+FIELD_TYPES = ("string", "number", "integer", "boolean", "date", "datetime")
+OTHER_TYPE_WORDS = {
+    "bool": "boolean", "category": "string", "categorical": "string",
+    "double": "number", "enum": "string", "float": "number", "int": "integer", "str": "string",
+    "text": "string", "timestamp": "datetime", "varchar": "string", "year": "integer",
+}  # fmt: skip
+_FILLINGS = {
+    "minimum": "<smallest possible>",
+    "maximum": "<largest possible>",
+    "enum": "[<first>, <second>]",
+    "bounds_source": "<who says so>",
+    "censored": "<missing, limit or half>",
+    "format": "<%d/%m/%Y or %m/%d/%Y>",
+    "proposals": "confirmed",
+    "max_rows_per_unit": "<most rows of one person>",
+    "dataset": "<name>-<year>",
+    "fields": "[{name: <name>, type: <type>}]",
+}
+_Names = Annotated[list[str], BeforeValidator(lambda key: [key] if isinstance(key, str) else key)]
+_MUST_BE = {
+    "model_type": ("a block of keys and values", "{<key>: <value>}"),
+    "list_type": ("a list", "[<first>, <second>]"),
+    "string_type": ("a string", '"<text>"'),
+    "literal_error": ("schema", "schema"),
+}
 
 
 class KeyBlock(BaseModel):
@@ -110,26 +135,7 @@ def draft_keys(field: FieldDraft) -> dict[str, Any]:
     return keys
 
 
-FIELD_TYPES = ("string", "number", "integer", "boolean", "date", "datetime")
-OTHER_TYPE_WORDS = {
-    "bool": "boolean", "category": "string", "categorical": "string",
-    "double": "number", "enum": "string", "float": "number", "int": "integer", "str": "string",
-    "text": "string", "timestamp": "datetime", "varchar": "string", "year": "integer",
-}  # fmt: skip
-_FILLINGS = {
-    "minimum": "<smallest possible>",
-    "maximum": "<largest possible>",
-    "enum": "[<first>, <second>]",
-    "bounds_source": "<who says so>",
-    "censored": "<missing, limit or half>",
-    "format": "<%d/%m/%Y or %m/%d/%Y>",
-    "proposals": "confirmed",
-    "max_rows_per_unit": "<most rows of one person>",
-    "dataset": "<name>-<year>",
-    "fields": "[{name: <name>, type: <type>}]",
-}
 _Model = TypeVar("_Model", bound=KeyBlock)
-_Names = Annotated[list[str], BeforeValidator(lambda key: [key] if isinstance(key, str) else key)]
 
 
 class _Constraints(KeyBlock):
@@ -269,11 +275,3 @@ def _nested_model(model: type[BaseModel], blocks: list[str]) -> type[BaseModel]:
         models = [annotation, *get_args(annotation)]
         model = next(m for m in models if isinstance(m, type) and issubclass(m, BaseModel))
     return model
-
-
-_MUST_BE = {
-    "model_type": ("a block of keys and values", "{<key>: <value>}"),
-    "list_type": ("a list", "[<first>, <second>]"),
-    "string_type": ("a string", '"<text>"'),
-    "literal_error": ("schema", "schema"),
-}

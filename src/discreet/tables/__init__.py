@@ -4,7 +4,7 @@
 schema declares: numbers clipped, categories as codes. :func:`write_table` writes such batches to a file or
 database. Both stream: memory does not grow with the number of rows.
 
-:mod:`~discreet.tables.table` reads, with :mod:`~discreet.tables.batch_stream`, and
+:mod:`~discreet.tables.table` reads, with :mod:`~discreet.tables.sources`, and
 :mod:`~discreet.tables.writers` writes;
 :mod:`~discreet.tables.cell_encoding` is the only module where a cell becomes a number;
 :mod:`~discreet.tables.files`, :mod:`~discreet.tables.sources` and :mod:`~discreet.tables.postgres` are
@@ -15,7 +15,7 @@ the sources; :mod:`~discreet.tables.duckdb` and :mod:`~discreet.tables.arrow` ru
 
 from __future__ import annotations
 
-from discreet.tables.batch_stream import prefetch
+from discreet.tables.sources import prefetch
 from discreet.tables.table import Batch, Table, open_table
 from discreet.tables.writers import Field, check_target, write_table
 

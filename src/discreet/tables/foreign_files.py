@@ -15,9 +15,10 @@ import numpy as np
 
 from discreet.errors import MissingExtra, SourceError
 from discreet.schema.dialect import Dialect, FieldDraft, TableDraft
+from discreet.tables.cell_encoding import looks_like_data
 from discreet.tables.duckdb import check_readable
 from discreet.tables.python_cells import PLAIN, to_column, to_text
-from discreet.tables.sniffing import draft_fields, find_names, looks_like_data
+from discreet.tables.sniffing import draft_fields, find_names
 from discreet.tables.sources import MemorySource
 
 if TYPE_CHECKING:

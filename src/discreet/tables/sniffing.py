@@ -19,16 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from discreet.schema.dialect import DELIMITERS, Dialect, FieldDraft, TableDraft, TextFormat
 from discreet.schema.notation import UNFILLED
+from discreet.tables.cell_encoding import CENSORED, SPACES, date_pattern, looks_like_data, number_pattern
 from discreet.tables.pipes import BLOCK
-from discreet.tables.text_cells import CENSORED, SPACES, date_pattern, number_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _LINES_SNIFFED = 1000
 _SNIFFED = 2**18  # characters
-_NUMBER = re.compile(r"[+-]?[\d., ']*\d[\d., ']*(e[+-]?\d+)?\s*[%€$£]?", re.IGNORECASE)
-_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?")
 _UNDEFINED = frozenset(b"\x81\x8d\x8f\x90\x9d")  # bytes that Windows-1252 does not have
 _MISSING = (
     "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "-", "--", ".", "?", "k.A.", "k. A.",
@@ -53,11 +51,6 @@ _STANDARD = ("%Y-%m-%d", *(f"%Y-%m-%d{time}" for time in _TIMES[1:-1]))  # read 
 # Each way to write numbers includes those before it with the same sign before decimals.
 _SIGNS = ((".", None), (",", None), (".", ","), (",", "."), (".", "'"), (",", " "), (".", " "), (",", "'"))
 _Signs: TypeAlias = tuple[str, str | None]
-
-
-def looks_like_data(name: str) -> bool:
-    """Return whether a column name is a number or a date, and may thus be a cell."""
-    return any(pattern.fullmatch(name.strip()) for pattern in (_NUMBER, _DATE))
 
 
 class _Layout(NamedTuple):

@@ -14,11 +14,10 @@ import numpy as np
 from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError, SourceError
 from discreet.tables.arrow import read_stream
-from discreet.tables.batch_stream import resize
 from discreet.tables.cell_encoding import MISSING_CODE, projection
 from discreet.tables.files import list_parquet, open_file
 from discreet.tables.postgres import SCHEMES, PostgresSource
-from discreet.tables.sources import Source, cell_error, open_memory, read_texts, translate_errors
+from discreet.tables.sources import Source, cell_error, open_memory, read_texts, resize, translate_errors
 from discreet.tables.text_files import CsvSource
 
 if TYPE_CHECKING:

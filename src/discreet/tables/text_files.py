@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 from discreet.errors import DataError, DiscreetError, ParameterError, SourceError
 from discreet.schema.dialect import DELIMITERS, Dialect, TableDraft
+from discreet.tables.cell_encoding import looks_like_data
 from discreet.tables.duckdb import check_readable, connect_for, literal, quote_path
 from discreet.tables.pipes import BLOCK, pipe_from, write_all
-from discreet.tables.sniffing import draft_fields, looks_like_data, sniff_dialect
+from discreet.tables.sniffing import draft_fields, sniff_dialect
 from discreet.tables.sources import DuckSource, read_texts, withhold
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _EXPONENTIAL: Ints = np.floor(2**20 * np.exp(-np.arange(LAST_BUCKET + 1) / 2**BUCKET_BITS) + 0.5).astype(
     np.int64
 )
+_LARGEST_TERM = 2.0**20  # of a score; sums over all columns stay far below 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +160,6 @@ class ClassGradientPass:
         """Return the sums over some rows, class by class."""
         residuals, rows = self.parts(arrays)
         return (residuals @ rows.T).astype(np.int64).ravel()
-
-
-_LARGEST_TERM = 2.0**20  # of a score; sums over all columns stay far below 2**62
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ _LN_TERMS = tuple(2.0 / (2 * n + 1) for n in range(12))
 _MANTISSA = (0.7071, 1.4143)  # 1 / sqrt(2) to sqrt(2), a little wider
 _SQRT2 = 1.4142135623730951
 _RUNGS = 24  # powers of two are found in one ladder of this size, or in two
+SMALLEST_DENOMINATOR = 1e-9
+_LARGEST_WHOLE = 2.0**53
 
 
 def power(program: Program, base: int, times: int) -> int:
@@ -153,10 +155,6 @@ def _clamp_to_ends(program: Program, argument: int, function: Callable[[Program,
         for end in (interval.lower, interval.upper)
     ]
     return program.clamp(function(program, argument), min(ends), max(ends))
-
-
-SMALLEST_DENOMINATOR = 1e-9
-_LARGEST_WHOLE = 2.0**53
 
 
 def divide(program: Program, above: int, below: int) -> int:

@@ -41,6 +41,13 @@ _FUNCTIONS: dict[Kind, str] = {
 
 FROM = "from_" if "from_" in exp.Select.arg_types else "from"
 """Argument name of FROM in a SELECT tree, which differs between versions of sqlglot."""
+_SYMBOLS: dict[type, str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
+    exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "<>",
+    exp.And: "AND", exp.Or: "OR",
+}  # fmt: skip
+_LONGEST_REPEATED = 100  # characters
+_CLAUSES = (FROM, "group", "offset")
 
 
 class Stepwise(exp.Expression):
@@ -286,15 +293,6 @@ def _cast(tree: Tree, kind: str) -> Tree:
 
 def _alias(tree: Tree, name: str) -> Tree:
     return exp.Alias(this=tree, alias=exp.to_identifier(name))
-
-
-_SYMBOLS: dict[type, str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
-    exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "<>",
-    exp.And: "AND", exp.Or: "OR",
-}  # fmt: skip
-_LONGEST_REPEATED = 100  # characters
-_CLAUSES = (FROM, "group", "offset")
 
 
 class SqlText:
