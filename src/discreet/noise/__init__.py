@@ -1,11 +1,12 @@
 """Randomness without any epsilon: exact noise on the integer lattice from a cryptographic source.
 
 ``stream`` supplies random words and ``deviates`` turns them into exact deviates (inner loops: ``_kernels``).
-``samplers`` has Gaussian and Laplace noise on the integers, and normal floats that promise nothing;
+``samplers`` has Gaussian and Laplace noise on the integers, with single draws in constant time, and normal
+floats that promise nothing;
 ``spherical`` noise is isotropic in several columns. ``bounded`` (one column) and ``_box`` (several) have
-bounded support, drawn exactly by ``polynomial``; ``in_range`` stays inside the declared range. ``_pool``
-returns single draws in constant time, ``categorical`` chooses among levels and rows, ``whitening`` maps real
-rows to the lattice and back, and ``linear`` is linear algebra with the same bits on every processor.
+bounded support, drawn exactly by ``polynomial``; ``in_range`` stays inside the declared range.
+``categorical`` chooses among levels and rows, ``whitening`` maps real rows to the lattice and back, and
+``linear_algebra`` has the same bits on every processor.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Deviates are those of :mod:`discreet.noise.deviates`. :func:`rounded_gaussian`, 
 :func:`rounded_laplace` round them to the integers, exactly. :class:`NormalSampler`, :func:`standard_normal`
 and :func:`standard_maxwell` read 53 binary digits instead. Adding floats leaks through their low-order bits,
 so nothing that promises differential privacy may use those three. Invariant noise may: it has to satisfy
-equations that rounding to a lattice would break, and it promises no epsilon.
+equations that rounding to a lattice would break, and it promises no epsilon. :class:`Pool` returns single
+draws from blocks drawn in advance, so that the time of a draw does not depend on its value.
 """
 
 from __future__ import annotations

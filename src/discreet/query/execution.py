@@ -1,4 +1,9 @@
-"""Noisy sums over a curated table: charge, sum, add noise, store."""
+"""Noisy sums over a curated table: charge, sum, add noise, store.
+
+Answers are sent at public times, so that response times reveal nothing finer than a slot: the time of an
+engine depends on rows, for a branch that no row takes is skipped, and one person more in a block of rows can
+change the time of a count by a third. :class:`Slots` round that time up.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from discreet.query.calibration import NoiseSource, QueryNoise
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine
+
 _MOST_SUMS = 64  # sums or tables in one pass: DuckDB plans each for half a millisecond, and all callers wait
 
 

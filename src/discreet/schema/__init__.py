@@ -5,9 +5,9 @@ may contain (a codebook, a law, an instrument), in Python or in a ``*.schema.yam
 promise of the other packages depends on it. ``column`` and ``schema`` hold the two values;
 ``column_checks`` and ``schema`` check declarations and suggest corrections, worded for Python or for
 a file by ``notation``; ``serialization`` reads and writes text, ``_document`` converts the content of files
-to values and back, with ``_dialect_document`` for how text is written (``dialect``), and ``rules`` expands
-what a file says about many columns at once. ``draft`` begins new files, with guesses by ``name_hints`` and
-what a ``codebook`` says.
+to values and back, with ``_document_shape`` for its keys and ``dialect`` for how text is written, and
+``rules`` expands what a file says about many columns at once. ``draft`` begins new files, with guesses by
+``name_hints`` and what a ``codebook`` says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Shape of a schema file: the keys of its blocks, and the sentences for whatever has another shape."""
+"""Shape of a schema file: the keys of its blocks, and the sentences for whatever has another shape.
+
+The keys that say how a table is written are read into a dialect and text formats here, and written from them.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from discreet.schema.dialect import FieldDraft
+
 FIELD_TYPES = ("string", "number", "integer", "boolean", "date", "datetime")
 OTHER_TYPE_WORDS = {
     "bool": "boolean", "category": "string", "categorical": "string",

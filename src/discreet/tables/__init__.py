@@ -4,8 +4,7 @@
 schema declares: numbers clipped, categories as codes. :func:`write_table` writes such batches to a file or
 database. Both stream: memory does not grow with the number of rows.
 
-:mod:`~discreet.tables.table` reads, with :mod:`~discreet.tables.sources`, and
-:mod:`~discreet.tables.writers` writes;
+:mod:`~discreet.tables.table` reads and :mod:`~discreet.tables.writers` writes;
 :mod:`~discreet.tables.cell_encoding` is the only module where a cell becomes a number;
 :mod:`~discreet.tables.files`, :mod:`~discreet.tables.sources` and :mod:`~discreet.tables.postgres` are
 the sources; :mod:`~discreet.tables.duckdb` and :mod:`~discreet.tables.arrow` run DuckDB under them;

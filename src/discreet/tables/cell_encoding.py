@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from discreet.schema import Column, Schema, TextFormat
 
-
 SPACES = " \t\u00a0\u202f"
 BLANKS = literal(SPACES)
 """Signs that are removed around a cell of text: blank, tab, and the two blanks that do not break a line."""

@@ -1,7 +1,8 @@
 """The interface of a source of rows, sources that DuckDB scans, and sources in memory.
 
 Sources in memory are frames of pandas, polars and pyarrow, DuckDB relations, and numpy arrays. None of those
-packages is needed; frames are recognized through narwhals.
+packages is needed; frames are recognized through narwhals. The batches of any source are cut anew to one size
+by :func:`resize`, and read ahead in a thread by :func:`prefetch`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray
 
     Piece: TypeAlias = list[AnyArray]
+
 _SMALL = 1 << 16
 """Rows up to which a table is scanned by one thread, in an instance that is open already."""
 _Batch = TypeVar("_Batch")

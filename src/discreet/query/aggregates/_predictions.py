@@ -1,4 +1,7 @@
-"""What an additive model says about rows: how many it gets right, and how its lines should change."""
+"""What an additive model says about rows: how many it gets right, and how its lines should change.
+
+The passes over rows that score them by a public model, in whole numbers, stand before the aggregates.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Engines that compute exact sums: one adapter for each, all with the same integers.
 
 ``base`` is the interface of an engine, and ``tasks`` are what it computes; ``_duckdb`` is the default;
-``_postgres`` and ``_spark`` need their extras and are imported when they are used; ``_sql_text`` writes their
-SQL.
+``_postgres`` and ``_spark`` need their extras and are imported when they are used.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Reading order, which is the way of a text: ``lexer`` lets the words of the ``voc
 else; ``query`` cuts a text into aggregate, WHERE and GROUP BY, with ``_select`` for SQL and ``_group_by`` for
 keys; ``_parser`` finds the ``_parts`` of an expression, which ``_normal_form`` brings into one form
 (``nodes``, ``_date_nodes``); ``_lowering`` turns them into a ``_program`` of primitive operations with
-bounds, with divisions and roots in ``_partial_operations``, dates in ``_calendar``, EXP and LN in
-``_elementary``, carried out on arrays there and in an engine by ``_sql``, with equal bits; ``_expression``
+bounds, with divisions, roots, EXP and LN in ``_functions`` and dates in ``_calendar``, carried out on arrays
+there and in an engine by ``_sql``, with equal bits; ``_expression``
 puts these together, and ``_key_cells`` for keys of groups. ``writing`` is the way back to a text.
 """
 

@@ -1,4 +1,8 @@
-"""EXP, LN and powers in sums and products, so that every engine computes the same bits."""
+"""Functions, divisions and powers of an expression, in operations that every engine computes with equal bits.
+
+EXP, LN and powers become sums and products. What some numbers do not have, such as a root or a quotient, is
+refused unless the bounds show that every row has it.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,6 @@ from discreet.query.language._program import Program, exponent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from discreet.query.language._program import Program
-
 
 EXP_LARGEST = 200.0
 """Larger arguments are refused; smaller ones than ``-EXP_LARGEST`` count as that, an error of 1.4e-87."""

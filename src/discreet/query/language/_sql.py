@@ -5,6 +5,10 @@ compute with the same bits. Constants are written as quoted decimals that are ca
 to the nearest double. A value that is used several times and is not trivial becomes a *step*: a column
 of a sub-select, named by a digest of how it is computed. So the SQL is as long as the program, whatever
 was nested in the text, and no expression is deeper than an engine allows.
+
+:class:`SqlText` writes the trees. sqlglot writes any tree for any database, and takes longer for it than an
+engine takes for the sums of a small table. Trees here have thirty kinds of node, which DuckDB, PostgreSQL and
+Spark spell alike but for the names of types; a kind that is not listed here is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet.query.language._program import Kind, Operation, Program
-
 
 Tree: TypeAlias = Any  # sqlglot's base class goes by two names in the versions that we accept
 ColumnTree: TypeAlias = Callable[[str], Tree]
