@@ -15,7 +15,7 @@ from discreet import ApproxDP, Ledger, PureDP, Schema, datasets, load_model, pub
 from discreet.errors import ParameterError
 from discreet.learn import METHODS, Learner
 from discreet.ledger.log_verification import check_log
-from discreet.pipeline import KeyEscrow
+from discreet.pipeline import KeyEscrow, Output, RunOptions, SparkOptions
 from discreet.pipeline.training import model_options, trainable_models
 from discreet.report.statement.model_documents import ModelStatement
 from discreet.tables import open_table
@@ -178,15 +178,26 @@ def test_a_model_has_no_key_to_keep(tmp_path: Path) -> None:
     escrow = KeyEscrow("key", "correct horse battery")
     with pytest.raises(ParameterError, match="escrow must be None for a model"):
         publish_model(
-            "demo:clinic", model="id3", privacy=PureDP(epsilon=1), out=tmp_path / "m", escrow=escrow
+            "demo:clinic",
+            model="id3",
+            privacy=PureDP(epsilon=1),
+            out=tmp_path / "m",
+            output=Output(escrow=escrow),
         )
+
+
+def test_a_model_is_not_trained_on_workers_of_spark(tmp_path: Path) -> None:
+    run = RunOptions(spark=SparkOptions(master="local[2]"))
+    with pytest.raises(ParameterError, match="spark must be None for a model"):
+        publish_model("demo:clinic", privacy=PureDP(epsilon=1), out=tmp_path / "m", run=run)
+    assert list(tmp_path.iterdir()) == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_through_python_is_the_same_thing(tmp_path: Path) -> None:
     done = publish_model(
         "demo:clinic", model="naive-bayes", privacy=ApproxDP(epsilon=1, delta=1e-6), ledger=False,
-        out=tmp_path / "m", n_bins=4, about={"curator": "the ward"},
+        out=tmp_path / "m", n_bins=4, output=Output(about={"curator": "the ward"}),
     )  # fmt: skip
     assert done.statement.what.curator == "the ward"
     assert done.statement.numbers.epsilon == pytest.approx(1, rel=1e-4)

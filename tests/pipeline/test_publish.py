@@ -59,6 +59,7 @@ STAGES = ["read", "check", "plan", "test", "risk", "release", "learn", "attack",
 PUBLIC = ["README.txt", "SHA256SUMS", "croissant.json", "data.parquet", "datapackage.json", "readable.csv"]
 PUBLIC += ["statement.html", "statement.json"]
 REPLACE = Output(replace=True)
+RUN = RunOptions(attack_records=200)
 
 
 def released(folder: Path, **changes: Any) -> Published:
@@ -67,7 +68,7 @@ def released(folder: Path, **changes: Any) -> Published:
         "out": folder / "release",
         "protect": {"age": 9},
         "ledger": folder / "survey.ledger",
-        "run": RunOptions(attack_records=200),
+        "run": RUN,
         **changes,
     }
     return publish(given.pop("source", people()), **given)
@@ -76,7 +77,7 @@ def released(folder: Path, **changes: Any) -> Published:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Published:
     """One release that several tests look at and none changes."""
-    return released(tmp_path_factory.mktemp("done"), about={"curator": "the office"})
+    return released(tmp_path_factory.mktemp("done"), output=Output(about={"curator": "the office"}))
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -115,7 +116,10 @@ def test_a_stranger_can_check_it(done: Published) -> None:
 def test_the_stages_are_said_in_order_and_logged(tmp_path: Path) -> None:
     said: list[Stage] = []
     shares: list[tuple[str, float]] = []
-    released(tmp_path, on_stage=said.append, on_progress=lambda name, share: shares.append((name, share)))
+    released(
+        tmp_path,
+        run=dataclasses.replace(RUN, on_stage=said.append, on_progress=lambda *one: shares.append(one)),
+    )
     assert [stage.name for stage in said] == STAGES
     assert [name for name, share in shares if share == 0] == STAGES
     assert all(0 <= share <= 1 for _, share in shares)
@@ -291,7 +295,7 @@ def test_a_method_made_before_releases_what_its_name_and_parameters_do(tmp_path:
     assert verify(by_value.public).ok
     assert method.ledger is None
     assert method.random_state == 3
-    planned = dry_run(people(), method=method, attack_records=200)
+    planned = dry_run(people(), method=method, run=RunOptions(attack_records=200))
     assert [row.noise for row in planned.rows] == [row.noise for row in by_value.rows]
 
 
@@ -430,7 +434,7 @@ def test_what_fails_on_private_rows_alone_is_left_out_and_the_paid_release_is_no
 
     monkeypatch.setattr(name, fail)
     said: list[Stage] = []
-    done = released(tmp_path, on_stage=said.append)
+    done = released(tmp_path, run=dataclasses.replace(RUN, on_stage=said.append))
     assert verify(done.public).ok
     (words,) = (one.said for one in said if one.name == stage)
     assert f"without {lost}, which failed (ValueError in" in words
@@ -490,8 +494,7 @@ def run(folder, stage, how):
             os.kill(os.getpid(), how)
     publish(people(), schema=SCHEMA, out=folder / "release", protect={"age": 9},
             ledger=folder / "survey.ledger", output=Output(replace=True),
-            run=RunOptions(attack_records=200, accept_risk="The rows are made up."),
-            on_progress=progress)
+            run=RunOptions(attack_records=200, accept_risk="The rows are made up.", on_progress=progress))
 
 folder, seen = Path(sys.argv[1]), []
 for word in sys.argv[2:]:
@@ -560,7 +563,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_release(room: int, tmp_path: Pa
 
 def test_a_kept_key_replays_the_release_and_a_forgotten_one_is_gone(tmp_path: Path) -> None:
     phrase = "correct horse battery staple"
-    done = released(tmp_path, escrow=KeyEscrow(tmp_path / "release.key", phrase))
+    done = released(tmp_path, output=Output(escrow=KeyEscrow(tmp_path / "release.key", phrase)))
     assert stat.S_IMODE((tmp_path / "release.key").stat().st_mode) == 0o600
     key = unseal_key(tmp_path / "release.key", passphrase=phrase)
     assert Stream(key).commitment == done.statement.implementation.key_commitment
@@ -579,7 +582,7 @@ def test_a_kept_key_replays_which_rows_of_a_person_stayed(tmp_path: Path) -> Non
     )
     rows = {**people(), "who": np.arange(60) // 4}
     escrow = KeyEscrow(tmp_path / "release.key", phrase)
-    done = released(tmp_path, source=rows, schema=schema, escrow=escrow)
+    done = released(tmp_path, source=rows, schema=schema, output=Output(escrow=escrow))
     ledger = Ledger.open(tmp_path / "survey.ledger")
     assert done.statement.implementation.rows_salt == ledger_salt(ledger, schema)
     assert done.statement.what.rows_published == 30
@@ -591,24 +594,24 @@ def test_a_kept_key_replays_which_rows_of_a_person_stayed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changes", "error"),
+    ("output", "error"),
     [
-        ({"escrow": KeyEscrow("release.key", "correct horse battery", __file__)}, ParameterError),
-        ({"escrow": KeyEscrow("release.key")}, ParameterError),
-        ({"escrow": KeyEscrow("release.key", "short")}, ParameterError),
-        ({"escrow": KeyEscrow("no/release.key", "correct horse battery")}, SourceError),
-        ({"signing": Signing("no.pem")}, SourceError),
-        ({"signing": Signing(__file__)}, ParameterError),
-        ({"escrow": KeyEscrow("release.key", recipient=__file__)}, ParameterError),
-        ({"about": {"motto": "trust us"}}, ParameterError),
+        (Output(escrow=KeyEscrow("release.key", "correct horse battery", __file__)), ParameterError),
+        (Output(escrow=KeyEscrow("release.key")), ParameterError),
+        (Output(escrow=KeyEscrow("release.key", "short")), ParameterError),
+        (Output(escrow=KeyEscrow("no/release.key", "correct horse battery")), SourceError),
+        (Output(signing=Signing("no.pem")), SourceError),
+        (Output(signing=Signing(__file__)), ParameterError),
+        (Output(escrow=KeyEscrow("release.key", recipient=__file__)), ParameterError),
+        (Output(about={"motto": "trust us"}), ParameterError),
     ],
 )
 def test_what_cannot_be_kept_or_said_is_refused_before_anything_is_paid(
-    changes: dict[str, Any], error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    output: Output, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error):
-        released(tmp_path, **changes)
+        released(tmp_path, output=output)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -619,7 +622,7 @@ def test_a_key_is_not_kept_in_the_folder_that_is_replaced(
     released(tmp_path)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SourceError, match="outside of the release"):
-        released(tmp_path, output=REPLACE, escrow=KeyEscrow(place, "correct horse battery"))
+        released(tmp_path, output=Output(replace=True, escrow=KeyEscrow(place, "correct horse battery")))
     with Ledger.open(tmp_path / "survey.ledger") as book:
         assert len(book.history()) == 1
 
@@ -632,7 +635,7 @@ def test_the_key_of_a_release_that_failed_is_not_kept(
 
     monkeypatch.setattr(ReleaseKey, "keep", _then(ReleaseKey.keep, fail))
     with pytest.raises(RuntimeError):
-        released(tmp_path, escrow=KeyEscrow(tmp_path / "release.key", "correct horse battery"))
+        released(tmp_path, output=Output(escrow=KeyEscrow(tmp_path / "release.key", "correct horse battery")))
     assert not (tmp_path / "release.key").exists()
 
 
@@ -648,7 +651,7 @@ def test_a_signature_names_the_curator(tmp_path: Path) -> None:
     key = Ed25519PrivateKey.from_private_bytes(bytes(32))
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (tmp_path / "curator.pem").write_bytes(pem)
-    done = released(tmp_path, signing=Signing(tmp_path / "curator.pem"))
+    done = released(tmp_path, output=Output(signing=Signing(tmp_path / "curator.pem")))
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     assert verify(done.public, public_key=public).ok
 
@@ -661,7 +664,7 @@ def test_a_rehearsal_reads_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a cell was read")
 
     monkeypatch.setattr(Table, "_read_pieces", refuse)
-    done = dry_run(people(), schema=SCHEMA, protect={"age": 9}, attack_records=200)
+    done = dry_run(people(), schema=SCHEMA, protect={"age": 9}, run=RunOptions(attack_records=200))
     assert [row.column for row in done.rows] == ["age", "hours", "sex", "city"]
     assert done.sentences
     assert done.open

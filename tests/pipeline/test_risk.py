@@ -76,7 +76,7 @@ def test_a_survey_whose_people_can_be_linked_stops_before_the_charge(tmp_path: P
 
 def test_a_dry_run_shows_the_same_figures_and_reads_no_cell(tmp_path: Path) -> None:
     small = {"schema": survey_schema(8), "protect": protected(8)}
-    planned = dry_run(survey(8), attack_records=1_000, **small)  # type: ignore[arg-type]
+    planned = dry_run(survey(8), run=RunOptions(attack_records=1_000), **small)  # type: ignore[arg-type]
     with pytest.raises(RiskTooHigh) as stopped:
         publish(survey(8), ledger=False, out=tmp_path / "out", run=RunOptions(attack_records=1_000), **small)  # type: ignore[arg-type]
     assert planned.risk == stopped.value.risk

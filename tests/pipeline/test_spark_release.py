@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,8 +70,7 @@ def _release(source: Any, out: Path, *, session: Any = None, resume: bool = Fals
         schema=SCHEMA,
         method="gaussian",
         privacy=ApproxDP(epsilon=4, delta=1e-7),
-        run=RUN,
-        spark=SparkOptions(session=session or InProcessSession(), resume=resume),
+        run=replace(RUN, spark=SparkOptions(session=session or InProcessSession(), resume=resume)),
         **more,
     )
 
@@ -232,9 +232,8 @@ def test_invariant_is_refused_before_anything_is_charged(tmp_path: Path) -> None
             learner="svm",
             variance=0.25,
             scales="range",
-            run=RUN,
+            run=replace(RUN, spark=SparkOptions(session=InProcessSession())),
             ledger=ledger,
-            spark=SparkOptions(session=InProcessSession()),
         )
     with Ledger.open(ledger) as book:
         assert not list(book.history())
@@ -249,7 +248,7 @@ def test_a_synthetic_release_has_nothing_to_resume(tmp_path: Path) -> None:
             method="synthetic",
             privacy=ApproxDP(epsilon=2, delta=1e-6),
             ledger=False,
-            spark=SparkOptions(session=InProcessSession(), resume=True),
+            run=RunOptions(spark=SparkOptions(session=InProcessSession(), resume=True)),
         )
 
 

@@ -52,7 +52,7 @@ def count(path: Any, schema: Schema, **how: Any) -> None:
     query_table(path, "count where age > 50", schema=schema, privacy=ONE, **how)
 
 
-def release(path: Any, schema: Schema, **how: Any) -> Any:
+def release(path: Any, schema: Schema, *, new_ledger: bool = False, **how: Any) -> Any:
     """Release the table."""
     folder = Path(path).parent / "release"
     return publish(
@@ -61,7 +61,7 @@ def release(path: Any, schema: Schema, **how: Any) -> Any:
         out=folder,
         method="gaussian",
         privacy=ApproxDP(epsilon=8, delta=1e-6),
-        run=RunOptions(attack_records=100),
+        run=RunOptions(attack_records=100, new_ledger=new_ledger),
         **how,
     )
 

@@ -18,7 +18,7 @@ from discreet.evaluation.learning import measure_learning
 from discreet.evaluation.noise_aware import REFUSED, AwareModel, AwareRows, published_law
 from discreet.evaluation.samples import PairedSample
 from discreet.noise import Stream
-from discreet.pipeline import KeyEscrow, RunOptions
+from discreet.pipeline import KeyEscrow, Output, RunOptions
 from discreet.release import CoarseRelease, GaussianRelease
 from discreet.report.folder.keys import unseal_key
 from discreet.report.pages.render import statement_page
@@ -158,7 +158,7 @@ def test_an_auditor_with_the_key_replays_it_and_finds_a_changed_row(tmp_path: Pa
         joint=("job", "income"),
         ledger=False,
         out=tmp_path / "release",
-        escrow=KeyEscrow(tmp_path / "key", PHRASE),
+        output=Output(escrow=KeyEscrow(tmp_path / "key", PHRASE)),
         run=RunOptions(attack_records=500),
     )
     key = unseal_key(tmp_path / "key", passphrase=PHRASE)

@@ -27,7 +27,7 @@ from discreet import (
 )
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError, SourceError
 from discreet.noise import Stream
-from discreet.pipeline.options import KeyEscrow
+from discreet.pipeline.options import KeyEscrow, Output
 from discreet.pipeline.plan import dry_run
 from discreet.privacy import Spending
 from discreet.query.calibration import QueryNoise
@@ -72,7 +72,7 @@ def done(place: Path, ledger: Ledger) -> Published:
         privacy=PRIVACY,
         n_records=500,
         ledger=ledger,
-        escrow=KeyEscrow(place / "key", PASSPHRASE),
+        output=Output(escrow=KeyEscrow(place / "key", PASSPHRASE)),
         out=place / "release",
     )
 
@@ -358,7 +358,7 @@ def test_the_same_release_again_is_free_and_says_that_its_key_drew_nothing(
         privacy=PRIVACY,
         n_records=500,
         ledger=ledger,
-        escrow=KeyEscrow(tmp_path / "key", PASSPHRASE),
+        output=Output(escrow=KeyEscrow(tmp_path / "key", PASSPHRASE)),
         out=tmp_path / "again",
     )
     assert len(ledger.history()) == before
@@ -391,7 +391,7 @@ def test_an_interrupted_release_goes_on_with_the_answers_that_were_paid_for(
         publish(plain_rows(), schema=UNTARGETED, out=tmp_path / "out", **common)
     assert len(ledger.history()) == 3
     key = KeyEscrow(tmp_path / "key", PASSPHRASE)
-    done = publish(plain_rows(), schema=UNTARGETED, out=tmp_path / "out", escrow=key, **common)
+    done = publish(plain_rows(), schema=UNTARGETED, out=tmp_path / "out", output=Output(escrow=key), **common)
     questions = json.loads((done.public / "tables.json").read_text())["questions"]
     assert [one["earlier"] for one in questions] == [True, True, *[False] * (len(questions) - 2)]
     assert len(ledger.history()) == len(questions)

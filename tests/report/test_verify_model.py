@@ -17,6 +17,7 @@ import pytest
 from discreet import ApproxDP, Column, PrivateClassifier, PureDP, Schema, publish_model, verify
 from discreet.errors import ParameterError, SourceError
 from discreet.learn import METHODS
+from discreet.pipeline import Output, RunOptions
 from discreet.report.folder._metadata import model_card
 from discreet.report.folder.folder import (
     CARD,
@@ -63,7 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name in KINDS:
         publish_model(
             ROWS, model=name, schema=SCHEMA, privacy=ApproxDP(epsilon=1, delta=1e-6),
-            ledger=folder / f"{name}.ledger", new_ledger=True, out=folder / name,
+            ledger=folder / f"{name}.ledger", run=RunOptions(new_ledger=True), out=folder / name,
         )  # fmt: skip
     return {name: folder / name / "public" for name in KINDS}
 
@@ -385,7 +386,7 @@ def test_a_model_cannot_be_replayed(made: dict[str, Path]) -> None:
 def test_words_of_a_curator_cannot_act_as_markup(tmp_path: Path) -> None:
     done = publish_model(
         ROWS, model="naive-bayes", schema=SCHEMA, privacy=PureDP(epsilon=1), ledger=False,
-        out=tmp_path / "m", about={"curator": "x\n# Not private <b>at all</b> [here](http://x)"},
+        out=tmp_path / "m", output=Output(about={"curator": "x\n# Not private <b>at all</b> [here](http://x)"}),
     )  # fmt: skip
     card = (done.public / CARD).read_text()
     assert "\n# Not" not in card

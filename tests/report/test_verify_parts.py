@@ -55,9 +55,12 @@ def _release(place: Path, method: str) -> Path:
             schema=SCHEMA,
             method=method,
             privacy=PROMISES[method],
-            run=RunOptions(attack_records=200, accept_risk="made-up rows"),
+            run=RunOptions(
+                attack_records=200,
+                accept_risk="made-up rows",
+                spark=SparkOptions(session=InProcessSession()),
+            ),
             ledger=False,
-            spark=SparkOptions(session=InProcessSession()),
         )
     return place / "release" / "public"
 

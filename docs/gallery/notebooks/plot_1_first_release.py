@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from discreet import Column, Schema, datasets, load_release, publish, verify
-from discreet.pipeline import ProgressBar
+from discreet.pipeline import ProgressBar, RunOptions
 
 names = ["age", "education_num", "hours_per_week", "income"]
 rows = pd.read_parquet(datasets.load("census").path)[names].head(4000)
@@ -54,7 +54,7 @@ done = publish(
     protect={"age": 14},
     ledger=False,
     out=folder,
-    on_progress=ProgressBar(),
+    run=RunOptions(on_progress=ProgressBar()),
 )
 print(*sorted(path.name for path in done.public.iterdir()), sep="\n")
 

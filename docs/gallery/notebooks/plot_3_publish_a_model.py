@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from discreet import ApproxDP, load_model, publish_model, verify
-from discreet.pipeline import ProgressBar
+from discreet.pipeline import ProgressBar, RunOptions
 
 # %%
 # Train
@@ -27,7 +27,7 @@ done = publish_model(
     privacy=ApproxDP(1, 1e-6),
     ledger=False,
     out=folder,
-    on_progress=ProgressBar(),
+    run=RunOptions(on_progress=ProgressBar()),
 )
 done.statement
 

@@ -37,13 +37,14 @@ def audit(
         if Path(table).is_dir():
             _attack_folder(console, Path(table))
             return
+        from discreet.pipeline.options import RunOptions
         from discreet.pipeline.plan import dry_run
 
         result = dry_run(
             table,
-            attack_records=attack_records,
-            on_stage=console.stage,
-            on_progress=console.progress,
+            run=RunOptions(
+                attack_records=attack_records, on_stage=console.stage, on_progress=console.progress
+            ),
             **method.read(table).to_dict(),
         )
         print_rows(console, result.rows)

@@ -79,8 +79,7 @@ def _publish(console: Console, out: Path, *, attack_records: int = 20_000, **req
         TABLE,
         out=out,
         output=Output(replace=True),
-        run=RunOptions(attack_records=attack_records, command=command_line()),
-        on_progress=console.progress,
+        run=RunOptions(attack_records=attack_records, command=command_line(), on_progress=console.progress),
         **request,
     )
 
@@ -130,8 +129,7 @@ def _publish_model(console: Console, out: Path) -> dict[str, Any]:
         out=out,
         privacy=ApproxDP(epsilon=1.0, delta=1e-6),
         output=Output(replace=True),
-        run=RunOptions(command=command_line()),
-        on_progress=console.progress,
+        run=RunOptions(command=command_line(), on_progress=console.progress),
     )
     score = None if result.statement.quality is None else result.statement.quality.score
     promises = [promise_from_dict(values) for values in result.statement.numbers.promises]

@@ -170,13 +170,14 @@ def learn(
                 schema=schema if database is None else None,
                 target=None if database is None else training.target,
                 ledger=ledger.place,
-                new_ledger=ledger.new_ledger,
-                about=about.to_dict(),
-                signing=make_signing(files.sign),
-                output=Output(replace=files.replace),
-                run=RunOptions(tuned=files.tuned, command=command_line()),
-                on_stage=console.stage,
-                on_progress=console.progress,
+                output=Output(replace=files.replace, about=about.to_dict(), signing=make_signing(files.sign)),
+                run=RunOptions(
+                    tuned=files.tuned,
+                    command=command_line(),
+                    new_ledger=ledger.new_ledger,
+                    on_stage=console.stage,
+                    on_progress=console.progress,
+                ),
                 **parameters,
             )
         except BudgetExceeded as problem:

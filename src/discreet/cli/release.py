@@ -115,14 +115,19 @@ class ReleaseFileFlags:
             )
         return None
 
-    def output(self) -> "Output":
-        """Return which files are written."""
+    def output(self, about: AboutFlags) -> "Output":
+        """Return what is written beside the release."""
         from discreet.pipeline.options import Output
 
-        return Output(replace=self.replace)
+        return Output(
+            replace=self.replace,
+            about=about.to_dict(),
+            escrow=self.escrow(),
+            signing=make_signing(self.sign),
+        )
 
-    def run(self, attack_records: int) -> "RunOptions":
-        """Return the facts about this run."""
+    def run(self, attack_records: int, console: Console, *, new_ledger: bool = False) -> "RunOptions":
+        """Return how the release is run, and shown as it goes on."""
         from discreet.pipeline.options import RunOptions
 
         return RunOptions(
@@ -131,6 +136,10 @@ class ReleaseFileFlags:
             command=command_line(),
             accept_risk=self.accept_risk,
             public_sample=self.public_sample,
+            new_ledger=new_ledger,
+            spark=self.spark(),
+            on_stage=console.stage,
+            on_progress=console.progress,
         )
 
 
@@ -181,10 +190,11 @@ def release(
 ) -> None:
     """Release a table with noise, attack it, and state what is promised."""
     from discreet.errors import RiskTooHigh
+    from discreet.pipeline.options import Output
     from discreet.pipeline.release import publish
 
     if made_up.from_tables is not None:
-        print_redrawn(made_up, table, out, files.output(), as_json=json)
+        print_redrawn(made_up, table, out, Output(replace=files.replace), as_json=json)
         return
     if table is None:
         raise typer.BadParameter("give a table, or --from-tables", param_hint="TABLE")
@@ -195,7 +205,7 @@ def release(
         if dry_run and database is not None:
             raise typer.BadParameter("a service is planned with `discreet plan`", param_hint="--dry-run")
         if dry_run:
-            print_dry_run(console, table, request, files.run(attack_records))
+            print_dry_run(console, table, request, files.run(attack_records, console))
             return
         arguments = request.to_dict()
         if database is not None:
@@ -205,15 +215,8 @@ def release(
                 table if database is None else database,
                 out=out,
                 ledger=ledger.place,
-                new_ledger=ledger.new_ledger,
-                about=about.to_dict(),
-                escrow=files.escrow(),
-                signing=make_signing(files.sign),
-                output=files.output(),
-                run=files.run(attack_records),
-                spark=files.spark(),
-                on_stage=console.stage,
-                on_progress=console.progress,
+                output=files.output(about),
+                run=files.run(attack_records, console, new_ledger=ledger.new_ledger),
                 **arguments,
             )
         except RiskTooHigh as stopped:
@@ -251,14 +254,7 @@ def print_dry_run(console: Console, table: str, request: ReleaseRequest, options
     """
     from discreet.pipeline.plan import dry_run as run
 
-    result = run(
-        table,
-        attack_records=options.attack_records,
-        public_sample=options.public_sample,
-        on_stage=console.stage,
-        on_progress=console.progress,
-        **request.to_dict(),
-    )
+    result = run(table, run=options, **request.to_dict())
     print_risk(console, result.risk)
     for advice in result.risk.advice:
         console.paragraph(advice, bullet=" - ")

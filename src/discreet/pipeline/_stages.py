@@ -233,7 +233,7 @@ def describe_tuning(tuned: bool, logged: bool, receipt: Receipt, ledger: Ledger 
 class ProgressBar:
     """Bar that shows how far a job is: below the cell of a notebook, otherwise as a line on standard error.
 
-    Give it as ``on_progress`` to :func:`discreet.publish` or :func:`discreet.publish_model`.
+    Give it to a job as ``run=RunOptions(on_progress=ProgressBar())``.
 
     Examples
     --------

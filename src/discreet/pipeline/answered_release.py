@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from discreet.pipeline._stages import OnProgress, OnStage
-    from discreet.pipeline.options import Signing
     from discreet.privacy import Promise
     from discreet.query.interface import PrivateTable
     from discreet.release import ReleaseMethod
-    from discreet.report.statement.documents import About
 
 ATTACKS, REPORT = "attacks.json", "report.html"
 NOT_SEEN = "the rows are with the table that answers: nothing was learned from them or attacked on them here"
@@ -74,12 +71,8 @@ def publish_answers(
     *,
     out: str | os.PathLike[str],
     protect: Mapping[str, float] | None = None,
-    about: About | Mapping[str, str | None] | None = None,
-    signing: Signing | None = None,
     output: Output = Output(),  # noqa: B008 - frozen
     run: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    on_stage: OnStage | None = None,
-    on_progress: OnProgress | None = None,
 ) -> Published:
     """Make a synthetic table out of a budget at a database or a service, with a statement to verify.
 
@@ -89,7 +82,7 @@ def publish_answers(
         Table that answers questions; its schema and its ledger are used.
     releasing : SyntheticRelease
         Method of the release, as :func:`make_answering_method` returns it.
-    out, protect, about, signing, output, run, on_stage, on_progress
+    out, protect, output, run
         As for :func:`discreet.publish`; a floor is refused.
 
     Returns
@@ -104,8 +97,8 @@ def publish_answers(
     """
     folder, schema = Path(out), sums.schema
     check_target_folder(folder, replace=output.replace)
-    signing_key, texts = load_signing_key(signing), parse_about(about)
-    stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
+    signing_key, texts = load_signing_key(output.signing), parse_about(output.about)
+    stages = Stages(AuditLog(None), on_stage=run.on_stage, on_progress=run.on_progress)
     ledger = getattr(sums, "ledger", None)
     charged = ledger if isinstance(ledger, Ledger) else None
     with build_folder(folder, replace=output.replace) as draft:

@@ -53,14 +53,12 @@ from discreet.schema import Schema
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from discreet.learn import Learner
-    from discreet.pipeline._stages import OnProgress, OnStage, StageReport
-    from discreet.pipeline.options import KeyEscrow, Signing
+    from discreet.pipeline._stages import StageReport
     from discreet.pipeline.training import Training
     from discreet.privacy import Promise
-    from discreet.report.statement.documents import About
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,14 +114,8 @@ def publish_model(
     schema: Schema | str | os.PathLike[str] | None = None,
     target: str | None = None,
     ledger: LedgerPlace = None,
-    new_ledger: bool = False,
-    about: About | Mapping[str, str | None] | None = None,
-    escrow: KeyEscrow | None = None,
-    signing: Signing | None = None,
     output: Output = Output(),  # noqa: B008 - frozen
     run: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    on_stage: OnStage | None = None,
-    on_progress: OnProgress | None = None,
     **parameters: Any,
 ) -> PublishedModel:
     """Train a model on a table into two folders: one to publish, with a statement, and an internal one.
@@ -148,23 +140,12 @@ def publish_model(
     ledger : Ledger, path, URL, False or None
         Ledger that is charged. None: a file beside the table, named by the schema's ``dataset``. False:
         nothing is counted, and the statement says so.
-    new_ledger : bool
-        Whether a table that is known to another ledger may be charged to this one all the same; ledger and
-        statement then say so.
-    about : About or mapping, optional
-        Texts ``curator``, ``purpose``, ``contact``, ``license`` and ``supersedes``, published as they are.
-    escrow : None
-        Must be None: a model is not replayed from a key, so no key of it can be kept.
-    signing : Signing, optional
-        Ed25519 private key that signs the hashes. None: they are not signed.
     output : Output
-        Whether what was published at `out` may be replaced.
+        Texts about the model, who signs it, and whether what was published at `out` may be replaced. Its
+        ``escrow`` must be None: a model is not replayed from a key, so no key of it can be kept.
     run : RunOptions
-        Whether parameters were tuned on private rows, and the command line; a model is not attacked.
-    on_stage : callable, optional
-        Called with each stage when it is done.
-    on_progress : callable, optional
-        Called with the name of the running stage and the share of it that is done, from 0 to 1.
+        Whether parameters were tuned on private rows, the command line, whether another ledger may be
+        charged, and what is called as the job goes on. A model is not attacked, and not trained on Spark.
     **parameters
         Parameters of the learner, such as ``max_depth``; checked before a row is read.
 
@@ -205,13 +186,13 @@ def publish_model(
     ['no', 'yes']
     """
     folder = Path(out)
-    _check_options(escrow)
+    _check_options(output, run)
     check_target_folder(folder, replace=output.replace)
     answering = isinstance(source, PrivateTable)
     declared = _own_schema(source, schema, target) if answering else find_schema(source, schema)
     declared = declared if target is None else declared.with_target(target)
-    signing_key = load_signing_key(signing)
-    texts = parse_about(about)
+    signing_key = load_signing_key(output.signing)
+    texts = parse_about(output.about)
     # Everything that can be refused is refused before a ledger is made.
     if not is_on_sums(make_learner(model, schema=declared, privacy=privacy, **parameters)):
         check_publishable(declared, f"the model {model}")
@@ -221,11 +202,11 @@ def publish_model(
     table_ledger = (
         (own if isinstance(own, Ledger) else None)
         if answering
-        else open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+        else open_charged_ledger(source, declared, ledger, new_ledger=run.new_ledger)
     )
     learner = make_learner(model, schema=declared, privacy=privacy, ledger=table_ledger, **parameters)
     log = AuditLog(log_path(table_ledger))
-    stages = Stages(log, on_stage=on_stage, on_progress=on_progress)
+    stages = Stages(log, on_stage=run.on_stage, on_progress=run.on_progress)
     table, label = (source, "the table") if answering else (resolve_source(source), describe_source(source))
     with (
         nullcontext() if answering else close_ledger(table_ledger, ledger),
@@ -402,9 +383,14 @@ def _describe_training(training: Training, receipts: tuple[Receipt, ...], ledger
     return f"{name}, {where}"
 
 
-def _check_options(escrow: KeyEscrow | None) -> None:
+def _check_options(output: Output, run: RunOptions) -> None:
     """Refuse options that a release has and a model has not."""
-    if escrow is not None:
+    if run.spark is not None:
+        raise ParameterError(
+            "spark must be None for a model: it is trained in one process, or by a table that answers in "
+            "Spark. Give a Database on Spark as the table, or leave spark out."
+        )
+    if output.escrow is not None:
         raise ParameterError(
             "escrow must be None for a model: it is not replayed from a key, so there is none to keep. Leave "
             "it out."

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
+
+    from discreet.pipeline._stages import OnProgress, OnStage
+    from discreet.report.statement.documents import About
 
 
 ATTACK_RECORDS = 20_000
@@ -77,16 +81,23 @@ class Signing:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How a job writes its folders.
+    """What a job writes beside its result, and whether in place of an earlier one.
 
     Parameters
     ----------
     replace : bool
         Whether an earlier publication at the same place may be replaced.
+    about : About or mapping, optional
+        Texts ``curator``, ``purpose``, ``contact``, ``license`` and ``supersedes``, published as they are.
+    escrow : KeyEscrow, optional
+        File in which the key of a release is kept, encrypted, for an auditor. None: the key is forgotten. A
+        model is not replayed from a key, so it takes none.
+    signing : Signing, optional
+        Ed25519 private key that signs the hashes. None: they are not signed.
 
     Privacy
     -------
-    Changes nothing of what is published.
+    Changes no cell of what is published.
 
     Reference
     ---------
@@ -99,6 +110,9 @@ class Output:
     """
 
     replace: bool = False
+    about: About | Mapping[str, str | None] | None = None
+    escrow: KeyEscrow | None = None
+    signing: Signing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +135,16 @@ class RunOptions:
     public_sample : path, URL or frame, optional
         Public table of the same columns, which attackers may know: the risk is measured on people like its
         rows too. None: on people made up from the schema alone.
+    new_ledger : bool
+        Whether a table that is known to another ledger may be charged to this one all the same; ledger and
+        statement then say so.
+    spark : SparkOptions, optional
+        Workers of Spark that read, draw and write parts of a table; then ``data.parquet`` is a folder of
+        files. None: one process, unless the table is in Spark. A model takes none.
+    on_stage : callable, optional
+        Called with each stage when it is done.
+    on_progress : callable, optional
+        Called with the name of the running stage and the share of it that is done, from 0 to 1.
 
     Privacy
     -------
@@ -141,6 +165,10 @@ class RunOptions:
     command: str = ""
     accept_risk: str | None = None
     public_sample: Any = None
+    new_ledger: bool = False
+    spark: SparkOptions | None = None
+    on_stage: OnStage | None = None
+    on_progress: OnProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)

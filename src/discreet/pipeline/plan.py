@@ -25,7 +25,7 @@ from discreet.pipeline.methods import (
     resolve_method,
     resolve_promise,
 )
-from discreet.pipeline.options import ATTACK_RECORDS
+from discreet.pipeline.options import RunOptions
 from discreet.pipeline.result import Row, build_notes, build_rows, select_sentences
 from discreet.pipeline.sources import LedgerPlace, describe_source, find_schema, log_path, resolve_source
 from discreet.pipeline.table_registry import open_charged_ledger
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray
     from discreet.audit import AuditResult, Guess, Risk
     from discreet.evaluation.sample_size import SampleSizeEstimate
-    from discreet.pipeline._stages import OnProgress, OnStage
+    from discreet.pipeline._stages import OnProgress
     from discreet.privacy import Promise
     from discreet.release import ReleaseMethod, ReleasePlan
     from discreet.report.findings import WhatIf
@@ -347,23 +347,15 @@ def dry_run(
     method: str | ReleaseMethod | None = None,
     privacy: Promise | None = None,
     protect: Mapping[str, float] | None = None,
-    attack_records: int = ATTACK_RECORDS,
-    public_sample: Any = None,
-    on_stage: OnStage | None = None,
-    on_progress: OnProgress | None = None,
+    run: RunOptions = RunOptions(),  # noqa: B008 - frozen
     **options: Any,
 ) -> DryRun:
     """Check the declaration, plan the release and attack the plan; charge, draw and write nothing.
 
     Parameters
     ----------
-    source, schema, target, method, privacy, protect, on_stage, on_progress, **options
-        As for :func:`discreet.publish`.
-    attack_records : int
-        Number of made-up records that the plan is attacked on; fewer are faster, and reveal only larger
-        mistakes.
-    public_sample : path, URL or frame, optional
-        Public table that attackers may know, as of :class:`~discreet.pipeline.options.RunOptions`.
+    source, schema, target, method, privacy, protect, run, **options
+        As for :func:`discreet.publish`. Nothing is charged, and a risk above the thresholds stops nothing.
 
     Returns
     -------
@@ -382,7 +374,7 @@ def dry_run(
     named, method = method is not None, choose_method(method, declared, privacy=promise, floors=floors)
     check_declared(method, declared)
     releasing = resolve_method(method, schema=declared, privacy=promise, **options)
-    stages = Stages(AuditLog(None), on_stage=on_stage, on_progress=on_progress)
+    stages = Stages(AuditLog(None), on_stage=run.on_stage, on_progress=run.on_progress)
     with stages.stage("read") as report:
         n_rows = _plan_stages.read_table(resolve_source(source), declared, describe_source(source), report)
     opened = open_table(resolve_source(source), schema=declared)
@@ -393,10 +385,10 @@ def dry_run(
     with stages.stage("plan") as report:
         plan = _plan_stages.plan_release(releasing, declared, n_rows, floors, report)
     with stages.stage("test") as report:
-        guesses, audits = _plan_stages.attack_plan(releasing, plan, n_rows, attack_records, report)
+        guesses, audits = _plan_stages.attack_plan(releasing, plan, n_rows, run.attack_records, report)
     with stages.stage("risk") as report:
-        prior = _plan_stages.read_prior(public_sample, declared)
-        risk = _plan_stages.assess_risk(releasing, plan, n_rows, attack_records, report, prior)
+        prior = _plan_stages.read_prior(run.public_sample, declared)
+        risk = _plan_stages.assess_risk(releasing, plan, n_rows, run.attack_records, report, prior)
     blocks = promised_blocks(TableSubject(plan, releasing))
     return DryRun(
         plan=plan,

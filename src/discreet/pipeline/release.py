@@ -59,11 +59,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from discreet.pipeline._stages import OnProgress, OnStage
-    from discreet.pipeline.options import KeyEscrow, Signing
     from discreet.privacy import Promise
     from discreet.release import ReleaseMethod
-    from discreet.report.statement.documents import About
     from discreet.schema import Schema
 
 ATTACKS, REPORT = "attacks.json", "report.html"
@@ -79,15 +76,8 @@ def publish(
     privacy: Promise | None = None,
     protect: Mapping[str, float] | None = None,
     ledger: LedgerPlace = None,
-    new_ledger: bool = False,
-    about: About | Mapping[str, str | None] | None = None,
-    escrow: KeyEscrow | None = None,
-    signing: Signing | None = None,
     output: Output = Output(),  # noqa: B008 - frozen
     run: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    spark: SparkOptions | None = None,
-    on_stage: OnStage | None = None,
-    on_progress: OnProgress | None = None,
     **options: Any,
 ) -> Published:
     """Release a table into two folders: one to publish, with a statement to verify, and an internal one.
@@ -116,27 +106,13 @@ def publish(
     ledger : Ledger, path, URL, False or None
         Ledger that is charged. None: that of `method`, or else a file beside the table, named by the schema's
         ``dataset``. False: nothing is counted, and the statement says so.
-    new_ledger : bool
-        Whether a table that is known to another ledger may be charged to this one all the same; ledger and
-        statement then say so.
-    about : About or mapping, optional
-        Texts ``curator``, ``purpose``, ``contact``, ``license`` and ``supersedes``, published as they are.
-    escrow : KeyEscrow, optional
-        File in which the key is kept, encrypted, for an auditor. None: the key is forgotten.
-    signing : Signing, optional
-        Ed25519 private key that signs the hashes. None: they are not signed.
     output : Output
-        Whether a release at `out` may be replaced.
+        Texts about the release, the file that keeps its key, who signs it, and whether a release at `out` may
+        be replaced.
     run : RunOptions
-        Whether the noise was tuned on private rows, how many records the plan is attacked on, the command
-        line, and why a risk above the thresholds is accepted.
-    spark : SparkOptions, optional
-        Workers of Spark that read, draw and write parts of the table; then ``data.parquet`` is a folder of
-        files. None: one process, unless `source` is in Spark.
-    on_stage : callable, optional
-        Called with each stage when it is done.
-    on_progress : callable, optional
-        Called with the name of the running stage and the share of it that is done, from 0 to 1.
+        Whether the noise was tuned on private rows, how many records the plan is attacked on, why a risk
+        above the thresholds is accepted, whether another ledger may be charged, workers of Spark, and what is
+        called as the job goes on.
     **options
         Parameters of the method, such as ``scale`` or ``clamp``.
 
@@ -184,7 +160,7 @@ def publish(
     (['README.txt', 'SHA256SUMS'], 'holds')
     """
     if isinstance(source, PrivateTable):
-        for name, given in (("schema", schema), ("ledger", ledger), ("escrow", escrow)):
+        for name, given in (("schema", schema), ("ledger", ledger), ("escrow", output.escrow)):
             if given is not None:
                 raise ParameterError(
                     f"{name} must be left out where a {type(source).__name__} is asked, which has its own."
@@ -194,16 +170,12 @@ def publish(
             make_answering_method(source, method, target=target, privacy=privacy, **options),
             out=out,
             protect=protect,
-            about=about,
-            signing=signing,
             output=output,
             run=run,
-            on_stage=on_stage,
-            on_progress=on_progress,
         )
     folder = Path(out)
     check_target_folder(folder, replace=output.replace)
-    spark = SparkOptions() if spark is None and is_spark_source(source) else spark
+    spark = SparkOptions() if run.spark is None and is_spark_source(source) else run.spark
     schema, ledger = resolve_declaration(method, schema, ledger)
     declared = find_schema(source, schema)
     check_one_target(method, target)
@@ -212,13 +184,13 @@ def publish(
     promise = resolve_promise(method, declared, privacy=privacy, protect=protect)
     named, method = method is not None, choose_method(method, declared, privacy=promise, floors=floors)
     check_declared(method, declared)
-    key = ReleaseKey.from_escrow(escrow, release=folder)
-    signing_key = load_signing_key(signing)
-    texts = parse_about(about)
-    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=new_ledger)
+    key = ReleaseKey.from_escrow(output.escrow, release=folder)
+    signing_key = load_signing_key(output.signing)
+    texts = parse_about(output.about)
+    table_ledger = open_charged_ledger(source, declared, ledger, new_ledger=run.new_ledger)
     releasing = resolve_method(method, schema=declared, privacy=promise, ledger=table_ledger, **options)
     if spark is not None and isinstance(releasing, SyntheticRelease):
-        check_answers_alone(spark, escrow)
+        check_answers_alone(spark, output.escrow)
         with (
             close_ledger(table_ledger, ledger),
             open_database(source, declared, table_ledger, spark) as asked,
@@ -228,15 +200,11 @@ def publish(
                 releasing,
                 out=out,
                 protect=protect,
-                about=texts,
-                signing=signing,
                 output=output,
                 run=run,
-                on_stage=on_stage,
-                on_progress=on_progress,
             )
     log = AuditLog(log_path(table_ledger))
-    stages = Stages(log, on_stage=on_stage, on_progress=on_progress)
+    stages = Stages(log, on_stage=run.on_stage, on_progress=run.on_progress)
     table, label = resolve_source(source), describe_source(source)
     with (
         close_ledger(table_ledger, ledger),
