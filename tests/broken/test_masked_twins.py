@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +51,8 @@ class TrueLabels(MaskedRelease):
     def scaled_plan(self, schema: Schema, n_rows: int, factor: float) -> MaskedPlan:
         plan = super().scaled_plan(schema, n_rows, factor)
         honest = plan.promises, plan.columns
-        plan.labels, plan.n_records = "true", None
+        plan.labels = replace(plan.labels, source="true")
+        plan.points = replace(plan.points, n_records=None)
         plan.promises, plan.columns = honest
         return plan
 

@@ -23,7 +23,7 @@ from discreet.release.masked._arguments import (
 )
 from discreet.release.masked.encoding import Encoding, NoisyCounts
 from discreet.release.masked.losses import LOGISTIC, HingeLoss
-from discreet.release.masked.plan import FixedRecords, MaskedPlan
+from discreet.release.masked.plan import FixedRecords, MaskedPlan, PointLabels, PointRules
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -277,13 +277,15 @@ class MaskedRelease(ReleaseMethod):
             encoding=encoding,
             training=training,
             n_rows=n_rows,
-            n_records=self._record_count(n_rows),
-            labels=self.labels,
-            shares=self._class_shares(target, encoding),
-            counts=counts,
-            radius=float(self.radius),
-            construction=self.construction,
-            infeasible=self.infeasible,
+            labels=PointLabels(
+                source=self.labels, shares=self._class_shares(target, encoding), counts=counts
+            ),
+            points=PointRules(
+                n_records=self._record_count(n_rows),
+                radius=float(self.radius),
+                construction=self.construction,
+                infeasible=self.infeasible,
+            ),
             fixed=self._fixed_records(target, encoding),
             loss=self.loss,
             report=self._store_mask,

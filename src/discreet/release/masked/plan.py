@@ -63,6 +63,45 @@ class FixedRecords:
         return " and ".join(parts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PointLabels:
+    """Where the labels of the points come from.
+
+    Attributes
+    ----------
+    source : {"prior", "noisy_counts", "true"}
+        Source of the labels, as for :class:`~discreet.release.MaskedRelease`.
+    shares : tuple of float or None
+        Public shares of the classes; None where they follow from the model.
+    counts : NoisyCounts or None
+        Noisy counts of the classes; None where labels do not follow from counts.
+    """
+
+    source: Labels
+    shares: tuple[float, ...] | None
+    counts: NoisyCounts | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointRules:
+    """How many points are made, where, and how.
+
+    Attributes
+    ----------
+    n_records : int or None
+        Number of points to make; None means as many as true labels, or as rows of the sensitive class.
+    radius : float
+        Radius of the ball that contains the points.
+    construction, infeasible
+        As for :class:`~discreet.release.MaskedRelease`.
+    """
+
+    n_records: int | None
+    radius: float
+    construction: Construction
+    infeasible: Infeasible
+
+
 class MaskedPlan(ReleasePlan):
     """Plan of a masked release: train privately, choose labels, make points.
 
@@ -74,18 +113,10 @@ class MaskedPlan(ReleasePlan):
         Calibrated private training of the classifier.
     n_rows : int
         Public number of rows of the table.
-    n_records : int or None
-        Number of points to make; None means as many as true labels, or as rows of the sensitive class.
-    labels : {"prior", "noisy_counts", "true"}
+    labels : PointLabels
         Source of the labels of the points.
-    shares : tuple of float or None
-        Public shares of the classes; None where they follow from the model.
-    counts : NoisyCounts or None
-        Noisy counts of the classes; None where labels do not follow from counts.
-    radius : float
-        Radius of the ball that contains the points.
-    construction, infeasible
-        As for :class:`~discreet.release.MaskedRelease`.
+    points : PointRules
+        Number of the points, their ball, and how they are made.
     fixed : FixedRecords
         Records that are published as they are.
     loss : MaskedLoss
@@ -103,13 +134,8 @@ class MaskedPlan(ReleasePlan):
         encoding: Encoding,
         training: TrainingPlan,
         n_rows: int,
-        n_records: int | None,
-        labels: Labels,
-        shares: tuple[float, ...] | None,
-        counts: NoisyCounts | None,
-        radius: float,
-        construction: Construction,
-        infeasible: Infeasible,
+        labels: PointLabels,
+        points: PointRules,
         fixed: FixedRecords,
         loss: MaskedLoss,
         report: Callable[[Mask], None],
@@ -118,22 +144,23 @@ class MaskedPlan(ReleasePlan):
         self.encoding = encoding
         self.training = training
         self.n_rows = n_rows
-        self.n_records = n_records
         self.labels = labels
-        self.shares = shares
-        self.counts = counts
-        self.radius = radius
-        self.construction = construction
-        self.infeasible = infeasible
+        self.points = points
         self.fixed = fixed
         self.loss = loss
         self._report = report
-        self.schema = encoding.published_schema(max(radius, 1.0) if fixed.description else radius)
+        self.schema = encoding.published_schema(self._limit)
         self.columns = tuple(
             ColumnSummary(column=column.name, law=self._law(column, place))
             for place, column in enumerate(self.schema.released)
         )
         self.promises = self._promises()
+
+    @property
+    def _limit(self) -> float:
+        """Norm that no published record exceeds."""
+        # Fixed records were mapped to the unit ball, whatever the radius of the points.
+        return max(self.points.radius, 1.0) if self.fixed.description else self.points.radius
 
     @property
     def target(self) -> Column:
@@ -153,7 +180,7 @@ class MaskedPlan(ReleasePlan):
             scale, shift = self.encoding.maps[place]
             law = MaskedLaw(
                 regularization=self.regularization,
-                exact=self.construction == "direct",
+                exact=self.points.construction == "direct",
                 origin=coordinates[place].origin if place < len(coordinates) else "",
                 level=coordinates[place].level if place < len(coordinates) else None,
                 scale=scale,
@@ -163,14 +190,14 @@ class MaskedPlan(ReleasePlan):
             if isinstance(self.loss, HingeLoss):
                 return MaskedSvmLaw(smoothing=self.loss.smoothing, **dataclasses.asdict(law))
             return law
-        if self.labels == "true":
+        if self.labels.source == "true":
             return Clear()
         source = {
             (True, True): "noisy counts",
             (False, False): "public shares",
             (False, True): "the released model",
-        }[self.counts is not None, self.shares is None]
-        public = self.shares if not self.fixed.description else None
+        }[self.labels.counts is not None, self.labels.shares is None]
+        public = self.labels.shares if not self.fixed.description else None
         return MaskedLabelLaw(source=source, shares=public, beside=self.fixed.description)
 
     def _promises(self) -> tuple[Promise, ...]:
@@ -180,7 +207,7 @@ class MaskedPlan(ReleasePlan):
         features = tuple(column.name for column in declared.features)
         unit, covers = declared.unit, None
         rest: list[Promise] = []
-        if self.labels == "true":
+        if self.labels.source == "true":
             assumed, covers = (*assumed, LABEL_CLEAR), features
         if len(self.fixed.rows):
             assumed = (*assumed, "the given records are public or made up, and none is a row of the table")
@@ -204,8 +231,10 @@ class MaskedPlan(ReleasePlan):
             dataclasses.replace(promise, unit=unit, covers=covers, assumes=_merge(promise.assumes, assumed))
             for promise in self.training.promises
         ]
-        if self.counts is not None:
-            kept.append(self.counts.promise(self.target.name, {"unit": declared.unit, "assumes": assumed}))
+        if self.labels.counts is not None:
+            kept.append(
+                self.labels.counts.promise(self.target.name, {"unit": declared.unit, "assumes": assumed})
+            )
         return (*kept, *rest)
 
     def train(self, rows: Encoded, stream: Stream, *, sample: bool = False) -> Floats:
@@ -232,23 +261,27 @@ class MaskedPlan(ReleasePlan):
             true = self.encoding.rows({name: values[others] for name, values in rows.items()})
             fixed = np.concatenate([true, fixed])
             fixed_codes = np.concatenate([codes[others], fixed_codes])
-        n_records = self.n_records
+        n_records = self.points.n_records
         if n_records is None:
-            n_records = len(codes) if self.labels == "true" else int(np.sum(codes == self.fixed.sensitive))
+            n_records = (
+                len(codes) if self.labels.source == "true" else int(np.sum(codes == self.fixed.sensitive))
+            )
         mask = make_mask(
             Task(
                 weights=weights,
                 regularization=self.regularization,
-                radius=self.radius,
+                radius=self.points.radius,
                 constant=self.encoding.constant,
                 n_records=n_records,
                 labels=self._labels(codes, n_records, stream.derive("labels")),
                 fixed=fixed,
                 fixed_codes=fixed_codes,
-                construction=self.construction,
-                infeasible=self.infeasible,
+                construction=self.points.construction,
+                infeasible=self.points.infeasible,
                 loss=self.loss,
-                free_labels=self.labels == "prior" and self.shares is None and self.fixed.sensitive is None,
+                free_labels=self.labels.source == "prior"
+                and self.labels.shares is None
+                and self.fixed.sensitive is None,
             ),
             stream.derive("points"),
         )
@@ -264,21 +297,23 @@ class MaskedPlan(ReleasePlan):
 
     def _labels(self, codes: Ints, n: int, stream: Stream) -> Callable[[Floats, float], Ints]:
         """Return a function from weights and regularization to labels; random draws happen once, here."""
-        if self.labels == "true":
+        if self.labels.source == "true":
             return lambda weights, regularization: codes
         order = stream.derive("order")
         if self.fixed.sensitive is not None:
             same = np.full(n, self.fixed.sensitive)
             return lambda weights, regularization: same
-        shares: Any = self.shares
-        if self.counts is not None:
-            shares = self.counts.shares(codes, stream)
+        shares: Any = self.labels.shares
+        if self.labels.counts is not None:
+            shares = self.labels.counts.shares(codes, stream)
         if shares is not None:
             chosen = shuffled_codes(apportion(shares, n), order)
             return lambda weights, regularization: chosen
 
         def labels_for_model(weights: Floats, regularization: float) -> Ints:
-            shares = label_shares(weights, regularization, self.encoding.constant, self.radius, self.loss)
+            shares = label_shares(
+                weights, regularization, self.encoding.constant, self.points.radius, self.loss
+            )
             return shuffled_codes(apportion(shares, n), order.spawn())
 
         return labels_for_model
@@ -287,8 +322,7 @@ class MaskedPlan(ReleasePlan):
         """Return the columns with cells that this plan cannot have drawn, each with the reason."""
         misfits = super().misfits(columns)
         points = np.column_stack([columns[name] for name in self.encoding.names])
-        # Fixed records were mapped to the unit ball, whatever the radius of the points.
-        limit = max(self.radius, 1.0) if self.fixed.description else self.radius
+        limit = self._limit
         with np.errstate(over="ignore"):
             long = np.einsum("ij,ij->i", points, points) > (limit * _SLACK) ** 2
         if long.any():
@@ -301,7 +335,7 @@ class MaskedPlan(ReleasePlan):
 
     def repeat_chance(self) -> float:
         """Return a bound on the chance that two points agree; 1 for greedy points and fixed records."""
-        return 2.0**-50 if self.construction == "direct" and not self.fixed.description else 1.0
+        return 2.0**-50 if self.points.construction == "direct" and not self.fixed.description else 1.0
 
     def noised_columns(self) -> tuple[str, ...]:
         """Return the names of the coordinates of the points."""
@@ -309,12 +343,12 @@ class MaskedPlan(ReleasePlan):
 
     def length_misfit(self, n_read: int, n_published: int) -> str | None:
         """Return what is wrong with the number of published rows; None if nothing is."""
-        if self.n_records is None:
+        if self.points.n_records is None:
             # As many as were read, less the rows of a unit beyond those that it may have.
             fewer = self.encoding.schema.id_column is not None
             least, most = (1 if fewer else n_read), n_read
         else:
-            least = self.n_records
+            least = self.points.n_records
             most = least + (n_read if self.fixed.sensitive is not None else 0)
         least, most = least + len(self.fixed.rows), most + len(self.fixed.rows)
         if least <= n_published <= most:

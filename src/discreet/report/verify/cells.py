@@ -291,7 +291,7 @@ def check_classifier(folder: Path, plan: ReleasePlan, checks: Checks) -> None:
             checks.settle("classifier", wrong, "")
             return
         gradient = gradient_norm(folder, plan, classifier)
-        if plan.construction != "direct":
+        if plan.points.construction != "direct":
             checks.add(
                 "classifier",
                 "not checkable",
