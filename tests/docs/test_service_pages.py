@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from discreet.server.api import routes
 from discreet.server.config import Config, Limits, Tls
 from discreet.server.dataset_config import DatasetConfig, Limit
 from discreet.server.errors import STATUS
+from discreet.server.sign_in import Identity, SignInConfig
 from tests.cli.run import discreet
 from tests.docs.test_tutorial import run
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 HOWTO = ROOT / "docs" / "howto" / "run-the-service.md"
+SIGN_IN = HOWTO.with_name("sign-in.md")
 TUTORIAL = ROOT / "docs" / "tutorial" / "first-service.md"
 EXAMPLES = ROOT / "examples" / "service"
 PAGES = (HOWTO, TUTORIAL)
@@ -169,9 +172,21 @@ def test_there_are_commands_of_every_sort() -> None:
     }  # fmt: skip
 
 
+def test_the_page_about_signing_in_has_every_key_and_a_configuration_that_is_valid() -> None:
+    (table,) = re.findall(r"^\| of `sign_in` \|.*?\n\n", SIGN_IN.read_text(), re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == keys(SignInConfig)
+    ((_, text),) = blocks(SIGN_IN, "yaml")
+    config = Config.from_dict(yaml.safe_load(text), ROOT)
+    assert config.sign_in is not None
+    assert config.sign_in.roles(Identity(config.sign_in.issuer, "x", "", ("data-office",))) == {
+        "*": "operator"
+    }
+
+
 def test_every_address_that_is_named_is_answered() -> None:
     known = {route.path for route in routes.api_routes()}
-    known |= {route.path for route in pages.router(None).routes}  # type: ignore[arg-type, attr-defined]
+    service: Any = SimpleNamespace(config=SimpleNamespace(sign_in=None))
+    known |= {route.path for route in pages.router(service).routes}  # type: ignore[attr-defined]
     patterns = [compile_path(path)[0] for path in known]
     texts = [page.read_text() for page in (*PAGES, *sorted(EXAMPLES.iterdir()))]
     named = {

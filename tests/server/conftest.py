@@ -191,8 +191,8 @@ def running(folder: Path, tokens: dict[str, str] | None = None, **changed: Any) 
         if tokens is None:
             tokens = make_tokens(backend)
         config = uvicorn.Config(
-            make_app(backend), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="on",
-            http=ServiceProtocol, proxy_headers=False,
+            make_app(backend), host="127.0.0.1", port=backend.config.port, log_config=None, access_log=False,
+            lifespan="on", http=ServiceProtocol, proxy_headers=False,
         )  # fmt: skip
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)

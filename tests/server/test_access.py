@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ from discreet.server.access import AccessStore
 from discreet.server.callers import Caller
 from discreet.server.credentials import open_session
 from discreet.server.middleware import REJECTION_DELAY
+from discreet.server.sign_in import Identity, SignInConfig
 from tests.server.conftest import lines_of, signed_in
 
 if TYPE_CHECKING:
@@ -656,3 +658,55 @@ def test_a_browser_whose_token_is_revoked_while_it_asks_is_sent_to_the_door(
     form = {"csrf": csrf, "do": "ask", "source": "sql", "sql": "count where age > 40"}
     response = browser.post("/datasets/town/ask", data={**form, "exact": "mu", "amount": "0.1"})
     assert (response.status_code, response.headers["location"]) == (303, "/login")
+
+
+# People who signed in through a provider.
+
+SIGN_IN = SignInConfig(issuer="https://a", client_id="c", subjects={"1": {"town": "analyst"}})
+ADA = Identity("https://a", "1", "Ada", ())
+
+
+def test_a_person_is_known_at_every_store_until_the_person_is_removed(address: str) -> None:
+    first, second = AccessStore(address, sign_in=SIGN_IN), AccessStore(address, sign_in=SIGN_IN)
+    with contextlib.closing(first), contextlib.closing(second):
+        secret = first.sign_in(ADA, attempt="x", hours=1)
+        assert secret is not None
+        session = second.session(secret)
+        assert session is not None
+        assert session.caller == Caller(ADA.name, None, {"town": "analyst"}, "Ada")
+        assert second.is_valid(session.caller, "town")
+        assert not second.is_valid(session.caller, "village")
+        assert second.sign_in(ADA, attempt="x", hours=1) is None
+        second.grant(ADA.name, "village", "curator")
+        assert first.is_valid(session.caller, "village")
+        first.close_session(secret)
+        assert second.session(secret) is None
+        again = first.sign_in(ADA, attempt="y", hours=1)
+        assert again is not None
+        second.set_sign_in(None)
+        assert second.session(again) is None
+        assert not second.is_valid(session.caller, "town")
+        assert first.session(again) is not None
+        assert second.revoke(ADA.name) == 1
+        assert first.session(again) is None
+
+
+def test_a_person_has_16_sessions_and_an_expired_one_is_none(address: str) -> None:
+    now = [1e9]
+    with contextlib.closing(AccessStore(address, clock=lambda: now[0], sign_in=SIGN_IN)) as store:
+        secrets = [store.sign_in(ADA, attempt=str(number), hours=1) for number in range(17)]
+        found = [store.session(secret or "") for secret in secrets]
+        assert [one is None for one in found] == [True] + [False] * 16
+        now[0] += 3601
+        assert store.session(secrets[-1] or "") is None
+
+
+def test_a_store_from_before_people_signed_in_is_opened(address: str) -> None:
+    with contextlib.closing(AccessStore(address)) as store:
+        token = store.create("ana", days=9)
+        with store._transaction() as execute:
+            for table in ("attempts", "sign_ins", "identities"):
+                execute(f"DROP TABLE {table}", ())
+    with contextlib.closing(AccessStore(address, sign_in=SIGN_IN)) as store:
+        assert store.find(token) is not None
+        assert store.session(store.sign_in(ADA, attempt="x", hours=1) or "") is not None

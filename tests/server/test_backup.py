@@ -462,7 +462,7 @@ INSERT INTO about VALUES (1, 1000.0);
 
 def write_first_formats(folder: Path) -> dict[str, str]:
     """Put access and jobs in the formats of the first versions into a folder; return tokens by name."""
-    from discreet.server.access import _digest
+    from discreet.server.callers import digest
 
     tokens = {name: f"dsc_{name:-<43}" for name in ("ana", "cura", "gone")}
     with closing(sqlite3.connect(folder / "access.db")) as file:
@@ -470,9 +470,9 @@ def write_first_formats(folder: Path) -> dict[str, str]:
         for number, (name, scope, revoked) in enumerate(
             [("ana", "analyst", None), ("cura", "curator", None), ("gone", "curator", 5.0)], 1
         ):
-            row = (number, name, scope, _digest(tokens[name]), 1000.0, 9e9, revoked)
+            row = (number, name, scope, digest(tokens[name]), 1000.0, 9e9, revoked)
             file.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        file.execute("INSERT INTO sessions VALUES (?, 1, 'form', 9e9)", (_digest("cookie"),))
+        file.execute("INSERT INTO sessions VALUES (?, 1, 'form', 9e9)", (digest("cookie"),))
         file.execute("INSERT INTO switch VALUES (1, 'cura', 900.0)")
         file.commit()
     JobStore(folder / "audit.jsonl.jobs").close()
@@ -547,7 +547,8 @@ def test_an_upgraded_file_has_the_tables_of_a_new_one(
             }
 
     run(capsys, "service", "upgrade", "--config", str(path), "--backup", str(tmp_path / "old"))
-    AccessStore(tmp_path / "new").close()
+    for store in (tmp_path / "new", path.parent / "access.db"):
+        AccessStore(store).close()  # creates tables that were added since
     assert columns(path.parent / "access.db") == columns(tmp_path / "new")
 
 

@@ -45,9 +45,18 @@ def serve(
 
     if check:
         settings = app.check(config)
+        if settings.sign_in is not None:
+            from discreet.server.oidc import check_provider
+
+            check_provider(settings)
         write_out(
             f"{config}: valid. The service would answer queries on {_names(settings)} at {settings.listen}.\n"
         )
+        if settings.sign_in is not None:
+            write_out(
+                f"People would sign in through {settings.sign_in.issuer}, which answers: "
+                f"{len(settings.sign_in.subjects)} by subject, {len(settings.sign_in.groups)} groups.\n"
+            )
         return
 
     def print_address(address: str, service: "Service") -> None:

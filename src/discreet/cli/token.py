@@ -1,6 +1,6 @@
 """``discreet token``: make, list, replace and revoke the tokens of a service."""
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from discreet.ledger import Ledger
     from discreet.privacy import Promise
+    from discreet.server.access import AccessStore
     from discreet.server.allocations import Allocations
     from discreet.server.config import Config
     from discreet.server.credentials import TokenAdmin
@@ -144,6 +145,30 @@ def list_(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
 
 
 @app.command()
+def people(config: ConfigFile = _DEFAULT, json: options.Json = False) -> None:
+    """List the people who may sign in through a provider, or did, with the names that are charged."""
+    from discreet.server.sign_in import list_people
+
+    with _open_access(config) as (access, settings):
+        rows = list_people(settings.sign_in, access.identities())
+    console = Console(as_json=json)
+    console.json({"people": rows})
+    console.table(
+        "",
+        ("name", "subject", "shown as", "roles", "last sign-in"),
+        (
+            (
+                one["name"], one["subject"], one["display"],
+                ", ".join(f"{role} of {name}" for name, role in one["roles"].items()) or "may not sign in",
+                "never" if one["latest"] is None else _day(one["latest"]),
+            )
+            for one in rows
+        ),
+        left=5,
+    )  # fmt: skip
+
+
+@app.command()
 def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
     """Replace a token by a new one and print it once; the old one becomes invalid immediately."""
     with _open_tokens(config) as (tokens, _):
@@ -153,10 +178,10 @@ def rotate(name: Name, config: ConfigFile = _DEFAULT) -> None:
 
 @app.command()
 def revoke(name: Name, config: ConfigFile = _DEFAULT) -> None:
-    """Revoke the tokens of a name immediately; answers that were paid for stay paid."""
+    """Revoke the tokens and end the sign-ins of a name immediately; answers that were paid for stay paid."""
     with _open_tokens(config) as (tokens, _):
         count = tokens.revoke(operator_name(), name)
-    write_out(f"{name}: {'revoked' if count else 'had no valid token'}.\n")
+    write_out(f"{name}: {'revoked' if count else 'had no valid token and no open sign-in'}.\n")
 
 
 @app.command()
@@ -202,18 +227,23 @@ def _entry(settings: "Config", named: str | None) -> "DatasetConfig":
 
 
 @contextmanager
+def _open_access(config: Path) -> "Iterator[tuple[AccessStore, Config]]":
+    """Open the access store of a service, and yield it with the configuration of the service."""
+    from discreet.server.access import AccessStore
+
+    settings = load_config(config)
+    with closing(AccessStore(settings.access, sign_in=settings.sign_in)) as access:
+        yield access, settings
+
+
+@contextmanager
 def _open_tokens(config: Path) -> "Iterator[tuple[TokenAdmin, Config]]":
     """Open the token store of a service, and yield it with the configuration of the service."""
-    from discreet.server.access import AccessStore
     from discreet.server.audit_log import ServiceLog
     from discreet.server.credentials import TokenAdmin
 
-    settings = load_config(config)
-    access = AccessStore(settings.access)
-    try:
+    with _open_access(config) as (access, settings):
         yield TokenAdmin(access, ServiceLog(settings.audit_log), partial(_set_limit, settings)), settings
-    finally:
-        access.close()
 
 
 def load_config(config: Path) -> "Config":

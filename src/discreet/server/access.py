@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
+import json
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError
-from discreet.noise import Stream
 from discreet.server.access_database import open_access_database
 from discreet.server.callers import (
     EVERY,
@@ -21,8 +19,11 @@ from discreet.server.callers import (
     StoredToken,
     check_grant,
     check_name,
+    digest,
     highest_role,
+    new_secret,
 )
+from discreet.server.sign_in import Identity, SignInConfig, merge_roles
 
 if TYPE_CHECKING:
     import os
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 
     Execute = Callable[[str, Sequence[object]], Rows]
 
-_BYTES = 32
 _DAY = 86_400
 _SAVE_INTERVAL = 60.0  # seconds by which the stored time may lag
-_MAX_SESSIONS = 16  # per token, more browsers than one person uses
+_MAX_SESSIONS = 16  # per token or person, more browsers than one person uses
+_ATTEMPT_SECONDS = 3600.0  # for which a used attempt is known; its ID token is too old long before
 
 
 class AccessStore:
@@ -49,6 +50,8 @@ class AccessStore:
         services on several machines share it.
     clock : callable
         Wall clock that returns seconds since 1970; tests set it back.
+    sign_in : SignInConfig, optional
+        Which people may sign in through a provider, and their roles; None for nobody.
 
     Privacy
     -------
@@ -60,17 +63,25 @@ class AccessStore:
     an expired token.
     """
 
-    def __init__(self, address: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        address: str | os.PathLike[str],
+        *,
+        clock: Callable[[], float] = time.time,
+        sign_in: SignInConfig | None = None,
+    ) -> None:
         """Open the database, and create it if it does not exist."""
         self._database = open_access_database(address)
         self._clock = clock
+        self._sign_in = sign_in
         self._lock = threading.Lock()
         self._started = (clock(), time.monotonic())
         self._latest = self._saved_latest = self._read_latest()
         self._version: object = None
         self._tokens: dict[bytes, StoredToken] = {}
         self._callers: dict[int, StoredToken] = {}
-        self._sessions: dict[bytes, tuple[StoredToken, str, float]] = {}
+        self._sessions: dict[bytes, tuple[StoredToken | str, str, float]] = {}
+        self._identities: dict[str, Identity] = {}
         self._grants: dict[str, dict[str, Role]] = {}
         self._stops: dict[str, StopRecord] = {}
 
@@ -150,18 +161,22 @@ class AccessStore:
             return self._issue(execute, name, dataset, last.expires - last.created)
 
     def revoke(self, name: str, dataset: str | None = None) -> int:
-        """Revoke tokens of a name at once; return how many were valid.
+        """Revoke tokens of a name at once; return how many tokens and sign-ins were valid.
 
         Parameters
         ----------
         name : str
-            Name of the bearer.
+            Name of the bearer, or of a person who signed in.
         dataset : str, optional
-            Data set, as for :meth:`create`; None revokes all tokens of the name.
+            Data set, as for :meth:`create`; None revokes all tokens of the name and ends all its sign-ins.
         """
         with self._transaction() as execute:
             valid = len(self._valid_tokens(execute, name, dataset))
-            if not valid and not self._read_tokens(execute, name, dataset):
+            known = bool(self._read_tokens(execute, name, dataset))
+            if dataset is None:
+                valid += execute("DELETE FROM sign_ins WHERE name = ?", (name,)).rowcount
+                known = known or bool(execute(f"{_IDENTITIES} WHERE name = ?", (name,)).fetchall())
+            if not known:
                 raise ParameterError(
                     f"name of a token to revoke must be known, and {name!r} is not. `discreet token list` "
                     "says which are."
@@ -177,10 +192,9 @@ class AccessStore:
 
     def find(self, token: str) -> Caller | None:
         """Return the bearer of a token; None for any invalid one, after the same work."""
-        digest = _digest(token)
         with self._lock:
             self._refresh()
-            stored = self._find_token(digest)
+            stored = self._find_token(digest(token))
             caller = self._caller(stored)
             valid = stored.state(self.now()) == "valid"
         return caller if valid else None
@@ -194,29 +208,32 @@ class AccessStore:
         return Caller(stored.name, stored.id, grants)
 
     def is_valid(self, caller: Caller, dataset: str) -> bool:
-        """Return whether a caller's token is still valid, and the data set still granted."""
+        """Return whether a caller's token or sign-in is still valid, and the data set still granted."""
         with self._lock:
             self._refresh()
+            if caller.token_id is None:
+                person = self._person(caller.name)
+                return person is not None and person.role(dataset) is not None
             stored = self._callers.get(caller.token_id)
             if stored is None:
                 rows = self._database.rows(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", caller.token_id)  # noqa: S608
                 stored = self._callers[caller.token_id] = StoredToken(*rows[0]) if rows else _NO_TOKEN
             return stored.state(self.now()) == "valid" and self._caller(stored).role(dataset) is not None
 
-    def _find_token(self, digest: bytes) -> StoredToken:
-        stored = self._tokens.get(digest)
+    def _find_token(self, key: bytes) -> StoredToken:
+        stored = self._tokens.get(key)
         if stored is None:
-            rows = self._database.rows(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", digest)  # noqa: S608
+            rows = self._database.rows(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", key)  # noqa: S608
             if not rows:
                 return _NO_TOKEN
-            stored = self._tokens[digest] = StoredToken(*rows[0])
+            stored = self._tokens[key] = StoredToken(*rows[0])
         return stored
 
     def _issue(self, execute: Execute, name: str, dataset: str, seconds: float) -> str:
-        token, now = PREFIX + _secret(), self.now()
+        token, now = PREFIX + new_secret(), self.now()
         execute(
             "INSERT INTO tokens (name, dataset, digest, created, expires) VALUES (?, ?, ?, ?, ?)",
-            (name, dataset, _digest(token), now, now + seconds),
+            (name, dataset, digest(token), now, now + seconds),
         )
         return token
 
@@ -297,12 +314,12 @@ class AccessStore:
 
         Beyond 16 sessions of one token the oldest ends.
         """
-        secret = _secret()
+        secret = new_secret()
         with self._transaction() as execute:
             execute("DELETE FROM sessions WHERE expires <= ?", (self.now(),))
             execute(
                 "INSERT INTO sessions (digest, token, form, expires) VALUES (?, ?, ?, ?)",
-                (_digest(secret), caller.token_id, _secret(), self.now() + hours * 3600),
+                (digest(secret), caller.token_id, new_secret(), self.now() + hours * 3600),
             )
             execute(
                 "DELETE FROM sessions WHERE token = ? AND rowid NOT IN "
@@ -313,30 +330,108 @@ class AccessStore:
 
     def session(self, secret: str) -> Session | None:
         """Return the session of a cookie's secret; None once it has ended or its token is invalid."""
-        digest = _digest(secret)
         with self._lock:
             self._refresh()
-            token, form, expires = self._find_session(digest)
+            owner, form, expires = self._find_session(digest(secret))
             now = self.now()
-            valid = token.state(now) == "valid" and now < expires
-            caller = self._caller(token)
-        return Session(caller, form, expires) if valid else None
+            caller: Caller | None
+            if isinstance(owner, str):
+                caller = self._person(owner)
+            else:
+                caller = self._caller(owner) if owner.state(now) == "valid" else None
+        return Session(caller, form, expires) if caller is not None and now < expires else None
 
-    def _find_session(self, digest: bytes) -> tuple[StoredToken, str, float]:
-        stored = self._sessions.get(digest)
+    def _find_session(self, key: bytes) -> tuple[StoredToken | str, str, float]:
+        """Return token or person, CSRF token and end of a session."""
+        stored = self._sessions.get(key)
         if stored is None:
             # In one statement, so that a session is never seen without its token.
-            rows = self._database.rows(_SESSION, digest)
-            if not rows:
-                return _NO_TOKEN, "", 0.0
-            form, expires, *token = rows[0]
-            stored = self._sessions[digest] = (StoredToken(*token), form, expires)
+            rows = self._database.rows(_SESSION, key)
+            if rows:
+                form, expires, *token = rows[0]
+                stored = StoredToken(*token), form, expires
+            else:
+                rows = self._database.rows("SELECT name, form, expires FROM sign_ins WHERE digest = ?", key)
+                if not rows:
+                    return _NO_TOKEN, "", 0.0
+                name, form, expires = rows[0]
+                stored = name, form, expires
+            self._sessions[key] = stored
         return stored
 
     def close_session(self, secret: str) -> None:
         """End the session of a cookie's secret."""
         with self._transaction() as execute:
-            execute("DELETE FROM sessions WHERE digest = ?", (_digest(secret),))
+            for table in ("sessions", "sign_ins"):
+                execute(f"DELETE FROM {table} WHERE digest = ?", (digest(secret),))  # noqa: S608
+
+    # People who sign in through a provider.
+
+    def set_sign_in(self, sign_in: SignInConfig | None) -> None:
+        """Change which people may sign in; sessions of all others end at once."""
+        with self._lock:
+            self._sign_in = sign_in
+
+    def sign_in(self, identity: Identity, *, attempt: str, hours: float) -> str | None:
+        """Open a session for a person and return the secret for the cookie; None for a used attempt.
+
+        Parameters
+        ----------
+        identity : Identity
+            Person, whom the configuration must admit.
+        attempt : str
+            Secret of the attempt to sign in, which opens one session.
+        hours : float
+            Hours until the session ends.
+        """
+        secret, now = new_secret(), self.now()
+        with self._transaction() as execute:
+            for table in ("attempts", "sign_ins"):
+                execute(f"DELETE FROM {table} WHERE expires <= ?", (now,))  # noqa: S608
+            used = (digest(attempt), now + _ATTEMPT_SECONDS)
+            if not execute("INSERT INTO attempts VALUES (?, ?) ON CONFLICT DO NOTHING", used).rowcount:
+                return None
+            execute(
+                "INSERT INTO identities VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                "display = excluded.display, member_of = excluded.member_of, latest = excluded.latest",
+                (
+                    identity.name, identity.issuer, identity.subject, identity.display,
+                    json.dumps(identity.groups), now,
+                ),
+            )  # fmt: skip
+            execute(
+                "INSERT INTO sign_ins (digest, name, form, expires) VALUES (?, ?, ?, ?)",
+                (digest(secret), identity.name, new_secret(), now + hours * 3600),
+            )
+            execute(
+                "DELETE FROM sign_ins WHERE name = ? AND rowid NOT IN "
+                "(SELECT rowid FROM sign_ins WHERE name = ? ORDER BY rowid DESC LIMIT ?)",
+                (identity.name, identity.name, _MAX_SESSIONS),
+            )
+        return secret
+
+    def person(self, name: str) -> Caller | None:
+        """Return a person who signed in before, with the roles of now; None for one who may not sign in."""
+        with self._lock:
+            self._refresh()
+            return self._person(name)
+
+    def _person(self, name: str) -> Caller | None:
+        if name not in self._identities:
+            rows = self._database.rows(f"{_IDENTITIES} WHERE name = ?", name)
+            if not rows:
+                return None
+            self._identities[name] = _identity(rows[0])
+        identity = self._identities[name]
+        roles = None if self._sign_in is None else self._sign_in.roles(identity)
+        if roles is None:
+            return None
+        return Caller(name, None, merge_roles((roles, self._find_grants(name))), identity.display)
+
+    def identities(self) -> list[tuple[Identity, float]]:
+        """Return all people who ever signed in, each with the time of the last sign-in, by name."""
+        with self._lock:
+            return [(_identity(row), row[4]) for row in self._database.rows(f"{_IDENTITIES} ORDER BY name")]
 
     # Stop switches.
 
@@ -373,6 +468,7 @@ class AccessStore:
         }
         self._latest = max(self._latest, self._read_latest())
         self._tokens, self._callers, self._sessions, self._grants = {}, {}, {}, {}
+        self._identities = {}
         self._version = version
 
     @contextlib.contextmanager
@@ -393,12 +489,10 @@ _SESSION = (
     "SELECT sessions.form, sessions.expires, tokens.id, name, dataset, created, tokens.expires, revoked "
     "FROM sessions JOIN tokens ON tokens.id = sessions.token WHERE sessions.digest = ?"
 )
+_IDENTITIES = "SELECT issuer, subject, display, member_of, latest FROM identities"
 _NO_TOKEN = StoredToken(0, "", EVERY, 0.0, 0.0, 0.0)
 
 
-def _secret() -> str:
-    return base64.urlsafe_b64encode(Stream().words(_BYTES // 8).tobytes()).rstrip(b"=").decode()
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+def _identity(row: Sequence[Any]) -> Identity:
+    issuer, subject, display, groups, _ = row
+    return Identity(issuer, subject, display, tuple(json.loads(groups)))

@@ -3,7 +3,10 @@
 ``about``       one row: format, the latest time seen, in PostgreSQL also the number of the last change
 ``tokens``      bearer, data set, digest and times of every token
 ``grants``      role of a name on a data set
-``sessions``    digest, token, CSRF token and end of every browser session
+``sessions``    digest, token, CSRF token and end of every browser session that a token opened
+``identities``  people who signed in through a provider: name in the ledger, issuer, subject, groups
+``sign_ins``    digest, person, CSRF token and end of every browser session that a sign-in opened
+``attempts``    digests of attempts to sign in that were used, until they have expired
 ``stops``       data sets that are stopped, by which caller and since when
 """
 
@@ -34,7 +37,8 @@ if TYPE_CHECKING:
     import psycopg
 
 FORMAT = 2
-"""Version of the tables; a change of them needs a new number and a step in ``server.upgrade``."""
+"""Version of the tables; a change of them needs a new number and a step in ``server.upgrade``. A table that
+is only added needs neither: it is created where it is missing, and earlier versions leave it alone."""
 
 _KIND = "discreet access, format "
 _MARK = f"{_KIND}{FORMAT}"
@@ -51,6 +55,13 @@ CREATE TABLE IF NOT EXISTS sessions (
     digest {bytes} PRIMARY KEY, token INTEGER NOT NULL REFERENCES tokens (id), form TEXT NOT NULL,
     expires REAL NOT NULL{rowid});
 CREATE TABLE IF NOT EXISTS stops (dataset TEXT PRIMARY KEY, who TEXT NOT NULL, since REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS identities (
+    name TEXT PRIMARY KEY, issuer TEXT NOT NULL, subject TEXT NOT NULL, display TEXT NOT NULL,
+    member_of TEXT NOT NULL, latest REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS sign_ins (
+    digest {bytes} PRIMARY KEY, name TEXT NOT NULL REFERENCES identities (name), form TEXT NOT NULL,
+    expires REAL NOT NULL{rowid});
+CREATE TABLE IF NOT EXISTS attempts (digest {bytes} PRIMARY KEY, expires REAL NOT NULL);
 """
 SQLITE_TABLES = _TABLES.format(version="", number="INTEGER PRIMARY KEY", bytes="BLOB", rowid="")
 # SQLite numbers rows by itself, in the column rowid.
@@ -341,6 +352,8 @@ class _PostgresAccess(AccessDatabase):
                     connection.execute("INSERT INTO about VALUES (%s, 0, 0)", (FORMAT,))
                 else:
                     check_format("access", self.shown, _parse_mark(self.shown, mark), FORMAT)
+                    if connection.execute("SELECT to_regclass('attempts')").fetchall() == [(None,)]:
+                        connection.execute(_POSTGRES_TABLES.encode())  # from before people signed in
         except self._psycopg.Error as problem:
             raise unreachable_error(self.shown, problem) from None
 

@@ -111,6 +111,10 @@ def check(path: str | os.PathLike[str]) -> Config:
     _check_files(config)
     if config.tls is not None:
         _check_tls(config.tls)
+    if config.sign_in is not None:
+        import discreet.server.oidc  # noqa: F401 - says which extra is missing
+
+        config.sign_in.client_secret()
     for entry in config.datasets.values():
         _check_ledger(config, entry, load_schema(entry))
     return config

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from discreet.errors import ParameterError
+from discreet.noise import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +24,7 @@ EVERY = "*"
 PREFIX = "dsc_"
 """Beginning of every token, so that a leaked one is found by searching for it."""
 
+_SECRET_WORDS = 4  # of 64 bits
 _TOKEN = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
 
 
@@ -32,15 +36,18 @@ class Caller:
     ----------
     name : str
         Name under which charges are made, the owner in the ledger.
-    token_id : int
-        Number of the token that the caller presented.
+    token_id : int or None
+        Number of the token that the caller presented; None for a person who signed in through a provider.
     grants : mapping of str to str
         Role on each data set, as of the request; the key ``"*"`` stands for all of them.
+    display : str
+        Name that pages show to the caller; empty for `name`.
     """
 
     name: str
-    token_id: int
+    token_id: int | None
     grants: Mapping[str, Role]
+    display: str = ""
 
     def role(self, dataset: str) -> Role | None:
         """Return the highest role on a data set; None if it is not granted."""
@@ -125,6 +132,16 @@ class StopRecord:
 
     caller: str
     since: float
+
+
+def new_secret() -> str:
+    """Return 256 random bits as text."""
+    return base64.urlsafe_b64encode(Stream().words(_SECRET_WORDS).tobytes()).rstrip(b"=").decode()
+
+
+def digest(secret: str) -> bytes:
+    """Return the SHA-256 of a secret, which is all that is stored of it."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def contains_token(text: str) -> bool:

@@ -21,6 +21,7 @@ from pydantic import (
 from discreet.arguments import nearest
 from discreet.errors import ParameterError, SchemaError
 from discreet.schema.serialization import read_yaml
+from discreet.server.callers import EVERY
 from discreet.server.dataset_config import (
     LIMITS,
     MISSING_LIMIT,
@@ -32,6 +33,7 @@ from discreet.server.dataset_config import (
     resolve_address,
     shared_keys,
 )
+from discreet.server.sign_in import CALLBACK, SignInConfig
 
 if TYPE_CHECKING:
     import os
@@ -98,6 +100,8 @@ class Config(ConfigPart):
         Limits on sizes, rates and times of requests.
     session_hours : float
         Hours after which a browser has to log in again.
+    sign_in : SignInConfig or None
+        OpenID Connect provider through which people sign in to the pages; None for tokens alone.
     seed : int or None
         Seed of the noise, accepted only with ``testing: true``; None draws from the system.
     """
@@ -114,6 +118,7 @@ class Config(ConfigPart):
     slots: Above | dict[str, Above] | None = DEFAULT_SLOT
     limits: Limits = Limits()
     session_hours: Annotated[float, Field(gt=0, le=720)] = 8.0
+    sign_in: SignInConfig | None = None
     seed: int | None = None
     testing: bool = False
 
@@ -217,7 +222,31 @@ class Config(ConfigPart):
                 f"listen: must be a loopback address while nothing encrypts, was {self.listen}: tokens would "
                 "travel in the clear. Give tls, or behind_proxy: true, or listen: 127.0.0.1:8000"
             )
+        if self.sign_in is not None:
+            self._check_sign_in(self.sign_in)
         return self
+
+    def _check_sign_in(self, sign_in: SignInConfig) -> None:
+        """Refuse roles on unknown data sets, and an address to come back to that is not this service's."""
+        for roles in (*sign_in.subjects.values(), *sign_in.groups.values()):
+            for name in roles.keys() - self.datasets.keys() - {EVERY}:
+                raise ValueError(
+                    f"sign_in: must give roles on data sets of this configuration, and {name!r} is none. "
+                    f"There are {', '.join(self.datasets)}, and '*' for all"
+                )
+        if self.address is None and sign_in.redirect_url is None:
+            raise ValueError(
+                "sign_in: must have redirect_url where the service has no address. Add address: "
+                "https://HOST to the configuration"
+            )
+        origin = (sign_in.redirect_url or "").removesuffix(CALLBACK)
+        if origin and self.address is not None and origin != self.address:
+            raise ValueError(f"sign_in: must have no redirect_url but {self.address}{CALLBACK}, has {origin}")
+        if origin and origin.startswith("https:") != self.secure:
+            raise ValueError(
+                "sign_in: must have a redirect_url that begins with https:// where tls or behind_proxy is "
+                "given, and with http:// elsewhere"
+            )
 
     @property
     def host(self) -> str:
@@ -300,6 +329,8 @@ class Config(ConfigPart):
             "access": resolve_address(self.access, folder),
             "audit_log": folder / self.audit_log,
         }
+        if self.sign_in is not None:
+            resolved["sign_in"] = self.sign_in.resolve_paths(folder)
         if self.tls is not None:
             resolved["tls"] = Tls(certificate=folder / self.tls.certificate, key=folder / self.tls.key)
         return self.model_copy(update=resolved)
@@ -341,7 +372,7 @@ def _describe_errors(problem: ValidationError, source: str) -> str:
             message = f"is required. {_MISSING.get(str(error['loc'][-1]), 'Add it.')}"
         elif error["loc"][:1] == ("datasets",) and error["loc"][2:] in (("name",), ("[key]",)):
             key, message = f"datasets.{error['loc'][1]}", _NAME
-        elif error["type"] == "value_error" and len(error["loc"]) in (0, 2) and ": " in message:
+        elif error["type"] == "value_error" and _is_entry(error["loc"]) and ": " in message:
             # The check of a whole entry names the key before a colon.
             wrong, _, message = message.partition(": ")
             key = f"{key}.{wrong}".removeprefix(".")
@@ -349,6 +380,11 @@ def _describe_errors(problem: ValidationError, source: str) -> str:
             message = f"{_requirement(error)}{_actual_value(error)}. {_suggestion(error['loc'])}"
         lines.append(f"{key} of {source} {message}" + "." * (message[-1] not in ".?"))
     return "\n".join(dict.fromkeys(lines))
+
+
+def _is_entry(loc: tuple[int | str, ...]) -> bool:
+    """Return whether an error is about a whole entry, or about the whole configuration."""
+    return len(loc) == (1 if loc[:1] == ("sign_in",) else 2) or not loc
 
 
 _NAME = (
@@ -420,6 +456,7 @@ _FORMS = {
     "analyst_limit": LIMITS,
     "limits": "for instance {per_minute: 120, concurrent: 32}",
     "tls": "{certificate: FILE, key: FILE}",
+    "sign_in": "issuer:, client_id: and subjects: or groups: below it",
     "seed": "a whole number, in tests alone",
 }
 
@@ -430,7 +467,7 @@ _OURS = ("name", "people_limit")  # keys that an entry gets from its place, and 
 def _describe_unknown_key(loc: tuple[int | str, ...]) -> str:
     """Return the message for an unknown key, with the nearest known one."""
     parts: dict[str, type[BaseModel]] = {
-        "limit": Limit, "analyst_limit": Limit, "limits": Limits, "tls": Tls,
+        "limit": Limit, "analyst_limit": Limit, "limits": Limits, "tls": Tls, "sign_in": SignInConfig,
     }  # fmt: skip
     model, inside = _entry(loc)
     model = parts[str(inside[0])] if len(inside) > 1 else model

@@ -31,13 +31,12 @@ def cookie_name(service: Service) -> str:
 
 def find_session(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> Session | None:
     """Return the session of a request's cookie; None without a valid one."""
-    secret = read_cookie(service, headers)
+    secret = read_cookie(headers, cookie_name(service))
     return None if secret is None else service.access.session(secret)
 
 
-def read_cookie(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the secret in the session cookie of a request; None without one."""
-    name = cookie_name(service)
+def read_cookie(headers: Iterable[tuple[bytes, bytes]], name: str) -> str | None:
+    """Return the secret in a cookie of a request; None without one."""
     for header, value in headers:
         if header == b"cookie" and len(value) <= 4096:
             try:
@@ -51,21 +50,36 @@ def read_cookie(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> str
 
 def open_session(service: Service, caller: Caller) -> str:
     """Open a session for a browser and return the Set-Cookie header."""
-    secret = service.access.open_session(caller, hours=service.config.session_hours)
-    return _cookie(service, secret, round(service.config.session_hours * 3600))
+    return session_cookie(service, service.access.open_session(caller, hours=service.config.session_hours))
+
+
+def session_cookie(service: Service, secret: str) -> str:
+    """Return the Set-Cookie header of a session."""
+    return _cookie(service, cookie_name(service), secret, service.config.session_hours * 3600)
+
+
+def attempt_cookie_name(service: Service) -> str:
+    """Return the name of the cookie of an attempt to sign in through a provider."""
+    return f"{cookie_name(service)}-sign-in"
+
+
+def attempt_cookie(service: Service, secret: str, seconds: float) -> str:
+    """Return the Set-Cookie header of an attempt to sign in; 0 seconds delete the cookie."""
+    # Lax: the provider sends the browser back by a link, with which strict cookies are not sent.
+    return _cookie(service, attempt_cookie_name(service), secret, seconds, same_site="Lax")
 
 
 def close_session(service: Service, headers: Iterable[tuple[bytes, bytes]]) -> str:
     """End the session of a request and return the Set-Cookie header that deletes its cookie."""
-    secret = read_cookie(service, headers)
+    secret = read_cookie(headers, cookie_name(service))
     if secret is not None:
         service.access.close_session(secret)
-    return _cookie(service, "", 0)
+    return _cookie(service, cookie_name(service), "", 0)
 
 
-def _cookie(service: Service, value: str, seconds: int) -> str:
+def _cookie(service: Service, name: str, value: str, seconds: float, *, same_site: str = "Strict") -> str:
     secure = "; Secure" if service.config.secure else ""
-    return f"{cookie_name(service)}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    return f"{name}={value}; Path=/; Max-Age={round(seconds)}; HttpOnly; SameSite={same_site}{secure}"
 
 
 def check_form(session: Session | None, headers: Any, form: Mapping[str, str]) -> Session:

@@ -67,7 +67,7 @@ class Service:
         self._retiring: list[threading.Thread] = []
         self.datasets: dict[str, DatasetService] = {}
         with ExitStack() as resources:
-            self.access = resources.enter_context(closing(AccessStore(config.access)))
+            self.access = resources.enter_context(closing(AccessStore(config.access, sign_in=config.sign_in)))
             self.audit_log = ServiceLog(config.audit_log)
             self.jobs = resources.enter_context(closing(JobStore(config.jobs)))
             self.tokens = TokenAdmin(self.access, self.audit_log, self._set_limit)
@@ -98,7 +98,8 @@ class Service:
         Parameters
         ----------
         config : Config
-            New configuration; apart from added and removed data sets it must be the one that is in effect.
+            New configuration; apart from added and removed data sets, and from the people and groups that
+            may sign in, it must be the one that is in effect.
         by : str
             Name of the operator, for the audit log.
 
@@ -128,6 +129,7 @@ class Service:
             leaving = [self.datasets[name] for name in retired]
             kept = {name: one for name, one in self.datasets.items() if name not in retired}
             self.datasets, self.config = kept | opened, config
+            self.access.set_sign_in(config.sign_in)
             for one in leaving:
                 thread = threading.Thread(target=self._retire, args=(one,), name=f"retire {one.name}")
                 thread.start()
@@ -201,9 +203,12 @@ class Service:
 
 
 def check_change(old: Config, new: Config) -> None:
-    """Refuse a configuration that differs in more than data sets that were added or removed."""
+    """Refuse a configuration that differs in more than data sets, and people who may sign in."""
     for key in type(old).model_fields:
-        if key not in ("datasets", "people") and getattr(old, key) != getattr(new, key):
+        before, after = getattr(old, key), getattr(new, key)
+        if key == "sign_in" and before is not None and after is not None:
+            before, after = before.without_people(), after.without_people()
+        if key not in ("datasets", "people") and before != after:
             raise ParameterError(
                 f"{key} of the configuration must stay the same while the service runs, and differs. Put it "
                 "back, or restart the service."

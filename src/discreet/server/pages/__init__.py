@@ -1,10 +1,10 @@
 """The pages of the service for browsers, which work with and without JavaScript.
 
 ``forms`` parses what a browser sends; ``page`` turns a request into a page, and has login and static files;
-``budget``, ``columns`` and ``answer`` present budgets, columns and answers as text and charts; ``history``
-recalls past answers by their receipts; ``trial`` answers from dummy rows; ``completion`` suggests words;
-``catalogue`` lists data sets, ``jobs`` long questions and models; ``ask`` is the page of analysts, and
-``curator`` and ``people`` are those of curators.
+``sign_in`` is the way in through an OpenID Connect provider; ``budget``, ``columns`` and ``answer`` present
+budgets, columns and answers as text and charts; ``history`` recalls past answers by their receipts; ``trial``
+answers from dummy rows; ``completion`` suggests words; ``catalogue`` lists data sets, ``jobs`` long questions
+and models; ``ask`` is the page of analysts, and ``curator`` and ``people`` are those of curators.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from fastapi import APIRouter
 
 from discreet.server.pages import ask, catalogue, completion, curator, history, jobs, page, people
 from discreet.server.pages.page import page_endpoint
+from discreet.server.sign_in import CALLBACK
 
 if TYPE_CHECKING:
     from discreet.server.callers import Role
@@ -49,6 +50,14 @@ def router(service: Service) -> APIRouter:
     add("/login", "POST", page.login)
     add("/logout", "POST", page.logout)
     add("/static/{name}", "GET", page.static)
+    if service.config.sign_in is not None:
+        # Not above: its libraries are needed by services with a provider alone.
+        from discreet.server.pages.sign_in import SignInPages
+
+        sign_in = SignInPages(service.config)
+        add("/sign-in", "GET", sign_in.begin)
+        add(CALLBACK, "GET", sign_in.finish)
+        add("/signed-in", "GET", sign_in.signed_in)
     for path, method, handler in (
         ("", "GET", ask.ask_page),
         ("/ask", "POST", ask.ask),

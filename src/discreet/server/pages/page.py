@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import jinja2
 from markupsafe import Markup
@@ -262,7 +263,7 @@ class PageRequest:
             base="" if target is None else self.base,
             unit="" if schema is None else schema.unit,
             rows=None if schema is None or schema.id_column is None else schema.max_rows_per_unit,
-            caller="" if session is None else session.caller.name,
+            caller="" if session is None else session.caller.display or session.caller.name,
             csrf="" if session is None else session.form,
             nav_items=() if session is None else self._nav_items(session.caller),
             footnotes=() if target is None else target.dataset.accounting.footnotes,
@@ -327,7 +328,28 @@ def redirect(address: str) -> Response:
 
 async def login_page(page_request: PageRequest) -> Response:
     """Return the login page."""
-    return page_request.render("login.html.j2", failed="")
+    return login_response(page_request)
+
+
+def login_response(
+    page_request: PageRequest, *, status: int = 200, failed: str = "", refused: str = ""
+) -> Response:
+    """Return the login page.
+
+    Parameters
+    ----------
+    page_request : PageRequest
+        Request for the page.
+    status : int
+        HTTP status of the response.
+    failed, refused : str
+        Sentence that says why a token, or a sign-in through a provider, was refused; empty for neither.
+    """
+    sign_in = page_request.service.config.sign_in
+    provider = "" if sign_in is None else urlsplit(sign_in.issuer).netloc
+    return page_request.render(
+        "login.html.j2", status=status, failed=failed, refused=refused, provider=provider
+    )
 
 
 async def login(page_request: PageRequest) -> Response:
@@ -339,7 +361,7 @@ async def login(page_request: PageRequest) -> Response:
     caller = page_request.service.access.find(token)
     if caller is None:
         await asyncio.sleep(max(0.0, started + REJECTION_DELAY - time.monotonic()))
-        return page_request.render("login.html.j2", status=401, failed=_WRONG)
+        return login_response(page_request, status=401, failed=_WRONG)
     page_request.middleware.count_request(caller)
     cookie = await page_request.middleware.run_in_thread(
         lambda: open_session(page_request.service, caller), caller
