@@ -15,9 +15,40 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 T = TypeVar("T")
+
+PART = 256
+"""Number of values after which a long computation gives way."""
+
+
+class _Pace(threading.local):
+    """What the present thread does between two parts of a long computation."""
+
+    give_way: Callable[[], None] | None = None
+
+
+PACE = _Pace()
+
+
+def give_way() -> None:
+    """Let other threads go first, between two parts of a long computation that sees no row.
+
+    A thread that is not paced goes on at once.
+    """
+    if PACE.give_way is not None:
+        PACE.give_way()
+
+
+def in_parts(values: Iterable[T]) -> Iterator[T]:
+    """Yield values, and give way after every few hundred of them."""
+    for number, value in enumerate(values):
+        if number % PART == 0:
+            give_way()
+        yield value
+
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from discreet.batching import Step
+from discreet.batching import PART, Step, give_way, in_parts
 from discreet.server.errors import BUSY, ApiException
 from discreet.server.work import Planning, WorkBudget, declare_work
 from discreet.server.workers import WorkerPool
@@ -235,6 +236,7 @@ def test_a_heavy_query_pauses_after_its_plan_while_others_are_served(
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     ticks = iter(range(1000))
     monkeypatch.setattr(time, "thread_time", lambda: float(next(ticks)))
     counter, held = Counter(), Counter()
@@ -253,6 +255,35 @@ def test_a_heavy_query_pauses_after_its_plan_while_others_are_served(
     # Alone it goes on at once; beside others it leaves four fifths of the time to them, after its plan and
     # after each of its own parts, and never for what a step took that sees rows.
     assert slept == [0.0] * 3 + [pytest.approx(4.0)] * 3
+    pool.close()
+
+
+def test_a_long_stretch_pauses_in_parts_and_longer_on_a_crowded_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used: list[float] = [0.0]
+    slept: list[float] = []
+    monkeypatch.setattr(time, "thread_time", lambda: used[0])
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.0 * (os.cpu_count() or 1), 0.0, 0.0))
+    pool = WorkerPool(1, 1, share=9, most=9)
+    pool._open.update("abcde")
+
+    def engine(items: Sequence[Any]) -> list[Any]:
+        used[0] += 100.0
+        give_way()  # what sees rows is not paced
+        return list(items)
+
+    def task() -> QueryTask[Any]:
+        answer = yield Step(engine, "answer")
+        for _ in in_parts(range(2 * PART + 1)):
+            used[0] += 1 / PART
+        return answer
+
+    assert pool.paced_runner()(task()) == "answer"
+    assert slept == pytest.approx([0.0, 0.0, 12.0, 12.0])
+    give_way()
+    assert len(slept) == 4
     pool.close()
 
 
@@ -319,6 +350,7 @@ def test_a_model_leaves_the_processor_to_others_for_what_it_computes_and_not_for
     slept: list[float] = []
     monkeypatch.setattr(time, "thread_time", lambda: used[0])
     monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     pool = WorkerPool(1, 1, share=9, most=9)
     pool._open.update("abcde")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.batching import in_parts
 from discreet.errors import ParameterError
 from discreet.formatting import NumberFormat, name, printable
 from discreet.query.consistency import ConsistentResult
@@ -384,7 +385,7 @@ class QueryResult(TabularResult):
             "question": self.question,
             "columns": [column.to_dict() for column in self.columns],
             "by": list(self.group_by),
-            "cells": [cell.to_dict() for cell in self.cells],
+            "cells": [cell.to_dict() for cell in in_parts(self.cells)],
             "value": self.value,
             "sd": self.sd,
             "interval": {"level": LEVEL, "lower": finite_or_none(ends[0]), "upper": finite_or_none(ends[1])},

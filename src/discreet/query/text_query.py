@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from discreet.batching import run_one
+from discreet.batching import in_parts, run_one
 from discreet.errors import ParameterError
 from discreet.query.costs import CostModel, budget_share, least_charge
 from discreet.query.intervals import LEVEL, ResultInterval, interval_width, mean_intervals
@@ -464,7 +464,7 @@ def _cells(plan: AggregatePlan, combined: Sequence[StatisticValues]) -> tuple[Re
     chosen = _sort_groups(plan, numbers)[: plan.query.limit]
     return tuple(
         ResultCell(key=keys[group], column=i, value=_known(value), sd=_known(sd), lower=lower, upper=upper)
-        for group in chosen
+        for group in in_parts(chosen)
         for i, column in enumerate(numbers)
         for value, sd, lower, upper in (column[group],)
     )

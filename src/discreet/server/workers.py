@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from discreet.batching import run_batch
+from discreet.batching import PACE, run_batch
 from discreet.server.errors import BUSY, ApiException, work_limited
 from discreet.server.fair_queue import FairQueue
 from discreet.server.work import LIGHT, DeclareWork, Planning
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 _BATCH = 64  # queries that a worker takes at once
 _BATCH_WORK = 4 * LIGHT  # seconds of work that a worker takes at once
+_STRETCH = 0.005  # seconds of work between two pauses of a heavy query
+_MOST_CROWDED = 5.0  # so that a heavy query ends on a machine that is always crowded
 _HEAVY_SHARE = 0.2  # part of a processor that heavy queries get while others are served
 _PATIENCE = 0.5  # seconds that a query waits before another worker is started
 
@@ -278,15 +281,14 @@ class WorkerPool:
             Function that takes the step with which the task declares its work, and returns its result.
         """
         result: Any = None
+        pacer = _Pacer(self._pause)
         try:
             while True:
-                started = time.thread_time()
-                step = _advance(task, result)
-                if isinstance(step, Planning):
-                    result = _execute(step)
-                    self._pause(time.thread_time() - started)
-                    continue
-                self._pause(time.thread_time() - started)
+                with pacer:
+                    step = _advance(task, result)
+                    if isinstance(step, Planning):
+                        result = _execute(step)
+                        continue
                 # The time of an engine depends on rows: no pause may follow from it.
                 result = declare(step) if isinstance(step, DeclareWork) else _execute(step)
         except StopIteration as end:
@@ -316,7 +318,7 @@ class WorkerPool:
     def _pause(self, used: float) -> None:
         """Sleep so long after some seconds of work that others get their share of the processor."""
         share = max(_HEAVY_SHARE, 1 / max(1, len(self._open)))
-        time.sleep(used * (1 / share - 1))
+        time.sleep(used * _load_factor() * (1 / share - 1))
 
     # Results.
 
@@ -338,6 +340,47 @@ class WorkerPool:
         """Wait for running jobs to end, and stop the threads."""
         self._threads.shutdown(wait=True)
         self._heavy_thread.shutdown(wait=True)
+
+
+class _Pacer:
+    """Context of a stretch of work that sees no row, on a thread that leaves room for others.
+
+    Parameters
+    ----------
+    pause : callable
+        Function that sleeps after so many seconds of work.
+    """
+
+    def __init__(self, pause: Callable[[float], None]) -> None:
+        self._pause = pause
+        self._since = 0.0
+
+    def __enter__(self) -> None:
+        self._since = time.thread_time()
+        PACE.give_way = self._give_way
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        PACE.give_way = None
+        if kind is None:  # what has ended is delivered at once
+            self._pause(time.thread_time() - self._since)
+
+    def _give_way(self) -> None:
+        used = time.thread_time() - self._since
+        if used >= _STRETCH:
+            self._pause(used)
+            self._since = time.thread_time()
+
+
+def _load_factor() -> float:
+    """Return how many processes there are for each processor, on average over the last minute, from 1 to 5.
+
+    Where this process gets a part of a processor alone, its other threads lose as much more by a second of
+    work.
+    """
+    try:
+        return min(_MOST_CROWDED, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    except (AttributeError, OSError):  # systems that do not count
+        return 1.0
 
 
 def _execute(step: Step) -> Any:

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads annotations
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from discreet.batching import PART, give_way
 from discreet.errors import LedgerError, SourceError
 from discreet.server.api import responses
 from discreet.server.callers import contains_token
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 READ_CODES = ("busy", "ledger-unavailable")
 DATASET = "/v1/datasets/{dataset}"
-_PART = 256  # cells that are written as JSON at once
 _TAGS = {"": "operations", "analyst": "analysts", "curator": "curators", "operator": "operations"}
 
 
@@ -161,7 +161,7 @@ def dump_answer(answer: dict[str, Any]) -> bytes:
     All threads of the process wait while ``json`` writes one value: a tenth of a second for 60,000 cells.
     """
     cells = answer.get("cells")
-    if cells is not None and len(cells) <= _PART:
+    if cells is not None and len(cells) <= PART:
         return dump(answer)
     return "".join(_parts(answer)).encode("ascii")
 
@@ -182,10 +182,11 @@ def _parts(value: Any) -> Iterator[str]:
             yield from _parts(one)
             before = ", "
         yield "]"
-    elif isinstance(value, list) and len(value) > _PART:
+    elif isinstance(value, list) and len(value) > PART:
         before = "["
-        for start in range(0, len(value), _PART):
-            yield before + _dumps(value[start : start + _PART])[1:-1]
+        for start in range(0, len(value), PART):
+            give_way()
+            yield before + _dumps(value[start : start + PART])[1:-1]
             before = ", "
         yield "]"
     else:
