@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from discreet.arguments import promise_hint
 from discreet.errors import BudgetExceeded, ParameterError, PromiseError
 from discreet.formatting import format_share
-from discreet.ledger import _requirements
-from discreet.ledger._requirements import INFORMATION
 from discreet.ledger.records import TOTAL
 from discreet.privacy.calibration import gaussian_mu, odds_rho
+from discreet.privacy.column_cost import INFORMATION, check_floors, guaranteed_floors, information_cap
 from discreet.privacy.composition import AMOUNTS, Spending
 from discreet.privacy.promises import (
     ZCDP,
@@ -31,6 +30,7 @@ from discreet.privacy.promises import (
     PosteriorOdds,
     Promise,
     PureDP,
+    check_relation,
     promise_from_dict,
 )
 from discreet.privacy.receipt import canonical
@@ -149,9 +149,7 @@ class Caps:
             case PosteriorOdds():
                 amounts = _odds(limit) | {"total variation": samplers}
             case ErrorFloor():
-                amounts = {
-                    INFORMATION + name: _requirements.information_cap(limit, name) for name in limit.columns
-                }
+                amounts = {INFORMATION + name: information_cap(limit, name) for name in limit.columns}
             case _:
                 raise ParameterError(
                     f"limit of Ledger must be a promise that can be kept, got "
@@ -270,10 +268,10 @@ class Caps:
 
     def _spending_after(self, before: Spending, cost: Spending) -> Spending:
         """Return the spending after one charge, or refuse a kind that the limit cannot express."""
-        _requirements.check_relation(self.limit, cost)
+        check_relation(self.limit, cost)
         after = before + cost
         if isinstance(self.limit, ErrorFloor):
-            _requirements.check_floors(self.limit, cost)
+            check_floors(self.limit, cost)
         elif cost.unpromised:
             raise PromiseError(
                 f"promise of a charge must keep differential privacy under the limit "
@@ -418,7 +416,7 @@ class Caps:
         of van Trees, whatever the noise was.
         """
         if isinstance(self.limit, ErrorFloor):
-            return _requirements.guaranteed_floors(
+            return guaranteed_floors(
                 self.limit, dict(self.amounts), dict(spent.columns) if spent.charges else None
             )
         if self.limit.covers is not None or spent.covers is None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Self
 
+    from discreet.privacy.composition import Spending
+
 __all__ = [
     "ZCDP",
     "ApproxDP",
@@ -392,6 +394,27 @@ def describe_promise(values: Mapping[str, Any]) -> str:
         case NoPromise():
             return f"nothing: {printable(promise.reason)}"
     return printable(str(promise))
+
+
+def check_relation(limit: Promise, cost: Spending) -> None:
+    """Refuse a charge whose unit, neighbors or columns are not those of the limit."""
+    for name in ("unit", "neighbors"):
+        expected, actual = getattr(limit, name), getattr(cost, name)
+        if actual is not None and actual != expected:
+            raise PromiseError(
+                f"{name} of the charge must be the limit's, {expected!r}, got {actual!r}. "
+                "Different relations between tables are never added up: keep one ledger for each. "
+                f"On the command line, create it with --{name} {actual}."
+            )
+    wanted = limit.covers
+    if cost.covers is None or wanted is None or isinstance(limit, ErrorFloor):
+        return
+    if not set(wanted) <= set(cost.covers):
+        raise PromiseError(
+            f"covers of the charge must include what the limit covers, {', '.join(wanted)}, got "
+            f"{', '.join(cost.covers)}. Protect the rest too, or open the ledger with a limit "
+            "whose covers=(...) names the columns that every charge protects."
+        )
 
 
 def _read_at_positive_delta(promise: Promise, delta: float, read: Callable[[], float]) -> float:
