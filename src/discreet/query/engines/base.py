@@ -414,3 +414,19 @@ def _dense(
         if all(0 <= code < size for code, size in zip(codes, shape, strict=True)):
             cells[sum(map(operator.mul, codes, strides))] += int(row[column])
     return cells
+
+
+def engine_for(source: Any) -> Engine:
+    """Return a new engine for a source: PostgreSQL and Spark by URL or frame, else DuckDB."""
+    if isinstance(source, str) and source.startswith(("postgresql://", "postgres://")):
+        from discreet.query.engines._postgres import PostgresEngine
+
+        return PostgresEngine(source)
+    spark = isinstance(source, str) and source.startswith("spark://")
+    if spark or type(source).__module__.startswith("pyspark."):
+        from discreet.query.engines._spark import SparkEngine
+
+        return SparkEngine()
+    from discreet.query.engines._duckdb import DuckDBEngine
+
+    return DuckDBEngine()
