@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from discreet import RemoteDatabase
-from discreet.client import _history
+from discreet.client import responses
 from discreet.errors import (
     ServiceError,
 )
@@ -41,7 +41,7 @@ def asked(service: RunningService) -> RunningService:
 
 @pytest.fixture
 def ana(asked: RunningService, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteDatabase]:
-    monkeypatch.setattr(_history, "_PAGE", 3)
+    monkeypatch.setattr(responses, "_PAGE", 3)
     with RemoteDatabase(asked.url, "town", asked.tokens["ana"]) as db:
         yield db
 

@@ -17,9 +17,8 @@ from discreet.client._arguments import (
     refuse_owner,
     to_floats,
 )
-from discreet.client._history import HistoryReader
 from discreet.client.jobs import JobMethods
-from discreet.client.responses import ResponseReader
+from discreet.client.responses import HistoryReader, ResponseReader
 from discreet.client.transport import open_transport
 from discreet.errors import DiscreetError, ParameterError
 from discreet.privacy import (
