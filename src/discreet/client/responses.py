@@ -1,4 +1,4 @@
-"""Responses of a service, checked: JSON values, or the exception that a local database would raise."""
+"""Responses of a service, checked: JSON values, pages of history, or the exception of a local database."""
 
 from __future__ import annotations
 
