@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 from discreet.errors import ParameterError, PromiseError
 from discreet.formatting import format_factor, plain_number
 from discreet.privacy._base import Promise, check_positive
-from discreet.privacy.calibration import gaussian_mu, odds_rho, pure_delta, zcdp_rho
+from discreet.privacy.calibration._gaussian import gaussian_mu
+from discreet.privacy.calibration._pure import pure_delta
+from discreet.privacy.calibration._zcdp import odds_rho, zcdp_rho
 from discreet.privacy.rounding import exact, float_down, float_up, root_down
 
 if TYPE_CHECKING:

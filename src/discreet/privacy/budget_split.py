@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from discreet.errors import ParameterError, PromiseError
 from discreet.noise import samplers
-from discreet.privacy.calibration import gaussian_mu
+from discreet.privacy.calibration._gaussian import gaussian_mu
 from discreet.privacy.promises import ZCDP, ApproxDP, GaussianDP, NoPromise, Promise, PureDP
 from discreet.privacy.rounding import check_neighbors, exact, float_down, root_down, sampling_delta
 

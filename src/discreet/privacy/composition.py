@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ParameterError, PromiseError
-from discreet.privacy.calibration import gaussian_delta, gaussian_epsilon, zcdp_delta, zcdp_epsilon
+from discreet.privacy.calibration._gaussian import gaussian_delta, gaussian_epsilon
+from discreet.privacy.calibration._zcdp import zcdp_delta, zcdp_epsilon
 from discreet.privacy.column_cost import ColumnCost
 from discreet.privacy.promises import (
     ZCDP,

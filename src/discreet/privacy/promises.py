@@ -17,17 +17,9 @@ from discreet.formatting import count_noun, format_factor, number, plain_number,
 from discreet.privacy._base import Arithmetic, Promise, Statistic, check_positive
 from discreet.privacy._error_floor import ColumnFloor, ErrorFloor
 from discreet.privacy._posterior_odds import PosteriorOdds
-from discreet.privacy.calibration import (
-    gaussian_delta,
-    gaussian_epsilon,
-    group_delta,
-    group_epsilon,
-    group_mu,
-    group_rho,
-    pure_delta,
-    zcdp_delta,
-    zcdp_epsilon,
-)
+from discreet.privacy.calibration._gaussian import gaussian_delta, gaussian_epsilon
+from discreet.privacy.calibration._pure import group_delta, group_epsilon, group_mu, group_rho, pure_delta
+from discreet.privacy.calibration._zcdp import zcdp_delta, zcdp_epsilon
 from discreet.privacy.rounding import exact, float_up, least_epsilon
 
 if TYPE_CHECKING:

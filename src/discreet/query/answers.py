@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from discreet._types import Floats
-    from discreet.query.aggregates import Aggregate
+    from discreet.query.aggregates.base import Aggregate
     from discreet.query.calibration import Law
     from discreet.schema import Schema
     from discreet.schema.schema import Neighbors

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from discreet._types import Floats, Ints
     from discreet.noise import Stream
-    from discreet.query.aggregates import BoundAggregate
+    from discreet.query.aggregates.base import BoundAggregate
     from discreet.schema import Schema
     from discreet.schema.schema import Neighbors
 

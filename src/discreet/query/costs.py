@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from discreet._types import Floats
     from discreet.ledger import Account
     from discreet.privacy import Promise
-    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.query.aggregates.base import Aggregate, BoundAggregate
     from discreet.schema import Schema
     from discreet.schema.schema import Neighbors
 

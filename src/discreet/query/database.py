@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from discreet._types import AnyArray
     from discreet.ledger import Account, Entry
     from discreet.privacy import Promise
-    from discreet.query.aggregates import Aggregate
+    from discreet.query.aggregates.base import Aggregate
     from discreet.query.answers import Answer
     from discreet.query.engines import Engine
     from discreet.query.previews import Preview

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from discreet.batching import QueryTask
     from discreet.ledger import Account, Ledger
     from discreet.privacy import Promise
-    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.query.aggregates.base import Aggregate, BoundAggregate
     from discreet.query.calibration import NoiseSource, QueryNoise
     from discreet.query.curation import Curation
     from discreet.query.engines.base import Engine

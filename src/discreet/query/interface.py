@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from discreet.arguments import CheckedArguments
 from discreet.errors import ParameterError
-from discreet.query.aggregates import Histogram
+from discreet.query.aggregates.histogram import Histogram
 from discreet.query.costs import CostedTable
 from discreet.query.language._group_by import write_name
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet.privacy import Promise
-    from discreet.query.aggregates import Aggregate
+    from discreet.query.aggregates.base import Aggregate
     from discreet.query.answers import Answer
     from discreet.query.frames import Budget, Frame, History
     from discreet.query.previews import Preview

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from discreet.ledger import Entry
-    from discreet.query.aggregates import Aggregate
+    from discreet.query.aggregates.base import Aggregate
     from discreet.query.answers import Answer
     from discreet.query.database import Database
     from discreet.query.results import QueryResult

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._types import AnyArray, Floats, Ints
-    from discreet.query.aggregates import BoundHierarchy
-    from discreet.query.aggregates._hierarchy import CountTree
+    from discreet.query.aggregates._hierarchy import BoundHierarchy, CountTree
     from discreet.query.calibration import Law
 
 

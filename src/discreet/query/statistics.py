@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from discreet.query.aggregates import (
-    DistinctUnits,
-    GroupedSums,
-    HierarchicalHistogram,
-    Histogram,
-    JointAggregate,
-    Sums,
-)
-from discreet.query.aggregates.histogram import bind_keys
+from discreet.query.aggregates._hierarchy import HierarchicalHistogram
+from discreet.query.aggregates._joint import GroupedSums, JointAggregate
+from discreet.query.aggregates._people import DistinctUnits
+from discreet.query.aggregates.base import Sums
+from discreet.query.aggregates.histogram import Histogram, bind_keys
 from discreet.query.curation import Curation
 from discreet.query.intervals import (
     NoisySum,
@@ -37,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._types import Floats
-    from discreet.query.aggregates import Aggregate, BoundHierarchy
+    from discreet.query.aggregates._hierarchy import BoundHierarchy
+    from discreet.query.aggregates.base import Aggregate
     from discreet.query.calibration import Law
     from discreet.query.language import Expression
     from discreet.query.language._statistic import QueryStatistic

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from discreet.ledger import Entry, Ledger
-    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.query.aggregates.base import Aggregate, BoundAggregate
     from discreet.query.calibration import QueryNoise
 
 _MOST_PARTS = 64  # draws in one answer: each is read from the ledger at every refinement

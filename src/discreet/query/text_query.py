@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from discreet.batching import QueryTask
     from discreet.ledger import Account
     from discreet.privacy import Promise
-    from discreet.query.aggregates import Aggregate, BoundAggregate
+    from discreet.query.aggregates.base import Aggregate, BoundAggregate
     from discreet.query.answers import Answer, RefinableSums
     from discreet.query.calibration import Law, QueryNoise
     from discreet.query.database import Database

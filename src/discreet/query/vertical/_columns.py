@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.errors import ParameterError
-from discreet.query.aggregates import Gram, Moments, Sums
-from discreet.query.aggregates.base import parse_expression
+from discreet.query.aggregates._moments import Moments
+from discreet.query.aggregates._vectors import Gram
+from discreet.query.aggregates.base import Sums, parse_expression
 from discreet.query.features import ONE, Features
 from discreet.query.vertical._gram import Part
 from discreet.schema import Schema
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from discreet._types import Floats
-    from discreet.query.aggregates import Aggregate
+    from discreet.query.aggregates.base import Aggregate
     from discreet.query.answers import NoisySums
     from discreet.query.curation import Curation
     from discreet.query.vertical._gram import Asker

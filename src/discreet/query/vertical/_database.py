@@ -18,8 +18,10 @@ from discreet.errors import ParameterError, PromiseError
 from discreet.noise import samplers
 from discreet.privacy import ZCDP, ApproxDP, GaussianDP, Promise, Receipt
 from discreet.privacy.rounding import check_neighbors, exact, float_up, root_down, sqrt_up
-from discreet.query.aggregates import MOST_CELLS, Gram, Moments
+from discreet.query.aggregates._moments import Moments
 from discreet.query.aggregates._sketches import check_key, check_sketches
+from discreet.query.aggregates._vectors import Gram
+from discreet.query.aggregates.base import MOST_CELLS
 from discreet.query.answers import Answer
 from discreet.query.calibration import mu_of
 from discreet.query.curation import Curation
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from discreet._types import Floats
-    from discreet.query.aggregates import Aggregate
+    from discreet.query.aggregates.base import Aggregate
     from discreet.query.answers import NoisySums
     from discreet.query.vertical._gram import Asker
     from discreet.schema import Schema

@@ -14,8 +14,9 @@ import scipy
 
 from discreet._types import Floats
 from discreet.errors import ParameterError
-from discreet.query.aggregates import MOST_CELLS, Aggregate, Gram, SignSketches
-from discreet.query.aggregates._sketches import MOST_SKETCHES
+from discreet.query.aggregates._sketches import MOST_SKETCHES, SignSketches
+from discreet.query.aggregates._vectors import Gram
+from discreet.query.aggregates.base import MOST_CELLS, Aggregate
 from discreet.query.features import ONE
 
 if TYPE_CHECKING:
